@@ -39,6 +39,7 @@ ACTIONS = (
     Action("zoom_reset", "Normal text size", ("Ctrl+0",), group="Window"),
     Action("settings", "Settings", ("Ctrl+,",), group="Window"),
     Action("theme", "Switch theme", ("Ctrl+Shift+L",), group="Window"),
+    Action("performance", "Performance", ("Ctrl+Shift+P",), group="Window"),
     Action("shortcuts", "Keyboard shortcuts", ("Ctrl+/", "F1"), group="Window"),
     Action("quit", "Quit", ("Ctrl+Q",), standard="Quit", group="Window"),
 )

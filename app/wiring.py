@@ -160,6 +160,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     connect_adapters(window.adapters, controller.adapters)
     window.preferences_made.connect(wire_preferences)
 
+    window.performance_opened.connect(controller.performance.refresh)
     window.sidebar_toggled.connect(keep_sidebar)
     window.placed.connect(keep_place)
     window.zoom_requested.connect(zoom)

@@ -33,6 +33,7 @@ from engine.loading.identity import ModelFiles, Stamp
 from engine.loading.library import data_folder, model_parts
 from engine.loading.loader import LoadedModel, load
 from engine.loading.measured import MeasuredFigures, measured_file
+from engine.loading.metrics import read_metrics
 from engine.loading.prefill_estimator import PrefillEstimator
 from engine.lora import peft as lora_peft
 from engine.lora import stack as lora
@@ -49,6 +50,7 @@ from engine.messages import (
     Finished,
     Generate,
     LoadSnapshot,
+    MetricsRead,
     ModelLoaded,
     Pooling,
     PromptProgress,
@@ -60,6 +62,7 @@ from engine.messages import (
     TokensCounted,
 )
 from engine.snapshot.disk_tier import DiskTier
+from engine.snapshot.folder import snapshots_size
 from engine.snapshot.saver import Saver
 from engine.snapshot.store import PageStore
 from engine.state.pages import bytes_for
@@ -164,9 +167,15 @@ class ModelHost:
     # --- answering ------------------------------------------------------------------------------
 
     def generate(
-        self, command: Generate, checkpoint: Checkpoint, cancelled: Callable[[], bool]
+        self,
+        command: Generate,
+        checkpoint: Checkpoint,
+        cancelled: Callable[[], bool],
+        arrived: float,
     ) -> Generator[Event | None, None, None]:
         """Generate answers, reusing the longest cached or saved prefix of the conversation.
+
+        `arrived` is the `perf_counter` time of the command.
 
         Yields None when there is no event now: `step` makes the next ones. Closing it cancels them.
         """
@@ -194,6 +203,7 @@ class ModelHost:
             constraint=constraint,
             begun=begun,
             logprobs=command.logprobs,
+            arrived=arrived,
             count=command.answers,
             stack=stack,
             background=command.background,
@@ -225,6 +235,10 @@ class ModelHost:
             is_abandoned = True  # nobody reads the events any more: see `close` of generators
         if ticket.was_alone:
             self._prefill.learn(stack, timer)
+
+    def metrics(self, request: int) -> MetricsRead:
+        """The metrics since the model was loaded."""
+        return read_metrics(self.model, self._scheduler, request, snapshots_size())
 
     def count_tokens(self, command: CountTokens, checkpoint: Checkpoint) -> TokensCounted:
         """Count the tokens of a text."""

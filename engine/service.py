@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -39,7 +40,9 @@ from engine.messages import (
     LoadModel,
     LoadProgress,
     LoadSnapshot,
+    MetricsRead,
     ModelUnloaded,
+    ReadMetrics,
     SaveSnapshot,
     SetAdapters,
     SetDraft,
@@ -85,6 +88,7 @@ class Engine:
     - SaveSnapshot: SnapshotSaved, or Failed; events of later commands may come first. With
       nothing new to save, and when cancelled before it starts: SnapshotSaved with 0 tokens.
     - CountTokens: TokensCounted, or Failed. When cancelled: TokensCounted with 0 tokens.
+    - ReadMetrics: MetricsRead, or Failed.
     - Embed: Embedded, or Failed. When cancelled: Embedded without vectors.
 
     Cancel has no event; one for a request that is neither running nor queued does nothing.
@@ -98,6 +102,7 @@ class Engine:
         self._running: Command | None = None  # being started or carried out at once
         self._deferred: list[SaveSnapshot] = []  # until the answers they save have ended
         self._jobs: dict[int, tuple[Command, Job]] = {}  # by request id
+        self._arrivals: dict[int, float] = {}  # times of queued Generate commands
         self._cancelled: set[int] = set()  # request ids of running and queued commands
         self._stopping = False
         self._host: ModelHost | None = None
@@ -122,6 +127,8 @@ class Engine:
                 return
             if not isinstance(command, Cancel):
                 self._commands.append(command)
+                if isinstance(command, Generate):
+                    self._arrivals[command.request] = time.perf_counter()
                 self._wake.notify()
             elif any(command.request == unanswered.request for unanswered in self._unanswered()):
                 self._cancelled.add(command.request)
@@ -208,6 +215,7 @@ class Engine:
         with self._wake:
             self._running = None
             self._jobs.pop(command.request, None)
+            self._arrivals.pop(command.request, None)
             self._cancelled.discard(command.request)
 
     def _fail_all(self, fault: BaseException) -> None:
@@ -288,7 +296,8 @@ class Engine:
             case Generate():
                 checkpoint()
                 cancelled = partial(self._is_cancelled, command.request)
-                return self._loaded_host().generate(command, checkpoint, cancelled)
+                arrived = self._arrivals.pop(command.request, time.perf_counter())
+                return self._loaded_host().generate(command, checkpoint, cancelled, arrived)
             case SetAdapters():
                 checkpoint()
                 self._deliver(self._loaded_host().set_adapters(command, checkpoint))
@@ -308,6 +317,9 @@ class Engine:
             case Embed():
                 checkpoint()
                 return self._loaded_host().embed(command, checkpoint)
+            case ReadMetrics():
+                host, request = self._host, command.request
+                self._deliver(MetricsRead(request) if host is None else host.metrics(request))
             case Cancel():
                 pass  # handled in `send`
             case _:
@@ -413,6 +425,8 @@ class Engine:
                 self._deliver(TokensCounted(request, 0))
             case Embed():
                 self._deliver(Embedded(request, ()))
+            case ReadMetrics():
+                self._deliver(MetricsRead(request))
             case _ if host is None:
                 self._deliver(ModelUnloaded(request, 0, resident_memory()))
             case _:  # a load was cancelled before the previous model was unloaded

@@ -50,6 +50,7 @@ LIGHT_ENGINE = {
     "engine.loading.library",
     "engine.loading.memory",
     "engine.messages",
+    "engine.prometheus",
     "engine.messages.commands",
     "engine.messages.events",
     "engine.messages.values",
@@ -79,6 +80,7 @@ VALUE_TYPES = (
     messages.SlowPart,
     messages.Logprob,
     messages.TokenLogprobs,
+    messages.Histogram,
 )
 
 

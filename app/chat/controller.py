@@ -27,6 +27,7 @@ from app.chat.model_loader import Models, first_model
 from app.chat.model_switch import NOTICE as SWITCH_NOTICE
 from app.chat.model_switch import ModelSwitch
 from app.chat.navigation import Navigation
+from app.chat.performance import Performance
 from app.chat.prompts import turns_of
 from app.chat.quitting import Quitting, RejectedNotices
 from app.chat.runner import Runner
@@ -99,6 +100,7 @@ class Controller(QObject):
         self.drafts = Drafts(state, archive)
         self.models = Models(state, self._link)
         self.token_count = TokenCount(state, self._link)
+        self.performance = Performance(state, states.performance, self._link)
         self._events = Events(
             state,
             self._link,
@@ -108,6 +110,7 @@ class Controller(QObject):
             adapters=self.adapters,
             sessions=self.sessions,
             token_count=self.token_count,
+            performance=self.performance,
             remember=self._remember_model,
             report=self.report,
         )

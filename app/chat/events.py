@@ -9,6 +9,7 @@ from typing import assert_never
 from app.chat.adapters import Adapters
 from app.chat.answers import Answers
 from app.chat.model_loader import Models
+from app.chat.performance import Performance
 from app.chat.runner import Runner
 from app.chat.snapshots import Sessions
 from app.chat.token_count import TokenCount
@@ -25,6 +26,7 @@ from engine import (
     Failed,
     Finished,
     LoadProgress,
+    MetricsRead,
     ModelLoaded,
     ModelUnloaded,
     PromptProgress,
@@ -49,6 +51,7 @@ class Events:
         adapters: Adapters,
         sessions: Sessions,
         token_count: TokenCount,
+        performance: Performance,
         remember: Callable[[Path], None],
         report: Callable[[BaseException], None],
     ) -> None:
@@ -58,6 +61,7 @@ class Events:
         self._state, self._link = state, link
         self._runner, self._models, self._answers = runner, models, answers
         self._adapters, self._sessions, self._token_count = adapters, sessions, token_count
+        self._performance = performance
         self._remember, self._report = remember, report
 
     def receive(self, events: Sequence[Event]) -> None:
@@ -97,9 +101,12 @@ class Events:
                 self._answers.on_text([event])
             case Finished():
                 self._answers.on_finished(event)
+                self._performance.on_finished(event)
             case AdaptersSet():
                 self._runner.on_adapters_set(event)  # first: the cached context may be lost
                 self._adapters.on_adapters_set(event)
+            case MetricsRead():
+                self._performance.on_metrics(event)
             case DraftSet() | Embedded():
                 pass  # the window loads no draft model, and embeds nothing
             case SnapshotLoaded():
@@ -121,7 +128,13 @@ class Events:
         self._answers.start_next()
 
     def _on_failed(self, event: Failed) -> None:
-        parts = (self._answers, self._adapters, self._sessions, self._token_count)
+        parts = (
+            self._answers,
+            self._adapters,
+            self._sessions,
+            self._token_count,
+            self._performance,
+        )
         if not any(part.on_failed(event) for part in parts):
             self._on_load_failed(event)
 

@@ -74,6 +74,8 @@ class RunningAnswer:
             reused_tokens=event.reused_tokens,
             first_token_seconds=round(self._waited, 4),
             decode_seconds=round(event.decode_seconds, 4),
+            token_seconds_p50=round(event.token_seconds_p50, 5),
+            token_seconds_p95=round(event.token_seconds_p95, 5),
             **sampling_details(used, self.thinking),
             seed=event.seed,
             drafted_tokens=event.drafted_tokens,

@@ -24,6 +24,7 @@ from engine import (
     Finished,
     LoadModel,
     LoadProgress,
+    MetricsRead,
     ModelLoaded,
     ModelUnloaded,
     PromptProgress,
@@ -125,7 +126,7 @@ class EngineRequests(QObject):
                 return True
             case AdaptersSet() | DraftSet() | SnapshotLoaded() | SnapshotSaved():
                 return True
-            case TokensCounted() | Embedded():
+            case TokensCounted() | Embedded() | MetricsRead():
                 return True
             case ModelUnloaded():
                 # A failing load first reports that the model before it was unloaded.

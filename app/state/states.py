@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from app.state.adapters import AdapterState
 from app.state.chat import State
 from app.state.library import LibraryState
+from app.state.performance import PerformanceState
 from app.state.snapshots import SessionState
 
 
@@ -18,3 +19,4 @@ class States:
     library: LibraryState = field(default_factory=LibraryState)
     adapters: AdapterState = field(default_factory=AdapterState)
     sessions: SessionState = field(default_factory=SessionState)
+    performance: PerformanceState = field(default_factory=PerformanceState)

@@ -26,6 +26,8 @@ class AnswerDetails:
     drafted_tokens: int = 0  # proposed by speculative decoding
     accepted_tokens: int = 0  # of these
     draft_gain: float = 0.0  # estimated speed relative to no drafts; 0: there were none
+    token_seconds_p50: float = 0.0  # of a token; 0: not known
+    token_seconds_p95: float = 0.0
     thinking: str = ""  # "on" or "off"; "": the default of the chat template
 
 

@@ -49,6 +49,7 @@ from app.ui.widgets.text_undo import TextUndo
 
 if TYPE_CHECKING:
     from app.ui.chat.trash import TrashPage
+    from app.ui.performance.page import PerformancePage
 
 _PLACE_MILLISECONDS = 500  # after the last move or resize its place is saved
 _NARROW = 720  # pixels: in a narrower window the sidebar is hidden
@@ -68,6 +69,7 @@ class Window(QWidget):
     restore_requested = Signal(list)  # of ids of deleted conversations
     remove_requested = Signal(list)  # of ids of deleted conversations
     preferences_made = Signal(object)  # Preferences
+    performance_opened = Signal()  # its page is shown, or has something new to show
 
     def __init__(self, states: States, preferences: Callable[[], Preferences]) -> None:
         """`preferences` creates the settings page when it is first opened."""
@@ -86,6 +88,7 @@ class Window(QWidget):
         self.actions_by_id: dict[str, QAction] = {}
         self._make_preferences = preferences
         self.trash: TrashPage | None = None  # created on demand
+        self.performance: PerformancePage | None = None  # created on demand
         self.preferences: Preferences | None = None  # created on demand: it takes 0.25 s
         self._palette = LIGHT
         self._make_parts()
@@ -176,6 +179,7 @@ class Window(QWidget):
             "settings": self.toggle_settings,
             "sidebar": self.toggle_sidebar,
             "theme": self.theme_requested.emit,
+            "performance": self.toggle_performance,
             "shortcuts": self.shortcuts_card.open_centred,
             "quit": self.close,
         }
@@ -193,8 +197,9 @@ class Window(QWidget):
         self._palette = palette
         if self.preferences is not None:
             self.preferences.apply_palette(palette)
-        if self.trash is not None:
-            self.trash.apply_palette(palette)
+        for page in (self.trash, self.performance):
+            if page is not None:
+                page.apply_palette(palette)
         for part in (
             self.sidebar,
             self.top_bar,
@@ -259,6 +264,7 @@ class Window(QWidget):
         if self.preferences is None:
             self.preferences = self._make_preferences()
             self.preferences.apply_palette(self._palette)
+            self.preferences.performance_requested.connect(self.toggle_performance)
             self._pages.addWidget(self.preferences)
             self.preferences_made.emit(self.preferences)
         self._show_page(self.preferences)
@@ -299,6 +305,21 @@ class Window(QWidget):
             self.close_page()
         else:
             self._show_page(self.trash)
+
+    def toggle_performance(self) -> None:
+        """Switch between the performance of answers and the conversation."""
+        if self.performance is None:
+            from app.ui.performance.page import PerformancePage
+
+            self.performance = PerformancePage(self._states.performance)
+            self.performance.apply_palette(self._palette)
+            self.performance.opened.connect(self.performance_opened)
+            self.performance.closed.connect(self.close_page)
+            self._pages.addWidget(self.performance)
+        if self._pages.currentWidget() is self.performance:
+            self.close_page()
+        else:
+            self._show_page(self.performance)
 
     def open_adapters(self) -> None:
         """Open the adapter panel, if the engine has adapters."""

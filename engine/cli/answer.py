@@ -13,7 +13,7 @@ from engine.cli.files import constraint
 from engine.cli.interruption import interruptible
 from engine.cli.loading import adapter_stack, drafts, load_model
 from engine.cli.options import Options
-from engine.cli.output import Answer, report
+from engine.cli.output import Answer, report, write_metrics
 from engine.cli.sampling_options import sampling
 from engine.errors import RequestError, SnapshotError
 from engine.inference.constraints.beginning import after_thoughts
@@ -24,6 +24,7 @@ from engine.inference.ticket import Ticket
 from engine.loading import identity
 from engine.loading.library import data_folder, model_parts
 from engine.loading.loader import LoadedModel
+from engine.loading.metrics import read_metrics
 from engine.lora.stack import Stack
 from engine.messages import Finished, Role, Text, Turn
 from engine.snapshot import disk_tier, session_file
@@ -97,6 +98,8 @@ def _answer(
     if ticket.error is not None:
         raise ticket.error
     report(options, model, answers)
+    if options.metrics is not None:
+        write_metrics(options.metrics, read_metrics(model, scheduler, 0))
     if options.session is not None:
         session_file.save(
             _session_path(options), scheduler, stack, ticket.tokens, _key(model, stack), model

@@ -158,6 +158,11 @@ def _add_answering(commands: _SubParsersAction[Parser], runs: Mapping[str, Run])
             "--draft", metavar="MODEL", help="draft tokens with this small model of the same family"
         )
         answering.add_argument(
+            "--metrics",
+            metavar="FILE",
+            help="write speeds, waiting times and memory as Prometheus text; -: to stderr",
+        )
+        answering.add_argument(
             "--draft-ahead",
             action="store_true",
             help="the draft model runs on a thread of its own, while the model verifies its drafts",

@@ -6,10 +6,12 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from engine.cli.options import Options
 from engine.loading.loader import LoadedModel
-from engine.messages import Finished, TokenLogprobs
+from engine.messages import Finished, MetricsRead, TokenLogprobs
+from engine.prometheus import prometheus_text
 
 
 def print_status(line: str) -> None:
@@ -102,6 +104,15 @@ def _drafts(finished: Finished) -> str:
         f" ({finished.draft_gain:.1f} x from drafts: {finished.accepted_tokens} of "
         f"{finished.drafted_tokens} accepted)"
     )
+
+
+def write_metrics(name: str, metrics: MetricsRead) -> None:
+    """Write metrics to a file as Prometheus text, or to stderr for "-". Raises OSError."""
+    text = prometheus_text(metrics)
+    if name == "-":
+        print_status(text.rstrip())
+    else:
+        Path(name).write_text(text, encoding="utf-8")
 
 
 def print_json(**fields: object) -> None:

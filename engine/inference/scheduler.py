@@ -22,13 +22,14 @@ from engine.inference.constraints.beginning import matcher_at_end
 from engine.inference.constraints.grammars import Grammars
 from engine.inference.constraints.matcher import Matcher, lookahead
 from engine.inference.generate import Generation, Request, SamplerState, check
+from engine.inference.metrics import Metrics
 from engine.inference.prompt import reuse_cached_ids
 from engine.inference.runner import Rows, Runner
 from engine.inference.sampling import check as check_sampling
 from engine.inference.speculative.costs import StepCosts
 from engine.inference.ticket import Ticket
 from engine.lora.stack import Stack
-from engine.messages import FinishReason, PromptProgress
+from engine.messages import Finished, FinishReason, PromptProgress
 from engine.state.pages import OutOfPages, PagePool
 from engine.state.prefix_tree import PrefixTree, common_length
 from engine.state.sequence import Sequence as CachedSequence
@@ -71,6 +72,7 @@ class Scheduler:
         self.grammars = Grammars(tokenizer, runner.model.head.weight.shape[0])
         self._costs = StepCosts()  # of passes that only decode
         self._busy_costs = StepCosts()  # of those beside a thread that drafts
+        self.metrics = Metrics()
         self._refused = False  # the system refused memory, and no pass has run since
         self._starved_since = 0.0  # time since which an answer alone has no pages; 0: it has
         self._interrupted: dict[tuple[str, tuple[int, ...]], SamplerState] = {}
@@ -84,6 +86,11 @@ class Scheduler:
     def running(self) -> int:
         """Number of answers in progress."""
         return len(self._running)
+
+    @property
+    def sequences(self) -> list[CachedSequence]:
+        """The sequences of the answers in progress."""
+        return [one.sequence for one in self._running]
 
     def submit(self, request: Request) -> Ticket:
         """Queue a request. Raises PromptTooLong, or RequestError for an option out of range.
@@ -427,7 +434,10 @@ class Scheduler:
     def _finish(self, generation: Generation, reason: FinishReason | None = None) -> None:
         """Add the final events of an answer, and keep its pages for prompts that continue it."""
         request, ticket = generation.request, self._ticket(generation)
-        ticket.events += generation.finish(reason)
+        for event in generation.finish(reason):
+            ticket.events.append(event)
+            if isinstance(event, Finished):
+                self.metrics.add(event, generation.token_seconds)
         ticket.open_answers -= 1
         ticket.tokens = generation.text
         ticket.answers[generation.index] = generation.tokens
@@ -482,10 +492,6 @@ class Scheduler:
 
 def _rows(generation: Generation, count: int) -> Rows:
     """The next `count` pending tokens of an answer and its draft; logits once the text ends."""
-    is_due = count == len(generation.pending)
-    return Rows(
-        generation.sequence,
-        [*generation.pending[:count], *generation.draft],
-        generation.request.stack,
-        1 + len(generation.draft) if is_due else 0,
-    )
+    wanted = 1 + len(generation.draft) if count == len(generation.pending) else 0
+    tokens = [*generation.pending[:count], *generation.draft]
+    return Rows(generation.sequence, tokens, generation.request.stack, wanted)

@@ -130,6 +130,13 @@ class Embed:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadMetrics:
+    """Read the metrics of the loaded model."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """Cancel the request with this id; overtakes every queued command."""
 
@@ -146,5 +153,6 @@ Command = (
     | SaveSnapshot
     | CountTokens
     | Embed
+    | ReadMetrics
     | Cancel
 )

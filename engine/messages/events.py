@@ -11,11 +11,14 @@ from engine.messages.values import (
     AdapterInfo,
     CacheType,
     FinishReason,
+    Histogram,
     Pooling,
     Sampling,
     SlowPart,
     TokenLogprobs,
 )
+
+NO_VALUES = Histogram((), (0,), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,10 @@ class Finished:
     draft_gain: float = 0.0  # estimated speed relative to an answer without drafts; 0: no drafts
     incomplete: bool = False  # it ended before it was what its constraint asks for
     forced_tokens: int = 0  # that the constraint left no choice about: read without being drawn
+    first_token_seconds: float = 0.0  # from the command to the first token; 0: there was none
+    # Time of a token after the first: that of its pass, shared by the tokens of the pass.
+    token_seconds_p50: float = 0.0
+    token_seconds_p95: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +181,30 @@ class Embedded:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsRead:
+    """Metrics of the loaded model since it was loaded; all zero without a model."""
+
+    request: int
+    model: str = ""
+    first_token_seconds: Histogram = NO_VALUES  # from the command to the first token, of answers
+    token_seconds: Histogram = NO_VALUES  # as in Finished, of tokens
+    prefill_tokens_per_second: Histogram = NO_VALUES  # of prompts, without their cached part
+    decode_tokens_per_second: Histogram = NO_VALUES  # of answers
+    answers: tuple[tuple[str, int], ...] = ()  # ended, by the value of FinishReason
+    running: int = 0  # answers in progress
+    prompt_tokens: int = 0
+    reused_tokens: int = 0  # of these, cached before: prefix hits
+    generated_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0  # of these
+    active_page_bytes: int = 0  # KV pages that answers in progress use
+    cached_page_bytes: int = 0  # other KV pages in memory
+    saved_page_bytes: int = 0  # KV pages on disk, of all models
+    resident_bytes: int = 0  # memory of the whole process
+    device_bytes: int = 0  # of the model, on devices with memory of their own
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """The request failed; the engine keeps running."""
 
@@ -197,5 +228,6 @@ Event = (
     | SnapshotSaved
     | TokensCounted
     | Embedded
+    | MetricsRead
     | Failed
 )

@@ -165,6 +165,15 @@ class TokenLogprobs:
 
 
 @dataclass(frozen=True, slots=True)
+class Histogram:
+    """Counted values: `counts[i]` of them are at most `bounds[i]` and above the bound before."""
+
+    bounds: tuple[float, ...]  # ascending
+    counts: tuple[int, ...]  # one more than bounds: the last is of the values above all
+    sum: float  # of the values
+
+
+@dataclass(frozen=True, slots=True)
 class AdapterUse:
     """One LoRA adapter of a stack: a GGUF file or a PEFT folder, and its scale."""
 

@@ -54,6 +54,7 @@ def seen(stage: Stage, quits: int) -> dict[str, object]:
         "zoom_reset": stage.controller.settings.zoom,
         "settings": window.preferences is not None,
         "theme": stage.theme.choice,
+        "performance": window.performance is not None,
         "shortcuts": window.shortcuts_card.isVisible(),
         "quit": quits,
     }

@@ -28,6 +28,7 @@ import scenes_composer
 import scenes_library
 import scenes_models
 import scenes_parts
+import scenes_performance
 import scenes_search
 import scenes_settings
 import scenes_trash
@@ -44,6 +45,7 @@ SCENES: dict[str, Scene] = {
     **scenes_models.SCENES,
     **scenes_parts.SCENES,
     **scenes_adapters.SCENES,
+    **scenes_performance.SCENES,
     **scenes_search.SCENES,
     **scenes_settings.SCENES,
     **scenes_trash.SCENES,
@@ -63,6 +65,7 @@ HIGH_CONTRAST = (
     "compared_narrow",
     "comparison_card",
     "trash",
+    "performance",
     "find",
     "parts",
     "parts_unfolded",

@@ -136,6 +136,7 @@ class Stage:
             self.states.library,
             self.states.adapters,
             self.states.sessions,
+            self.states.performance,
         ):
             each.deleteLater()
         flush()

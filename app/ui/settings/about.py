@@ -79,6 +79,7 @@ class AboutSection(QWidget):
     """Version, contacted servers, and a link to the licences."""
 
     licences_requested = Signal()
+    performance_requested = Signal()
 
     def __init__(self, *, has_licences: bool) -> None:
         """`has_licences` is whether licence texts are installed."""
@@ -100,6 +101,10 @@ class AboutSection(QWidget):
         self.licences.clicked.connect(self.licences_requested)
         row = QHBoxLayout()
         row.setContentsMargins(0, 4, 0, 0)
+        self.performance = TextButton(tr("Performance of the last answers"), "link")
+        self.performance.clicked.connect(self.performance_requested)
+        row.setSpacing(16)
+        row.addWidget(self.performance)
         row.addWidget(self.licences)
         row.addStretch(1)
         layout = QVBoxLayout(self)

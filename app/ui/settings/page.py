@@ -62,6 +62,7 @@ class Preferences(QWidget):
     closed = Signal()  # the user closed the page
     delete_requested = Signal()  # delete all session snapshots
     folder_requested = Signal(Path)
+    performance_requested = Signal()  # show the performance page
     reload_requested = Signal()  # reload the model with the current settings
 
     def __init__(
@@ -144,6 +145,7 @@ class Preferences(QWidget):
         self.storage.delete_requested.connect(self.delete_requested)
         self.storage.folder_requested.connect(self.folder_requested)
         self.about.licences_requested.connect(self.show_licences)
+        self.about.performance_requested.connect(self.performance_requested)
         self.licences.closed.connect(self._close_licences)
         for stop in self.findChildren(QWidget):
             if stop.focusPolicy() & Qt.FocusPolicy.TabFocus:

@@ -64,6 +64,8 @@ def answer_rows(message: Message) -> list[tuple[str, str]]:
         (tr("Read"), _read(message)),
         (tr("Written"), _written(message)),
         (tr("Speed"), _speed(message)),
+        (tr("Token times"), _token_times(made) if made else ""),
+        (tr("Guessed"), _guessed(made) if made else ""),
         (tr("Sampling"), _sampling(made) if made else ""),
         (tr("Seed"), str(made.seed) if made and made.temperature > 0 and made.seed >= 0 else ""),
         (tr("Time"), _time(made.ended if made and made.ended else message.created)),
@@ -107,6 +109,23 @@ def _speed(message: Message) -> str:
     if made and made.first_token_seconds > 0:
         parts.append(tr("first word after {seconds} s", seconds=f"{made.first_token_seconds:.2f}"))
     return ", ".join(parts)
+
+
+def _token_times(made: AnswerDetails) -> str:
+    if made.token_seconds_p95 <= 0:
+        return ""
+    return tr(
+        "half within {median} ms, 95 % within {most} ms",
+        median=f"{1000 * made.token_seconds_p50:.1f}",
+        most=f"{1000 * made.token_seconds_p95:.1f}",
+    )
+
+
+def _guessed(made: AnswerDetails) -> str:
+    if not made.drafted_tokens:
+        return ""
+    right, drafted = number(made.accepted_tokens), number(made.drafted_tokens)
+    return tr("{right} of {all} tokens were right", right=right, all=drafted)
 
 
 def _sampling(made: AnswerDetails) -> str:

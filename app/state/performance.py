@@ -1,0 +1,56 @@
+"""Observable state of performance: the figures of the last answers, and the engine's metrics.
+
+Only `app.chat.performance` changes it; values are immutable, as in `app.state.chat`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from PySide6.QtCore import QObject, Signal
+
+from app.state.read_only import ReadOnly
+from engine import MetricsRead
+
+MOST_ANSWERS = 60  # that are kept
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFigures:
+    """What one answer took."""
+
+    model: str  # displayed name
+    generated_tokens: int
+    tokens_per_second: float  # 0: of a single token
+    first_token_seconds: float
+    token_seconds_p50: float
+    token_seconds_p95: float
+    prompt_tokens: int
+    reused_tokens: int  # of these, cached before
+    draft_gain: float = 0.0  # 0: no drafts
+
+
+class PerformanceState(QObject):
+    """Observable; every signal is sent after the values have changed."""
+
+    answers_changed = Signal()
+    metrics_changed = Signal()
+
+    answers = ReadOnly[tuple[AnswerFigures, ...]]()  # of this run, the last one last
+    metrics = ReadOnly[MetricsRead | None]()  # as read last; None: not yet
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._answers: tuple[AnswerFigures, ...] = ()
+        self._metrics: MetricsRead | None = None
+
+    def add(self, figures: AnswerFigures) -> None:
+        """Add an answer that has ended."""
+        self._answers = (*self._answers, figures)[-MOST_ANSWERS:]
+        self.answers_changed.emit()
+
+    def set_metrics(self, metrics: MetricsRead | None) -> None:
+        """Set the engine's metrics."""
+        if metrics != self._metrics:
+            self._metrics = metrics
+            self.metrics_changed.emit()

@@ -1,0 +1,48 @@
+"""Reading the metrics of a loaded model and of the memory it uses."""
+
+from __future__ import annotations
+
+from engine.host.device import resident_memory
+from engine.inference.scheduler import Scheduler
+from engine.loading.loader import LoadedModel
+from engine.messages import MetricsRead
+
+
+def read_metrics(
+    model: LoadedModel, scheduler: Scheduler, request: int, saved_page_bytes: int = 0
+) -> MetricsRead:
+    """The metrics since `scheduler` was made; `saved_page_bytes` are on disk."""
+    found, active = scheduler.metrics, _active_page_bytes(scheduler)
+    return MetricsRead(
+        request,
+        model=model.name,
+        first_token_seconds=found.first_token.read(),
+        token_seconds=found.token.read(),
+        prefill_tokens_per_second=found.prefill.read(),
+        decode_tokens_per_second=found.decode.read(),
+        answers=tuple((reason.value, count) for reason, count in found.answers.items()),
+        running=scheduler.running,
+        prompt_tokens=found.prompt_tokens,
+        reused_tokens=found.reused_tokens,
+        generated_tokens=found.generated_tokens,
+        drafted_tokens=found.drafted_tokens,
+        accepted_tokens=found.accepted_tokens,
+        active_page_bytes=active,
+        cached_page_bytes=max(scheduler.pool.used_bytes - active, 0),
+        saved_page_bytes=saved_page_bytes,
+        resident_bytes=resident_memory(),
+        device_bytes=sum(one.weights_bytes + one.cache_bytes for one in model.plan.devices[1:]),
+    )
+
+
+def _active_page_bytes(scheduler: Scheduler) -> int:
+    """Bytes of the KV pages that answers in progress use; shared pages count once."""
+    sizes = scheduler.pool.layout.page_bytes
+    pages = {
+        id(page): sizes[page.group]
+        for sequence in scheduler.sequences
+        for groups in sequence.pages
+        for page in groups
+        if page is not None
+    }
+    return sum(pages.values())
