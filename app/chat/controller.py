@@ -20,6 +20,7 @@ from app.chat.answers import FULL_NOTICE, Answers
 from app.chat.comparison import Comparisons, Side
 from app.chat.conversations import Conversations
 from app.chat.deletions import Deletions
+from app.chat.draft_model import DraftModels
 from app.chat.drafts import Drafts
 from app.chat.events import Events
 from app.chat.last_chat import LastChat
@@ -77,7 +78,14 @@ class Controller(QObject):
             self._on_unhandled,
             self,
         )
-        runner = Runner(state, archive, self._link, lambda: self.settings, self)
+        runner = Runner(
+            state,
+            archive,
+            self._link,
+            lambda: self.settings,
+            lambda: self.draft_models.kind(self.settings),
+            self,
+        )
         state.set_capabilities(self._link.capabilities)
         # The user's files may be on a drive that does not respond; settings must not wait for it.
         user_files = BackgroundWorker("user files", self)
@@ -97,6 +105,10 @@ class Controller(QObject):
         self._answers = Answers(state, archive, self._link, self.adapters, runner)
         states.adapters.request_finished.connect(self._answers.start_next)
         self.library = Library(state, states.library, settings, user_files, self)
+        self.draft_models = DraftModels(
+            state, self._link, lambda path: self.library.defaults.own(path).draft
+        )
+        self.library.defaults.changed.connect(self.draft_models.update)
         self.drafts = Drafts(state, archive)
         self.models = Models(state, self._link)
         self.token_count = TokenCount(state, self._link)
@@ -111,6 +123,7 @@ class Controller(QObject):
             sessions=self.sessions,
             token_count=self.token_count,
             performance=self.performance,
+            draft_models=self.draft_models,
             remember=self._remember_model,
             report=self.report,
         )

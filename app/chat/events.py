@@ -8,6 +8,7 @@ from typing import assert_never
 
 from app.chat.adapters import Adapters
 from app.chat.answers import Answers
+from app.chat.draft_model import DraftModels
 from app.chat.model_loader import Models
 from app.chat.performance import Performance
 from app.chat.runner import Runner
@@ -52,6 +53,7 @@ class Events:
         sessions: Sessions,
         token_count: TokenCount,
         performance: Performance,
+        draft_models: DraftModels,
         remember: Callable[[Path], None],
         report: Callable[[BaseException], None],
     ) -> None:
@@ -61,7 +63,7 @@ class Events:
         self._state, self._link = state, link
         self._runner, self._models, self._answers = runner, models, answers
         self._adapters, self._sessions, self._token_count = adapters, sessions, token_count
-        self._performance = performance
+        self._performance, self._draft_models = performance, draft_models
         self._remember, self._report = remember, report
 
     def receive(self, events: Sequence[Event]) -> None:
@@ -107,8 +109,10 @@ class Events:
                 self._adapters.on_adapters_set(event)
             case MetricsRead():
                 self._performance.on_metrics(event)
-            case DraftSet() | Embedded():
-                pass  # the window loads no draft model, and embeds nothing
+            case DraftSet():
+                self._draft_models.on_set(event)
+            case Embedded():
+                pass  # the window embeds nothing
             case SnapshotLoaded():
                 self._sessions.on_snapshot_loaded(event)
             case SnapshotSaved():
@@ -134,6 +138,7 @@ class Events:
             self._sessions,
             self._token_count,
             self._performance,
+            self._draft_models,
         )
         if not any(part.on_failed(event) for part in parts):
             self._on_load_failed(event)

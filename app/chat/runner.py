@@ -13,12 +13,13 @@ from PySide6.QtCore import QObject, Signal
 
 from app.chat.planner import Branch, EngineState, EngineTarget, Step, Uses, plan
 from app.engines.requests import EngineRequests
-from app.settings.table import Settings, drafts
+from app.settings.table import Settings
 from app.state.chat import State
 from app.store.writer import Archive
 from engine import (
     AdaptersSet,
     ContextPolicy,
+    DraftKind,
     Generate,
     LoadSnapshot,
     ModelLoaded,
@@ -61,13 +62,15 @@ class Runner(QObject):
         archive: Archive,
         link: EngineRequests,
         settings: Callable[[], Settings],
+        draft_kind: Callable[[], DraftKind],
         parent: QObject | None = None,
     ) -> None:
+        """`draft_kind` is what drafts the tokens of the next answer."""
         super().__init__(parent)
         self._state = state
         self._archive = archive
         self._link = link
-        self._settings = settings
+        self._settings, self._draft_kind = settings, draft_kind
         self._engine_state = EngineState()
         self._context_request = 0  # request of the load or answer that cached `EngineState.branch`
         self._confirmed = True  # the engine has answered every SetAdapters
@@ -107,7 +110,7 @@ class Runner(QObject):
         """
         conversation = branch.conversation
         name = "" if conversation is None else self.name(conversation)
-        command = replace(command, drafts=drafts(self._settings()))
+        command = replace(command, drafts=self._draft_kind())
         target = EngineTarget(
             branch, adapters, self.budget_bytes, command.turns, name, command, command.policy, aside
         )

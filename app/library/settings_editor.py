@@ -74,6 +74,7 @@ class Defaults(QObject):
             model_name(path),
             self.own(path),
             in_settings(with_recommended(self.settings, path)),
+            drafts=self._drafts_for(path),
         )
         self._library.set_defaults(view)
         self._predict()
@@ -97,6 +98,19 @@ class Defaults(QObject):
         file, kept = self._file, dict(self._of)
         self._worker.run(lambda: tried(lambda: model_defaults.save(file, kept)), self._on_saved)
         self.changed.emit(path)
+
+    def _drafts_for(self, path: Path) -> tuple[tuple[Path, str], ...]:
+        """Installed models of the same family that are at most half as large."""
+        rows = {row.path: row for row in self._library.installed if not row.problem}
+        model = rows.get(path)
+        if model is None or not model.architecture:
+            return ()
+        found = [
+            (row.path, f"{row.name} ({row.format})" if row.format else row.name)
+            for row in rows.values()
+            if row.architecture == model.architecture and 2 * row.size_bytes <= model.size_bytes
+        ]
+        return tuple(sorted(found, key=lambda one: one[1].casefold()))
 
     def _predict(self) -> None:
         """Predict the memory of the shown values; changes during a prediction start one more."""

@@ -27,11 +27,14 @@ class ModelDefaults:
     top_p: float | None = None
     min_p: float | None = None
     repeat_penalty: float | None = None
+    draft: Path | None = None  # a model that drafts for it; None: none
 
 
 AS_IN_SETTINGS = ModelDefaults()
 _WHOLE = ("context", "top_k")
-_NUMBERS = tuple(field.name for field in fields(ModelDefaults) if field.name != "cache")
+NUMBERS = tuple(
+    field.name for field in fields(ModelDefaults) if field.name not in ("cache", "draft")
+)
 
 
 def file() -> Path:
@@ -72,7 +75,7 @@ def in_settings(settings: Settings, own_cache: CacheType | None = None) -> Model
     values: dict[str, Any] = asdict(settings)
     cache = values.get("cache")
     known = cache in [kind.value for kind in CacheType]
-    numbers = {name: values[name] for name in _NUMBERS}
+    numbers = {name: values[name] for name in NUMBERS}
     return ModelDefaults(
         cache=own_cache or (CacheType(cache) if known else DEFAULT_CACHE), **numbers
     )
@@ -85,11 +88,14 @@ def fits(name: str, value: float) -> bool:
 
 def _plain(values: ModelDefaults) -> dict[str, Any]:
     """The values that are set, as JSON types."""
-    return {
-        name: value.value if isinstance(value, CacheType) else value
-        for name, value in asdict(values).items()
-        if value is not None
-    }
+    return {name: _stored(value) for name, value in asdict(values).items() if value is not None}
+
+
+def _stored(value: object) -> object:
+    """A value as a JSON type."""
+    if isinstance(value, CacheType):
+        return value.value
+    return str(value) if isinstance(value, Path) else value
 
 
 def _fit(stored: object) -> ModelDefaults:
@@ -103,6 +109,9 @@ def _fit(stored: object) -> ModelDefaults:
         if field.name == "cache":
             if value in [kind.value for kind in CacheType]:
                 fitting["cache"] = CacheType(value)
+        elif field.name == "draft":
+            if isinstance(value, str) and value:
+                fitting["draft"] = Path(value)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             whole = field.name in _WHOLE
             if fits(field.name, value) and (not whole or value == int(value)):

@@ -168,6 +168,7 @@ class DefaultsView:
     context_model: int = 0  # tokens; 0: not known
     memory: Memory | None = None  # predicted with the current values
     problem: str = ""  # why it would fail to load with them
+    drafts: tuple[tuple[Path, str], ...] = ()  # models that may draft for it, and their names
 
 
 class LibraryState(QObject):

@@ -264,8 +264,16 @@ def library_defaults(state: State, library: LibraryState, page: LibraryPage) -> 
         DefaultsView(
             BONSAI.path, BONSAI.name, ModelDefaults(context=16_384, temperature=0.5),
             in_settings(Settings()), 32_768, Memory(5_100_000_000, ROOM, 16_384),
+            drafts=((OWN / "small.gguf", "Bonsai 0.6B (Q1_0)"), (OWN / "mid.gguf", "Bonsai 1.7B (Q1_0)")),
         )
     )  # fmt: skip
+
+
+def library_draft_model(state: State, library: LibraryState, page: LibraryPage) -> None:
+    library_defaults(state, library, page)
+    view = library.defaults
+    assert view is not None
+    library.set_defaults(replace(view, values=ModelDefaults(draft=OWN / "small.gguf")))
 
 
 def library_narrow(state: State, library: LibraryState, page: LibraryPage) -> None:
@@ -330,7 +338,7 @@ def on_stage(scene: LoadedScene) -> Callable[[Stage], None]:
 LIBRARY_SCENES: tuple[LoadedScene, ...] = (
     library_empty, library_full, library_end, library_loading, library_downloading, library_failed,
     library_deleted, library_unloaded, library_search, library_hub, library_offline,
-    library_defaults, library_narrow, library_names, library_dragging, library_keyboard,
+    library_defaults, library_draft_model, library_narrow, library_names, library_dragging, library_keyboard,
 )  # fmt: skip
 SCENES: dict[str, Callable[[Stage], None]] = {
     scene.__name__: on_stage(scene) for scene in LIBRARY_SCENES

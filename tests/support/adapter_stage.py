@@ -22,6 +22,7 @@ from engine import (
     AdapterInfo,
     AdaptersSet,
     AdapterUse,
+    DraftKind,
     Event,
     Failed,
     Fault,
@@ -76,7 +77,9 @@ class AdapterStage:
         self.engines: list[FakeEngine] = []
         self.link = EngineRequests(local(self._engine), self._receive, reraise)
         self.files = BackgroundWorker("files", self.link)
-        self.runner = Runner(self.state, self.archive, self.link, Settings)
+        self.runner = Runner(
+            self.state, self.archive, self.link, Settings, lambda: DraftKind.LOOKUP
+        )
         self.adapters = Adapters(
             self.state, self.shown, self.archive, self.link, self.runner, self.files
         )

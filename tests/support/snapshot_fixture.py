@@ -25,6 +25,7 @@ from app.store.writer import Archive
 from app.system.worker import BackgroundWorker
 from engine import (
     AdaptersSet,
+    DraftKind,
     Event,
     Failed,
     Finished,
@@ -59,7 +60,13 @@ class SnapshotFixture:
         self.archive = Archive(folder / "conversations.sqlite")
         self.engines: list[FakeEngine] = []
         self.link = EngineRequests(local(self._engine), self._receive, reraise)
-        self.runner = Runner(self.state, self.archive, self.link, lambda: self.settings)
+        self.runner = Runner(
+            self.state,
+            self.archive,
+            self.link,
+            lambda: self.settings,
+            lambda: DraftKind.LOOKUP,
+        )
         self.files = BackgroundWorker("files", self.link)
         self.sessions = Sessions(
             self.state,

@@ -5,7 +5,8 @@ While the context length or the KV cache type changes, the bar shows the predict
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
+from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QFont
@@ -18,10 +19,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.settings.model_settings import AS_IN_SETTINGS, ModelDefaults, fits
+from app.settings.model_settings import AS_IN_SETTINGS, NUMBERS, ModelDefaults, fits
 from app.settings.table import SETTINGS
 from app.state.library import DefaultsView, LibraryState
 from app.system.translation import tr
+from app.ui.library.draft_button import DraftButton
 from app.ui.library.words import predicted
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, figures, font
@@ -32,7 +34,6 @@ from engine import CacheType
 CARD_WIDTH = 412
 _DEBOUNCE_MILLISECONDS = 200
 _FIELD_WIDTH = 132
-_NUMBERS = tuple(field.name for field in fields(ModelDefaults) if field.name != "cache")
 _WHOLE = ("context", "top_k")
 _PRECISIONS = (None, CacheType.Q8_0, CacheType.F16, CacheType.F32)
 
@@ -55,8 +56,10 @@ class ModelDefaultsCard(QWidget):
         )
         self.close_button = IconButton("close", tr("Close"))
         self.close_button.clicked.connect(self.closed)
-        self.fields: dict[str, QLineEdit] = {name: self._field(name) for name in _NUMBERS}
+        self.fields: dict[str, QLineEdit] = {name: self._field(name) for name in NUMBERS}
         self.precisions = self._precision_buttons()
+        self.draft = DraftButton()
+        self.draft.picked.connect(self._choose_draft)
         self.memory_words = label("", "secondary", SMALL)
         self.memory_words.setFont(figures(SMALL))
         self.fit_words = label("", "secondary", SMALL)
@@ -135,6 +138,10 @@ class ModelDefaultsCard(QWidget):
         cache.setToolTip(tr(SETTINGS["cache"].help))
         layout.addWidget(cache)
         layout.addLayout(precision)
+        drafting = QHBoxLayout()
+        drafting.addWidget(self.draft.words, 1)
+        drafting.addWidget(self.draft)
+        layout.addLayout(drafting)
         layout.addLayout(memory)
         layout.addWidget(self.bar)
         layout.addWidget(self.problem)
@@ -144,6 +151,7 @@ class ModelDefaultsCard(QWidget):
         """Apply the colours of a theme."""
         self.bar.apply_palette(palette)
         self.close_button.apply_palette(palette)
+        self.draft.apply_palette(palette)
 
     # --- showing --------------------------------------------------------------------------------
 
@@ -160,6 +168,7 @@ class ModelDefaultsCard(QWidget):
         for kind, button in self.precisions.items():
             button.setChecked(kind is view.values.cache)
             set_property(button, "open", kind is view.values.cache)
+        self.draft.show_choice(view.drafts, view.values.draft)
         self.reset.setEnabled(view.values != AS_IN_SETTINGS)
         self._show_memory(view)
         self.resized.emit()
@@ -207,6 +216,9 @@ class ModelDefaultsCard(QWidget):
 
     def _choose(self, kind: CacheType | None) -> None:
         self._emit_change(replace(self._values, cache=kind))
+
+    def _choose_draft(self, path: Path | None) -> None:
+        self._emit_change(replace(self._values, draft=path))
 
     def _reset(self) -> None:
         for field in self.fields.values():

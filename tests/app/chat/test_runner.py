@@ -27,6 +27,7 @@ from app.system.worker import BackgroundWorker
 from engine import (
     AdaptersSet,
     Command,
+    DraftKind,
     Event,
     Failed,
     Fault,
@@ -55,7 +56,9 @@ class Parts:
         self.engines: list[FakeEngine] = []
         self.link = EngineRequests(local(self._engine), self._receive, reraise)
         self.files = BackgroundWorker("files", self.link)
-        self.runner = Runner(self.state, self.archive, self.link, Settings)
+        self.runner = Runner(
+            self.state, self.archive, self.link, Settings, lambda: DraftKind.LOOKUP
+        )
         makers = [self._make_sessions, self._make_adapters]
         for make in reversed(makers) if adapters_first else makers:
             make()

@@ -372,6 +372,31 @@ def test_card_emits_valid_input_and_marks_invalid_input(qtbot: QtBot, shown: Sho
         qtbot.mouseClick(card.close_button, Qt.MouseButton.LeftButton)
 
 
+def test_a_draft_model_is_chosen_from_a_menu(qtbot: QtBot, shown: Shown) -> None:
+    show(shown, scenes.library_defaults)
+    button = shown.page.card.draft
+    assert button.isVisible()
+    assert button.text() == "No model"
+    menu = button.menu_of_models()
+    small, middle = (path for path, _ in button._models)
+    names = [action.text() for action in menu.actions()]
+    assert names == ["No model", "Bonsai 0.6B (Q1_0)", "Bonsai 1.7B (Q1_0)"]
+    assert [action.isChecked() for action in menu.actions()] == [True, False, False]
+    with qtbot.waitSignal(shown.page.defaults_changed) as changed:
+        menu.actions()[2].trigger()
+    assert changed.args[1].draft == middle
+    show(shown, scenes.library_draft_model)
+    assert button.text() == "Bonsai 0.6B (Q1_0)"
+    with qtbot.waitSignal(shown.page.defaults_changed) as changed:
+        button.menu_of_models().actions()[0].trigger()
+    assert changed.args[1].draft is None
+    button.show_choice((), small)  # the chosen one is not installed any more
+    assert [action.text() for action in button.menu_of_models().actions()] == ["No model", "small"]
+    button.show_choice((), None)
+    assert not button.isVisible()
+    assert not button.words.isVisible()
+
+
 def card_type(value: str) -> object:
     from engine import CacheType
 
