@@ -76,8 +76,9 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         settings = controller.library.defaults.settings_for(controller.state.model.path)
         offered = controller.state.capabilities.adapters
         stack, mixes = window.adapters.stack, window.adapters.saved_mixes
-        choices = default_choices(stack if offered else (), sampling(settings), thinking(settings))
         loaded = controller.state.model.loaded
+        used = sampling(settings, loaded.sampling if loaded else None)
+        choices = default_choices(stack if offered else (), used, thinking(settings))
         thinks = loaded is not None and loaded.has_thinking_switch
         window.cards.open_comparison(message_id, choices, mixes if offered else {}, thinks=thinks)
 

@@ -172,7 +172,9 @@ class Comparisons:
         return last if last is not None and message_id in (last.id, last.compared) else None
 
     def _filled(self, side: Side, settings: Settings) -> tuple[Uses | None, Sampling, bool | None]:
-        used = sampling(settings) if side.sampling is None else side.sampling
+        loaded = self._state.model.loaded
+        recommended = loaded.sampling if loaded else None
+        used = sampling(settings, recommended) if side.sampling is None else side.sampling
         thinks = thinking(settings) if side.thinking is None else side.thinking
         return side.adapters, used, thinks
 

@@ -47,7 +47,7 @@ from app.store.store import Message, MessageState, Store
 from app.store.writer import Archive
 from app.system.translation import tr
 from app.system.worker import BackgroundWorker
-from engine import ContextPolicy, Event, Role, delete_snapshots, snapshots_size
+from engine import ContextPolicy, Event, Role, Sampling, delete_snapshots, snapshots_size
 
 
 class Controller(QObject):
@@ -421,10 +421,15 @@ class Controller(QObject):
         self._answers.enqueue(
             message,
             turns,
-            sampling(settings),
+            sampling(settings, self._recommended()),
             settings.max_tokens,
             thinking=thinking(settings),
         )
+
+    def _recommended(self) -> Sampling | None:
+        """The sampling that the loaded model's file recommends."""
+        loaded = self.state.model.loaded
+        return loaded.sampling if loaded else None
 
     def _model_settings(self) -> Settings:
         return self.library.defaults.settings_for(self.state.model.path)
@@ -443,6 +448,7 @@ class Controller(QObject):
         self._events.on_unhandled(request, error)
 
     def _remember_model(self, path: Path) -> None:
+        self.library.defaults.remember(path, self._recommended())
         if str(path) != self.settings.last_model:
             self.change_settings(last_model=str(path))
 

@@ -17,7 +17,7 @@ from app.state.faults import explain
 from app.state.library import DefaultsView, LibraryState, Line
 from app.system.json_file import JsonFileError
 from app.system.worker import BackgroundWorker
-from engine import DEFAULT_CACHE, ModelFacts, inspect_model, model_name
+from engine import DEFAULT_CACHE, ModelFacts, Sampling, inspect_model, model_name
 
 
 class Defaults(QObject):
@@ -39,6 +39,7 @@ class Defaults(QObject):
         self.reclaimable = 0
         self._predicting = False
         self._outdated = False  # the values changed during a prediction
+        self._recommended: dict[Path, Sampling] = {}  # by files themselves, as far as known
 
     @cached_property
     def _of(self) -> dict[Path, ModelDefaults]:
@@ -65,7 +66,16 @@ class Defaults(QObject):
         """The app's settings, its sampling recommended for the model, and the model's own above."""
         if path is None:
             return self.settings
-        return applied(with_recommended(self.settings, path), self.own(path))
+        return applied(self._recommending(path), self.own(path))
+
+    def remember(self, path: Path, recommended: Sampling | None) -> None:
+        """Keep what a file itself recommends, once it was read."""
+        if recommended is not None:
+            self._recommended[path] = recommended
+
+    def _recommending(self, path: Path) -> Settings:
+        """The app's settings with the sampling recommended for a model."""
+        return with_recommended(self.settings, path, self._recommended.get(path))
 
     def show(self, path: Path) -> None:
         """Show the settings card of a model."""
@@ -73,7 +83,7 @@ class Defaults(QObject):
             path,
             model_name(path),
             self.own(path),
-            in_settings(with_recommended(self.settings, path)),
+            in_settings(self._recommending(path)),
             drafts=self._drafts_for(path),
         )
         self._library.set_defaults(view)
@@ -129,12 +139,14 @@ class Defaults(QObject):
 
     def _predicted(self, path: Path, facts: ModelFacts) -> None:
         self._predicting = False
+        self.remember(path, facts.sampling)
         view = self._library.defaults
         if view is not None and view.path == path:
             self._library.set_defaults(
                 replace(
                     view,
                     name=facts.name or view.name,
+                    settings=in_settings(self._recommending(path)),
                     context_model=facts.context_model,
                     memory=memory_of(facts),
                     problem=explain(facts.fault, path.name, facts.problem, facts.remedy).text,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -322,9 +322,10 @@ class SettingsError(Exception):
         self.remedy = remedy
 
 
-def sampling(settings: Settings) -> Sampling:
-    """The sampler settings of the engine."""
-    return Sampling(
+def sampling(settings: Settings, recommended: Sampling | None = None) -> Sampling:
+    """The sampler settings of the engine; those without a setting are as a model recommends."""
+    return replace(
+        recommended or Sampling(),
         temperature=settings.temperature,
         top_k=settings.top_k,
         top_p=settings.top_p,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from engine.errors import EngineError, Fault
 from engine.loading.library import model_name
 from engine.loading.memory import MemoryPlan, ModelShape, refusal
-from engine.messages import DEFAULT_CACHE, CacheType
+from engine.messages import DEFAULT_CACHE, CacheType, Sampling
 
 if TYPE_CHECKING:
     from engine.gguf.reader import GGUFFile
@@ -43,6 +43,7 @@ class ModelFacts:
     remedy: str = ""
     fault: Fault | None = None  # `problem` as a code with parameters
     has_template: bool = False
+    sampling: Sampling | None = None  # that the file recommends
 
 
 def inspect_model(
@@ -82,6 +83,7 @@ def _with_metadata(facts: ModelFacts, file: GGUFFile) -> ModelFacts:
     from engine.chat.template import has_template
     from engine.loading.format_name import format_name
     from engine.loading.preflight import main_format, parameters
+    from engine.loading.recommended_sampling import recommended_sampling
 
     main = main_format(file)
     return replace(
@@ -93,6 +95,7 @@ def _with_metadata(facts: ModelFacts, file: GGUFFile) -> ModelFacts:
         parameters=parameters(file),
         file_bytes=file.file_bytes,
         has_template=has_template(file.metadata),
+        sampling=recommended_sampling(file.metadata),
     )
 
 

@@ -23,6 +23,7 @@ from engine import (
     ModelLoaded,
     ModelUnloaded,
     PromptProgress,
+    Sampling,
     SaveSnapshot,
     SetAdapters,
     SnapshotLoaded,
@@ -89,7 +90,12 @@ class FakeEngine:
         """Report that this share of the file is loaded, 0 to 1."""
         self.deliver(LoadProgress(self.load.request, int(98e6 * share), int(98e6)))
 
-    def finish_load(self, name: str = "Small Model 135M", request: int = 0) -> None:
+    def finish_load(
+        self,
+        name: str = "Small Model 135M",
+        request: int = 0,
+        sampling: Sampling | None = None,
+    ) -> None:
         load = self.load
         self.deliver(
             ModelLoaded(
@@ -106,6 +112,7 @@ class FakeEngine:
                 slow=(),
                 seconds=0.8,
                 format="Q4_1",
+                sampling=sampling,
             )
         )
 

@@ -10,8 +10,10 @@ import pytest
 from app.downloads import catalog
 from app.library import recommended_sampling
 from app.library.recommended_sampling import STARTER, with_recommended
-from app.settings.table import Settings
-from engine import starter_path
+from app.settings.table import Settings, sampling
+from engine import Sampling, starter_path
+from fakes import MODEL as FAKE
+from stage import Stage
 
 MODEL = next(model for model in catalog.load() if model.sampling.temperature == 0.5)
 PATH = Path("/models") / MODEL.file
@@ -46,7 +48,7 @@ def test_starter_has_the_measured_sampling() -> None:
 
 def test_unknown_model_uses_the_settings() -> None:
     settings = replace(Settings(), top_k=7)
-    assert with_recommended(settings, Path("/models/unknown.gguf")) is settings
+    assert with_recommended(settings, Path("/models/unknown.gguf")) == settings
 
 
 def test_damaged_catalog_leaves_the_starter(
@@ -63,3 +65,40 @@ def test_damaged_catalog_leaves_the_starter(
         assert with_recommended(Settings(), starter_path()).temperature == STARTER.temperature
     finally:
         recommended_sampling._by_file.cache_clear()
+
+
+def test_the_file_comes_before_its_name_and_the_user_before_both() -> None:
+    own = Sampling(temperature=0.9, top_k=7, xtc_probability=0.5)
+    found = with_recommended(Settings(), PATH, own)
+    named = with_recommended(Settings(), PATH)
+    assert (found.temperature, found.top_k) == (0.9, 7)
+    assert found.top_p == named.top_p  # the engine's default may not be meant
+    assert found.repeat_penalty == Settings().repeat_penalty
+    kept = with_recommended(replace(Settings(), temperature=1.1), PATH, own)
+    assert (kept.temperature, kept.top_k) == (1.1, 7)
+    used = sampling(found, own)
+    assert (used.temperature, used.top_k, used.xtc_probability) == (0.9, 7, 0.5)
+    assert sampling(found).xtc_probability == 0
+
+
+def test_answers_use_what_the_loaded_file_recommends(stage: Stage) -> None:
+    stage.start(FAKE)
+    own = Sampling(temperature=0.35, min_p=0.2, typical_p=0.8)
+    stage.engine.finish_load(sampling=own)
+    stage.wait_until_idle()
+    stage.controller.send("hello")
+    stage.wait_until_idle()
+    used = stage.engine.last_generate.sampling
+    assert (used.temperature, used.min_p, used.typical_p) == (0.35, 0.2, 0.8)
+    stage.engine.finish()
+    stage.wait_until_idle()
+    stage.controller.change_settings(temperature=1.2)
+    stage.controller.send("again")
+    stage.wait_until_idle()
+    used = stage.engine.last_generate.sampling
+    assert (used.temperature, used.min_p) == (1.2, 0.2)
+    stage.controller.library.defaults.show(FAKE)
+    stage.wait_until_idle()
+    view = stage.states.library.defaults
+    assert view is not None
+    assert view.settings.min_p == 0.2
