@@ -236,9 +236,12 @@ class ModelHost:
         if ticket.was_alone:
             self._prefill.learn(stack, timer)
 
-    def metrics(self, request: int) -> MetricsRead:
-        """The metrics since the model was loaded."""
-        return read_metrics(self.model, self._scheduler, request, snapshots_size())
+    def metrics(
+        self, request: int, checkpoint: Checkpoint
+    ) -> Generator[MetricsRead | None, None, None]:
+        """The metrics since the model was loaded; a slow disk holds up no answer."""
+        size = yield from _in_background(snapshots_size, "disk size", checkpoint)
+        yield read_metrics(self.model, self._scheduler, request, size)
 
     def count_tokens(self, command: CountTokens, checkpoint: Checkpoint) -> TokensCounted:
         """Count the tokens of a text."""
@@ -256,13 +259,18 @@ class ModelHost:
         encode = partial(list, map(tokenizer.encode, command.texts))
         texts = yield from _in_background(encode, "tokenize", checkpoint)
         pooling = command.pooling or self.model.pooling or Pooling.LAST
-        embedder = Embedder(scheduler.runner, scheduler.pool, scheduler.tree, scheduler.context)
-        work = embedder.embed(texts, pooling)
+        embedder = Embedder(
+            scheduler.runner,
+            scheduler.pool,
+            scheduler.tree,
+            scheduler.context,
+            lambda: scheduler.shared_chunk,
+        )
+        work = embedder.embed(texts, pooling, checkpoint)
         turn = time.perf_counter()
         try:
             while True:
                 next(work)
-                checkpoint()
                 if time.perf_counter() - turn > _TURN_SECONDS:
                     yield None
                     turn = time.perf_counter()

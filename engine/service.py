@@ -318,8 +318,9 @@ class Engine:
                 checkpoint()
                 return self._loaded_host().embed(command, checkpoint)
             case ReadMetrics():
-                host, request = self._host, command.request
-                self._deliver(MetricsRead(request) if host is None else host.metrics(request))
+                if self._host is not None:
+                    return self._host.metrics(command.request, checkpoint)
+                self._deliver(MetricsRead(command.request))
             case Cancel():
                 pass  # handled in `send`
             case _:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from collections.abc import Sequence as Tokens
 from typing import TYPE_CHECKING
 
@@ -32,19 +32,32 @@ class Embedder:
     A text is processed by itself: its vector does not depend on the others of a batch.
     """
 
-    def __init__(self, runner: Runner, pool: PagePool, tree: PrefixTree, context: int) -> None:
-        """`tree` is evicted from to make room; `context` is the limit of a text in tokens."""
+    def __init__(
+        self,
+        runner: Runner,
+        pool: PagePool,
+        tree: PrefixTree,
+        context: int,
+        chunk: Callable[[], int] | None = None,
+    ) -> None:
+        """`tree` is evicted from to make room; `context` is the limit of a text in tokens, and
+        `chunk` that of a pass; None: the runner's.
+        """
         self._runner = runner
         self._pool = pool
         self._tree = tree
         self._context = context
+        self._chunk = chunk or (lambda: runner.chunk)
 
     def embed(
-        self, texts: Tokens[Tokens[int]], pooling: Pooling
+        self,
+        texts: Tokens[Tokens[int]],
+        pooling: Pooling,
+        checkpoint: Callable[[], None] = lambda: None,
     ) -> Generator[None, None, list[list[float]]]:
         """The vectors [D] of tokenized texts, each of length 1; yields after each pass.
 
-        Closing the generator cancels it. Raises RequestError for an empty or too long text,
+        Closing the generator cancels it, and `checkpoint` may raise to. Raises RequestError for an empty or too long text,
         OutOfMemory, and ModelFileError when a vector is not finite.
         """
         for number, text in enumerate(texts):
@@ -52,8 +65,8 @@ class Embedder:
         vectors: list[list[float]] = []
         while len(vectors) < len(texts):
             together = self._fitting(texts[len(vectors) :])
-            states = yield from self._states(together)
-            vectors += [_vector(rows, pooling) for rows in states]
+            pooled = yield from self._pooled(together, pooling, checkpoint)
+            vectors += [one.vector() for one in pooled]
         return vectors
 
     def _check(self, number: int, text: Tokens[int]) -> None:
@@ -71,30 +84,29 @@ class Embedder:
         found, total = [texts[0]], len(texts[0])
         for text in texts[1:_TOGETHER]:
             total += len(text)
-            if total > self._runner.chunk:
+            if total > self._chunk():
                 break
             found.append(text)
         return found
 
-    def _states(self, texts: Tokens[Tokens[int]]) -> Generator[None, None, list[list[Tensor]]]:
-        """The hidden states of each text after the final norm, in parts [T, D]."""
+    def _pooled(
+        self, texts: Tokens[Tokens[int]], pooling: Pooling, checkpoint: Callable[[], None]
+    ) -> Generator[None, None, list[_Pooled]]:
+        """Process texts, each in parts of one chunk, and pool their hidden states."""
         sequences = [Sequence(self._pool, self._context) for _ in texts]
-        parts: list[list[Tensor]] = [[] for _ in texts]
-        chunk = self._runner.chunk
+        pooled = [_Pooled(pooling) for _ in texts]
         try:
-            for start in range(0, max(map(len, texts)), chunk):
-                rows = [
-                    Rows(sequence, text[start : start + chunk])
-                    for sequence, text in zip(sequences, texts, strict=True)
-                ]
+            while left := [at for at, text in enumerate(texts) if len(sequences[at]) < len(text)]:
+                chunk = self._chunk()
+                rows = [Rows(sequences[at], texts[at][len(sequences[at]) :][:chunk]) for at in left]
                 self._make_room(rows)
-                for found, hidden in zip(parts, self._runner.hidden(rows), strict=True):
-                    found.append(_normed(self._runner.model.norm, self._runner, hidden))
+                for at, hidden in zip(left, self._runner.hidden(rows, checkpoint), strict=True):
+                    pooled[at].add(_normed(self._runner.model.norm, self._runner, hidden))
                 yield
         finally:
             for sequence in sequences:
                 sequence.release()
-        return parts
+        return pooled
 
     def _make_room(self, rows: Tokens[Rows]) -> None:
         for one in rows:
@@ -115,20 +127,37 @@ def _normed(norm: Norm, runner: Runner, hidden: Tensor) -> Tensor:
     return ops.rms_norm(hidden, norm.weight, norm.epsilon).cpu()
 
 
-def _vector(parts: Tokens[Tensor], pooling: Pooling) -> list[float]:
-    """The pooled vector [D] of hidden states in parts [T, D], scaled to length 1."""
-    match pooling:
-        case Pooling.MEAN:
-            total = torch.stack([part.sum(0, dtype=torch.float64) for part in parts]).sum(0)
-            vector = total / sum(map(len, parts))
-        case Pooling.CLS:
-            vector = parts[0][0].double()
-        case Pooling.LAST:
-            vector = parts[-1][-1].double()
-    length = vector.norm()
-    if not torch.isfinite(length) or length == 0:
-        raise ModelFileError(
-            "The model computed a vector that has no direction.",
-            "Its file is probably damaged; download it again.",
-        )
-    return (vector / length).tolist()
+class _Pooled:
+    """The pooled vector of one text, whose hidden states [T, D] come in parts."""
+
+    def __init__(self, pooling: Pooling) -> None:
+        self._pooling = pooling
+        self._count = 0
+        self._sum: Tensor | None = None  # f64 [D]: of the tokens, of the first or of the last one
+
+    def add(self, hidden: Tensor) -> None:
+        """The next hidden states; how a text is cut into parts changes no bit."""
+        rows = hidden.double()
+        match self._pooling:
+            case Pooling.MEAN:
+                total = torch.zeros_like(rows[0]) if self._sum is None else self._sum
+                for row in rows:  # in the order of the tokens
+                    total = total + row
+                self._sum = total
+            case Pooling.CLS:
+                self._sum = rows[0] if self._sum is None else self._sum
+            case Pooling.LAST:
+                self._sum = rows[-1]
+        self._count += len(rows)
+
+    def vector(self) -> list[float]:
+        """The vector, scaled to length 1."""
+        assert self._sum is not None
+        vector = self._sum / self._count if self._pooling is Pooling.MEAN else self._sum
+        length = vector.norm()
+        if not torch.isfinite(length) or length == 0:
+            raise ModelFileError(
+                "The model computed a vector that has no direction.",
+                "Its file is probably damaged; download it again.",
+            )
+        return (vector / length).tolist()

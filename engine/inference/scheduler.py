@@ -88,6 +88,11 @@ class Scheduler:
         return len(self._running)
 
     @property
+    def shared_chunk(self) -> int:
+        """Tokens that a pass may process beside the answers in progress, if there are any."""
+        return self._chunk(self.is_busy)
+
+    @property
     def sequences(self) -> list[CachedSequence]:
         """The sequences of the answers in progress."""
         return [one.sequence for one in self._running]
@@ -355,8 +360,7 @@ class Scheduler:
             self._running, key=lambda one: (one.request.background, self._running.index(one))
         )
         self._running.remove(generation)
-        key = generation.request.stack.key
-        self.tree.insert(key, generation.sequence, checkpoint=False)
+        self.tree.insert(generation.request.stack.key, generation.sequence, checkpoint=False)
         generation.sequence.release()
         generation.pending, generation.is_prefilling = list(generation.text), True
         self._waiting.appendleft(generation)
@@ -394,8 +398,8 @@ class Scheduler:
             self._progress(generation, len(generation.sequence))
 
     def _insert(self, generation: Generation, *, checkpoint: bool) -> None:
-        key, sequence = generation.request.stack.key, generation.sequence
-        self.tree.insert(key, sequence, whole_pages=True, checkpoint=checkpoint)
+        key = generation.request.stack.key
+        self.tree.insert(key, generation.sequence, whole_pages=True, checkpoint=checkpoint)
 
     def _sample(self, generation: Generation, logits: Tensor, seconds: float) -> None:
         """The next tokens of an answer; at the end of a prompt the first one of all its answers."""
@@ -484,9 +488,8 @@ class Scheduler:
         return self._tickets[id(generation.request)]
 
     def _progress(self, generation: Generation, done: int) -> None:
-        request, reused = generation.request, generation.reused_tokens
-        total = len(request.prompt)
-        event = PromptProgress(request.number, done, total, reused)
+        number, total = generation.request.number, len(generation.request.prompt)
+        event = PromptProgress(number, done, total, generation.reused_tokens)
         self._ticket(generation).events.append(event)
 
 

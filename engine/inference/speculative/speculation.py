@@ -152,7 +152,8 @@ class Speculation:
         """Whether a thread may draft now; it pauses where that costs time, and now and then so that
         the time of a pass without it is known.
         """
-        self.runs_beside = length >= self._resume_at and self._costs.count(rows) >= _MEASURED
+        is_known = self._costs.count(rows) >= _MEASURED and not self._costs.is_stale(rows)
+        self.runs_beside = length >= self._resume_at and is_known
         if not self.runs_beside:
             self.drafter.pause()
         return self.runs_beside

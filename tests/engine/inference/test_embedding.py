@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +98,18 @@ def test_a_batch_gives_the_bits_of_single_texts(model: LoadedModel, pooling: Poo
     wanted = [embed(embedder(model), [text], pooling)[0] for text in texts]
     assert embed(embedder(model), texts, pooling) == wanted
     assert embed(embedder(model), texts[::-1], pooling) == wanted[::-1]
+
+
+@pytest.mark.parametrize("pooling", list(Pooling))
+def test_the_cut_into_passes_changes_no_bit(model: LoadedModel, pooling: Pooling) -> None:
+    """Chunks shrink and grow while answers run beside, also between two passes over some texts."""
+    texts = [prompt(length, at) for at, length in enumerate((1, 7, 300, 2, 600, 30))]
+    wanted = [embed(embedder(model), [text], pooling)[0] for text in texts]
+    for seed in range(4):
+        made = embedder(model)
+        draw = random.Random(seed)
+        made._chunk = partial(draw.choice, (1, 16, 37, 512))
+        assert embed(made, texts, pooling) == wanted
 
 
 def test_texts_without_tokens_or_too_many_are_refused(model: LoadedModel) -> None:

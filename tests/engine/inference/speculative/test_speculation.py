@@ -181,3 +181,19 @@ def test_a_thread_that_drafts_pauses_where_it_costs_time(gain: float) -> None:
         assert share > 0.95
         assert not all(passes[8:])  # now and then a pass is measured alone
         assert one.gain == pytest.approx(gain, rel=0.03)
+
+
+def test_a_thread_that_drafts_pauses_until_old_costs_are_measured_again() -> None:
+    """Passes over several answers have made those of one answer old."""
+    alone, beside = StepCosts(), StepCosts()
+    for _ in range(8):
+        alone.learn(1, 1.0)
+    for _ in range(100):
+        alone.learn(3, 1.2)
+    one = Speculation(Fixed(costs_nothing=True, runs_ahead=True), alone, beside)
+    assert not one.propose([5], 1, 100)
+    assert not one.runs_beside
+    alone.learn(1, 1.0)
+    one.learn(0, 1, 1.0)
+    assert one.propose([5, 1], 1, 100)
+    assert one.runs_beside
