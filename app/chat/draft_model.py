@@ -28,7 +28,8 @@ class DraftModels:
         self._state, self._link, self._chosen = state, link, chosen
         self._loaded: ModelLoaded | None = None  # the load that the draft model belongs to
         self._wanted: Path | None = None
-        self._request = 0  # that sets it; 0: none
+        self._request = 0  # the last one that sets it; 0: none is under way
+        self._sent: set[int] = set()  # requests under way, also older ones
         self._in_use: Path | None = None
         state.model_changed.connect(self.update)
 
@@ -51,16 +52,21 @@ class DraftModels:
         self._wanted, self._in_use = wanted, None
         self._state.set_notice(NOTICE, None)
         self._request = self._link.send(lambda number: SetDraft(number, wanted))
+        self._sent.add(self._request)
 
     def on_set(self, event: DraftSet) -> None:
         """The engine has this draft model now."""
+        self._sent.discard(event.request)
         if event.request == self._request:
             self._request, self._in_use = 0, event.path
 
     def on_failed(self, event: Failed) -> bool:
         """The draft model cannot be used; False for other requests."""
-        if event.request != self._request:
+        if event.request not in self._sent:
             return False
+        self._sent.remove(event.request)
+        if event.request != self._request:  # another was chosen since
+            return True
         self._request, name = 0, model_name(self._wanted) if self._wanted else ""
         sentence = tr("{name} cannot guess words for this model.", name=name)
         notice = Notice(sentence, event.remedy, detail=event.message)

@@ -106,3 +106,15 @@ def test_a_newly_loaded_model_gets_its_own(stage: Stage) -> None:
     stage.engine.finish_load()
     stage.wait_until_idle()
     assert stage.engine.count(SetDraft) == 2
+
+
+def test_the_failure_of_an_earlier_choice_is_not_shown(stage: Stage) -> None:
+    stage.ready(MODEL)
+    choose(stage, SMALL)
+    first = stage.engine.last(SetDraft).request
+    choose(stage, OTHER)
+    stage.engine.deliver(Failed(first, "Its vocabulary is too different.", ""))
+    stage.drain()
+    assert stage.state.notices == {}
+    set_done(stage)
+    assert answer(stage).drafts is DraftKind.MODEL
