@@ -25,6 +25,7 @@ pytestmark = pytest.mark.slow
 
 TOKENS = 32
 CONTEXT = 700
+CACHED_BYTES = 150_000_000  # of KV pages in each scheduler
 TOPICS = (
     "bread", "a lighthouse", "tides", "bicycles", "the moon", "chess", "coffee", "bees", "winter", "maps",
 )  # fmt: skip
@@ -83,7 +84,7 @@ def test_answers_are_those_without_drafts(
     kind: DraftKind,
     how: str,
 ) -> None:
-    scheduler, plain = model.new_scheduler(), model.new_scheduler()
+    scheduler, plain = model.new_scheduler(CACHED_BYTES), model.new_scheduler(CACHED_BYTES)
     if kind is not DraftKind.AHEAD:  # whose drafts depend on time, and are judged by it
         verify_every_draft(scheduler)
     drafted = accepted = 0
