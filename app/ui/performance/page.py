@@ -140,7 +140,8 @@ def answer_words(one: AnswerFigures, from_end: int) -> str:
     which = (
         tr("The last answer") if from_end == 1 else tr("{count} answers ago", count=from_end - 1)
     )
-    parts = [trn("{count} token", "{count} tokens", one.generated_tokens)]
+    parts = [one.model] if one.model else []
+    parts.append(trn("{count} token", "{count} tokens", one.generated_tokens))
     if one.tokens_per_second > 0:
         parts.append(tr("{speed} tokens/s", speed=f"{one.tokens_per_second:.1f}"))
     parts.append(tr("first word after {seconds} s", seconds=f"{one.first_token_seconds:.2f}"))
@@ -165,16 +166,24 @@ def token_time(median: float, most: float) -> str:
 
 
 def typical_rows(answers: Sequence[AnswerFigures]) -> list[Row]:
-    """Medians over the answers shown."""
+    """Medians over the answers of the model that answered last: others are faster or slower."""
     if not answers:
         return []
-    speeds = [one.tokens_per_second for one in answers if one.tokens_per_second > 0]
-    rows = [(tr("Answers"), number(len(answers)))]
+    same = [one for one in answers if one.model == answers[-1].model]
+    speeds = [one.tokens_per_second for one in same if one.tokens_per_second > 0]
+    rows = [(tr("Answers"), number(len(same)))]
+    if len(same) < len(answers):
+        words = tr(
+            "{count}, and {others} of other models",
+            count=number(len(same)),
+            others=number(len(answers) - len(same)),
+        )
+        rows = [(tr("Answers"), words)]
     if speeds:
         rows.append(
             (tr("Typical speed"), tr("{speed} tokens/s", speed=f"{statistics.median(speeds):.1f}"))
         )
-    wait = statistics.median(one.first_token_seconds for one in answers)
+    wait = statistics.median(one.first_token_seconds for one in same)
     rows.append((tr("Typical wait"), tr("first word after {seconds} s", seconds=f"{wait:.2f}")))
     return rows
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
@@ -106,6 +108,15 @@ def test_keys_and_pointer_select_an_answer(qtbot: QtBot, stage: Stage) -> None:
     assert page.plot.accessibleDescription() == page.selected.text()
     qtbot.keyClick(page.plot, Qt.Key.Key_Escape)
     assert not page.isVisible()
+
+
+def test_typical_figures_are_those_of_the_model_that_answered_last(stage: Stage) -> None:
+    page = open_page(stage, 2)
+    stage.states.performance.add(replace(figures(0), model="Other", tokens_per_second=300.0))
+    rows = dict(page.rows)
+    assert rows["Answers"] == "1, and 2 of other models"
+    assert rows["Typical speed"] == "300.0 tokens/s"
+    assert page.selected.text().startswith("The last answer: Other, 10 tokens, 300.0 tokens/s")
 
 
 def test_only_the_last_answers_are_kept(stage: Stage) -> None:
