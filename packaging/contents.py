@@ -155,7 +155,8 @@ _UNWANTED = (
         r"^torch/lib/lib(torchbind_test|aoti_custom_ops|backend_with_compiler|jitbackend_test)"
     ),
     re.compile(r"\.(pyi|h|hpp|cuh|cpp|cmake|lib|a)$"),
-    re.compile(r"^(?!llguidance-)[^/]+\.(dist|egg)-info/"),  # that package reads its version
+    # But those of packages that read their own version.
+    re.compile(r"^(?!llguidance-|latex2mathml-)[^/]+\.(dist|egg)-info/"),
     re.compile(r"(^|/)tests?/"),
 )
 

@@ -116,6 +116,7 @@ def test_all_modules_and_a_generation_run_without_the_excluded_modules(tmp_path:
         "ziafont/fonts/DejaVuSans.ttf",
         "latex2mathml/unimathsymbols.txt",
         "llguidance-1.9.1.dist-info/METADATA",
+        "latex2mathml-3.81.1.dist-info/METADATA",
     ],
 )
 def test_files_the_app_needs_are_included(name: str) -> None:
