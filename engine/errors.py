@@ -32,7 +32,9 @@ class FaultKind(StrEnum):
     NOT_A_FILE = "not a file"
     UNREADABLE = "unreadable"  # the reason the system gives
     NOT_A_MODEL = "not a model"  # a FileLook
-    OTHER_TYPE = "other type"  # GGUF, but no model: "adapter", "mmproj", "imatrix", "vocabulary"
+    # GGUF, but no model: "adapter", "mmproj", "imatrix", "vocabulary"; or a model that cannot chat:
+    # "embeddings", "reranker".
+    OTHER_TYPE = "other type"
     INCOMPLETE = "incomplete"
     DAMAGED = "damaged"
     PART_MISSING = "part missing"  # the name of the first missing file of a split model

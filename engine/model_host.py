@@ -24,7 +24,6 @@ from engine.errors import OTHER_FAULT, AdapterError, ModelFileError, RequestErro
 from engine.host.background import BackgroundTask
 from engine.host.device import resident_memory
 from engine.inference.constraints.beginning import after_thoughts
-from engine.inference.embedding import Embedder
 from engine.inference.generate import Request
 from engine.inference.speculative.drafters import Drafts, maker
 from engine.inference.speculative.vocabulary import VocabularyMap
@@ -52,8 +51,9 @@ from engine.messages import (
     LoadSnapshot,
     MetricsRead,
     ModelLoaded,
-    Pooling,
     PromptProgress,
+    Rerank,
+    Reranked,
     SaveSnapshot,
     SetAdapters,
     SetDraft,
@@ -70,7 +70,6 @@ from kernels.kv_pages import KVLayout
 
 T = TypeVar("T")
 Checkpoint = Callable[[], None]
-_TURN_SECONDS = 0.05  # of embeddings, before answers in progress get a pass
 _SPARE_ADAPTERS = 4  # kept in memory though no longer in the stack
 _SPARE_SHARE = 4  # of the memory left free by the plan, what KV pages may take beyond it: a fourth
 _LENT_SHARE, _MOST_LENT = 4, 256 << 20  # of that, what evicted pages take while they are written
@@ -99,6 +98,9 @@ class ModelHost:
         self._scheduler = model.new_scheduler()
         pool = self._scheduler.pool
         pool.budget_bytes, pool.most_lent_bytes = _page_budget(model, pool.layout)
+        self._embedder = model.new_embedder(self._scheduler)
+        self._ranker = model.new_ranker(self._scheduler) if model.decoder.ranking else None
+        self._reading = 0  # commands whose texts are being read
         self._draft: Drafts | None = None
         self._draft_set = DraftSet(0, None)
         self._prompts = PromptBuilder(model.template, model.tokenizer, context)
@@ -144,8 +146,8 @@ class ModelHost:
 
     @property
     def is_busy(self) -> bool:
-        """Whether an answer is being generated or waits."""
-        return self._scheduler.is_busy
+        """Whether an answer is being generated or waits, or texts are being read."""
+        return self._scheduler.is_busy or self._reading > 0
 
     def step(self) -> None:
         """Run one pass over the answers in progress."""
@@ -179,6 +181,7 @@ class ModelHost:
 
         Yields None when there is no event now: `step` makes the next ones. Closing it cancels them.
         """
+        self._refuse_without_answers()
         is_abandoned = False
         stack = self._stack_of(command.adapters, checkpoint)
         if command.budget_bytes is not None:
@@ -236,6 +239,13 @@ class ModelHost:
         if ticket.was_alone:
             self._prefill.learn(stack, timer)
 
+    def _refuse_without_answers(self) -> None:
+        if self.model.decoder.is_encoder or self.model.decoder.ranking is not None:
+            raise RequestError(
+                f"The model {self.model.name} only makes embeddings or scores documents; it cannot chat.",
+                "Load a model that was made to chat.",
+            )
+
     def metrics(
         self, request: int, checkpoint: Checkpoint
     ) -> Generator[MetricsRead | None, None, None]:
@@ -252,33 +262,32 @@ class ModelHost:
     def embed(
         self, command: Embed, checkpoint: Checkpoint
     ) -> Generator[Embedded | None, None, None]:
-        """Embed texts, between the passes of answers in progress."""
-        scheduler, tokenizer = self._scheduler, self.model.tokenizer
-        if empty := [number for number, text in enumerate(command.texts, 1) if not text]:
-            raise RequestError(f"Text {empty[0]} is empty.", "Leave it out, or give it words.")
-        encode = partial(list, map(tokenizer.encode, command.texts))
-        texts = yield from _in_background(encode, "tokenize", checkpoint)
-        pooling = command.pooling or self.model.pooling or Pooling.LAST
-        embedder = Embedder(
-            scheduler.runner,
-            scheduler.pool,
-            scheduler.tree,
-            scheduler.context,
-            lambda: scheduler.shared_chunk,
-        )
-        work = embedder.embed(texts, pooling, checkpoint)
-        turn = time.perf_counter()
+        """Compute the vectors of texts; yields None between passes, when answers go on."""
+        stack = self._stack
+        encode = partial(self._embedder.tokens, command.texts)
+        texts = yield from _in_background(encode, "texts", checkpoint)
+        pooling = command.pooling or self.model.pooling
+        work = self._embedder.vectors(texts, pooling, stack, checkpoint)
+        vectors = yield from self._read(work)
+        yield Embedded(command.request, tuple(vectors), sum(map(len, texts)), pooling)
+
+    def rerank(
+        self, command: Rerank, checkpoint: Checkpoint
+    ) -> Generator[Reranked | None, None, None]:
+        """Score documents; yields None between passes, when answers go on."""
+        stack, ranker = self._stack, self._ranker or self.model.new_ranker()
+        encode = partial(ranker.pairs, command.query, command.documents, self.model.rank_template)
+        pairs = yield from _in_background(encode, "documents", checkpoint)
+        scores = yield from self._read(ranker.scores(pairs, stack, checkpoint))
+        yield Reranked(command.request, tuple(scores), sum(map(len, pairs)))
+
+    def _read(self, work: Generator[None, None, T]) -> Generator[None, None, T]:
+        """Run work between the passes of answers."""
+        self._reading += 1
         try:
-            while True:
-                next(work)
-                if time.perf_counter() - turn > _TURN_SECONDS:
-                    yield None
-                    turn = time.perf_counter()
-        except StopIteration as done:
-            vectors = tuple(tuple(vector) for vector in done.value)
+            return (yield from work)
         finally:
-            work.close()
-        yield Embedded(command.request, vectors, sum(map(len, texts)), pooling)
+            self._reading -= 1
 
     # --- adapters -------------------------------------------------------------------------------
 
@@ -373,6 +382,7 @@ class ModelHost:
         self, command: LoadSnapshot, checkpoint: Checkpoint
     ) -> Generator[SnapshotLoaded | None, None, None]:
         """Restore the longest saved prefix of a conversation and estimate the remaining prefill."""
+        self._refuse_without_answers()
         started = time.perf_counter()
         stack = self._stack_of(command.adapters, checkpoint)
         build = partial(self._prompts.conversation, command.turns, command.policy)

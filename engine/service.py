@@ -43,6 +43,8 @@ from engine.messages import (
     MetricsRead,
     ModelUnloaded,
     ReadMetrics,
+    Rerank,
+    Reranked,
     SaveSnapshot,
     SetAdapters,
     SetDraft,
@@ -90,6 +92,7 @@ class Engine:
     - CountTokens: TokensCounted, or Failed. When cancelled: TokensCounted with 0 tokens.
     - ReadMetrics: MetricsRead, or Failed.
     - Embed: Embedded, or Failed. When cancelled: Embedded without vectors.
+    - Rerank: Reranked, or Failed. When cancelled: Reranked without scores.
 
     Cancel has no event; one for a request that is neither running nor queued does nothing.
     """
@@ -317,6 +320,9 @@ class Engine:
             case Embed():
                 checkpoint()
                 return self._loaded_host().embed(command, checkpoint)
+            case Rerank():
+                checkpoint()
+                return self._loaded_host().rerank(command, checkpoint)
             case ReadMetrics():
                 if self._host is not None:
                     return self._host.metrics(command.request, checkpoint)
@@ -351,6 +357,7 @@ class Engine:
             context=command.context,
             threads=command.threads,
             cache=command.cache,
+            embeddings=command.embeddings,
             tokenizer_file=command.tokenizer,
             reclaimable=0 if self._host is None else self._host.memory_bytes,
             progress=lambda done, total: self._deliver(LoadProgress(command.request, done, total)),
@@ -425,7 +432,9 @@ class Engine:
             case CountTokens():
                 self._deliver(TokensCounted(request, 0))
             case Embed():
-                self._deliver(Embedded(request, ()))
+                self._deliver(Embedded(request, (), 0))
+            case Rerank():
+                self._deliver(Reranked(request, (), 0))
             case ReadMetrics():
                 self._deliver(MetricsRead(request))
             case _ if host is None:

@@ -22,7 +22,15 @@ from kernels.program import Program, Recorded
 from kernels.reference import DECODING_BYTES, Kernel
 from kernels.weight import Storage, Weight
 
-__all__ = ["DECODING_BYTES", "HOST", "OTHER_OPS", "SHOWN_WEIGHT_OPS", "STATE_OPS", "Backend"]
+__all__ = [
+    "DECODING_BYTES",
+    "ENCODER_OPS",
+    "HOST",
+    "OTHER_OPS",
+    "SHOWN_WEIGHT_OPS",
+    "STATE_OPS",
+    "Backend",
+]
 
 Kernels = Mapping[tuple[str, str], Kernel]
 
@@ -34,6 +42,7 @@ HOST = torch.device("cpu")
 SHOWN_WEIGHT_OPS = tuple(op.__name__ for op in reference.WEIGHT_OPS if op is not reference.prepare)
 OTHER_OPS = tuple(op.__name__ for op in reference.OTHER_OPS)
 STATE_OPS = tuple(op.__name__ for op in reference.STATE_OPS)
+ENCODER_OPS = tuple(op.__name__ for op in reference.ENCODER_OPS)
 
 
 class Backend:
@@ -69,13 +78,15 @@ class Backend:
         kernel = _find_reference(op, format)
         if (op, format) not in self._missing:
             self._missing.add((op, format))
-            log.warning("%s %s: %s lacks it, reference runs", op, format, self.name)
+            expected = op in ENCODER_OPS  # no backend has kernels of them
+            level = logging.INFO if expected else logging.WARNING
+            log.log(level, "%s %s: %s lacks it, reference runs", op, format, self.name)
         return kernel
 
     def in_use(self, formats: Iterable[str], state_ops: Iterable[str] = ()) -> dict[str, str]:
         """Display name of the backend that runs each op: "linear Q4_K" → "cpu avx512".
 
-        `state_ops` are those of `STATE_OPS` that the model has.
+        `state_ops` are those that only some models have, of `STATE_OPS` and encoders.
         """
         keys = [(op, format) for op in SHOWN_WEIGHT_OPS for format in dict.fromkeys(formats)]
         used = {f"{op} {format}": self._runs(op, format) for op, format in keys}

@@ -34,6 +34,7 @@ from kernels.program import (
     Softcap,
     Transfer,
 )
+from kernels.weight import Weight
 
 
 class Interpreter:
@@ -151,7 +152,19 @@ class _Pass:
             rows = rows * one.scale
         if one.positions is not None:
             rows = rows + ops.embed(positions, one.positions)
+        if one.types is not None:
+            rows = rows + ops.embed(self._types(one, one.types), one.types)
         return rows
+
+    def _types(self, one: Embed, table: Weight) -> Tensor:
+        """The type [T] i64 of each token: 1 after the first separator of its segment, else 0."""
+        types: list[int] = []
+        for segment in self._batch:
+            tokens = list(segment.tokens)
+            known = one.separator in tokens and table.shape[0] > 1
+            first = tokens.index(one.separator) + 1 if known else len(tokens)
+            types += [0] * first + [1] * (len(tokens) - first)
+        return torch.tensor(types, device=table.data.device)
 
     def _linear(self, one: Linear) -> None:
         ops, x = self._ops, self.buffers[one.x]
@@ -167,6 +180,10 @@ class _Pass:
         query = self._rotated(one, one.q, one.query_norm)
         key = self._rotated(one, one.k, one.key_norm) if one.k else None
         value = self._heads(one.v, one.head_width) if one.v else None
+        if not one.causal:
+            assert key is not None, "full attention has keys"
+            assert value is not None, "full attention has values"
+            return self._attend_fully(one, query, key, value)
         layer = self._kv.kv(one.layer)
         outs: list[Tensor] = []
         first = 0
@@ -177,6 +194,16 @@ class _Pass:
                 kv.append(key[rows], value[rows], segment.position)
             position, scale = segment.position, one.scale
             outs.append(self._ops.attention(query[rows], kv, position, scale, one.window, one.cap))
+            first = rows.stop
+        return torch.cat(outs)
+
+    def _attend_fully(self, one: Attend, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        outs: list[Tensor] = []
+        first = 0
+        for segment in self._batch:
+            rows = slice(first, first + len(segment.tokens))
+            q, k, v = query[rows], key[rows], value[rows]
+            outs.append(self._ops.full_attention(q, k, v, one.scale, one.window))
             first = rows.stop
         return torch.cat(outs)
 

@@ -180,6 +180,28 @@ class Ops:
             )
         return self.find("attention")(q, kv, position, scale, window, softcap)
 
+    def full_attention(
+        self, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int = 0
+    ) -> Tensor:
+        """Attention in both directions: q [T, H, C], k and v [T, K, C] f32 → [T, H*C] f32.
+
+        Each of the T tokens of a text attends to all of them, or to those at most `window` // 2
+        away when that is not 0. Head h reads key/value head h // (H / K). Scores are multiplied by
+        `scale`.
+        Source: https://arxiv.org/abs/1810.04805 section 3
+        """
+        if q.dim() != 3 or k.shape != v.shape or q[:, :1].shape != k[:, :1].shape:
+            shapes = f"q {list(q.shape)}, k {list(k.shape)} and v {list(v.shape)}"
+            raise ValueError(f"full_attention: {shapes} are not [T, H, C] and twice [T, K, C]")
+        if not k.shape[1] or q.shape[1] % k.shape[1]:
+            raise ValueError(f"full_attention: {q.shape[1]} heads cannot share {k.shape[1]}")
+        for tensor in (q, k, v):
+            if tensor.dtype != torch.float32:
+                raise ValueError(f"full_attention: an operand is {_name(tensor)}, not float32")
+        if window < 0:
+            raise ValueError(f"full_attention: the window {window} cannot be negative")
+        return self.find("full_attention")(q, k, v, scale, window)
+
     def attention_bytes(
         self,
         tokens: int,

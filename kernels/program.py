@@ -23,6 +23,7 @@ class Activation(Enum):
     """Activation function of a feed-forward layer: of its gate, or of all inner channels."""
 
     SILU = "silu"  # x * sigmoid(x)
+    GELU = "gelu"  # x * normal distribution function
     GELU_TANH = "gelu_tanh"  # x * normal distribution function, by its tanh approximation
 
 
@@ -39,7 +40,8 @@ class LoraDelta:
 class Embed:
     """out = (rows of the table for the tokens, plus their LoRA terms) * scale.
 
-    Then adds the rows of learned position embeddings, if the model has them.
+    Then adds the rows of learned position embeddings, if the model has them, and row 0 of the table
+    of token types, or row 1 for the tokens after the first `separator` of their segment.
     """
 
     table: Weight  # [V, D]
@@ -47,6 +49,8 @@ class Embed:
     scale: float = 1.0
     change: LoraDelta | None = None
     positions: Weight | None = None  # [context, D]
+    types: Weight | None = None  # [n, D]; with one row it is that of all tokens
+    separator: int = -1  # a token id
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,6 +91,8 @@ class Attend:
 
     q [T, H*C] and k, v [T, K*C] may be overwritten. `window`, `cap`: as in the op attention.
     Without k and v, both "", it attends to what an earlier instruction appended to its layer.
+    If it is not `causal`, each token attends to all tokens of its segment, as in the op
+    full_attention, and nothing is cached: the segment is the whole text, and `layer` is not used.
     """
 
     q: str
@@ -104,6 +110,7 @@ class Attend:
     scale: float
     window: int = 0
     cap: float = 0.0
+    causal: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)

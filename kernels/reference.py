@@ -143,6 +143,24 @@ def attention(
     return y
 
 
+def full_attention(q: Tensor, k: Tensor, v: Tensor, scale: float, window: int) -> Tensor:
+    """Softmax attention of every token to all, or to those at most window // 2 away."""
+    T, H, C = q.shape
+    group = H // k.shape[1]
+    k, v = (each.repeat_interleave(group, 1).transpose(0, 1) for each in (k, v))  # [H, T, C]
+    y = q.new_empty(T, H, C)
+    step = max(_SCORES // (H * T), 1)
+    at = torch.arange(T, device=q.device)
+    for start in range(0, T, step):
+        tile = q[start : start + step].transpose(0, 1)
+        near = (at[start : start + step, None] - at).abs() <= window // 2 if window else None
+        found = functional.scaled_dot_product_attention(
+            tile[None], k[None], v[None], near, scale=scale
+        )
+        y[start : start + step] = found[0].transpose(0, 1)
+    return y.flatten(1)
+
+
 def attention_bytes(T: int, S: int, H: int, K: int, C: int, cache_dtype: torch.dtype) -> int:
     """Bytes of the largest tile's mask and queries, float32 copies of K and V, and the result."""
     tile = min(max(_SCORES // (H * S), 1), T)
@@ -191,7 +209,8 @@ def gated(gate: Tensor, up: Tensor | None, activation: Activation) -> Tensor:
     if activation is Activation.SILU:
         y = functional.silu(gate)
     else:
-        y = functional.gelu(gate, approximate="tanh")
+        exact = activation is Activation.GELU
+        y = functional.gelu(gate, approximate="none" if exact else "tanh")
     return y if up is None else y * up
 
 
@@ -285,6 +304,7 @@ Kernel = Callable[..., Any]
 WEIGHT_OPS: tuple[Kernel, ...] = (prepare, linear, embed)  # looked up by the weight's format
 OTHER_OPS: tuple[Kernel, ...] = (rms_norm, layer_norm, rope, attention, gated, route, softcap)
 STATE_OPS: tuple[Kernel, ...] = (short_conv, recurrence)  # of layers with a state of fixed size
+ENCODER_OPS: tuple[Kernel, ...] = (full_attention,)  # of models that read a text in both directions
 
 # Entries of a backend that are not ops: memory estimates, recording of programs, measured speeds.
 OTHERS: dict[tuple[str, str], Kernel] = {
@@ -299,5 +319,5 @@ OTHERS: dict[tuple[str, str], Kernel] = {
 KERNELS: dict[tuple[str, str], Kernel] = {
     **OTHERS,
     **{(op.__name__, format.name): op for op in WEIGHT_OPS for format in FORMATS.values()},
-    **{(op.__name__, "F32"): op for op in (*OTHER_OPS, *STATE_OPS)},
+    **{(op.__name__, "F32"): op for op in (*OTHER_OPS, *STATE_OPS, *ENCODER_OPS)},
 }

@@ -44,7 +44,7 @@ class KernelChecker:
         elif op == "embed":
             ids, table = operands
             self._check_embed(ids, table, result)
-        elif op in (each.__name__ for each in reference.OTHER_OPS):
+        elif op in (each.__name__ for each in (*reference.OTHER_OPS, *reference.ENCODER_OPS)):
             self._note(op, "F32", result, getattr(reference, op)(*operands))
         elif op in (each.__name__ for each in reference.STATE_OPS):
             for found, wanted in zip(result, getattr(reference, op)(*operands), strict=True):

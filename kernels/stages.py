@@ -87,6 +87,13 @@ def is_lowered(recorded: Recorded) -> bool:
     return not isinstance(recorded, Interpreter)
 
 
+def has_equal_bits(recorded: Recorded) -> bool:
+    """Whether a token gets the same bits in any batch: all stages are lowered, see `Recorded`."""
+    if isinstance(recorded, StagedProgram):
+        return all(has_equal_bits(stage) for _, stage in recorded.stages)
+    return not isinstance(recorded, Interpreter)
+
+
 class StagedProgram:
     """A program in stages; see `Recorded`. Hidden states are on the device of the last layer."""
 

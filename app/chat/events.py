@@ -31,6 +31,7 @@ from engine import (
     ModelLoaded,
     ModelUnloaded,
     PromptProgress,
+    Reranked,
     SnapshotLoaded,
     SnapshotSaved,
     Text,
@@ -111,8 +112,8 @@ class Events:
                 self._performance.on_metrics(event)
             case DraftSet():
                 self._draft_models.on_set(event)
-            case Embedded():
-                pass  # the window embeds nothing
+            case Embedded() | Reranked():
+                pass  # the window asks for neither
             case SnapshotLoaded():
                 self._sessions.on_snapshot_loaded(event)
             case SnapshotSaved():

@@ -28,6 +28,7 @@ from engine import (
     ModelLoaded,
     ModelUnloaded,
     PromptProgress,
+    Reranked,
     SnapshotLoaded,
     SnapshotSaved,
     Text,
@@ -126,7 +127,7 @@ class EngineRequests(QObject):
                 return True
             case AdaptersSet() | DraftSet() | SnapshotLoaded() | SnapshotSaved():
                 return True
-            case TokensCounted() | Embedded() | MetricsRead():
+            case TokensCounted() | Embedded() | Reranked() | MetricsRead():
                 return True
             case ModelUnloaded():
                 # A failing load first reports that the model before it was unloaded.

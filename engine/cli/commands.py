@@ -21,7 +21,7 @@ import torch
 from engine.cli import options as options_of
 from engine.cli.answer import chat, complete
 from engine.cli.drafts import lookup_bench
-from engine.cli.embed import embed
+from engine.cli.embed import embed, rerank
 from engine.cli.files import read_text, read_texts
 from engine.cli.loading import adapter_stack, load_model
 from engine.cli.measure import bench, describe, logits_at, perplexity
@@ -275,12 +275,13 @@ def _quantize(options: Options) -> None:
 _COMMANDS = {
     "chat": chat,
     "complete": complete,
+    "embed": embed,
+    "rerank": rerank,
     "tokenize": _tokenize,
     "logits": _logits,
     "perplexity": _perplexity,
     "info": _info,
     "bench": _bench,
-    "embed": embed,
     "quantize": _quantize,
 }
 

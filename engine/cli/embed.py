@@ -1,42 +1,57 @@
-"""The subcommand embed: texts to vectors."""
+"""The subcommands `embed`, texts to vectors of length 1, and `rerank`, documents to scores."""
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from pathlib import Path
+from typing import TypeVar
 
 from engine.cli.files import read_texts
-from engine.cli.loading import load_model
+from engine.cli.loading import adapter_stack, load_model
 from engine.cli.options import Options
 from engine.cli.output import print_json
-from engine.errors import RequestError
-from engine.inference.embedding import Embedder
 from engine.messages import Pooling
 
-_SHOWN = 8  # numbers of a vector that are printed without --json
+T = TypeVar("T")
 
 
 def embed(options: Options) -> None:
-    """Print the embedding of a text, or of each text of --batch."""
+    """Print the vector of -p, or those of the texts in --batch."""
     texts = [options.prompt] if options.batch is None else read_texts(Path(options.batch))
-    if empty := [number for number, text in enumerate(texts, 1) if not text]:
-        raise RequestError(f"Text {empty[0]} is empty.", "Leave it out, or give it words.")
-    model = load_model(options)
-    chosen = None if options.pooling is None else Pooling(options.pooling)
-    pooling = chosen or model.pooling or Pooling.LAST
-    scheduler = model.new_scheduler()
-    embedder = Embedder(scheduler.runner, scheduler.pool, scheduler.tree, scheduler.context)
-    ids = [model.tokenizer.encode(text) for text in texts]
-    work = embedder.embed(ids, pooling)
-    try:
-        while True:
-            next(work)
-    except StopIteration as done:
-        vectors: list[list[float]] = done.value
+    model = load_model(options, embeddings=True)
+    pooling = Pooling(options.pooling) if options.pooling else model.pooling
+    embedder, stack = model.new_embedder(), adapter_stack(options, model)
+    ids = embedder.tokens(texts)
+    vectors = finish(embedder.vectors(ids, pooling, stack))
     if not options.json:
         for vector in vectors:
-            shown = " ".join(f"{value:.6f}" for value in vector[:_SHOWN])
-            print(f"{len(vector)} numbers ({pooling.value}): {shown} ...")
-    elif options.batch is None:
-        print_json(embedding=vectors[0], tokens=len(ids[0]), pooling=pooling.value)
+            print(" ".join(f"{value:.6f}" for value in vector))
+        return
+    tokens = sum(map(len, ids))
+    if options.batch is None:
+        print_json(embedding=vectors[0], tokens=tokens)
     else:
-        print_json(embeddings=vectors, tokens=[len(one) for one in ids], pooling=pooling.value)
+        print_json(embeddings=vectors, tokens=tokens)
+
+
+def rerank(options: Options) -> None:
+    """Print the score of each document in --documents for --query."""
+    documents = read_texts(Path(options.documents))
+    model = load_model(options, embeddings=True)
+    ranker, stack = model.new_ranker(), adapter_stack(options, model)
+    pairs = ranker.pairs(options.query, documents, model.rank_template)
+    scores = finish(ranker.scores(pairs, stack))
+    if options.json:
+        print_json(scores=scores, tokens=sum(map(len, pairs)))
+        return
+    for score in scores:
+        print(f"{score:.6f}")
+
+
+def finish(work: Generator[None, None, T]) -> T:
+    """Run work that pauses between passes to its end."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as stopped:
+            return stopped.value

@@ -25,7 +25,7 @@ def read_text(path: Path) -> str:
 
 
 def read_texts(path: Path) -> list[str]:
-    """The texts of a JSON file with an array of strings. Raises RequestError."""
+    """The strings of a JSON array in a file. Raises RequestError."""
     try:
         texts = json.loads(read_text(path).removeprefix("\ufeff"))
     except (ValueError, RecursionError):

@@ -11,8 +11,8 @@ from engine.loading.loader import LoadedModel, load
 from engine.lora.stack import Stack, load_adapter
 
 
-def load_model(options: Options) -> LoadedModel:
-    """The model of --model."""
+def load_model(options: Options, *, embeddings: bool = False) -> LoadedModel:
+    """The model of --model; with `embeddings`, also one that only makes these or scores documents."""
     return load(
         find_model(options.model),
         backend=options.backend,
@@ -20,6 +20,7 @@ def load_model(options: Options) -> LoadedModel:
         context=options.context,
         threads=options.threads,
         cache=options_of.cache_type(options),
+        embeddings=embeddings,
         tokenizer_file=options_of.tokenizer(options),
     )
 

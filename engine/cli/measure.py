@@ -28,7 +28,8 @@ from engine.loading.placement import (
     slow_parts,
     words,
 )
-from engine.loading.preflight import identify, layout, parameters
+from engine.loading.pooling import named_pooling
+from engine.loading.preflight import extra_ops, identify, layout, parameters
 from engine.loading.recommended_sampling import recommended_sampling
 from engine.lora.stack import NO_ADAPTERS, Stack
 from engine.messages import CacheType, Sampling, SlowReason
@@ -180,9 +181,9 @@ def describe(
 ) -> dict[str, object]:
     """Facts of a model file and its memory plan, without loading the weights."""
     with GGUFFile.open(path) as file:
-        _, config = identify(file)
+        _, config = identify(file, answers=False)
         placement = place(config.layers, backend, parts)
-        kernels = kernels_in_use(file, placement)
+        kernels = kernels_in_use(file, placement, state_ops=extra_ops(config, placement))
         memory, storage = predict(file, config, placement, context, cache)
         formats: dict[str, Counter[str]] = {}
         for info in file.tensors.values():
@@ -207,6 +208,7 @@ def describe(
             "chat_template": has_template(file.metadata),
             **_vocabulary_and_template(file, tokenizer),
             **_sampling(file),
+            **_embeddings(file),
             "memory": _memory(memory, context, cache),
             "placement": words(placement, kernels),
             "kernels": merged(kernels),
@@ -238,6 +240,11 @@ def _sampling(file: GGUFFile) -> dict[str, object]:
         name: value for name, value in asdict(found or Sampling()).items() if value != usual[name]
     }
     return {"recommended_sampling": changed} if found else {}
+
+
+def _embeddings(file: GGUFFile) -> dict[str, object]:
+    """What a file says about embeddings, if it does."""
+    return {"pooling": found} if (found := named_pooling(file)) else {}
 
 
 def _two_bit(file: GGUFFile) -> dict[str, object]:

@@ -37,9 +37,9 @@ def parser(about: str, runs: Mapping[str, Run]) -> Parser:
     made = Parser(prog="python -m engine", description=about)
     commands = made.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
     _add_answering(commands, runs)
+    _add_embed(commands, runs)
     _add_tokenize(commands, runs)
     _add_logits(commands, runs)
-    _add_embed(commands, runs)
     score = _command(commands, runs, "perplexity", "perplexity of a text")
     score.add_argument("-f", "--file", required=True, help="the text")
     info = _command(commands, runs, "info", "facts of a model file and its memory needs")
@@ -172,6 +172,26 @@ def _add_answering(commands: _SubParsersAction[Parser], runs: Mapping[str, Run])
         )
 
 
+def _add_embed(commands: _SubParsersAction[Parser], runs: Mapping[str, Run]) -> None:
+    embed = _command(commands, runs, "embed", "texts to vectors of length 1")
+    source = embed.add_mutually_exclusive_group(required=True)
+    source.add_argument("-p", "--prompt", help="the text")
+    source.add_argument("--batch", metavar="FILE", help="a JSON file with an array of texts")
+    embed.add_argument(
+        "--pooling",
+        choices=[kind.value for kind in Pooling],
+        help="how the states of all tokens become one vector; by default as the file says",
+    )
+    rerank = _command(commands, runs, "rerank", "scores of documents for a query")
+    rerank.add_argument("--query", required=True, help="the query")
+    rerank.add_argument(
+        "--documents", metavar="FILE", required=True, help="a JSON file with an array of texts"
+    )
+    for reading in (embed, rerank):
+        _add_adapters(reading)
+        _add_cache(reading)
+
+
 def _add_tokenize(commands: _SubParsersAction[Parser], runs: Mapping[str, Run]) -> None:
     tokenize = _command(commands, runs, "tokenize", "text to token ids")
     source = tokenize.add_mutually_exclusive_group(required=True)
@@ -195,19 +215,6 @@ def _add_logits(commands: _SubParsersAction[Parser], runs: Mapping[str, Run]) ->
     which.add_argument("--positions", help="after these positions: 0,7")
     _add_adapters(logits)
     _add_cache(logits)
-
-
-def _add_embed(commands: _SubParsersAction[Parser], runs: Mapping[str, Run]) -> None:
-    embed = _command(commands, runs, "embed", "text to a vector of length 1")
-    source = embed.add_mutually_exclusive_group(required=True)
-    source.add_argument("-p", "--prompt", help="the text")
-    source.add_argument("--batch", help="a JSON file with an array of texts")
-    embed.add_argument(
-        "--pooling",
-        choices=[one.value for one in Pooling],
-        help="of which tokens; as the file says, else of the last one",
-    )
-    _add_cache(embed)
 
 
 def _command(

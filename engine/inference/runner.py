@@ -15,7 +15,7 @@ from torch import Tensor
 
 from engine.lora.stack import NO_ADAPTERS, Stack
 from engine.messages import CacheType
-from engine.models.forward import forward_program
+from engine.models.forward import Result, forward_program
 from engine.models.layers import Decoder
 from engine.state.pages import PagePool, storage_dtype
 from engine.state.sequence import Sequence
@@ -54,9 +54,11 @@ class Runner:
         model: Decoder,
         cache: CacheType = CacheType.F32,
         recorder: Callable[[Program], Recorded] | None = None,
+        result: Result = Result.LOGITS,
     ) -> None:
-        """`recorder` replaces `record` of the model's backends."""
+        """`recorder` replaces `record` of the model's backends; `logits` computes the `result`."""
         self.model = model
+        self._result = result
         self.layout = KVLayout(model.layer_states, storage_dtype(cache))
         self._recorder = recorder
         self._recorded: dict[str, Recorded] = {}  # by key of the stack, least recently used first
@@ -69,6 +71,10 @@ class Runner:
         """Whether a backend lowered the program; otherwise it is interpreted, op by op."""
         return stages.is_lowered(self.recorded(NO_ADAPTERS))
 
+    def has_equal_bits(self, stack: Stack = NO_ADAPTERS) -> bool:
+        """Whether a token gets the same bits in any batch."""
+        return stages.has_equal_bits(self.recorded(stack))
+
     def new_pool(self, budget_bytes: int = 1 << 62) -> PagePool:
         """A pool of KV pages for this model: each group in the memory of its layers' backend."""
         return PagePool(self.layout, self.model.placement.memories, budget_bytes)
@@ -77,7 +83,7 @@ class Runner:
         """The forward pass with these adapters; after a failed kernel check, interpreted."""
         found = self._recorded.pop(stack.key, None)
         if found is None:
-            program = forward_program(self.model, self.layout, stack)
+            program = forward_program(self.model, self.layout, stack, self._result)
             if self._recorder is not None and not self.model.refused:
                 found = self._recorder(program)
             else:
@@ -97,6 +103,13 @@ class Runner:
         outs = self._hidden(batch, checkpoint)
         _commit(batch)
         return outs
+
+    def read_text(
+        self, tokens: Tokens[int], stack: Stack, checkpoint: Callable[[], None] = lambda: None
+    ) -> Tensor:
+        """Hidden states [T, D] of a whole text, by an encoder; nothing is cached."""
+        with torch.inference_mode():
+            return self.recorded(stack).hidden([Segment(tokens, 0, ())], checkpoint)
 
     def logits(self, hidden: Tensor, stack: Stack = NO_ADAPTERS) -> Tensor:
         """Hidden states [T, D] → logits [T, V]."""

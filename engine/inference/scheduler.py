@@ -88,11 +88,6 @@ class Scheduler:
         return len(self._running)
 
     @property
-    def shared_chunk(self) -> int:
-        """Tokens that a pass may process beside the answers in progress, if there are any."""
-        return self._chunk(self.is_busy)
-
-    @property
     def sequences(self) -> list[CachedSequence]:
         """The sequences of the answers in progress."""
         return [one.sequence for one in self._running]

@@ -13,6 +13,7 @@ from engine.errors import RequestError
 from engine.gguf.reader import GGUFFile
 from engine.host.background import BackgroundTask
 from engine.host.device import physical_cores
+from engine.inference.embedding import Embedder
 from engine.inference.runner import Runner
 from engine.inference.scheduler import Scheduler
 from engine.inference.session import Session
@@ -28,11 +29,13 @@ from engine.loading.placement import (
     slow_parts,
     words,
 )
+from engine.loading.pooling import pooling_of, rank_template
 from engine.loading.preflight import check, identify, layout, parameters
 from engine.loading.recommended_sampling import recommended_sampling
 from engine.loading.selfcheck import Faults, find_faults
 from engine.messages import CacheType, Pooling, Sampling, SlowPart
 from engine.models.config import Config
+from engine.models.forward import Result
 from engine.models.layers import Decoder
 from engine.models.weights import Weights
 from engine.state.prefix_tree import PrefixTree
@@ -65,7 +68,8 @@ class LoadedModel:
     slow: tuple[SlowPart, ...]  # parts without a fast kernel
     seconds: float
     sampling: Sampling | None = None  # that the file recommends
-    pooling: Pooling | None = None  # of embeddings, as the file says; None: it does not
+    pooling: Pooling = Pooling.LAST  # of embeddings
+    rank_template: str = ""  # of a query and a document; "": one follows the other
 
     @property
     def base(self) -> bool:
@@ -83,6 +87,23 @@ class LoadedModel:
         tree = PrefixTree(pool)
         return Scheduler(runner, pool, tree, self.tokenizer, self.plan.context)
 
+    def new_embedder(self, scheduler: Scheduler | None = None) -> Embedder:
+        """An embedder over the KV pages of a scheduler, or its own."""
+        return self._embedder(Result.NORMED, scheduler)
+
+    def new_ranker(self, scheduler: Scheduler | None = None) -> Embedder:
+        """One that scores documents; raises RequestError for a model that cannot."""
+        if self.decoder.ranking is None:
+            raise RequestError("The model has no head that scores documents.", "Choose a reranker.")
+        return self._embedder(Result.SCORES, scheduler)
+
+    def _embedder(self, result: Result, scheduler: Scheduler | None) -> Embedder:
+        runner = Runner(self.decoder, self.cache, result=result)
+        operands = runner, self.tokenizer, self.plan.context
+        if scheduler is None:
+            return Embedder(*operands, runner.new_pool())
+        return Embedder(*operands, scheduler.pool, scheduler.tree, lambda: scheduler.is_busy)
+
     def new_session(self) -> Session:
         """An empty session over this model's weights."""
         runner = self.new_runner()
@@ -97,6 +118,7 @@ def load(
     context: int = 0,
     threads: int | None = 0,
     cache: CacheType = CacheType.F32,
+    embeddings: bool = False,
     tokenizer_file: Path | None = None,
     reclaimable: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -108,7 +130,8 @@ def load(
     Raises ModelFileError, RequestError, OutOfMemory, or what `checkpoint` raises.
 
     `before_weights` is called after all checks, before memory is allocated: unload a model that is
-    being replaced there. `reclaimable` is the number of bytes this frees. `tokenizer_file` is a
+    being replaced there. With `embeddings`, models that only make these or score documents are loaded
+    too. `reclaimable` is the number of bytes this frees. `tokenizer_file` is a
     `tokenizer.json` that replaces the vocabulary of the file, see `engine.tokenizer.vocabulary`.
     """
     started = time.perf_counter()
@@ -116,7 +139,7 @@ def load(
         set_threads(threads)
     # Decoding copies the weights, so the file can be closed afterwards.
     with GGUFFile.open(path) as file:
-        build, config = identify(file)
+        build, config = identify(file, answers=not embeddings)
         placement = place(config.layers, backend, parts)
         memory, storage = plan(file, config, placement, context, cache, reclaimable)
         vocabulary = find_vocabulary(file, tokenizer_file)
@@ -142,9 +165,9 @@ def load(
             del decoder  # free its weights before they are loaded in another storage
             decoder = build(file, weights.reread(storage), memory.context)
             decoder = replace(decoder, refused=faults.refused)
-        state_ops = decoder.state_ops
-        known = kernels_in_use(file, placement, state_ops=state_ops)
-        kernels = kernels_in_use(file, placement, faults.concern, state_ops)
+        extra_ops = decoder.extra_ops
+        known = kernels_in_use(file, placement, state_ops=extra_ops)
+        kernels = kernels_in_use(file, placement, faults.concern, extra_ops)
         return LoadedModel(
             path=file.path,
             name=model_name(file.path),
@@ -164,17 +187,9 @@ def load(
             slow=(*slow_parts(known, storage), *faults.slow),
             seconds=time.perf_counter() - started,
             sampling=recommended_sampling(file.metadata),
-            pooling=pooling(file),
+            pooling=pooling_of(file, Pooling.MEAN if decoder.is_encoder else Pooling.LAST),
+            rank_template=rank_template(file),
         )
-
-
-_POOLING = {1: Pooling.MEAN, 2: Pooling.CLS, 3: Pooling.LAST}  # llama.cpp's numbers
-
-
-def pooling(file: GGUFFile) -> Pooling | None:
-    """How a file's embeddings are pooled; None if it does not say."""
-    key = f"{file.string('general.architecture')}.pooling_type"
-    return _POOLING.get(file.integer(key, 0))
 
 
 def _refuse_faulty_devices(placement: Placement, faults: Faults) -> None:

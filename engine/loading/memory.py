@@ -57,6 +57,7 @@ class ModelShape:
     experts_per_token: int = 0
     # What each layer of a hybrid model remembers; empty: keys and values in every layer.
     states: tuple[tuple[LayerState, ...], ...] = ()
+    is_encoder: bool = False  # it reads a whole text in one pass and caches nothing
 
     @property
     def layer_weights(self) -> int:

@@ -258,7 +258,7 @@ def _needs(
         kept = storage.get((backend.name, format.name), Storage.BACKEND)
         sizes[_device(backend)] += backend.held_bytes(format, sizes_of, kept)
     decoding = {name for (name, _), kept in storage.items() if kept is Storage.FILE}
-    tokens = chunk_size(model.layer_weights, placement)
+    tokens = model.context if model.is_encoder else chunk_size(model.layer_weights, placement)
     layouts = {one.name: _layout(model, placement, one, cache) for one in placement.backends}
     free: dict[str, int] = {}
     scratch: defaultdict[str, list[Callable[[int], int]]] = defaultdict(list)
@@ -272,6 +272,7 @@ def _needs(
         states[device] += STATE_PAGES * layout.state_bytes
         ops = (refused or {}).get(backend.name, ())
         recorded = backend.records_programs() and backend.name not in failed
+        recorded = recorded and not model.is_encoder
         fixed = DECODING_BYTES if backend.name in decoding else 0
         page = layout.kv_bytes_per_page
         scratch[device].append(_scratch(model, backend, cache, tokens, ops, recorded, page, fixed))
@@ -313,7 +314,8 @@ def _scratch(
             model.head_width,
             storage_dtype(cache),
         )
-        return fixed + scratch_bytes(model, tokens, attention, page_bytes, recorded=recorded)
+        longest = min(tokens, context or 1) if model.is_encoder else tokens
+        return fixed + scratch_bytes(model, longest, attention, page_bytes, recorded=recorded)
 
     return scratch
 
@@ -368,7 +370,7 @@ def kernels_in_use(
     """By backend of a placement, its kernels: op and format to the display name of what runs it.
 
     `fails(backend, kernel)` is whether a kernel failed its check, so that the reference runs.
-    `state_ops` are those of layers with states of fixed size, by backend.
+    `state_ops` are those that only some models have, by backend.
     """
     formats: dict[str, set[str]] = {one.name: set() for one in placement.backends}
     for backend, format, _ in _placed_tensors(file, placement):

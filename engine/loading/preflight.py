@@ -9,15 +9,19 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from engine.errors import Fault, FaultKind, ModelFileError
+from engine.errors import Fault, FaultKind, ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
 from engine.loading.memory import ModelShape
-from engine.models import Build, architecture
+from engine.loading.pooling import pooling_of, rank_template
+from engine.models import ENCODERS, Build, architecture
+from engine.models.builder import RANKING
 from engine.models.config import Config, read_config
 from engine.models.layers import Decoder
 from engine.models.weights import Weights
 from engine.tokenizer.vocabulary import Vocabulary
+from kernels.backend import ENCODER_OPS
 from kernels.formats import Format, by_name
+from kernels.placement import Placement
 
 # `general.type` of GGUF files that are not models: description and remedy.
 _OTHER_KINDS = {
@@ -30,13 +34,32 @@ _OTHER_KINDS = {
 }
 
 
-def identify(file: GGUFFile) -> tuple[Build, Config]:
+def identify(file: GGUFFile, *, answers: bool = True) -> tuple[Build, Config]:
     """The builder and the configuration of the model.
 
-    Raises ModelFileError for a file that is not a model, UnsupportedModel for an unknown one.
+    Raises ModelFileError for a file that is not a model, UnsupportedModel for an unknown one and,
+    where the model must answer, for one that only makes embeddings or scores documents.
     """
     _refuse_other_kinds(file)
-    return architecture(file), read_config(file)
+    build = architecture(file)
+    if answers:
+        _refuse_without_answers(file)
+    return build, read_config(file)
+
+
+def _refuse_without_answers(file: GGUFFile) -> None:
+    if f"{RANKING}.weight" in file.tensors:
+        raise UnsupportedModel(
+            "The model only scores how well documents answer a query; it cannot chat.",
+            "Choose a model that was made to chat, or use this one with `rerank`.",
+            Fault(FaultKind.OTHER_TYPE, "reranker"),
+        )
+    if file.string("general.architecture") in ENCODERS:
+        raise UnsupportedModel(
+            "The model only turns texts into vectors (embeddings); it cannot chat.",
+            "Choose a model that was made to chat, or use this one with `embed`.",
+            Fault(FaultKind.OTHER_TYPE, "embeddings"),
+        )
 
 
 def check(file: GGUFFile, config: Config, build: Build, vocabulary: Vocabulary) -> None:
@@ -45,6 +68,8 @@ def check(file: GGUFFile, config: Config, build: Build, vocabulary: Vocabulary) 
     Raises ModelFileError or UnsupportedModel naming the faulty key or tensor.
     """
     vocabulary.check(config)
+    pooling_of(file)
+    rank_template(file)
     outline(file, config, build)
 
 
@@ -59,6 +84,7 @@ def outline(file: GGUFFile, config: Config, build: Build) -> Decoder:
 def shape(file: GGUFFile, config: Config) -> ModelShape:
     """The sizes that determine memory use."""
     main = main_format(file)
+    is_encoder = config.architecture in ENCODERS
     return ModelShape(
         architecture=config.architecture,
         layers=config.layers,
@@ -73,7 +99,15 @@ def shape(file: GGUFFile, config: Config) -> ModelShape:
         parameters=parameters(file),
         experts=config.experts,
         experts_per_token=config.experts_per_token,
+        states=((),) * config.layers if is_encoder else (),
+        is_encoder=is_encoder,
     )
+
+
+def extra_ops(config: Config, placement: Placement) -> dict[str, tuple[str, ...]]:
+    """By backend, the ops that only some models have, of a model that was not built."""
+    is_encoder = config.architecture in ENCODERS
+    return {one.name: ENCODER_OPS for one in placement.backends} if is_encoder else {}
 
 
 def main_format(file: GGUFFile) -> Format | None:

@@ -88,6 +88,8 @@ def find_faults(
     pool = PagePool(KVLayout(sample.layer_states, torch.float32), placement.memories)
     checkers = {one.name: KernelChecker(weights.stored_rows) for one in placement.backends}
     program = forward_program(sample, pool.layout)
+    if sample.is_encoder:
+        tokens = tokens[: min(_TOKENS, config.context)]
 
     def watched(backend: Backend, stage: Program) -> Recorded:
         return Interpreter(stage, backend.ops.watched(checkers[backend.name]))
@@ -133,9 +135,14 @@ def _checked_layers(decoder: Decoder) -> list[int]:
 def _run(
     recorded: Recorded, pool: PagePool, tokens: list[int], checkpoint: Callable[[], None]
 ) -> list[Tensor]:
-    """Hidden states of all tokens but the last, and the logits of the last, by a decode step."""
+    """Hidden states of all tokens but the last, and the logits of the last, by a decode step.
+
+    Without pages, of an encoder, the hidden states of all.
+    """
     sequence = Sequence(pool, len(tokens))
     checkpoint()
+    if not pool.layout.groups:
+        return [recorded.hidden([sequence.segment(tokens)])]
     sequence.reserve(_TOKENS)
     hidden = recorded.hidden([sequence.segment(tokens[:_TOKENS])])
     sequence.commit(tokens[:_TOKENS])

@@ -31,6 +31,7 @@ class LoadModel:
     backend: str = ""  # "cpu", "reference", "torch", "torch:cuda"; "": the preferred one
     # Backends of consecutive layers and how many each has, the last 0: the rest. Empty: `backend`.
     placement: tuple[tuple[str, int], ...] = ()
+    embeddings: bool = False  # also a model that only makes these, or scores documents
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +123,23 @@ class CountTokens:
 
 @dataclass(frozen=True, slots=True)
 class Embed:
-    """Embed texts: one vector of length 1 for each. Answers in progress go on meanwhile."""
+    """Compute a vector of length 1 for each text; beside answers, a pass of one and of the other.
+
+    A text has the same vector alone and among others, bit for bit.
+    """
 
     request: int
     texts: tuple[str, ...]
-    pooling: Pooling | None = None  # None: as the file says, else of the last token
+    pooling: Pooling | None = None  # None: as the file says
+
+
+@dataclass(frozen=True, slots=True)
+class Rerank:
+    """Score how well each document answers a query, by a model that was made to; as for Embed."""
+
+    request: int
+    query: str
+    documents: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +166,7 @@ Command = (
     | SaveSnapshot
     | CountTokens
     | Embed
+    | Rerank
     | ReadMetrics
     | Cancel
 )

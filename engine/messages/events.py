@@ -172,12 +172,21 @@ class TokensCounted:
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """The vectors of texts, in their order."""
+    """The vectors of texts, each of length 1."""
 
     request: int
-    vectors: tuple[tuple[float, ...], ...]
-    tokens: int = 0  # of all texts
+    vectors: tuple[tuple[float, ...], ...]  # one for each text; empty: cancelled
+    tokens: int  # of all texts
     pooling: Pooling = Pooling.LAST  # that was used
+
+
+@dataclass(frozen=True, slots=True)
+class Reranked:
+    """The scores of documents, higher for a better answer; their range is the model's."""
+
+    request: int
+    scores: tuple[float, ...]  # one for each document; empty: cancelled
+    tokens: int  # of all documents, with the query before each
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +237,7 @@ Event = (
     | SnapshotSaved
     | TokensCounted
     | Embedded
+    | Reranked
     | MetricsRead
     | Failed
 )

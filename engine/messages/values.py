@@ -55,11 +55,11 @@ class ConstraintKind(Enum):
 
 
 class Pooling(Enum):
-    """Which hidden states of a text make its embedding; the value is its name in options."""
+    """How the hidden states of a text become one vector."""
 
     MEAN = "mean"  # of all tokens
-    CLS = "cls"  # of the first token
-    LAST = "last"  # of the last token
+    CLS = "cls"  # the first token's
+    LAST = "last"  # the last token's
 
 
 class FinishReason(Enum):

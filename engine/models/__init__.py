@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from engine.errors import Fault, FaultKind, UnsupportedModel
 from engine.gguf.reader import GGUFFile
-from engine.models import cohere, gemma, granite, llama, olmo2, phi, qwen, starcoder
+from engine.models import bert, cohere, gemma, granite, llama, olmo2, phi, qwen, starcoder
 from engine.models.layers import Decoder
 from engine.models.weights import Weights
 
@@ -30,13 +30,20 @@ ARCHITECTURES: dict[str, Build] = {
     "starcoder": starcoder.build_starcoder,
     "starcoder2": starcoder.build_starcoder2,
 }
+# Of models that read a text in both directions: they make embeddings and cannot continue it.
+ENCODERS: dict[str, Build] = {
+    "bert": bert.build_bert,
+    "gemma-embedding": gemma.build_embedding,
+    "nomic-bert": bert.build_nomic_bert,
+}
 _HADAMARD = "prism.hadamard."
 
 
 def architecture(file: GGUFFile) -> Build:
     """The builder for a file; raises UnsupportedModel naming the unknown architecture or key."""
     name = file.string("general.architecture")
-    if name not in ARCHITECTURES:
+    build = (ARCHITECTURES | ENCODERS).get(name)
+    if build is None:
         raise UnsupportedModel(
             f"The file is a {name!r} model, an architecture this version cannot run.",
             f"Choose a model of one of these kinds: {', '.join(sorted(ARCHITECTURES))}.",
@@ -48,10 +55,12 @@ def architecture(file: GGUFFile) -> Build:
             "which this version does not support: answers would be noise.",
             "Choose a file of this model without that transform.",
         )
-    if file.metadata.get(f"{name}.attention.causal") is False:
+    if file.metadata.get(f"{name}.attention.causal", name in ARCHITECTURES) is not (
+        name in ARCHITECTURES
+    ):
         raise UnsupportedModel(
-            f"This {name!r} file makes embeddings by attention in both directions, which this version "
-            "does not support.",
-            "Choose an embedding model such as Qwen3-Embedding, whose attention is causal.",
+            f"The key '{name}.attention.causal' says that the model reads texts in another direction "
+            f"than {name} models do, which this version does not support.",
+            "Choose another model.",
         )
-    return ARCHITECTURES[name]
+    return build

@@ -16,11 +16,14 @@ from engine.models.layers import (
     GatedMLP,
     Norm,
     Projection,
+    Ranking,
     Rope,
 )
 from engine.models.weights import Weights
 from kernels.program import Activation
 from kernels.weight import Weight
+
+RANKING = "cls.output"  # tensor of files that score documents
 
 
 def projection(weights: Weights, name: str, rows: int, columns: int) -> Projection:
@@ -54,6 +57,7 @@ def attention(
     scale: float = 0.0,
     window: int = 0,
     cap: float = 0.0,
+    causal: bool = True,
 ) -> Attention:
     """Attention of block `index`; scale 0: C^-0.5.
 
@@ -86,6 +90,7 @@ def attention(
         key_norm=key_norm,
         window=window,
         cap=cap,
+        causal=causal,
     )
 
 
@@ -184,15 +189,27 @@ def decoder(
         blocks=blocks,
         norm=last_norm or norm(weights, config, "output_norm", D),
         head=head,
-        base=_base(config, embedding, head, blocks),
+        base=base_model(config, embedding, head, blocks),
         placement=weights.placement(len(blocks)),
         embedding_scale=embedding_scale,
         logit_cap=logit_cap,
         positions=positions,
+        ranking=ranking(weights, config),
     )
 
 
-def _base(
+def ranking(weights: Weights, config: Config) -> Ranking | None:
+    """The head of a file that scores documents, if it is one."""
+    D = config.width
+    if not weights.has(f"{RANKING}.weight"):
+        return None
+    dense = projection(weights, "cls", D, D) if weights.has("cls.weight") else None
+    output = projection(weights, RANKING, weights.rows(f"{RANKING}.weight"), D)
+    # As llama.cpp converts Qwen3-Reranker: the rows of "yes" and "no" in the head.
+    return Ranking(dense, output, is_share=config.architecture == "qwen3")
+
+
+def base_model(
     config: Config, embedding: Weight, head: Projection, blocks: tuple[Block, ...]
 ) -> BaseModel:
     """The matrix shapes adapters must match; a tied head counts separately, as in PEFT."""

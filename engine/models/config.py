@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from engine.errors import Fault, FaultKind, ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
 
-_LAYER_NORM = ("cohere2", "command-r", "phi2", "starcoder", "starcoder2")  # the others: RMS norm
+# The others: RMS norm.
+_LAYER_NORM = ("bert", "cohere2", "command-r", "nomic-bert", "phi2", "starcoder", "starcoder2")
 
 
 @dataclass(frozen=True, slots=True)

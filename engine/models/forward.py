@@ -7,6 +7,7 @@ backend lowers it, to run a whole token in one call.
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from functools import partial
 
 from engine.lora.delta import Part
@@ -35,7 +36,10 @@ from kernels.program import Instruction, LoraDelta, Program
 Deltas = Callable[[str, Part | None], LoraDelta | None]
 
 # Buffer names. CHANGE holds an output of attention or MLP before it is added to the stream.
-STREAM, NORMED, CHANGE, LOGITS = "stream", "normed", "change", "logits"
+STREAM, NORMED, CHANGE = "stream", "normed", "change"
+# Results, which no body may use: they belong to the caller.
+LOGITS, STATES, SCORES = "logits", "states", "scores"
+DENSE = "dense"
 QUERY, KEY, VALUE, MIXED = "query", "key", "value", "mixed"
 GATE, UP, ROUTES = "gate", "up", "routes"
 # Of layers in place of attention, whose widths may be others.
@@ -44,10 +48,23 @@ LINEAR_QUERY, LINEAR_KEY, LINEAR_VALUE = "linear query", "linear key", "linear v
 DECAY, STRENGTH, RECURRENT, OUTPUT_GATE = "decay", "strength", "recurrent", "output gate"
 
 
-def forward_program(decoder: Decoder, kv: KVLayout, stack: Stack = NO_ADAPTERS) -> Program:
+class Result(Enum):
+    """What the head of a program computes from hidden states."""
+
+    LOGITS = "logits"  # [T, V]
+    NORMED = "normed"  # [T, D], the hidden states after the final norm: embeddings before pooling
+    SCORES = "scores"  # [T, n], of `Decoder.ranking`
+
+
+def forward_program(
+    decoder: Decoder,
+    kv: KVLayout,
+    stack: Stack = NO_ADAPTERS,
+    result: Result = Result.LOGITS,
+) -> Program:
     """The program of a decoder over KV pages, whose products have the LoRA terms of `stack`.
 
-    An empty stack changes no bit of the result.
+    An empty stack changes no bit of the result. What `Program.logits` names is the `result`.
     """
     placement = decoder.placement
     embed = program.Embed(
@@ -56,8 +73,12 @@ def forward_program(decoder: Decoder, kv: KVLayout, stack: Stack = NO_ADAPTERS) 
         decoder.embedding_scale,
         _delta(placement.embedding, stack, EMBEDDING),
         decoder.positions,
+        decoder.types,
+        decoder.separator,
     )
     body: list[Instruction] = [embed]
+    if decoder.embedding_norm is not None:
+        body.append(_norm(decoder.embedding_norm, STREAM, STREAM))
     layers: list[int] = []
     first = decoder.first_states
     before = placement.embedding
@@ -66,22 +87,53 @@ def forward_program(decoder: Decoder, kv: KVLayout, stack: Stack = NO_ADAPTERS) 
         layers.append(len(body))
         body += _block(block, first[layer], partial(_delta, backend, stack))
         before = backend
-    head = [
-        *_transfer(before, placement.head),
-        _norm(decoder.norm, STREAM, NORMED),
-        _products(NORMED, ((decoder.head, LOGITS),), partial(_delta, placement.head, stack)),
-    ]
-    if decoder.logit_cap:
-        head.append(program.Softcap(LOGITS, decoder.logit_cap))
+    made, head = _head(decoder, result, partial(_delta, placement.head, stack))
+    head = [*_transfer(before, placement.head), *head]
     return Program(
         body=tuple(body),
         layers=tuple(layers),
         head=tuple(head),
         hidden=STREAM,
-        logits=LOGITS,
+        logits=made,
         widths=_widths((*body, *head)),
         kv=kv,
     )
+
+
+def _head(decoder: Decoder, result: Result, deltas: Deltas) -> tuple[str, list[Instruction]]:
+    """The buffer of the result, and the instructions from hidden states to it."""
+    if result is Result.NORMED:
+        return _states(decoder, deltas)
+    source, head = _input(decoder.norm, STREAM)
+    if result is Result.SCORES:
+        ranking = decoder.ranking
+        assert ranking is not None, "the model has no head that scores"
+        if ranking.dense is not None:
+            head.append(_products(source, ((ranking.dense, DENSE),), deltas))
+            head.append(program.Softcap(DENSE, 1.0))  # tanh
+            source = DENSE
+        head.append(_products(source, ((ranking.output, SCORES),), deltas))
+        return SCORES, head
+    head.append(_products(source, ((decoder.head, LOGITS),), deltas))
+    if decoder.logit_cap:
+        head.append(program.Softcap(LOGITS, decoder.logit_cap))
+    return LOGITS, head
+
+
+def _states(decoder: Decoder, deltas: Deltas) -> tuple[str, list[Instruction]]:
+    """The buffer of the states that embeddings are made of, and the instructions that fill it.
+
+    Layers after pooling, which have no activation, are applied before it: the mean is the same.
+    """
+    names = [DENSE if at else STATES for at in reversed(range(len(decoder.dense)))]
+    source, head = STREAM, list[Instruction]()
+    if decoder.norm is not None:
+        source = NORMED if names else STATES
+        head.append(_norm(decoder.norm, STREAM, source))
+    for layer, out in zip(decoder.dense, names, strict=True):
+        head.append(_products(source, ((layer, out),), deltas))
+        source = out
+    return source, head
 
 
 def _transfer(before: Backend, backend: Backend) -> list[Instruction]:
@@ -98,9 +150,11 @@ def _block(block: Block, layer: int, deltas: Deltas) -> list[Instruction]:
         *before,
         *attended,
         *_added(block.after_attention, block.residual_scale),
+        *_summed(block.attention_sum_norm),
         *between,
         *_mlp(block.mlp, source, deltas),
         *_added(block.after_mlp, block.residual_scale),
+        *_summed(block.mlp_sum_norm),
     ]
 
 
@@ -156,6 +210,7 @@ def _attention(attention: Attention, layer: int, source: str, deltas: Deltas) ->
             scale=attention.scale,
             window=attention.window,
             cap=attention.cap,
+            causal=attention.causal,
         ),
         _products(MIXED, ((attention.output, CHANGE),), deltas),
     ]
@@ -235,6 +290,11 @@ def _added(norm: Norm | None, scale: float) -> list[Instruction]:
     """Add the output of attention or MLP to the residual stream, after its norm if there is one."""
     add = program.Add(STREAM, CHANGE, scale)
     return [add] if norm is None else [_norm(norm, CHANGE, CHANGE), add]
+
+
+def _summed(norm: Norm | None) -> list[Instruction]:
+    """The norm of the residual stream after a sum, if there is one."""
+    return [] if norm is None else [_norm(norm, STREAM, STREAM)]
 
 
 def _norm(norm: Norm, x: str, out: str) -> program.Norm:

@@ -14,6 +14,7 @@ from itertools import accumulate
 from torch import Tensor
 
 from engine.lora.delta import BaseModel, Part
+from kernels.backend import ENCODER_OPS
 from kernels.layer_state import ConvState, LayerShape, LayerState, RecurrentState, SharedState
 from kernels.placement import Placement
 from kernels.program import Activation
@@ -62,7 +63,7 @@ class Rope:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """Causal grouped-query attention over the session's KV cache."""
+    """Grouped-query attention over the session's KV cache, or in both directions over a text."""
 
     query: Projection  # [H*C, D]
     key: Projection | None  # [K*C, D]; neither key nor value where it reads those of `shared`
@@ -76,6 +77,7 @@ class Attention:
     window: int = 0  # tokens: sliding window; 0: unlimited
     cap: float = 0.0  # soft cap of attention scores; 0: none
     shared: int | None = None  # index of an earlier block, whose keys and values it reads
+    causal: bool = True  # else each token attends to the whole text, and nothing is cached
 
     @property
     def norms_whole(self) -> bool:
@@ -206,7 +208,8 @@ class Block:
     In some blocks of hybrid models a recurrence or a convolution takes the place of attention.
 
     Without a norm before the MLP, its input is that of attention: the two are parallel. If
-    attention has no norm before it either, both read the residual stream.
+    attention has no norm before it either, both read the residual stream. In BERT the stream itself
+    is normed after each sum.
     """
 
     attention_norm: Norm | None
@@ -216,6 +219,8 @@ class Block:
     after_attention: Norm | None = None
     after_mlp: Norm | None = None
     residual_scale: float = 1.0  # of the outputs of attention and MLP
+    attention_sum_norm: Norm | None = None  # of the stream once attention is added
+    mlp_sum_norm: Norm | None = None
 
     @property
     def weights(self) -> int:
@@ -239,6 +244,8 @@ class Block:
         match self.attention:
             case Attention(shared=int(block)):
                 return (SharedState(block),)
+            case Attention(causal=False):
+                return ()
             case Attention():
                 return (self.attention.state,)
             case ShortConvolution():
@@ -256,18 +263,32 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
+class Ranking:
+    """Head that scores a pair of texts: output(tanh(dense(x))) of the first or the last token."""
+
+    dense: Projection | None  # [D, D]
+    output: Projection  # [n, D]; the first of n values is the score
+    is_share: bool  # of the first label: a softmax over all
+
+
+@dataclass(frozen=True, slots=True)
 class Decoder:
-    """A decoder-only transformer: token ids and a KV cache to logits."""
+    """A transformer: token ids and a KV cache to logits, or a whole text to hidden states."""
 
     embedding: Weight  # [V, D]
     blocks: tuple[Block, ...]
-    norm: Norm
+    norm: Norm | None  # None: hidden states are normed already
     head: Projection  # [V, D]; its weight is the embedding where a file ties them
     base: BaseModel  # the shapes adapters must match
     placement: Placement  # of its weights and KV cache
     embedding_scale: float = 1.0
     logit_cap: float = 0.0  # 0: none
     positions: Weight | None = None  # [context, D], learned position embeddings
+    types: Weight | None = None  # [n, D], embeddings of token types; see `kernels.program.Embed`
+    separator: int = -1  # the token between two texts, with `types`
+    embedding_norm: Norm | None = None
+    dense: tuple[Projection, ...] = ()  # of embeddings, after the norm and one after the other
+    ranking: Ranking | None = None  # of a model that scores documents and does not continue texts
     # By backend, the ops that failed their check; "record": the program.
     refused: Mapping[str, Collection[str]] = field(default_factory=dict)
 
@@ -296,6 +317,21 @@ class Decoder:
     def first_states(self) -> tuple[int, ...]:
         """Index of the first state of each block in `layer_states`."""
         return tuple(accumulate((len(block.states) for block in self.blocks[:-1]), initial=0))
+
+    @property
+    def is_encoder(self) -> bool:
+        """Whether it reads a text in both directions: it makes embeddings and cannot continue."""
+        mixers = (block.attention for block in self.blocks)
+        return any(isinstance(mixer, Attention) and not mixer.causal for mixer in mixers)
+
+    @property
+    def extra_ops(self) -> dict[str, tuple[str, ...]]:
+        """By backend, the ops that only some models have."""
+        found = self.state_ops
+        if self.is_encoder:
+            for backend in self.placement.backends:
+                found[backend.name] = (*found.get(backend.name, ()), *ENCODER_OPS)
+        return found
 
     @property
     def state_ops(self) -> dict[str, tuple[str, ...]]:

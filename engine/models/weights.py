@@ -21,7 +21,7 @@ from kernels.weight import Storage, Weight
 # How weights are stored other than as their backend prefers, by backend and format.
 Storages = Mapping[tuple[str, str], Storage]
 _LAYER = re.compile(r"blk\.(\d{1,6})\.")
-_EMBEDDINGS = ("token_embd.", "position_embd.")
+_EMBEDDINGS = ("token_embd.", "position_embd.", "token_types.", "token_embd_norm.")
 _ROPE = "rope_"  # divisors of frequencies, which are computed on the host
 
 

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, cast
 
-from tokenizers import Regex, models, pre_tokenizers
+from tokenizers import Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as LibraryTokenizer
 
 from engine.errors import ModelFileError
 
 _PASSED_ON = (KeyboardInterrupt, SystemExit, MemoryError)
+_MOST_CHARACTERS = 100  # of a word of a WordPiece vocabulary; longer ones are unknown
 _MAX_REASON_LENGTH = 200  # characters of the library's message
 
 
@@ -23,7 +24,7 @@ class SubwordEncoder:
     """Text to token ids, without special tokens."""
 
     def __init__(self, library: LibraryTokenizer, name: str, remedy: str) -> None:
-        """Use `from_json` or `from_merges`."""
+        """Use `from_json`, `from_merges` or `from_pieces`."""
         self._library = library
         self._name = name
         self._remedy = remedy
@@ -68,6 +69,34 @@ class SubwordEncoder:
             ]
             steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
             library.pre_tokenizer = pre_tokenizers.Sequence(steps)
+        return cls(library, name, remedy)
+
+    @classmethod
+    def from_pieces(
+        cls,
+        vocabulary: Mapping[str, int],
+        *,
+        unknown: str,
+        lowercase: bool,
+        strip_accents: bool,
+        remedy: str,
+    ) -> SubwordEncoder:
+        """A WordPiece encoder, with the normalization and the words of BERT.
+
+        Pieces inside a word begin with "##"; unknown: the token for words without pieces. Raises
+        ModelFileError.
+        """
+        name = "The vocabulary of the file"
+        with _faults_as(f"{name} is not one the tokenizers library can load", remedy):
+            library = LibraryTokenizer(
+                models.WordPiece(
+                    dict(vocabulary), unk_token=unknown, max_input_chars_per_word=_MOST_CHARACTERS
+                )
+            )
+            library.normalizer = normalizers.BertNormalizer(
+                lowercase=lowercase, strip_accents=strip_accents
+            )
+            library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         return cls(library, name, remedy)
 
     def encode(self, text: str) -> list[int]:

@@ -1,8 +1,8 @@
 """Tokenizer: text to token ids and back, from the vocabulary in GGUF metadata.
 
 Ids must match those used in training exactly, so all rules follow ggml: special tokens are split
-out first, longest first; the remaining text is encoded by byte-level BPE (the `tokenizers` library)
-or SentencePiece scores. Unicode classes are those of the library.
+out first, longest first; the remaining text is encoded by byte-level BPE or WordPiece (both by the
+`tokenizers` library) or SentencePiece scores. Unicode classes are those of the library.
 """
 
 from __future__ import annotations
@@ -31,7 +31,11 @@ from engine.tokenizer.stream import TextStream
 
 Metadata = Mapping[str, object]
 _AGAIN = "Download the file again, or choose another one."
-_OTHER = "Choose a model with a byte-level (gpt2) or SentencePiece (llama) vocabulary."
+_OTHER = (
+    "Choose a model with a byte-level (gpt2), SentencePiece (llama) or WordPiece (bert) vocabulary."
+)
+_WORDPIECE = "bert"
+_CLS, _SEP, _UNKNOWN = 101, 102, 100  # of BERT's vocabulary: ggml's defaults
 _BYTE_TEXT = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -43,7 +47,8 @@ class Tokenizer:
     add_bos: bool  # `encode` puts `bos` first
     add_eos: bool
     end_tokens: frozenset[int]  # any of these ends a reply
-    sentencepiece: bool  # SentencePiece scores; otherwise byte-level BPE
+    sentencepiece: bool  # SentencePiece scores; otherwise byte-level BPE or WordPiece
+    wordpiece: bool  # `bos` and `eos` are then [CLS] and [SEP]
 
     @classmethod
     def from_metadata(cls, metadata: Metadata) -> Tokenizer:
@@ -58,6 +63,7 @@ class Tokenizer:
         """Use `from_metadata`, or `engine.tokenizer.vocabulary` for a `tokenizer.json`."""
         rule = None if subwords else vocabulary_rule(metadata)
         self.sentencepiece = metadata.get("tokenizer.ggml.model") == "llama"
+        self.wordpiece = metadata.get("tokenizer.ggml.model") == _WORDPIECE
         self._texts = _token_texts(metadata)
         self._ids = {text: token for token, text in enumerate(self._texts)}
         self._kinds = _numbers(metadata, "token_type", len(self._texts), TokenKind.NORMAL)
@@ -69,6 +75,12 @@ class Tokenizer:
         default_bos = rule.add_bos if rule else implied
         self.add_bos = _flag(metadata, "add_bos_token", default_bos) and self.bos is not None
         self.add_eos = _flag(metadata, "add_eos_token", False) and self.eos is not None
+        if self.wordpiece:
+            self.bos = self._named("cls", metadata, self._named("bos", metadata, _CLS))
+            self.eos = self._named("seperator", metadata, _SEP)  # as the key is spelled
+            if self.bos is None or self.eos is None:
+                raise ModelFileError("The vocabulary has no tokens [CLS] and [SEP].", _AGAIN)
+            self.add_bos = self.add_eos = True
 
         self.end_tokens = self._mark_control_tokens(metadata)
         self._subwords = subwords or self._subword_model(metadata, rule)
@@ -100,6 +112,25 @@ class Tokenizer:
             ids += [piece] if isinstance(piece, int) else self._subwords.within(piece)
         return ids
 
+    def encode_filled(self, template: str, values: Mapping[str, str]) -> list[int]:
+        """Token ids of a template with its placeholders replaced by `values`; nothing is added.
+
+        Control texts of the template are tokens, those in the values are plain text.
+        """
+        places = re.compile("|".join(map(re.escape, values)))
+        ids: list[int] = []
+        encode = self._subwords.first
+        for piece in self._specials.split(_well_formed(template), parse_control=True):
+            if isinstance(piece, int):
+                ids.append(piece)
+            else:
+                filled = _well_formed(places.sub(lambda found: values[found[0]], piece))
+                for part in self._specials.split(filled, parse_control=False):
+                    ids += [part] if isinstance(part, int) else encode(part)
+                    encode = self._subwords.later
+            encode = self._subwords.later
+        return ids
+
     def token_id(self, text: str) -> int | None:
         """The token with exactly this text; None if there is none."""
         return self._ids.get(text)
@@ -121,7 +152,7 @@ class Tokenizer:
             return b""
         text, kind = self._texts[token], self._kinds[token]
         if kind == TokenKind.NORMAL:
-            if self.sentencepiece:
+            if self.sentencepiece or self.wordpiece:
                 return text.replace(SPACE, " ").encode("utf-8")
             return _to_bytes(text, self._byte_of)
         if kind == TokenKind.BYTE:
@@ -168,6 +199,10 @@ class Tokenizer:
         if rule is not None:
             encode = _byte_level_encoder(metadata, self._ids, rule)
             return SubwordModel(encode, encode, encode, strips_space=False)
+        if self.wordpiece:
+            unknown = self._named("unknown", metadata, _UNKNOWN)
+            encode = _wordpiece_encoder(metadata, self._texts, self._kinds, unknown)
+            return SubwordModel(encode, encode, encode, strips_space=True)
         scores = _numbers(metadata, "scores", len(self._texts), 0.0)
         merge = SentencePieceEncoder(self._ids, scores, self._named("unknown", metadata, 0)).encode
         add_space = _flag(metadata, "add_space_prefix", True)
@@ -226,16 +261,16 @@ class Tokenizer:
 
 
 def vocabulary_rule(metadata: Metadata) -> PreTokenizer | None:
-    """The pre-tokenizer of a byte-level vocabulary; None for SentencePiece.
+    """The pre-tokenizer of a byte-level vocabulary; None for SentencePiece and WordPiece.
 
     Raises ModelFileError or UnsupportedModel for a missing or unsupported kind of vocabulary.
     """
     model = metadata.get("tokenizer.ggml.model")
     if model is None:
         raise ModelFileError("The file has no tokenizer.ggml.model, so no vocabulary.", _AGAIN)
-    if model not in ("gpt2", "llama"):
+    if model not in ("gpt2", "llama", _WORDPIECE):
         raise UnsupportedModel(f"The vocabulary is of an unknown kind, {_short(model)}.", _OTHER)
-    return None if model == "llama" else _pre_tokenizer(metadata)
+    return _pre_tokenizer(metadata) if model == "gpt2" else None
 
 
 def _well_formed(text: str) -> str:
@@ -289,6 +324,31 @@ def _byte_level_encoder(
         return [token for token in encode_all(text) if token < size]
 
     return encode_all if complete else encode
+
+
+def _wordpiece_encoder(
+    metadata: Metadata, texts: Sequence[str], kinds: Sequence[int], unknown: int | None
+) -> Callable[[str], list[int]]:
+    """The encoder of pieces in ggml's spelling: SPACE before the first one of a word."""
+    pieces: dict[str, int] = {}
+    for token, (text, kind) in enumerate(zip(texts, kinds, strict=True)):
+        if kind != TokenKind.NORMAL:
+            pieces.setdefault(text, token)
+        elif text.startswith(SPACE):
+            pieces.setdefault(text.removeprefix(SPACE), token)
+        else:
+            pieces.setdefault(f"##{text}", token)
+    if unknown is None:
+        raise ModelFileError("The vocabulary has no token for unknown words.", _AGAIN)
+    names = {token: text for text, token in pieces.items()}
+    lowercase = _flag(metadata, "normalizer.lowercase", True)
+    return SubwordEncoder.from_pieces(
+        pieces,
+        unknown=names.get(unknown, ""),
+        lowercase=lowercase,
+        strip_accents=_flag(metadata, "normalizer.strip_accents", lowercase),
+        remedy=_AGAIN,
+    ).encode
 
 
 def _pre_tokenizer(metadata: Metadata) -> PreTokenizer:

@@ -52,7 +52,9 @@ def can_lower(program: Program) -> bool:
     for one in (*program.body, *program.head):
         if isinstance(one, ShortConv | Recurrence | Multiply | Transfer):
             return False
-        if isinstance(one, Attend) and not one.k:
+        if isinstance(one, Attend) and not (one.k and one.causal):
+            return False
+        if isinstance(one, Gate) and one.activation.name not in NativeActivation.__members__:
             return False
         if isinstance(one, Embed) and not _is_native_embed(one):
             return False
@@ -64,6 +66,8 @@ def can_lower(program: Program) -> bool:
 
 
 def _is_native_embed(one: Embed) -> bool:
+    if one.types is not None:
+        return False
     change = () if one.change is None else (one.change.down, one.change.up)
     return all(map(weights.is_packed, filter(None, (one.table, one.positions, *change))))
 

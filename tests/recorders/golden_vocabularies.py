@@ -1,4 +1,4 @@
-"""Adds real byte-level vocabularies, cut down, to golden/tokenizer_vectors.json.
+"""Adds real byte-level and WordPiece vocabularies, cut down, to golden/tokenizer_vectors.json.
 
     python tests/recorders/golden_vocabularies.py SOURCE NAME...
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
+import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,9 @@ from engine.gguf.reader import GGUFFile
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "tokenizer_vectors.json"
 _SEPARATOR = "\n__ggml_vocab_test__\n"
-_NAMED = tuple(f"tokenizer.ggml.{name}_token_id" for name in ("bos", "eos", "unknown"))
+_NAMED = tuple(
+    f"tokenizer.ggml.{name}_token_id" for name in ("bos", "eos", "unknown", "cls", "seperator")
+)
 _COPIED = (
     "general.name",
     *(f"tokenizer.ggml.{name}" for name in ("model", "pre", "add_bos_token", "add_eos_token")),
@@ -64,6 +67,24 @@ def cut(metadata: dict[str, Any], texts: Iterable[str]) -> dict[str, Any]:
     return {"metadata": keys, "original": kept}
 
 
+def cut_pieces(metadata: dict[str, Any], texts: Iterable[str]) -> dict[str, Any]:
+    """The part of a WordPiece vocabulary that `texts` can reach, numbered anew."""
+    decomposed = unicodedata.normalize("NFD", "\n".join(texts)).lower()
+    spelled = "".join(one for one in decomposed if unicodedata.category(one) != "Mn")
+    tokens: list[str] = list(metadata["tokenizer.ggml.tokens"])
+    kinds = metadata["tokenizer.ggml.token_type"]
+    kept = [
+        number
+        for number, token in enumerate(tokens)
+        if kinds[number] != tiny.NORMAL or token.removeprefix("\u2581") in spelled
+    ]
+    keys: dict[str, Any] = {key: metadata[key] for key in _COPIED if key in metadata}
+    keys |= {key: kept.index(metadata[key]) for key in _NAMED if key in metadata}
+    keys["tokenizer.ggml.tokens"] = [tokens[number] for number in kept]
+    keys["tokenizer.ggml.token_type"] = [int(kinds[number]) for number in kept]
+    return {"metadata": keys, "original": kept}
+
+
 def main(source: Path, names: list[str]) -> None:
     """Add or replace the vocabularies named."""
     found = json.loads(GOLDEN.read_text(encoding="utf-8"))
@@ -71,7 +92,9 @@ def main(source: Path, names: list[str]) -> None:
         texts, ids = strings(source, name)
         assert texts == found["strings"], "llama.cpp has other strings now: record all anew"
         with GGUFFile.open(source / "models" / f"ggml-vocab-{name}.gguf") as file:
-            made = cut({key: file.metadata[key] for key in file.metadata}, texts)
+            metadata = {key: file.metadata[key] for key in file.metadata}
+            is_wordpiece = metadata["tokenizer.ggml.model"] == "bert"
+            made = (cut_pieces if is_wordpiece else cut)(metadata, texts)
         found["vocabularies"][name] = made | {"ids": ids, "random": [], "random_ids": []}
         print(name, len(made["original"]), "tokens")
     GOLDEN.write_text(json.dumps(found, separators=(",", ":")), encoding="utf-8")

@@ -33,6 +33,11 @@ FIT = Fault(FaultKind.MEMORY, "", 9 * GB, 6 * GB, 8192, 2048)
             "family, such as Llama, Qwen or Gemma.",
         ),
         (
+            Fault(FaultKind.OTHER_TYPE, "embeddings"),
+            "m.gguf makes embeddings or scores texts; it cannot chat. Choose a model that was made "
+            "to chat.",
+        ),
+        (
             Fault(FaultKind.FORMAT, "Q4_0_4_4"),
             "m.gguf uses the format Q4_0_4_4, which is not supported. Choose another version of "
             "this model, such as Q4_K_M or Q8_0.",

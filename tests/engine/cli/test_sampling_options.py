@@ -16,20 +16,8 @@ from engine.cli.sampling_options import sampling
 
 
 def parsed(*arguments: str, recommended: Sampling | None = None) -> Sampling:
-    run = dict.fromkeys(
-        [
-            "chat",
-            "complete",
-            "tokenize",
-            "logits",
-            "embed",
-            "perplexity",
-            "info",
-            "bench",
-            "quantize",
-        ],
-        lambda _: None,
-    )
+    names = "chat complete embed rerank tokenize logits perplexity info bench quantize"
+    run = dict.fromkeys(names.split(), lambda _: None)
     options = parser("", run).parse_args(["complete", "-m", "x", *arguments])
     return sampling(options, recommended)
 
