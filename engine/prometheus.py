@@ -29,7 +29,7 @@ _COUNTERS = (
 _GAUGES = (
     ("answers_running", "running", "Answers in progress."),
     ("resident_memory_bytes", "resident_bytes", "Memory of the process."),
-    ("device_memory_bytes", "device_bytes", "Memory of the model on other devices."),
+    ("device_memory_bytes", "device_bytes", "Memory of the process on other devices."),
 )
 _TIERS = ("active", "cached", "saved")
 

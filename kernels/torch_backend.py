@@ -46,6 +46,11 @@ def available_bytes(device: torch.device) -> int | None:
     return None
 
 
+def used_bytes(device: torch.device) -> int:
+    """Bytes of this process's tensors in the memory that a device has for itself; 0: it has none."""
+    return torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
+
+
 def _named(device: str) -> torch.device:
     try:
         found = torch.device(device)

@@ -28,6 +28,7 @@ from engine.loading.metrics import read_metrics
 from engine.lora.stack import Stack
 from engine.messages import Finished, Role, Text, Turn
 from engine.snapshot import disk_tier, session_file
+from engine.snapshot.folder import snapshots_size
 from engine.snapshot.page_file import StateKey
 
 _THINKING = {"auto": None, "on": True, "off": False}
@@ -99,7 +100,7 @@ def _answer(
         raise ticket.error
     report(options, model, answers)
     if options.metrics is not None:
-        write_metrics(options.metrics, read_metrics(model, scheduler, 0))
+        write_metrics(options.metrics, read_metrics(model, scheduler, 0, snapshots_size()))
     if options.session is not None:
         session_file.save(
             _session_path(options), scheduler, stack, ticket.tokens, _key(model, stack), model

@@ -18,7 +18,7 @@ from engine.errors import Fault, FaultKind, PromptTooLong, RequestError
 from engine.inference.banned_texts import BannedTexts, TakenBack
 from engine.inference.constraints.matcher import Matcher
 from engine.inference.logprobs import token_logprobs
-from engine.inference.metrics import quantile
+from engine.inference.metrics import TokenTimes
 from engine.inference.prompt import common_length
 from engine.inference.sampling import Sampler
 from engine.inference.speculative.costs import StepCosts
@@ -133,9 +133,8 @@ class Generation:
         self.prefill_seconds = 0.0
         self.decode_seconds = 0.0
         self.served = 0  # number of the last pass of its prompt, for fairness
-        self.token_seconds: list[float] = []  # of each token after those of the first pass
-        self._first_token_seconds = 0.0
-        self._started = self._emitted = 0.0  # decoding, and the last tokens
+        self.times = TokenTimes(request.arrived)
+        self._started = 0.0  # of decoding
         self._costs = costs
         self._tokenizer = tokenizer
         self._matcher = matcher
@@ -266,19 +265,10 @@ class Generation:
             if (token := self._forced_token()) is None:
                 break
             yield from self._append(token, self._sampler.mu)
-        self._time(len(self.text) - start)
         self._commit(self.text[start:], emitted, seconds)
         if self._taken_back is not None:
             self._take_back(self._taken_back)
-
-    def _time(self, tokens: int) -> None:
-        """Note the time that the tokens of a pass took, each an equal share."""
-        now = time.perf_counter()
-        if self._emitted and tokens:
-            self.token_seconds += [(now - self._emitted) / tokens] * tokens
-        elif not self._emitted:
-            self._first_token_seconds = now - self.request.arrived
-        self._emitted = now
+        self.times.on_tokens(self.generated)
 
     @property
     def _is_over(self) -> bool:
@@ -367,9 +357,9 @@ class Generation:
             draft_gain=self._speculation.gain if self._speculation else 0.0,
             incomplete=self._matcher is not None and not self._matcher.is_complete,
             forced_tokens=self._forced_tokens,
-            first_token_seconds=self._first_token_seconds,
-            token_seconds_p50=quantile(self.token_seconds, 0.5),
-            token_seconds_p95=quantile(self.token_seconds, 0.95),
+            first_token_seconds=self.times.first_token_seconds,
+            token_seconds_p50=self.times.quantile(0.5),
+            token_seconds_p95=self.times.quantile(0.95),
         )
 
     def _take_back(self, taken_back: TakenBack) -> None:

@@ -436,7 +436,7 @@ class Scheduler:
         for event in generation.finish(reason):
             ticket.events.append(event)
             if isinstance(event, Finished):
-                self.metrics.add(event, generation.token_seconds)
+                self.metrics.add(event, generation.times)
         ticket.open_answers -= 1
         ticket.tokens = generation.text
         ticket.answers[generation.index] = generation.tokens

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from engine.host.device import resident_memory
+from engine.inference.metrics import FIRST_TOKEN_SECONDS, TOKEN_SECONDS, TOKENS_PER_SECOND
 from engine.inference.scheduler import Scheduler
 from engine.loading.loader import LoadedModel
 from engine.messages import MetricsRead
+from kernels.torch_backend import used_bytes
 
 
 def read_metrics(
@@ -16,10 +18,10 @@ def read_metrics(
     return MetricsRead(
         request,
         model=model.name,
-        first_token_seconds=found.first_token.read(),
-        token_seconds=found.token.read(),
-        prefill_tokens_per_second=found.prefill.read(),
-        decode_tokens_per_second=found.decode.read(),
+        first_token_seconds=found.first_token.read(FIRST_TOKEN_SECONDS),
+        token_seconds=found.token.read(TOKEN_SECONDS),
+        prefill_tokens_per_second=found.prefill.read(TOKENS_PER_SECOND),
+        decode_tokens_per_second=found.decode.read(TOKENS_PER_SECOND),
         answers=tuple((reason.value, count) for reason, count in found.answers.items()),
         running=scheduler.running,
         prompt_tokens=found.prompt_tokens,
@@ -31,7 +33,7 @@ def read_metrics(
         cached_page_bytes=max(scheduler.pool.used_bytes - active, 0),
         saved_page_bytes=saved_page_bytes,
         resident_bytes=resident_memory(),
-        device_bytes=sum(one.weights_bytes + one.cache_bytes for one in model.plan.devices[1:]),
+        device_bytes=sum(map(used_bytes, {one.device for one in model.decoder.placement.backends})),
     )
 
 

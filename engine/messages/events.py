@@ -111,8 +111,9 @@ class Finished:
     draft_gain: float = 0.0  # estimated speed relative to an answer without drafts; 0: no drafts
     incomplete: bool = False  # it ended before it was what its constraint asks for
     forced_tokens: int = 0  # that the constraint left no choice about: read without being drawn
-    first_token_seconds: float = 0.0  # from the command to the first token; 0: there was none
-    # Time of a token after the first: that of its pass, shared by the tokens of the pass.
+    first_token_seconds: float = 0.0  # time to first token: from the command; 0: there was none
+    # Time of a token after those of the first pass: the tokens of a pass come together, and each
+    # has an equal share of the time since the tokens before. Within a sixteenth; 0: none was timed.
     token_seconds_p50: float = 0.0
     token_seconds_p95: float = 0.0
 
@@ -210,7 +211,7 @@ class MetricsRead:
     cached_page_bytes: int = 0  # other KV pages in memory
     saved_page_bytes: int = 0  # KV pages on disk, of all models
     resident_bytes: int = 0  # memory of the whole process
-    device_bytes: int = 0  # of the model, on devices with memory of their own
+    device_bytes: int = 0  # of this process, on devices with memory of their own that it uses
 
 
 @dataclass(frozen=True, slots=True)

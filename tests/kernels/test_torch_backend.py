@@ -13,7 +13,7 @@ from kernels.formats import FORMATS, Format
 from kernels.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
 from kernels.program import Activation
 from kernels.selfcheck import KernelChecker
-from kernels.torch_backend import available_bytes, torch_backend
+from kernels.torch_backend import available_bytes, torch_backend, used_bytes
 from kernels.weight import Storage, Weight
 from other_device import DEVICE, Elsewhere, MixedDevices, OtherDevice
 from paging import POISON
@@ -117,6 +117,7 @@ def test_memory_is_on_the_device() -> None:
     assert choose("torch:cpu").memory(64).is_cpu
     assert choose("torch:cpu").read_bandwidth(1 << 20) > 0
     assert available_bytes(torch.device("cpu")) is None
+    assert used_bytes(torch.device("cpu")) == 0
 
 
 def test_a_device_is_chosen_by_its_name() -> None:
