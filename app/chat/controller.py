@@ -112,7 +112,7 @@ class Controller(QObject):
         self.drafts = Drafts(state, archive)
         self.models = Models(state, self._link)
         self.token_count = TokenCount(state, self._link)
-        self.performance = Performance(state, states.performance, self._link)
+        self.performance = Performance(state, states.performance, archive, self._link)
         self._events = Events(
             state,
             self._link,

@@ -72,7 +72,7 @@ class RunningAnswer:
             format=loaded.format if loaded else "",
             ended=time.time(),
             reused_tokens=event.reused_tokens,
-            first_token_seconds=round(self._waited, 4),
+            first_token_seconds=round(event.first_token_seconds or self._waited, 4),
             decode_seconds=round(event.decode_seconds, 4),
             token_seconds_p50=round(event.token_seconds_p50, 5),
             token_seconds_p95=round(event.token_seconds_p95, 5),

@@ -24,6 +24,7 @@ class Capabilities:
     logits: bool = False  # the probabilities of tokens
     tools: bool = False  # calls of tools
     images: bool = False  # pictures in messages
+    metrics: bool = False  # what it measures: ReadMetrics
 
 
 class EngineClient(Protocol):

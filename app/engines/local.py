@@ -17,7 +17,7 @@ from app.engines.client import Capabilities, ClientMaker, Deliver
 from engine import Command, Engine, Event
 
 _DRAIN_MILLISECONDS = 16
-_CAPABILITIES = Capabilities(adapters=True, snapshots=True)
+_CAPABILITIES = Capabilities(adapters=True, snapshots=True, metrics=True)
 
 
 class ThreadedEngine(Protocol):
@@ -63,7 +63,7 @@ class LocalClient(QObject):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Adapters and snapshots."""
+        """Adapters, snapshots and metrics."""
         return _CAPABILITIES
 
     def start(self) -> None:

@@ -5,6 +5,7 @@ Only `app.chat.performance` changes it; values are immutable, as in `app.state.c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Signal
@@ -28,6 +29,8 @@ class AnswerFigures:
     prompt_tokens: int
     reused_tokens: int  # of these, cached before
     draft_gain: float = 0.0  # 0: no drafts
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0  # of these
 
 
 class PerformanceState(QObject):
@@ -36,7 +39,7 @@ class PerformanceState(QObject):
     answers_changed = Signal()
     metrics_changed = Signal()
 
-    answers = ReadOnly[tuple[AnswerFigures, ...]]()  # of this run, the last one last
+    answers = ReadOnly[tuple[AnswerFigures, ...]]()  # the last one last
     metrics = ReadOnly[MetricsRead | None]()  # as read last; None: not yet
 
     def __init__(self) -> None:
@@ -48,6 +51,12 @@ class PerformanceState(QObject):
         """Add an answer that has ended."""
         self._answers = (*self._answers, figures)[-MOST_ANSWERS:]
         self.answers_changed.emit()
+
+    def set_earlier(self, earlier: Sequence[AnswerFigures]) -> None:
+        """Add answers of earlier runs before those of this one."""
+        if earlier:
+            self._answers = (*earlier, *self._answers)[-MOST_ANSWERS:]
+            self.answers_changed.emit()
 
     def set_metrics(self, metrics: MetricsRead | None) -> None:
         """Set the engine's metrics."""

@@ -31,6 +31,15 @@ class AnswerDetails:
     thinking: str = ""  # "on" or "off"; "": the default of the chat template
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerRecord:
+    """The figures of a stored answer."""
+
+    prompt_tokens: int
+    generated_tokens: int
+    details: AnswerDetails
+
+
 def details_text(details: AnswerDetails | None) -> str:
     """The column of a message; "" without details."""
     return "" if details is None else json.dumps(asdict(details))

@@ -13,7 +13,7 @@ from enum import Enum, StrEnum
 from typing import Any
 
 from app.store.adapters import AdapterMark, marks_of, marks_text
-from app.store.answer_details import AnswerDetails, details_of, details_text
+from app.store.answer_details import AnswerDetails, AnswerRecord, details_of, details_text
 from app.store.parts import ErrorPart, Parts, from_row, grown, searched, to_row, written
 from app.store.schema import RowNotFound
 from app.store.search import MAX_WORD_LENGTH, MAX_WORDS, clean, index, word_query
@@ -210,6 +210,20 @@ def sibling_ids(database: sqlite3.Connection, message: Message) -> list[int]:
     return [row[0] for row in rows]
 
 
+def last_answers(database: sqlite3.Connection, most: int) -> list[AnswerRecord]:
+    """The figures of the last answers of all conversations that have some, the last one last."""
+    rows = database.execute(
+        "SELECT prompt_tokens, generated_tokens, details FROM message"
+        " WHERE role = ? AND generated_tokens > 0 AND details <> '' ORDER BY id DESC LIMIT ?",
+        (Role.ASSISTANT.value, most),
+    ).fetchall()
+    return [
+        AnswerRecord(prompt, generated, details)
+        for prompt, generated, text in reversed(rows)
+        if (details := details_of(text)) is not None
+    ]
+
+
 def chunks(database: sqlite3.Connection, message_id: int) -> str:
     """The chunks of a message that are not in its text yet, joined."""
     rows = database.execute("SELECT text FROM chunk WHERE message = ? ORDER BY seq", (message_id,))
@@ -259,6 +273,17 @@ def touch(database: sqlite3.Connection, conversation: int) -> None:
     database.execute(
         "UPDATE conversation SET updated = ? WHERE id = ?", (time.time(), conversation)
     )
+
+
+def set_draft(database: sqlite3.Connection, conversation: int, text: str) -> None:
+    """Save the draft of a conversation, 0 for the new chat; an empty one is deleted."""
+    if text:
+        database.execute(
+            "INSERT OR REPLACE INTO draft(conversation, saved, text) VALUES (?, ?, ?)",
+            (conversation, time.time(), clean(text)),
+        )
+    else:
+        database.execute("DELETE FROM draft WHERE conversation = ?", (conversation,))
 
 
 def insert_message(

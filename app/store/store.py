@@ -18,7 +18,7 @@ from pathlib import Path
 from app.store import adapters as store_adapters
 from app.store import comparisons, deleted_messages
 from app.store.adapters import AdapterMark, StoredAdapters, StoredUse
-from app.store.answer_details import AnswerDetails, details_text
+from app.store.answer_details import AnswerDetails, AnswerRecord, details_text
 from app.store.hits import Hit, best_hits
 from app.store.lock import lock_store, set_aside
 from app.store.parts import Content, ErrorPart, parts_of
@@ -34,9 +34,11 @@ from app.store.queries import (
     find_conversations,
     fold_chunks,
     insert_message,
+    last_answers,
     purge_deleted,
     rewrite_conversation_row,
     rewrite_row,
+    set_draft,
     set_leaf,
     show_last_used_below,
     sibling_ids,
@@ -63,6 +65,7 @@ __all__ = [
     "KEEP_DELETED_SECONDS",
     "AdapterMark",
     "AnswerDetails",
+    "AnswerRecord",
     "Conversation",
     "DamagedStore",
     "Hit",
@@ -440,20 +443,17 @@ class Store:
         with self._writing(durable=True) as database:
             comparisons.reopen(database, message_id)
 
+    def last_answers(self, most: int) -> list[AnswerRecord]:
+        """The figures of the last answers of all conversations, the last one last."""
+        with self._reading() as database:
+            return last_answers(database, most)
+
     # --- drafts -----------------------------------------------------------------------------
 
     def set_draft(self, conversation_id: int | None, text: str) -> None:
         """Save the draft of a conversation; None is the new chat."""
         with self._writing(durable=False) as database:
-            if text:
-                database.execute(
-                    "INSERT OR REPLACE INTO draft(conversation, saved, text) VALUES (?, ?, ?)",
-                    (conversation_id or 0, time.time(), clean(text)),
-                )
-            else:
-                database.execute(
-                    "DELETE FROM draft WHERE conversation = ?", (conversation_id or 0,)
-                )
+            set_draft(database, conversation_id or 0, text)
 
     def draft(self, conversation_id: int | None) -> str:
         """The draft of a conversation, or nothing."""

@@ -14,8 +14,8 @@ from stage import Stage, flush
 METRICS = MetricsRead(
     0,
     model="Small Model 135M",
-    first_token_seconds=Histogram((0.1, 1.0), (20, 9, 1), 9.4),
-    token_seconds=Histogram((0.01, 0.1), (4000, 900, 3), 71.0),
+    first_token_seconds=Histogram((0.1, 1.0), (20, 9, 1), 9.4, 0.31, 1.42),
+    token_seconds=Histogram((0.01, 0.1), (4000, 900, 3), 71.0, 0.0229, 0.0416),
     answers=(("end", 28), ("stop", 0), ("length", 1), ("context", 0), ("cancelled", 1)),
     prompt_tokens=18_400,
     reused_tokens=15_100,
@@ -30,9 +30,13 @@ METRICS = MetricsRead(
 
 def figures(at: int) -> AnswerFigures:
     """An answer with plausible figures."""
-    speed = 38 + 9 * math.sin(at * 1.7) + (14 if at % 7 == 3 else 0)
+    speed = (
+        (38 if at > 8 else 17)
+        + (9 if at > 8 else 3) * math.sin(at * 1.7)
+        + (14 if at % 7 == 3 else 0)
+    )
     return AnswerFigures(
-        model="Small Model 135M",
+        model="Small Model 135M" if at > 8 else "Other Model 1B",
         generated_tokens=90 + 31 * (at % 6),
         tokens_per_second=speed,
         first_token_seconds=0.3 + 0.25 * math.cos(at * 2.3) + (2.4 if at == 5 else 0),
@@ -41,6 +45,8 @@ def figures(at: int) -> AnswerFigures:
         prompt_tokens=400 + 40 * at,
         reused_tokens=380 + 36 * at if at != 5 else 0,
         draft_gain=1.6 if at % 7 == 3 else 1.0,
+        drafted_tokens=40,
+        accepted_tokens=24 if at % 7 == 3 else 0,
     )
 
 
@@ -64,10 +70,16 @@ def performance_one(stage: Stage) -> None:
     show(stage, 1)
 
 
+def performance_narrow(stage: Stage) -> None:
+    stage.window.resize(420, 360)
+    show(stage, 60)
+
+
 def performance_empty(stage: Stage) -> None:
     show(stage, 0)
 
 
 SCENES: dict[str, Scene] = {
-    scene.__name__: scene for scene in (performance, performance_one, performance_empty)
+    scene.__name__: scene
+    for scene in (performance, performance_one, performance_narrow, performance_empty)
 }

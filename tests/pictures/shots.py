@@ -66,6 +66,7 @@ HIGH_CONTRAST = (
     "comparison_card",
     "trash",
     "performance",
+    "performance_one",
     "find",
     "parts",
     "parts_unfolded",

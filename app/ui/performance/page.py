@@ -6,22 +6,31 @@ import statistics
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QAccessible, QFont, QGuiApplication, QShowEvent
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtGui import QAccessible, QFont, QGuiApplication, QResizeEvent, QShowEvent
+from PySide6.QtWidgets import (
+    QFrame,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QScrollArea,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.state.performance import AnswerFigures, PerformanceState
 from app.system.byte_size import size
 from app.system.translation import tr, trn
 from app.ui.performance.plot import AnswerPlot
 from app.ui.theme.palette import Palette
-from app.ui.theme.theme import BODY, READING, figures, font
+from app.ui.theme.theme import BODY, READING, SMALL, figures, font
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import Column, IconButton, TextButton, label
 from app.ui.widgets.units import number
 from engine import MetricsRead, prometheus_text
 
 _SHOWN_GAIN = 1.05  # of speculative decoding; a smaller one is noise
-Row = tuple[str, str]
+_NAMES_WIDTH = 128  # pixels, of the names of rows
+Row = tuple[str, str]  # a name and a value; a heading has none
 
 
 class PerformancePage(QWidget):
@@ -41,9 +50,14 @@ class PerformancePage(QWidget):
         self.plot = AnswerPlot()
         self.selected = label("", "", BODY)
         self.selected.setWordWrap(True)
-        self.nothing = label(tr("No answer yet since Tokonoma was started."), "secondary")
+        self.selected.setAlignment(Qt.AlignmentFlag.AlignTop)
+        words = tr("How fast answers are written will be shown here, from the first one on.")
+        self.nothing = label(words, "secondary")
+        self.nothing.setWordWrap(True)
         self.copy_button = TextButton(tr("Copy as Prometheus text"), "outlined")
         self.rows: list[Row] = []
+        self._values: list[QLabel] = []
+        self.view = QScrollArea(self)
         self.setFocusProxy(self.plot)
         self._lay_out()
         self.close_button.clicked.connect(self.closed)
@@ -56,35 +70,50 @@ class PerformancePage(QWidget):
     def _lay_out(self) -> None:
         title = label(tr("Performance"), "", READING)
         title.setFont(font(READING, QFont.Weight.Medium))
-        head = QHBoxLayout()
+        top = QWidget()
+        head = QHBoxLayout(top)
+        head.setContentsMargins(0, 12, 0, 16)
         head.addWidget(title, 1)
         head.addWidget(self.close_button)
         self._grid = QGridLayout()
         self._grid.setHorizontalSpacing(20)
         self._grid.setVerticalSpacing(8)
         self._grid.setColumnStretch(1, 1)
+        self._grid.setColumnMinimumWidth(0, _NAMES_WIDTH)
         buttons = QHBoxLayout()
         buttons.addWidget(self.copy_button)
         buttons.addStretch(1)
         content = QWidget()
         column = QVBoxLayout(content)
-        column.setContentsMargins(0, 12, 0, 12)
+        column.setContentsMargins(0, 0, 0, 24)
         column.setSpacing(16)
-        column.addLayout(head)
         column.addWidget(self.nothing)
         column.addWidget(self.plot)
         column.addWidget(self.selected)
         column.addLayout(self._grid)
         column.addLayout(buttons)
         column.addStretch(1)
+        self._column = Column(content)
+        self._column.setObjectName("rows")
+        self._column.setMinimumWidth(1)  # the viewport sets the width, also before the first show
+        self.view.setFrameShape(QFrame.Shape.NoFrame)
+        self.view.setWidgetResizable(True)
+        self.view.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.view.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.view.setWidget(self._column)
         page = QVBoxLayout(self)
         page.setContentsMargins(0, 0, 0, 0)
-        page.addWidget(Column(content))
+        page.setSpacing(0)
+        page.addWidget(Column(top))
+        page.addWidget(self.view, 1)
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
         self.close_button.apply_palette(palette)
         self.plot.apply_palette(palette)
+        self.view.setStyleSheet(
+            f"QScrollArea, QWidget#rows {{ background: {palette.background}; border: none; }}"
+        )
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -107,28 +136,60 @@ class PerformancePage(QWidget):
         answers = self._state.answers
         if 0 <= index < len(answers):
             words = answer_words(answers[index], len(answers) - index)
+            if words == self.selected.text():
+                return
             self.selected.setText(words)
+            self._keep_height()
             self.plot.setAccessibleDescription(words)
             accessibility.announce(self.plot, words)
 
+    def _keep_height(self) -> None:
+        """What is below does not jump while the pointer moves from answer to answer."""
+        line = self.selected
+        least = 2 * line.fontMetrics().height()
+        line.setMinimumHeight(max(line.heightForWidth(line.width()), line.minimumHeight(), least))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.oldSize().width() != self.width():
+            self.selected.setMinimumHeight(0)
+
     def _show_rows(self) -> None:
         """Show the typical figures, and those of the engine once they were read."""
-        rows = [*typical_rows(self._state.answers), *metrics_rows(self._state.metrics)]
-        self.copy_button.setVisible(self._state.metrics is not None)
+        metrics = self._state.metrics
+        rows = [*typical_rows(self._state.answers), *memory_rows(metrics), *metrics_rows(metrics)]
+        self.copy_button.setVisible(metrics is not None)
         if rows == self.rows:
             return
+        if [name for name, _ in rows] != [name for name, _ in self.rows]:
+            self._make_rows(rows)
         self.rows = rows
+        for (name, value), words in zip(rows, self._values, strict=True):
+            words.setText(value or name)
+            words.setAccessibleName(f"{name}: {value}" if value else name)
+
+    def _make_rows(self, rows: Sequence[Row]) -> None:
+        """Labels for these rows, in place of those of others."""
         while (item := self._grid.takeAt(0)) is not None:
             if (widget := item.widget()) is not None:
                 widget.hide()
                 widget.deleteLater()
+        self._values.clear()
+        top = Qt.AlignmentFlag.AlignTop
         for place, (name, value) in enumerate(rows):
-            words = label(value, "", BODY)
+            if not value:  # a heading
+                heading = label(name, "secondary", SMALL)
+                heading.setContentsMargins(0, 8, 0, 0)
+                self._values.append(heading)
+                self._grid.addWidget(heading, place, 0, 1, 2)
+                continue
+            words = label("", "", BODY)
             words.setFont(figures(BODY))
+            words.setWordWrap(True)
             words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-            words.setAccessibleName(f"{name}: {value}")
-            self._grid.addWidget(label(name, "secondary", BODY), place, 0)
-            self._grid.addWidget(words, place, 1)
+            self._values.append(words)
+            self._grid.addWidget(label(name, "secondary", BODY), place, 0, top)
+            self._grid.addWidget(words, place, 1, top)
 
     def _copy(self) -> None:
         if self._state.metrics is not None:
@@ -144,13 +205,14 @@ def answer_words(one: AnswerFigures, from_end: int) -> str:
     parts.append(trn("{count} token", "{count} tokens", one.generated_tokens))
     if one.tokens_per_second > 0:
         parts.append(tr("{speed} tokens/s", speed=f"{one.tokens_per_second:.1f}"))
-    parts.append(tr("first word after {seconds} s", seconds=f"{one.first_token_seconds:.2f}"))
+    if one.first_token_seconds > 0:
+        parts.append(tr("first word after {seconds} s", seconds=f"{one.first_token_seconds:.2f}"))
     if one.token_seconds_p95 > 0:
         parts.append(token_time(one.token_seconds_p50, one.token_seconds_p95))
     if one.reused_tokens:
         share = f"{100 * one.reused_tokens / max(one.prompt_tokens, 1):.0f}"
         parts.append(tr("{percent} % of the chat from memory", percent=share))
-    if one.draft_gain >= _SHOWN_GAIN:
+    if one.accepted_tokens and one.draft_gain >= _SHOWN_GAIN:
         gain = f"{one.draft_gain:.1f}"
         parts.append(tr("{gain} times as fast with guessed words", gain=gain))
     return f"{which}: {', '.join(parts)}."
@@ -159,7 +221,7 @@ def answer_words(one: AnswerFigures, from_end: int) -> str:
 def token_time(median: float, most: float) -> str:
     """The time of a token, in the median and of nearly all."""
     return tr(
-        "{median} ms for a token, 95 % within {most} ms",
+        "a token in {median} ms, 95 % within {most} ms",
         median=f"{1000 * median:.1f}",
         most=f"{1000 * most:.1f}",
     )
@@ -183,41 +245,64 @@ def typical_rows(answers: Sequence[AnswerFigures]) -> list[Row]:
         rows.append(
             (tr("Typical speed"), tr("{speed} tokens/s", speed=f"{statistics.median(speeds):.1f}"))
         )
-    wait = statistics.median(one.first_token_seconds for one in same)
-    rows.append((tr("Typical wait"), tr("first word after {seconds} s", seconds=f"{wait:.2f}")))
+    if waits := [one.first_token_seconds for one in same if one.first_token_seconds > 0]:
+        wait = f"{statistics.median(waits):.2f}"
+        rows.append((tr("Typical wait"), tr("first word after {seconds} s", seconds=wait)))
     return rows
 
 
 def metrics_rows(metrics: MetricsRead | None) -> list[Row]:
-    """What the engine counted since the model was loaded, and the memory in use."""
+    """What the engine measured since the model was loaded, below a heading."""
     if metrics is None:
         return []
     rows: list[Row] = []
+    first, token = metrics.first_token_seconds, metrics.token_seconds
+    if first.p95 > 0:
+        waits = tr(
+            "half within {median} s, 95 % within {most} s",
+            median=f"{first.p50:.2f}",
+            most=f"{first.p95:.2f}",
+        )
+        rows.append((tr("First word"), waits))
+    if token.p95 > 0:
+        times = tr(
+            "half within {median} ms, 95 % within {most} ms",
+            median=f"{1000 * token.p50:.1f}",
+            most=f"{1000 * token.p95:.1f}",
+        )
+        rows.append((tr("Each token"), times))
     if metrics.prompt_tokens:
         share = f"{100 * metrics.reused_tokens / metrics.prompt_tokens:.0f}"
         read = tr(
             "{percent} % of {tokens} tokens", percent=share, tokens=number(metrics.prompt_tokens)
         )
-        rows.append((tr("From memory"), read))
+        rows.append((tr("Read from memory"), read))
     if metrics.drafted_tokens:
-        rows.append(
-            (
-                tr("Guessed words"),
-                tr(
-                    "{right} of {all} tokens were right",
-                    right=number(metrics.accepted_tokens),
-                    all=number(metrics.drafted_tokens),
-                ),
-            )
+        right = tr(
+            "{right} of {all} tokens were right",
+            right=number(metrics.accepted_tokens),
+            all=number(metrics.drafted_tokens),
         )
+        rows.append((tr("Guessed words"), right))
+    heading = tr("Since {model} was loaded", model=metrics.model)
+    return [(heading, ""), *rows] if rows else []
+
+
+def memory_rows(metrics: MetricsRead | None) -> list[Row]:
+    """The memory in use now."""
+    if metrics is None:
+        return []
     kept = metrics.active_page_bytes + metrics.cached_page_bytes
-    cached = tr(
-        "{memory} in memory, {disk} on disk",
-        memory=size(kept),
-        disk=size(metrics.saved_page_bytes),
-    )
-    rows.append((tr("Cached chats"), cached))
-    rows.append((tr("Memory of Tokonoma"), size(metrics.resident_bytes)))
+    disk = size(metrics.saved_page_bytes)
+    cached = tr("{memory} in memory, {disk} on disk", memory=size(kept), disk=disk)
+    if metrics.active_page_bytes:
+        cached = tr(
+            "{memory} in memory, {active} of it in use, {disk} on disk",
+            memory=size(kept),
+            active=size(metrics.active_page_bytes),
+            disk=disk,
+        )
+    rows = [(tr("Cached chats"), cached), (tr("Memory in use"), size(metrics.resident_bytes))]
     if metrics.device_bytes:
-        rows.append((tr("Memory of other devices"), size(metrics.device_bytes)))
+        rows.append((tr("On other devices"), size(metrics.device_bytes)))
     return rows

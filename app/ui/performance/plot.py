@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QLineF, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QAccessible,
     QColor,
@@ -15,20 +16,21 @@ from PySide6.QtGui import (
     QPainter,
     QPaintEvent,
     QPen,
-    QPolygonF,
 )
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.state.performance import AnswerFigures
 from app.system.translation import tr
-from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.palette import LIGHT, Palette, mix
 from app.ui.theme.theme import SMALL, figures, font
 from app.ui.widgets import accessibility
 
-_HEIGHT = 260
+_HEIGHT = 292
 _SPEED_SHARE = 0.62  # of the height, of the upper plot
-_LEFT, _RIGHT, _GAP = 52, 12, 34  # pixels around and between the plots
+_LEFT, _RIGHT, _GAP = 44, 4, 24  # pixels around and between the plots
+_TITLE = 28  # pixels from the top of a title to the plot
 _RADIUS, _SELECTED = 3.0, 5.0  # pixels of a point
+_LINE_SHARE = 0.5  # of the accent in the line
 _MOST_STEP = 26.0  # pixels between two answers
 _ROUND = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 _KEYS = (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason)
@@ -81,18 +83,17 @@ class AnswerPlot(QWidget):
 
     def _step(self) -> float:
         """Pixels between two answers."""
-        room = self.width() - _LEFT - _RIGHT - 2 * _SELECTED
+        room = self.width() - _LEFT - _RIGHT - 4 * _SELECTED
         return min(room / max(len(self._answers) - 1, 1), _MOST_STEP)
 
     def _x(self, index: int) -> float:
-        return _LEFT + _SELECTED + index * self._step()
+        return _LEFT + 2 * _SELECTED + index * self._step()
 
     def _areas(self) -> tuple[QRectF, QRectF]:
         """The plots of speed and of waiting."""
-        line = self.fontMetrics().height()
-        width, height = self.width() - _LEFT - _RIGHT, self.height() - _GAP - 3 * line
-        upper = QRectF(_LEFT, 2 * line, width, height * _SPEED_SHARE)
-        lower = QRectF(_LEFT, upper.bottom() + _GAP, width, height * (1 - _SPEED_SHARE))
+        width, height = self.width() - _LEFT - _RIGHT, self.height() - _GAP - 2 * _TITLE - 8
+        upper = QRectF(_LEFT, _TITLE, width, height * _SPEED_SHARE)
+        lower = QRectF(_LEFT, upper.bottom() + _GAP + _TITLE, width, height * (1 - _SPEED_SHARE))
         return upper, lower
 
     # --- events ---------------------------------------------------------------------------------
@@ -100,7 +101,7 @@ class AnswerPlot(QWidget):
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         if self._answers:
             step = self._step()
-            nearest = round((event.position().x() - _LEFT - _SELECTED) / step) if step else 0
+            nearest = round((event.position().x() - self._x(0)) / step) if step else 0
             self._select(min(max(nearest, 0), len(self._answers) - 1))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -130,6 +131,11 @@ class AnswerPlot(QWidget):
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         upper, lower = self._areas()
+        if self._index >= 0:
+            x = round(self._x(self._index)) + 0.5
+            painter.setPen(QPen(QColor(self._palette.hairline), 1))
+            for area in (upper, lower):
+                painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom()))
         speeds = [one.tokens_per_second for one in self._answers]
         waits = [one.first_token_seconds for one in self._answers]
         self._paint(painter, upper, tr("Tokens per second"), speeds)
@@ -140,35 +146,48 @@ class AnswerPlot(QWidget):
             painter.drawRoundedRect(QRectF(self.rect()).adjusted(1, 1, -1, -1), 6, 6)
 
     def _paint(self, painter: QPainter, area: QRectF, title: str, values: Sequence[float]) -> None:
-        """One plot: the axis with its title and top value, a thin line, and points."""
+        """One plot: its title, the axis with 0 and its top value, a thin line, and points.
+
+        An answer without a value, 0, has no point. The line ends where another model begins.
+        """
         colours = self._palette
         top = nice_above(max(values, default=0.0))
         painter.setFont(font(SMALL))
         painter.setPen(QColor(colours.secondary))
         line = painter.fontMetrics().height()
-        painter.drawText(QPointF(_LEFT, area.top() - line / 2), title)
+        heading = QRectF(0, area.top() - _TITLE, self.width(), line)
+        painter.drawText(heading, Qt.AlignmentFlag.AlignLeft, title)
         painter.setFont(figures(SMALL))
         for value, y in ((top, area.top()), (0.0, area.bottom())):
+            y = round(y) + 0.5
             painter.setPen(QPen(QColor(colours.hairline), 1))
             painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
             painter.setPen(QColor(colours.secondary))
             label = QRectF(0, y - line / 2, _LEFT - 8, line)
             painter.drawText(label, Qt.AlignmentFlag.AlignRight, f"{value:g}")
-        points = [
-            QPointF(self._x(at), area.bottom() - area.height() * value / top)
+        points = {
+            at: QPointF(self._x(at), area.bottom() - area.height() * value / top)
             for at, value in enumerate(values)
-        ]
+            if value > 0
+        }
         accent = QColor(colours.accent)
-        faint = QColor(accent)
-        faint.setAlphaF(0.45)
-        painter.setPen(QPen(faint, 1.5))
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.drawPolyline(QPolygonF(points))
+        share = 1.0 if colours.hairline == colours.text else _LINE_SHARE  # high contrast: pure
+        painter.setPen(QPen(QColor(mix(colours.background, colours.accent, share)), 1.5))
+        # As single lines: Qt needs 30 times as long for the joins of a polyline, which points cover.
+        for run in self._runs():
+            known = [points[at] for at in run if at in points]
+            painter.drawLines([QLineF(one, other) for one, other in pairwise(known)])
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(accent)
-        for at, point in enumerate(points):
+        for at, point in points.items():
             radius = _SELECTED if at == self._index else _RADIUS
             painter.drawEllipse(point, radius, radius)
+
+    def _runs(self) -> list[range]:
+        """The answers in a row that one model wrote, by index."""
+        models = [one.model for one in self._answers]
+        starts = [at for at in range(len(models)) if at == 0 or models[at] != models[at - 1]]
+        return [range(start, end) for start, end in pairwise([*starts, len(models)])]
 
 
 def nice_above(value: float) -> float:

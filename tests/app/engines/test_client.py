@@ -51,5 +51,5 @@ def test_engine_and_fake_take_an_event_callback() -> None:
 
 def test_local_engine_has_adapters_and_snapshots() -> None:
     client = LocalClient(FakeEngine, lambda events: None)
-    assert client.capabilities == Capabilities(adapters=True, snapshots=True)
+    assert client.capabilities == Capabilities(adapters=True, snapshots=True, metrics=True)
     client.deleteLater()

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
+from app.engines.client import Capabilities
 from app.state.performance import MOST_ANSWERS, AnswerFigures
+from app.store.store import AnswerDetails, MessageState, Store
 from app.ui.performance.page import PerformancePage, answer_words
 from app.ui.performance.plot import nice_above
-from engine import Failed, MetricsRead, ReadMetrics
+from app.ui.transcript.answer_card import answer_rows
+from engine import Failed, Finished, FinishReason, Histogram, MetricsRead, ReadMetrics, Role
 from fakes import MODEL
 from stage import Stage, flush
 
@@ -36,7 +42,18 @@ def open_page(stage: Stage, answers: int) -> PerformancePage:
 def read(stage: Stage) -> MetricsRead:
     """Answer the request for metrics."""
     request = stage.engine.last(ReadMetrics).request
-    found = MetricsRead(request, model="M", prompt_tokens=200, reused_tokens=50, drafted_tokens=9)
+    found = MetricsRead(
+        request,
+        model="M",
+        first_token_seconds=Histogram((1.0,), (3, 1), 2.0, 0.25, 1.5),
+        token_seconds=Histogram((1.0,), (30, 0), 0.7, 0.02, 0.045),
+        prompt_tokens=200,
+        reused_tokens=50,
+        drafted_tokens=9,
+        active_page_bytes=2_000_000,
+        cached_page_bytes=3_000_000,
+        saved_page_bytes=7_000_000,
+    )
     stage.engine.deliver(found)
     stage.drain()
     return found
@@ -68,8 +85,17 @@ def test_metrics_are_read_once_at_a_time_and_shown(stage: Stage) -> None:
     read(stage)
     rows = dict(page.rows)
     assert rows["Answers"] == "3"
-    assert rows["From memory"] == "25 % of 200 tokens"
+    assert rows["Typical speed"] == "21.0 tokens/s"
+    assert rows["Typical wait"] == "first word after 0.50 s"
+    assert rows["Since M was loaded"] == ""
+    assert rows["First word"] == "half within 0.25 s, 95 % within 1.50 s"
+    assert rows["Each token"] == "half within 20.0 ms, 95 % within 45.0 ms"
+    assert rows["Read from memory"] == "25 % of 200 tokens"
     assert rows["Guessed words"] == "0 of 9 tokens were right"
+    assert rows["Cached chats"] == "5 MB in memory, 2 MB of it in use, 7 MB on disk"
+    shown = {label.text() for label in page.findChildren(QLabel) if label.isVisible()}
+    assert {name for name, _ in page.rows} < shown
+    assert {value for _, value in page.rows if value} < shown
     stage.states.performance.add(figures(4))
     assert stage.engine.count(ReadMetrics) == 2
     stage.engine.deliver(Failed(stage.engine.last(ReadMetrics).request, "planted", ""))
@@ -77,6 +103,118 @@ def test_metrics_are_read_once_at_a_time_and_shown(stage: Stage) -> None:
     stage.states.performance.add(figures(5))
     assert stage.engine.count(ReadMetrics) == 3
     assert stage.state.notices == {}
+
+
+def test_values_change_in_place(stage: Stage) -> None:
+    page = open_page(stage, 2)
+    read(stage)
+    before = page.findChildren(QLabel)
+    stage.states.performance.add(figures(3))
+    read(stage)
+    assert page.findChildren(QLabel) == before
+    assert dict(page.rows)["Answers"] == "3"
+
+
+def test_an_engine_without_metrics_is_not_asked(tmp_path: Path, qtbot: QtBot) -> None:
+    with closing(Stage(tmp_path, capabilities=Capabilities())) as plain:
+        page = open_page(plain, 2)
+        assert plain.engine.count(ReadMetrics) == 0
+        assert [name for name, _ in page.rows] == ["Answers", "Typical speed", "Typical wait"]
+        assert not page.copy_button.isVisible()
+
+
+def test_answers_of_earlier_runs_come_first(stage: Stage) -> None:
+    """From the store, without those of this run, which it has too."""
+
+    def write(store: Store) -> None:
+        conversation = store.create_conversation("Before")
+        parent = store.add_message(conversation.id, None, Role.USER, "?").id
+        for at in range(3):
+            details = AnswerDetails(
+                "Older", ended=1000.0 + at, first_token_seconds=0.25, decode_seconds=2.0
+            )
+            made = store.add_message(
+                conversation.id, parent, Role.ASSISTANT, "", MessageState.STREAMING
+            )
+            store.finish(made.id, MessageState.COMPLETE, generated_tokens=10 + at, details=details)
+
+    stage.archive.write(write)
+    stage.ready(MODEL)
+    stage.controller.send("hello")
+    stage.wait_until_idle()
+    stage.engine.write("some words")
+    stage.engine.finish()
+    stage.wait_until_idle()
+    stage.window.toggle_performance()
+    stage.wait_until_idle()
+    found = stage.states.performance.answers
+    assert [one.model for one in found] == ["Older"] * 3 + ["Small Model 135M"]
+    assert [one.generated_tokens for one in found] == [10, 11, 12, 24]
+    assert (found[0].tokens_per_second, found[0].first_token_seconds) == (5.0, 0.25)
+    page = stage.window.performance
+    assert page is not None
+    assert page.plot._runs() == [range(3), range(3, 4)]
+    assert page.selected.text().startswith("The last answer: Small Model 135M, ")
+    stage.window.close_page()
+    stage.window.toggle_performance()
+    stage.wait_until_idle()
+    assert stage.states.performance.answers == found  # they are read once
+
+
+def test_the_card_and_the_page_show_the_same_wait(stage: Stage) -> None:
+    """As the engine has measured it: its queue included, and not that of the window."""
+    stage.ready(MODEL)
+    stage.controller.send("hello")
+    stage.wait_until_idle()
+    stage.engine.write("some words")
+    request = stage.engine.last_generate.request
+    stage.engine.deliver(
+        Finished(request, FinishReason.END, 9, 4, 5, 0.1, 0.2, 14, first_token_seconds=3.25,
+        token_seconds_p50=0.04, token_seconds_p95=0.07, drafted_tokens=6, accepted_tokens=2)
+    )  # fmt: skip
+    stage.wait_until_idle()
+    details = stage.state.messages[-1].details
+    assert details is not None
+    (found,) = stage.states.performance.answers
+    assert found.first_token_seconds == details.first_token_seconds == 3.25
+    rows = dict(answer_rows(stage.state.messages[-1]))
+    assert rows["Read"] == "9 tokens, 4 of them from memory"
+    assert rows["Speed"].endswith("first word after 3.25 s")
+    assert rows["Token times"] == "half within 40.0 ms, 95 % within 70.0 ms"
+    assert rows["Guessed"] == "2 of 6 tokens were right"
+
+
+def test_nothing_jumps_while_the_pointer_moves(qtbot: QtBot, stage: Stage) -> None:
+    page = open_page(stage, 0)
+    short = AnswerFigures("M", 1, 0.0, 0.0, 0.0, 0.0, 10, 0)
+    for one in (short, replace(figures(3), model="A model with a very long name " * 4), short):
+        stage.states.performance.add(one)
+    read(stage)
+    flush()
+    qtbot.keyClick(page.plot, Qt.Key.Key_Left)
+    flush()
+    place = page.copy_button.mapTo(page, QPoint())
+    for key in (Qt.Key.Key_Left, Qt.Key.Key_Right, Qt.Key.Key_End):
+        qtbot.keyClick(page.plot, key)
+        flush()
+        assert page.copy_button.mapTo(page, QPoint()) == place
+
+
+def test_a_small_window_scrolls(qtbot: QtBot, stage: Stage) -> None:
+    page = open_page(stage, 5)
+    read(stage)
+    stage.window.resize(420, 360)
+    flush()
+    assert stage.window.height() == 360
+    bar = page.view.verticalScrollBar()
+    assert bar.maximum() > 0
+    qtbot.keyClick(page.plot, Qt.Key.Key_PageDown)
+    assert bar.value() > 0
+    page.copy_button.setFocus(Qt.FocusReason.TabFocusReason)
+    page.view.ensureWidgetVisible(page.copy_button)
+    flush()
+    corner = page.copy_button.mapTo(page.view.viewport(), page.copy_button.rect().bottomRight())
+    assert page.view.viewport().rect().contains(corner)
 
 
 def test_metrics_are_copied_as_prometheus_text(qtbot: QtBot, stage: Stage) -> None:
