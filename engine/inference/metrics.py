@@ -173,11 +173,11 @@ class Metrics:
         self.generated_tokens += ended.generated_tokens
         self.drafted_tokens += ended.drafted_tokens
         self.accepted_tokens += ended.accepted_tokens
-        if ended.answer == 0:
+        if ended.answer == 0 and ended.prefill_seconds > 0:  # not if it was cancelled in the queue
             self.prompt_tokens += ended.prompt_tokens
             self.reused_tokens += ended.reused_tokens
             processed = ended.prompt_tokens - ended.reused_tokens
-            if processed > 0 and ended.prefill_seconds > 0:
+            if processed > 0 and ended.first_token_seconds > 0:  # the whole prompt was processed
                 self.prefill.add(processed / ended.prefill_seconds)
         if ended.first_token_seconds > 0:
             self.first_token.add(ended.first_token_seconds)

@@ -14,7 +14,7 @@ def read_metrics(
     model: LoadedModel, scheduler: Scheduler, request: int, saved_page_bytes: int = 0
 ) -> MetricsRead:
     """The metrics since `scheduler` was made; `saved_page_bytes` are on disk."""
-    found, active = scheduler.metrics, _active_page_bytes(scheduler)
+    found, pool, active = scheduler.metrics, scheduler.pool, _active_page_bytes(scheduler)
     return MetricsRead(
         request,
         model=model.name,
@@ -30,7 +30,7 @@ def read_metrics(
         drafted_tokens=found.drafted_tokens,
         accepted_tokens=found.accepted_tokens,
         active_page_bytes=active,
-        cached_page_bytes=max(scheduler.pool.used_bytes - active, 0),
+        cached_page_bytes=max(pool.used_bytes + pool.lent_bytes - active, 0),
         saved_page_bytes=saved_page_bytes,
         resident_bytes=resident_memory(),
         device_bytes=sum(map(used_bytes, {one.device for one in model.decoder.placement.backends})),

@@ -208,8 +208,8 @@ class MetricsRead:
     drafted_tokens: int = 0
     accepted_tokens: int = 0  # of these
     active_page_bytes: int = 0  # KV pages that answers in progress use
-    cached_page_bytes: int = 0  # other KV pages in memory
-    saved_page_bytes: int = 0  # KV pages on disk, of all models
+    cached_page_bytes: int = 0  # other KV pages in memory, also those that are being written
+    saved_page_bytes: int = 0  # KV pages on disk, of all models, with the files that name them
     resident_bytes: int = 0  # memory of the whole process
     device_bytes: int = 0  # of this process, on devices with memory of their own that it uses
 

@@ -141,7 +141,8 @@ class PerformancePage(QWidget):
             self.selected.setText(words)
             self._keep_height()
             self.plot.setAccessibleDescription(words)
-            accessibility.announce(self.plot, words)
+            if self.plot.hasFocus():  # not for every answer that ends meanwhile
+                accessibility.announce(self.plot, words)
 
     def _keep_height(self) -> None:
         """What is below does not jump while the pointer moves from answer to answer."""

@@ -59,9 +59,13 @@ class AnswerPlot(QWidget):
         return self._index
 
     def show_answers(self, answers: Sequence[AnswerFigures]) -> None:
-        """Show these answers, the last one selected."""
+        """Show these answers; the last one is selected, unless the user has selected another."""
+        before, index = self._answers, len(answers) - 1
+        if 0 <= self._index < len(before) - 1:
+            chosen = before[self._index]
+            index = next((at for at, one in enumerate(answers) if one is chosen), index)
         self._answers = answers
-        self._select(len(answers) - 1)
+        self._select(index)
         self.update()
 
     def apply_palette(self, palette: Palette) -> None:

@@ -244,6 +244,41 @@ def test_faults_of_the_metrics_end_no_answer(
     assert all("planted" in str(one.exc_info) for one in faults)
 
 
+def test_a_prompt_that_was_never_looked_up_is_not_counted(model: LoadedModel) -> None:
+    scheduler = model.new_scheduler()
+    scheduler.submit(Request(prompt(300), cancelled=lambda: True))
+    scheduler.step()
+    assert scheduler.metrics.answers[FinishReason.CANCELLED] == 1
+    assert (scheduler.metrics.prompt_tokens, scheduler.metrics.prefill.count) == (0, 0)
+
+
+def test_a_prompt_that_was_cancelled_half_way_has_no_speed(model: LoadedModel) -> None:
+    scheduler = model.new_scheduler()
+    scheduler.runner.chunk = 64
+    stop: list[bool] = []
+    ticket = scheduler.submit(Request(prompt(300), cancelled=lambda: bool(stop)))
+    scheduler.step()
+    stop.append(True)
+    scheduler.step()
+    ended = answered(ticket).finished
+    assert ended.reason is FinishReason.CANCELLED
+    assert ended.prefill_seconds > 0
+    assert scheduler.metrics.prefill.count == 0
+    scheduler.run(Request(prompt(300), GREEDY, max_tokens=2))
+    assert scheduler.metrics.prefill.count == 1
+    assert scheduler.metrics.prompt_tokens == 600  # it began to be read
+
+
+def test_pages_that_are_being_written_are_in_memory(model: LoadedModel) -> None:
+    scheduler = model.new_scheduler()
+    pool = scheduler.pool
+    pool.most_lent_bytes = 1 << 30
+    page = pool.take(0)
+    assert pool.lend([page])
+    read = read_metrics(model, scheduler, 1)
+    assert read.cached_page_bytes == pool.lent_bytes == pool.layout.page_bytes[0]
+
+
 def test_waiting_counts_from_the_arrival(model: LoadedModel) -> None:
     scheduler = model.new_scheduler()
     request = Request(prompt(5), max_tokens=2, arrived=time.perf_counter() - 5)

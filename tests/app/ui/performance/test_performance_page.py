@@ -18,6 +18,7 @@ from app.store.store import AnswerDetails, MessageState, Store
 from app.ui.performance.page import PerformancePage, answer_words
 from app.ui.performance.plot import nice_above
 from app.ui.transcript.answer_card import answer_rows
+from app.ui.widgets import accessibility
 from engine import Failed, Finished, FinishReason, Histogram, MetricsRead, ReadMetrics, Role
 from fakes import MODEL
 from stage import Stage, flush
@@ -255,6 +256,43 @@ def test_typical_figures_are_those_of_the_model_that_answered_last(stage: Stage)
     assert rows["Answers"] == "1, and 2 of other models"
     assert rows["Typical speed"] == "300.0 tokens/s"
     assert page.selected.text().startswith("The last answer: Other, 10 tokens, 300.0 tokens/s")
+
+
+def test_a_chosen_answer_stays_selected_while_others_come(qtbot: QtBot, stage: Stage) -> None:
+    page = open_page(stage, 4)
+    qtbot.keyClick(page.plot, Qt.Key.Key_Left)
+    chosen = stage.states.performance.answers[2]
+    stage.states.performance.add(figures(4))
+    assert stage.states.performance.answers[page.plot.index] is chosen
+    assert page.selected.text() == answer_words(chosen, 3)
+    stage.states.performance.set_earlier([figures(7), figures(8)])
+    assert stage.states.performance.answers[page.plot.index] is chosen
+    qtbot.keyClick(page.plot, Qt.Key.Key_End)
+    stage.states.performance.add(figures(5))
+    assert page.plot.index == 7
+    page.plot._select(0)
+    for at in range(MOST_ANSWERS):  # until it is not kept any more
+        stage.states.performance.add(figures(at))
+    assert page.plot.index == MOST_ANSWERS - 1
+
+
+def test_only_the_selection_by_keys_is_announced(
+    qtbot: QtBot, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(accessibility, "announce", lambda _, words: said.append(words))
+    page = open_page(stage, 3)
+    stage.window.activateWindow()
+    page.close_button.setFocus()
+    stage.states.performance.add(figures(3))
+    stage.window.close_page()
+    stage.states.performance.add(figures(4))
+    assert said == []
+    stage.window.toggle_performance()
+    page.plot.setFocus(Qt.FocusReason.TabFocusReason)
+    flush()
+    qtbot.keyClick(page.plot, Qt.Key.Key_Left)
+    assert said == [answer_words(figures(3), 2)]
 
 
 def test_only_the_last_answers_are_kept(stage: Stage) -> None:
