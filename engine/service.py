@@ -53,7 +53,7 @@ from engine.messages import (
     TokensCounted,
     UnloadModel,
 )
-from engine.snapshot.folder import snapshots_folder
+from engine.snapshot.folder import snapshots_folder, snapshots_size
 
 if TYPE_CHECKING:
     from engine.model_host import ModelHost
@@ -326,7 +326,9 @@ class Engine:
             case ReadMetrics():
                 if self._host is not None:
                     return self._host.metrics(command.request, checkpoint)
-                self._deliver(MetricsRead(command.request))
+                memory, disk = resident_memory(), snapshots_size()
+                found = MetricsRead(command.request, resident_bytes=memory, saved_page_bytes=disk)
+                self._deliver(found)
             case Cancel():
                 pass  # handled in `send`
             case _:

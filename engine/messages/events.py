@@ -192,7 +192,7 @@ class Reranked:
 
 @dataclass(frozen=True, slots=True)
 class MetricsRead:
-    """Metrics of the loaded model since it was loaded; all zero without a model."""
+    """Metrics of the loaded model since it was loaded; without one only memory and disk."""
 
     request: int
     model: str = ""
