@@ -47,6 +47,7 @@ class PerformancePage(QWidget):
         self.setAccessibleName(tr("Performance"))
         self._state = state
         self.close_button = IconButton("close", tr("Back to the chat"))
+        self.title = label(tr("Performance"), "", READING)
         self.plot = AnswerPlot()
         self.selected = label("", "", BODY)
         self.selected.setWordWrap(True)
@@ -63,17 +64,17 @@ class PerformancePage(QWidget):
         self.close_button.clicked.connect(self.closed)
         self.copy_button.clicked.connect(self._copy)
         self.plot.selected.connect(self._show_selected)
+        self.view.verticalScrollBar().rangeChanged.connect(self._align_head)
         state.answers_changed.connect(self._on_answers)
         state.metrics_changed.connect(self._show_rows)
         self._show_answers()
 
     def _lay_out(self) -> None:
-        title = label(tr("Performance"), "", READING)
-        title.setFont(font(READING, QFont.Weight.Medium))
+        self.title.setFont(font(READING, QFont.Weight.Medium))
         top = QWidget()
         head = QHBoxLayout(top)
         head.setContentsMargins(0, 12, 0, 16)
-        head.addWidget(title, 1)
+        head.addWidget(self.title, 1)
         head.addWidget(self.close_button)
         self._grid = QGridLayout()
         self._grid.setHorizontalSpacing(20)
@@ -85,7 +86,7 @@ class PerformancePage(QWidget):
         buttons.addStretch(1)
         content = QWidget()
         column = QVBoxLayout(content)
-        column.setContentsMargins(0, 0, 0, 24)
+        column.setContentsMargins(0, 0, 0, 12)
         column.setSpacing(16)
         column.addWidget(self.nothing)
         column.addWidget(self.plot)
@@ -104,7 +105,9 @@ class PerformancePage(QWidget):
         page = QVBoxLayout(self)
         page.setContentsMargins(0, 0, 0, 0)
         page.setSpacing(0)
-        page.addWidget(Column(top))
+        self._head = QHBoxLayout()
+        self._head.addWidget(Column(top))
+        page.addLayout(self._head)
         page.addWidget(self.view, 1)
 
     def apply_palette(self, palette: Palette) -> None:
@@ -143,6 +146,12 @@ class PerformancePage(QWidget):
             self.plot.setAccessibleDescription(words)
             if self.plot.hasFocus():  # not for every answer that ends meanwhile
                 accessibility.announce(self.plot, words)
+
+    def _align_head(self) -> None:
+        """The head is above the rows, also beside a scroll bar."""
+        bar = self.view.verticalScrollBar()
+        width = bar.sizeHint().width() if bar.maximum() > 0 else 0
+        self._head.setContentsMargins(0, 0, width, 0)
 
     def _keep_height(self) -> None:
         """What is below does not jump while the pointer moves from answer to answer."""

@@ -25,7 +25,7 @@ from app.ui.theme.palette import LIGHT, Palette, mix
 from app.ui.theme.theme import SMALL, figures, font
 from app.ui.widgets import accessibility
 
-_HEIGHT = 292
+_HEIGHT = 268
 _SPEED_SHARE = 0.62  # of the height, of the upper plot
 _LEFT, _RIGHT, _GAP = 44, 4, 24  # pixels around and between the plots
 _TITLE = 28  # pixels from the top of a title to the plot

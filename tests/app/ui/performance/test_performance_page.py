@@ -204,11 +204,15 @@ def test_nothing_jumps_while_the_pointer_moves(qtbot: QtBot, stage: Stage) -> No
 def test_a_small_window_scrolls(qtbot: QtBot, stage: Stage) -> None:
     page = open_page(stage, 5)
     read(stage)
+    flush()
+    assert page.view.verticalScrollBar().maximum() == 0  # it fits in a window of the usual size
     stage.window.resize(420, 360)
     flush()
     assert stage.window.height() == 360
     bar = page.view.verticalScrollBar()
     assert bar.maximum() > 0
+    edges = [one.mapTo(page, QPoint()).x() for one in (page.plot, page.title)]
+    assert edges[0] == edges[1]
     qtbot.keyClick(page.plot, Qt.Key.Key_PageDown)
     assert bar.value() > 0
     page.copy_button.setFocus(Qt.FocusReason.TabFocusReason)
