@@ -21,6 +21,7 @@ from torch import Tensor
 import blocks
 import paging
 from kernels import reference
+from kernels.cpu.schema import NativeActivation
 from kernels.formats import Format, decode_rows
 from kernels.kv_pages import KVLayout, LayerShape, PagedKV
 from kernels.program import Activation
@@ -198,7 +199,8 @@ class CaseGenerator:
     def gated(self) -> Case:
         count, kind = self._pick.choice(COUNTS), self._pick.choice((0, 1))
         gate, up = self._normal(count), self._normal(count)
-        expected = reference.gated(gate.double(), up.double(), list(Activation)[kind])
+        activation = Activation[NativeActivation(kind).name]
+        expected = reference.gated(gate.double(), up.double(), activation)
         return Case(Op.GATED, f"gated [{count}]", (count, kind), (gate, up), expected, EXACT)
 
     def softcap(self) -> Case:

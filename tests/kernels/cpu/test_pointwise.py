@@ -29,7 +29,7 @@ WIDTHS = (1, 3, 15, 16, 17, 64, 80, 100, 576, 2049)
 COUNTS = (1, 7, 16, 33, 1000, 70_001)
 NAN, INF = math.nan, math.inf
 SPECIAL = (0.0, -0.0, INF, -INF, NAN, 1e38, -1e38, 1e20, -1e20, 89.0, -89.0, 104.0, -104.0, 1e-30)
-ACTIVATIONS = {one: NativeActivation[one.name] for one in Activation}
+ACTIVATIONS = {Activation[one.name]: one for one in NativeActivation}
 
 pointer = library.pointer
 

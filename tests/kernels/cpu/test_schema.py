@@ -50,7 +50,10 @@ def test_a_compiler_sees_the_numbers_and_offsets_that_python_uses(tmp_path: Path
 
 
 def test_every_activation_has_a_number() -> None:
-    assert {one.name for one in Activation} == {one.name for one in schema.NativeActivation}
+    numbered = {one.name for one in schema.NativeActivation}
+    # Exact GELU is of encoders only, whose programs the reference runs.
+    assert {one.name for one in Activation} - numbered == {Activation.GELU.name}
+    assert numbered <= {one.name for one in Activation}
 
 
 def test_pages_have_as_many_positions_as_their_definition() -> None:
