@@ -120,6 +120,38 @@ class Backend:
             case Storage.FILE:
                 return reference.copy(weight, checkpoint, done, self.device)
 
+    def empty(
+        self,
+        format: Format,
+        shape: Sequence[int],
+        memory: Tensor,
+        storage: Storage = Storage.BACKEND,
+    ) -> Weight:
+        """A weight over the beginning of `memory` u8, as `prepare` stores it; `fill` writes rows.
+
+        Its `data` has the size that it takes. Raises ValueError where `prepare` would decode.
+        """
+        if storage is Storage.FLOAT32 or (storage is Storage.BACKEND and self.decodes(format)):
+            raise ValueError(f"{self.name} would decode {format.name} weights")
+        if storage is Storage.FILE:
+            return reference.empty(format, shape, memory)
+        return self._find("empty", format.name)(format, shape, memory)
+
+    def fill(self, weight: Weight, first: int, end: int, rows: Tensor) -> None:
+        """Write the rows from `first` to before `end` of a weight made by `empty`, on any thread.
+
+        `rows` u8 are their bytes as stored in a file. `first` and `end` are multiples of
+        `group_rows`, or `end` is the last row.
+        """
+        if weight.layout == "file":
+            reference.fill(weight, first, end, rows)
+        else:
+            self._find("fill", weight.format.name)(weight, first, end, rows)
+
+    def group_rows(self, format: Format) -> int:
+        """Rows of a weight that `fill` writes together."""
+        return self._find("group_rows", format.name)(format)
+
     def decodes(self, format: Format) -> bool:
         """Whether `prepare` decodes packed weights of this format to float32."""
         found = self.kernels.get(("held_bytes", format.name), reference.held_bytes)

@@ -20,6 +20,7 @@ from kernels.program import (
     Attend,
     Embed,
     Experts,
+    Fetch,
     Gate,
     HeadNorm,
     Instruction,
@@ -56,7 +57,10 @@ class Interpreter:
         for at, one in enumerate(self.program.body):
             if at in self.program.layers:
                 checkpoint()
-            pass_.run(one)
+            if isinstance(one, Fetch):
+                one.pager.fetch(one.layer, one.upcoming, checkpoint)
+            else:
+                pass_.run(one)
         return pass_.buffers[self.program.hidden]
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -127,6 +131,8 @@ class _Pass:
                 self._set(one.x, buffers[one.x] + y)
             case Softcap():
                 self._set(one.x, ops.softcap(buffers[one.x], one.cap))
+            case Fetch():
+                one.pager.fetch(one.layer, one.upcoming, lambda: None)
             case Transfer():
                 raise ValueError(f"Transfer to {one.backend}: the program is not split in stages")
             case _:

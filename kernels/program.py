@@ -205,6 +205,34 @@ class Transfer:
     backend: str  # name of the one that runs the instructions after this
 
 
+class Pager(Protocol):
+    """Weights of layers that are read into a few slots of memory when they are needed."""
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes read so far."""
+        ...
+
+    def fetch(self, layer: int, upcoming: Sequence[int], checkpoint: Callable[[], None]) -> None:
+        """Wait until the weights of a layer are in memory, where they stay until the next call.
+
+        Then those of `upcoming` are read in the background, in this order. With `layer` -1 no layer
+        is in use any more. `checkpoint` is called while it waits and may raise to cancel.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fetch:
+    """The weights of a paged layer are in memory for the instructions up to the next Fetch."""
+
+    pager: Pager
+    layer: int  # number of the layer in the pager; -1: none, at the end of a body
+    upcoming: tuple[
+        int, ...
+    ]  # the paged layers after it; after the last one, those of the next pass
+
+
 Instruction = (
     Embed
     | Norm
@@ -219,6 +247,7 @@ Instruction = (
     | Add
     | Softcap
     | Transfer
+    | Fetch
 )
 
 

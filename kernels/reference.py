@@ -19,7 +19,7 @@ from kernels.formats import FORMATS, Format, by_name
 from kernels.kv_pages import PagedKV
 from kernels.program import Activation, Program
 from kernels.quantized_kv import QuantizedKV
-from kernels.weight import Weight
+from kernels.weight import Weight, file_dtype
 
 # Attention scores of one tile of queries, all heads: bounds memory for any length.
 _SCORES = 1 << 24  # floats, 64 MiB
@@ -75,6 +75,24 @@ def copy(
         data[start:end] = weight.data[start:end].to(data.device)
         done(start, end)
     return Weight(data, weight.format, weight.shape)
+
+
+def empty(format: Format, shape: Sequence[int], memory: Tensor) -> Weight:
+    """A weight over the beginning of `memory` u8, packed as in a file; `fill` writes its rows."""
+    rows, row_bytes = math.prod(shape[:-1]), format.row_bytes(shape[-1])
+    data = memory[: rows * row_bytes].view(rows, row_bytes)
+    return Weight(data.view(file_dtype(format)), format, tuple(shape))
+
+
+def fill(weight: Weight, first: int, end: int, rows: Tensor) -> None:
+    """Copy rows u8, as in a file, to the rows from `first` to before `end` of a weight."""
+    stored = weight.data.view(torch.uint8)
+    stored[first:end] = rows.view(end - first, stored.shape[1])
+
+
+def group_rows(format: Format) -> int:
+    """Rows that `fill` writes together."""
+    return 1
 
 
 def linear(x: Tensor, weight: Weight) -> Tensor:
@@ -308,7 +326,11 @@ ENCODER_OPS: tuple[Kernel, ...] = (full_attention,)  # of models that read a tex
 
 # Entries of a backend that are not ops: memory estimates, recording of programs, measured speeds.
 OTHERS: dict[tuple[str, str], Kernel] = {
-    **{("held_bytes", format.name): held_bytes for format in FORMATS.values()},
+    **{
+        (entry.__name__, format.name): entry
+        for entry in (held_bytes, empty, fill, group_rows)
+        for format in FORMATS.values()
+    },
     ("attention_bytes", "F32"): attention_bytes,
     ("record", "F32"): record,
     ("read_bandwidth", "F32"): read_bandwidth,

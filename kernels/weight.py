@@ -29,6 +29,11 @@ class Storage(Enum):
     FILE = "file"  # packed as in the file; the reference decodes them for every product
 
 
+def file_dtype(format: Format) -> torch.dtype:
+    """The type of `Weight.data` in the layout of a file."""
+    return _TYPES.get(format.name, torch.uint8)
+
+
 @dataclass(frozen=True, slots=True)
 class Weight:
     """A matrix [rows, columns] of one format; a vector is one row, more dimensions are more rows.
@@ -60,9 +65,7 @@ class Weight:
                 f"Weight: {format.name} {list(shape)} takes {wanted} bytes, got {data.shape[0]}"
             )
         data = data.view(-1, row_bytes)
-        if format.name in _TYPES:
-            data = data.view(_TYPES[format.name])
-        return cls(data, format, tuple(shape))
+        return cls(data.view(file_dtype(format)), format, tuple(shape))
 
     @property
     def columns(self) -> int:

@@ -158,7 +158,10 @@ def read_bandwidth(size: int) -> float:
 KERNELS: dict[tuple[str, str], reference.Kernel] = {
     **{
         (op.__name__, format): op
-        for op in (weights.prepare, weights.held_bytes, linear, embed)
+        for op in (
+            *(weights.prepare, weights.held_bytes, weights.empty, weights.fill),
+            *(weights.group_rows, linear, embed),
+        )
         for format in FORMATS
     },
     **{(op.__name__, "F32"): op for op in (rms_norm, layer_norm, rope, attention)},

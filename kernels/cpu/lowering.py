@@ -29,6 +29,7 @@ from kernels.program import (
     Attend,
     Embed,
     Experts,
+    Fetch,
     Gate,
     HeadNorm,
     Instruction,
@@ -148,6 +149,8 @@ class Lowering:
                     OpKind.SOFTCAP, x=self.number(one.x), cap=one.cap, width=self.widths[one.x]
                 )
                 self._invalidate(one.x)
+            case Fetch():  # a native call ends here
+                self.quantized = ("", 0)
         return 1
 
     def may_begin_call(self, one: Instruction) -> bool:

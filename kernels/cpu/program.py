@@ -15,7 +15,7 @@ from torch import Tensor
 from kernels.cpu import library
 from kernels.cpu.lowering import Lowering, can_lower
 from kernels.cpu.schema import NativeKVLayer, NativeOp, NativeProgram
-from kernels.program import Attend, Program, Segment
+from kernels.program import Attend, Fetch, Program, Segment
 
 
 def record(program: Program) -> Recorded | None:
@@ -32,8 +32,11 @@ class Recorded:
             if isinstance(one, Attend):
                 lowering.add_angles(one)
         starts: list[int] = []
+        self._fetches: dict[int, Fetch] = {}  # by number of the operation before which it is due
         at = 0
         while at < len(program.body):
+            if isinstance(one := program.body[at], Fetch):
+                self._fetches[len(lowering.ops)] = one
             if lowering.may_begin_call(program.body[at]):
                 starts.append(len(lowering.ops))
             at += lowering.lower(program.body[at:])
@@ -43,7 +46,9 @@ class Recorded:
         while at < len(program.head):
             at += lowering.lower(program.head[at:])
         self._kept = lowering.kept
-        self._pieces = [0, *starts[1:], self._body_end]  # a pass can be cancelled between them
+        # A pass can be cancelled between pieces.
+        self._pieces = sorted({0, *starts[1:], *self._fetches, self._body_end})
+        self._calls = sorted({0, *self._fetches, len(lowering.ops)})  # of a step
         self._names = list(lowering.widths)
         self._widths = lowering.widths
         self._hidden, self._logits = program.hidden, program.logits
@@ -74,7 +79,9 @@ class Recorded:
         self._start_from(given)
         for first, end in zip(self._pieces, self._pieces[1:], strict=False):
             checkpoint()
+            self._fetch(first, checkpoint)
             self._run(first, end, native, ids)
+        self._fetch(self._body_end, checkpoint)
         width = self._widths[self._hidden]
         return self._buffers[self._hidden][: len(ids) * width].view(-1, width).clone()
 
@@ -98,8 +105,15 @@ class Recorded:
         self._start_from(given)
         logits = torch.empty(len(ids), self._widths[self._logits])
         self._set_buffer(self._logits, logits)
-        self._run(0, len(self._ops), native, ids)
+        for first, end in zip(self._calls, self._calls[1:], strict=False):
+            self._fetch(first, lambda: None)
+            self._run(first, end, native, ids)
         return logits
+
+    def _fetch(self, at: int, checkpoint: Callable[[], None]) -> None:
+        """Wait for the weights that the operations from `at` on read, if they are paged."""
+        if (one := self._fetches.get(at)) is not None:
+            one.pager.fetch(one.layer, one.upcoming, checkpoint)
 
     def _run(self, first: int, end: int, batch: library.NativeBatch, ids: object) -> None:
         program, segments = ctypes.byref(self._native), batch.structs

@@ -62,6 +62,28 @@ def prepare(
     return Weight(data, weight.format, weight.shape, LAYOUT)
 
 
+def empty(format: Format, shape: Sequence[int], memory: Tensor) -> Weight:
+    """A packed weight over the beginning of `memory` u8; `fill` writes its rows."""
+    size = _packed_bytes(format, shape)
+    assert size <= memory.numel(), (format.name, shape)
+    return Weight(memory[:size], format, tuple(shape), LAYOUT)
+
+
+def fill(weight: Weight, first: int, end: int, rows: Tensor) -> None:
+    """Pack rows u8, as in a file, into the rows from `first` to before `end` of a weight."""
+    count, columns = math.prod(weight.shape[:-1]), weight.columns
+    assert rows.numel() == (end - first) * weight.format.row_bytes(columns), rows.shape
+    # The address of row 0, from which the call counts; only the given rows are read.
+    address = rows.data_ptr() - first * weight.format.row_bytes(columns)
+    packed = weight.data.data_ptr()
+    library.call("pack", weight.format.id, address, count, columns, first, end, packed)
+
+
+def group_rows(format: Format) -> int:
+    """Rows that are packed together."""
+    return library.native().nk_group_rows(format.id)
+
+
 def is_packed(weight: Weight) -> bool:
     """Whether native code can read this weight."""
     return weight.layout == LAYOUT
@@ -91,7 +113,7 @@ def _packed_bytes(format: Format, shape: Sequence[int]) -> int:
 def _pieces(weight: Weight) -> Iterator[tuple[int, int]]:
     """Row ranges to pack, whole groups of about 2 MiB each."""
     rows = weight.data.shape[0]
-    group = library.native().nk_group_rows(weight.format.id)
+    group = group_rows(weight.format)
     row_bytes = weight.size_bytes // rows
     step = max(_PIECE // (group * row_bytes), 1) * group
     return ((first, min(first + step, rows)) for first in range(0, rows, step))
