@@ -62,9 +62,11 @@ class Runner:
         self.layout = KVLayout(model.layer_states, storage_dtype(cache))
         self._recorder = recorder
         self._recorded: dict[str, Recorded] = {}  # by key of the stack, least recently used first
-        self.chunk = chunk_size(max(block.weights for block in model.blocks), model.placement)
+        is_paged = any(number >= 0 for number in model.paged)
+        most = max(block.weights for block in model.blocks)
+        self.chunk = chunk_size(most, model.placement, paged=is_paged)
         size = sum(block.size_bytes for block in model.blocks)
-        self._steps_at_once = size <= _UNINTERRUPTED_BYTES
+        self._steps_at_once = size <= _UNINTERRUPTED_BYTES and not is_paged
 
     @property
     def is_recorded(self) -> bool:
@@ -182,7 +184,11 @@ def _by_stack(batch: Tokens[Rows]) -> list[tuple[Stack, list[int], list[Segment]
     return list(groups.values())
 
 
-def chunk_size(layer_weights: int, backend: Backend | Placement) -> int:
-    """Prefill chunk length: the power of two for which one layer takes about 100 ms."""
-    fitting = max(backend.macs_per_100_ms() // max(layer_weights, 1), 1)
+def chunk_size(layer_weights: int, backend: Backend | Placement, *, paged: bool = False) -> int:
+    """Prefill chunk length: the power of two for which one layer takes about 100 ms.
+
+    Of a model with `paged` layers twice that: they are read from the disk for every chunk, and a
+    pass can be cancelled within a layer.
+    """
+    fitting = max(backend.macs_per_100_ms() // max(layer_weights, 1), 1) * (1 + paged)
     return min(max(1 << (fitting.bit_length() - 1), _SMALLEST_CHUNK), _LARGEST_CHUNK)

@@ -191,6 +191,8 @@ def decoder(
         head=head,
         base=base_model(config, embedding, head, blocks),
         placement=weights.placement(len(blocks)),
+        pager=weights.pager,
+        paged=weights.paged(len(blocks)),
         embedding_scale=embedding_scale,
         logit_cap=logit_cap,
         positions=positions,

@@ -76,6 +76,7 @@ def forward_program(
         decoder.types,
         decoder.separator,
     )
+    paged = [number for number in decoder.paged if number >= 0]
     body: list[Instruction] = [embed]
     if decoder.embedding_norm is not None:
         body.append(_norm(decoder.embedding_norm, STREAM, STREAM))
@@ -85,8 +86,14 @@ def forward_program(
     for layer, (block, backend) in enumerate(zip(decoder.blocks, placement.layers, strict=True)):
         body += _transfer(before, backend)
         layers.append(len(body))
+        if decoder.pager is not None and (number := decoder.paged[layer]) >= 0:
+            at = paged.index(number)
+            upcoming = (*paged[at + 1 :], *paged[:at])
+            body.append(program.Fetch(decoder.pager, number, upcoming))
         body += _block(block, first[layer], partial(_delta, backend, stack))
         before = backend
+    if decoder.pager is not None and paged:
+        body.append(program.Fetch(decoder.pager, -1, tuple(paged)))
     made, head = _head(decoder, result, partial(_delta, placement.head, stack))
     head = [*_transfer(before, placement.head), *head]
     return Program(
@@ -352,4 +359,6 @@ def _widths(instructions: tuple[Instruction, ...]) -> dict[str, int]:
                 pass  # in place
             case program.Softcap() | program.HeadNorm() | program.Transfer():
                 pass  # in place
+            case program.Fetch():
+                pass
     return widths

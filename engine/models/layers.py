@@ -17,7 +17,7 @@ from engine.lora.delta import BaseModel, Part
 from kernels.backend import ENCODER_OPS
 from kernels.layer_state import ConvState, LayerShape, LayerState, RecurrentState, SharedState
 from kernels.placement import Placement
-from kernels.program import Activation
+from kernels.program import Activation, Pager
 from kernels.weight import Weight
 
 
@@ -291,6 +291,8 @@ class Decoder:
     ranking: Ranking | None = None  # of a model that scores documents and does not continue texts
     # By backend, the ops that failed their check; "record": the program.
     refused: Mapping[str, Collection[str]] = field(default_factory=dict)
+    pager: Pager | None = None  # reads layers that are not in memory
+    paged: tuple[int, ...] = ()  # the number of each layer in the pager, -1 of those in memory
 
     @property
     def layer_states(self) -> tuple[LayerState, ...]:
@@ -348,7 +350,9 @@ class Decoder:
         read = (getattr(self.blocks[layer].attention, "shared", None) for layer in layers)
         kept = sorted({*layers, *(layer for layer in read if layer is not None)})
         blocks = tuple(self._moved(layer, kept) for layer in kept)
-        return replace(self, blocks=blocks, placement=self.placement.of_layers(kept))
+        paged = tuple(self.paged[layer] for layer in kept) if self.paged else ()
+        placement = self.placement.of_layers(kept)
+        return replace(self, blocks=blocks, placement=placement, paged=paged)
 
     def _moved(self, layer: int, kept: list[int]) -> Block:
         """A block with the number that the one it reads has among those that are kept."""

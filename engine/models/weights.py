@@ -12,6 +12,7 @@ from torch import Tensor
 
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile, TensorInfo
+from engine.models.layer_pager import LayerPager
 from kernels import backends
 from kernels.backend import Backend
 from kernels.formats import by_name
@@ -29,9 +30,15 @@ def backend_of(tensor: str, placement: Placement) -> Backend:
     """The backend of the part of a model that a tensor belongs to; by its GGUF name."""
     if tensor.startswith(_ROPE):
         return backends.BACKENDS["reference"]
-    if layer := _LAYER.match(tensor):
-        return placement.layers[min(int(layer[1]), len(placement.layers) - 1)]
+    if (layer := layer_of(tensor)) >= 0:
+        return placement.layers[min(layer, len(placement.layers) - 1)]
     return placement.embedding if tensor.startswith(_EMBEDDINGS) else placement.head
+
+
+def layer_of(tensor: str) -> int:
+    """The number of the layer that a tensor belongs to, by its GGUF name; -1: none."""
+    found = _LAYER.match(tensor)
+    return int(found[1]) if found else -1
 
 
 class Weights:
@@ -41,7 +48,8 @@ class Weights:
     `checkpoint()` may raise `Cancelled` between chunks of a tensor. With `read` False every check
     is made, but no tensor data is read: the returned weights are placeholders of the right shape.
     The backends of `placement` prepare them, by default `backends.choose()` all of them; `storage`
-    overrides how they are stored in memory.
+    overrides how they are stored in memory. The matrices of the layers of `pager` are not read: it
+    reads them when they are needed.
     """
 
     def __init__(
@@ -53,7 +61,9 @@ class Weights:
         placement: Placement | None = None,
         read: bool = True,
         storage: Storages | None = None,
+        pager: LayerPager | None = None,
     ) -> None:
+        self.pager = pager
         self._given = placement
         self._placement = placement or Placement.on(backends.choose(), 1)
         self._file = file
@@ -67,6 +77,12 @@ class Weights:
         self._made: dict[tuple[str, str], list[Weight]] = {}  # by tensor and backend
         self._kept: set[tuple[str, str]] = set()  # of these, kept by `reread` and not yet used
         self._origins: dict[int, tuple[str, int]] = {}  # by id of a weight: tensor and first row
+
+    def paged(self, layers: int) -> tuple[int, ...]:
+        """The number in the pager of each of so many layers, -1 of those in memory."""
+        pager = self.pager
+        numbers = range(layers)
+        return () if pager is None else tuple(n if n in pager.layers else -1 for n in numbers)
 
     def placement(self, layers: int) -> Placement:
         """The placement of a model of so many layers."""
@@ -130,10 +146,11 @@ class Weights:
         self._file.drop_pages(name, first, end)  # one row maps whole pages
         return found
 
-    def reread(self, storage: Storages) -> Weights:
+    def reread(self, storage: Storages, pager: LayerPager | None = None) -> Weights:
         """The weights for building the model again; only those in `storage` are read again.
 
-        Their old memory is freed with the model that uses them.
+        Their old memory is freed with the model that uses them. With paged layers all are read
+        again: others may be paged now.
         """
         reloaded = Weights(
             self._file,
@@ -141,8 +158,12 @@ class Weights:
             self._checkpoint,
             placement=self._given,
             storage=storage,
+            pager=pager,
         )
         reloaded._placement = self._placement
+        if self.pager is not None:
+            self._made, self._origins = {}, {}
+            return reloaded
         tensors = self._file.tensors
         reloaded._made = {
             (name, backend): made
@@ -229,6 +250,12 @@ class Weights:
 
         self._checkpoint()
         storage = self._storage.get((backend.name, info.format.name), Storage.BACKEND)
+        if self.pager is not None and len(info.shape) > 1:
+            layer = layer_of(info.name)
+            if layer in self.pager.layers:
+                self._count(weight.size_bytes)
+                place = info.part, info.offset + start
+                return self.pager.add(layer, backend, storage, weight.format, weight.shape, *place)
         prepared = backend.prepare(weight, self._checkpoint, done, storage)
         self._count(weight.size_bytes)
         return prepared
