@@ -32,6 +32,7 @@ from engine.loading.identity import ModelFiles, Stamp
 from engine.loading.library import data_folder, model_parts
 from engine.loading.loader import LoadedModel, load
 from engine.loading.measured import MeasuredFigures, measured_file
+from engine.loading.memory import NO_PAGING
 from engine.loading.metrics import read_metrics
 from engine.loading.prefill_estimator import PrefillEstimator
 from engine.lora import peft as lora_peft
@@ -120,6 +121,7 @@ class ModelHost:
     def loaded(self, request: int) -> ModelLoaded:
         """The event that describes the model."""
         model = self.model
+        paging = model.plan.paging or NO_PAGING
         return ModelLoaded(
             request=request,
             path=model.path,
@@ -142,6 +144,9 @@ class ModelHost:
             held_bytes=self.memory_bytes,
             cache=model.cache,
             sampling=model.sampling,
+            paged_layers=len(paging.layers),
+            paged_bytes=paging.pass_bytes,
+            paged_seconds=paging.pass_seconds,
         )
 
     @property
@@ -440,8 +445,7 @@ def _page_budget(model: LoadedModel, layout: KVLayout) -> tuple[int, int]:
     """
     plan = model.plan
     # Of the device with the least: what several devices have left together may be needed on one.
-    devices = plan.devices or (plan,)
-    left = max(min(one.available_bytes - one.total_bytes for one in devices), 0)
+    left = plan.left_bytes
     spare, pair = left // _SPARE_SHARE, 2 * layout.bytes_per_page
     lent = min(spare // _LENT_SHARE, _MOST_LENT)
     return bytes_for(layout, plan.context) + pair + spare - lent, pair + lent

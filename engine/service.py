@@ -361,6 +361,7 @@ class Engine:
             cache=command.cache,
             embeddings=command.embeddings,
             tokenizer_file=command.tokenizer,
+            memory_bytes=command.memory_bytes,
             reclaimable=0 if self._host is None else self._host.memory_bytes,
             progress=lambda done, total: self._deliver(LoadProgress(command.request, done, total)),
             checkpoint=checkpoint,

@@ -202,6 +202,7 @@ def _info(options: Options) -> None:
         options_of.tokenizer(options),
         options.backend,
         options_of.placement(options),
+        options_of.memory(options),
     )
     if options.json:
         print_json(**facts)

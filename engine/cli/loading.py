@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 from engine.cli import options as options_of
 from engine.cli.options import Options
 from engine.inference.speculative.drafters import Drafts
 from engine.inference.speculative.vocabulary import VocabularyMap
 from engine.loading.library import find_model
 from engine.loading.loader import LoadedModel, load
+from engine.loading.memory import MemoryPlan, Paging
 from engine.lora.stack import Stack, load_adapter
 
 
@@ -22,6 +25,23 @@ def load_model(options: Options, *, embeddings: bool = False) -> LoadedModel:
         cache=options_of.cache_type(options),
         embeddings=embeddings,
         tokenizer_file=options_of.tokenizer(options),
+        memory_bytes=options_of.memory(options),
+        planned=_say_if_paged,
+    )
+
+
+def _say_if_paged(plan: MemoryPlan) -> None:
+    """Say before a load that the model will be slow, and how slow."""
+    if plan.paging is not None:
+        print(paging_words(plan.paging), file=sys.stderr, flush=True)
+
+
+def paging_words(paging: Paging) -> str:
+    """A sentence on what is read from the disk for each token, and how long that takes."""
+    time = f", which takes about {paging.pass_seconds:.2g} s" if paging.pass_seconds else ""
+    return (
+        f"The model does not fit in memory: {len(paging.layers)} of its layers "
+        f"({paging.pass_bytes / 1e9:.1f} GB) are read from the disk for each token{time}."
     )
 
 

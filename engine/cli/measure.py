@@ -19,7 +19,7 @@ from engine.gguf.reader import GGUFFile
 from engine.inference.session import Session
 from engine.loading.library import model_name
 from engine.loading.loader import LoadedModel
-from engine.loading.memory import MemoryPlan, refusal
+from engine.loading.memory import MemoryPlan, Paging, refusal
 from engine.loading.placement import (
     kernels_in_use,
     merged,
@@ -41,11 +41,14 @@ from kernels.kv_pages import PAGE_TOKENS, KVLayout, PageLayer, StateLayer
 # and read a third slower.
 _BANDWIDTH_BYTES = 518 << 20
 
+_LEAST_BANDWIDTH_BYTES = 65 << 20
+
 _SLOW_WORDS = {
     SlowReason.NO_KERNEL: "no native kernel: uses the reference, and the model runs op by op",
     SlowReason.WRONG_KERNEL: "failed its check on this machine: uses the reference",
     SlowReason.WRONG_PROGRAM: "failed its check on this machine: the model runs op by op",
     SlowReason.DECODED: "no kernel and too large in float32: decoded for every product",
+    SlowReason.PAGED: "do not fit in memory: read from the disk for every pass",
 }
 
 
@@ -128,12 +131,17 @@ def bench(
     _prefill_seconds(session, ids, 0)
     _decode_seconds(session, ids[-1:], needed - 1)
     prefill, decode, bandwidths = [], [], []
+    probe = min(_BANDWIDTH_BYTES, max(model.plan.left_bytes // 2, _LEAST_BANDWIDTH_BYTES))
+    pager = model.decoder.pager
+    paged = 0  # bytes read from the disk while decoding
     for _ in range(repetitions):
         prefill.append(prompt / _prefill_seconds(session, ids[: depth + prompt], depth))
         # In a virtual machine the bandwidth varies by half within seconds, as cores are migrated.
-        before = backend.read_bandwidth(_BANDWIDTH_BYTES)
+        before = backend.read_bandwidth(probe)
+        paged -= pager.read_bytes if pager else 0
         decode.append(generated / _decode_seconds(session, ids[depth : depth + generated], depth))
-        bandwidths.append((before + backend.read_bandwidth(_BANDWIDTH_BYTES)) / 2)
+        paged += pager.read_bytes if pager else 0
+        bandwidths.append((before + backend.read_bandwidth(probe)) / 2)
     speed = statistics.median(decode)
     read = speed * bytes_per_token(model, depth + generated // 2) / 1e9
     bandwidth = statistics.median(bandwidths) / 1e9
@@ -143,6 +151,7 @@ def bench(
         "gigabytes_per_second": read,
         "bandwidth_share": read / bandwidth,
         "read_bandwidth_gigabytes_per_second": bandwidth,
+        **({"paged_bytes_per_token": paged // (generated * repetitions)} if pager else {}),
         "kernels": model.backends,
         "threads": torch.get_num_threads(),
         "cache": model.cache.value,
@@ -178,13 +187,14 @@ def describe(
     tokenizer: Path | None = None,
     backend: str = "",
     parts: Sequence[tuple[str, int]] = (),
+    limit: int = 0,
 ) -> dict[str, object]:
     """Facts of a model file and its memory plan, without loading the weights."""
     with GGUFFile.open(path) as file:
         _, config = identify(file, answers=False)
         placement = place(config.layers, backend, parts)
         kernels = kernels_in_use(file, placement, state_ops=extra_ops(config, placement))
-        memory, storage = predict(file, config, placement, context, cache)
+        memory, storage = predict(file, config, placement, context, cache, limit=limit)
         formats: dict[str, Counter[str]] = {}
         for info in file.tensors.values():
             row = formats.setdefault(info.format.name, Counter())
@@ -214,7 +224,7 @@ def describe(
             "kernels": merged(kernels),
             "slow": [
                 {"part": one.part, "reason": one.reason.value, "words": _SLOW_WORDS[one.reason]}
-                for one in slow_parts(kernels, storage)
+                for one in slow_parts(kernels, storage, memory.paging)
             ],
         }
 
@@ -266,9 +276,21 @@ def _memory(memory: MemoryPlan, context: int, cache: CacheType) -> dict[str, obj
         "context": memory.context,
         "most_context": memory.most_context,
         "cache_type": cache.value,
+        **_paging(memory.paging),
         **{f"{one.device}_bytes": one.total_bytes for one in memory.devices},
     }
     return figures | ({"reason": refused.sentence} if refused else {})
+
+
+def _paging(paging: Paging | None) -> dict[str, object]:
+    """What is read from the disk for each token, if anything is."""
+    if paging is None:
+        return {}
+    return {
+        "paged_layers": len(paging.layers),
+        "paged_bytes": paging.pass_bytes,
+        "paged_seconds": round(paging.pass_seconds, 3),
+    }
 
 
 def _session(model: LoadedModel, stack: Stack) -> Session:

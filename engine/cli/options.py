@@ -101,6 +101,23 @@ def placement(options: Options) -> list[tuple[str, int]]:
     return parts
 
 
+def memory(options: Options) -> int:
+    """The bytes of --memory; 0: what is free."""
+    text: str = options.memory.strip().upper().removesuffix("B").removesuffix("I")
+    if not text:
+        return 0
+    factor = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}.get(text[-1:], 1.0)
+    try:
+        size = float(text.rstrip("KMGT")) * factor
+    except ValueError:
+        size = 0.0
+    if not 1.0 <= size < 1e18:
+        raise RequestError(
+            f"--memory {options.memory!r} is not an amount of memory.", "Write 2G or 800M."
+        )
+    return int(size)
+
+
 def adapters(options: Options) -> list[AdapterUse]:
     """The adapters of every --lora, in order; a suffix such as `:0.5` is the scale."""
     return [_adapter(text) for text in options.lora]
@@ -228,6 +245,13 @@ def _command(
         "--tokenizer", metavar="FILE", help="a tokenizer.json that replaces the model's vocabulary"
     )
     made.add_argument("-c", "--context", type=int, default=0, help="tokens; 0: the model's maximum")
+    made.add_argument(
+        "--memory",
+        metavar="SIZE",
+        default="",
+        help="the most that the model takes, such as 2G or 800M; layers that do not fit are read "
+        "from the disk for every token. Without it, what is free",
+    )
     made.add_argument("-t", "--threads", type=int, default=0, help="0: one per physical core")
     made.add_argument(
         "--backend",

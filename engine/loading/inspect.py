@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from engine.errors import EngineError, Fault
 from engine.loading.library import model_name
-from engine.loading.memory import MemoryPlan, ModelShape, refusal
+from engine.loading.memory import NO_PAGING, MemoryPlan, ModelShape, refusal
 from engine.messages import DEFAULT_CACHE, CacheType, Sampling
 
 if TYPE_CHECKING:
@@ -44,6 +44,10 @@ class ModelFacts:
     fault: Fault | None = None  # `problem` as a code with parameters
     has_template: bool = False
     sampling: Sampling | None = None  # that the file recommends
+    layers: int = 0
+    paged_layers: int = 0  # that do not fit in memory, see `ModelLoaded`
+    paged_bytes: int = 0
+    paged_seconds: float = 0.0
 
 
 def inspect_model(
@@ -51,7 +55,8 @@ def inspect_model(
 ) -> ModelFacts:
     """Facts of a model file with `context` tokens; 0: the training context or what fits of it.
 
-    Reads only the header, which takes milliseconds. A bad file raises nothing: `problem` describes
+    Reads only the header, which takes milliseconds, and of the first model too large for the memory
+    some megabytes, to measure the disk. A bad file raises nothing: `problem` describes
     the error. `path` may be any part of a split model. `reclaimable` bytes are in use by the
     currently loaded model and would be freed.
     """
@@ -113,8 +118,13 @@ def _with_plan(
     with suppress(OSError):
         if measured := read_weights(stamps(file.paths)):
             plan = plan.with_weights(measured)
+    paging = plan.paging or NO_PAGING
     facts = replace(
         facts,
+        layers=config.layers,
+        paged_layers=len(paging.layers),
+        paged_bytes=paging.pass_bytes,
+        paged_seconds=paging.pass_seconds,
         context_model=config.context,
         context=plan.context,
         memory_bytes=plan.total_bytes,

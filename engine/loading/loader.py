@@ -9,7 +9,7 @@ from pathlib import Path
 
 from engine.chat.builtin import PLAIN
 from engine.chat.template import ChatTemplate
-from engine.errors import RequestError
+from engine.errors import Fault, FaultKind, ModelFileError, RequestError
 from engine.gguf.reader import GGUFFile
 from engine.host.background import BackgroundTask
 from engine.host.device import physical_cores
@@ -36,6 +36,7 @@ from engine.loading.selfcheck import Faults, find_faults
 from engine.messages import CacheType, Pooling, Sampling, SlowPart
 from engine.models.config import Config
 from engine.models.forward import Result
+from engine.models.layer_pager import LayerPager
 from engine.models.layers import Decoder
 from engine.models.weights import Weights
 from engine.state.prefix_tree import PrefixTree
@@ -121,6 +122,8 @@ def load(
     embeddings: bool = False,
     tokenizer_file: Path | None = None,
     reclaimable: int = 0,
+    memory_bytes: int = 0,
+    planned: Callable[[MemoryPlan], None] = lambda plan: None,
     progress: Callable[[int, int], None] = lambda done, total: None,
     checkpoint: Callable[[], None] = lambda: None,
     before_weights: Callable[[], None] = lambda: None,
@@ -130,9 +133,12 @@ def load(
     Raises ModelFileError, RequestError, OutOfMemory, or what `checkpoint` raises.
 
     `before_weights` is called after all checks, before memory is allocated: unload a model that is
-    being replaced there. With `embeddings`, models that only make these or score documents are loaded
-    too. `reclaimable` is the number of bytes this frees. `tokenizer_file` is a
-    `tokenizer.json` that replaces the vocabulary of the file, see `engine.tokenizer.vocabulary`.
+    being replaced there. `reclaimable` is the number of bytes this frees. With `embeddings`, models
+    that only make these or score documents are loaded too. `tokenizer_file` is a `tokenizer.json`
+    that replaces the vocabulary of the file, see `engine.tokenizer.vocabulary`.
+
+    The model takes at most `memory_bytes`, or 0: nine tenths of the free memory. Layers that do not
+    fit are read from the file for every pass; `planned` is called with the plan, which says so.
     """
     started = time.perf_counter()
     if threads is not None:  # None: as they are, for a model beside another
@@ -141,10 +147,11 @@ def load(
     with GGUFFile.open(path) as file:
         build, config = identify(file, answers=not embeddings)
         placement = place(config.layers, backend, parts)
-        memory, storage = plan(file, config, placement, context, cache, reclaimable)
+        memory, storage = plan(file, config, placement, context, cache, reclaimable, memory_bytes)
         vocabulary = find_vocabulary(file, tokenizer_file)
         check(file, config, build, vocabulary)
         checkpoint()
+        planned(memory)
         before_weights()
         tokenizer = BackgroundTask(vocabulary.tokenizer, "tokenizer")
 
@@ -153,7 +160,10 @@ def load(
             if tokenizer.failed:
                 raise tokenizer.failed  # stop at once on a faulty vocabulary
 
-        weights = Weights(file, progress, check_both, placement=placement, storage=storage)
+        pager = _pager(file, placement, memory)
+        weights = Weights(
+            file, progress, check_both, placement=placement, storage=storage, pager=pager
+        )
         decoder = build(file, weights, memory.context)
         weights.refuse_unused_tensors()
         faults = find_faults(config, decoder, weights, checkpoint)
@@ -162,8 +172,9 @@ def load(
             memory, storage = plan_without(
                 file, config, placement, context, cache, memory, faults.weights, faults.refused
             )
-            del decoder  # free its weights before they are loaded in another storage
-            decoder = build(file, weights.reread(storage), memory.context)
+            del decoder, pager  # free their memory before weights are loaded in another storage
+            weights = weights.reread(storage, _pager(file, placement, memory))
+            decoder = build(file, weights, memory.context)
             decoder = replace(decoder, refused=faults.refused)
         extra_ops = decoder.extra_ops
         known = kernels_in_use(file, placement, state_ops=extra_ops)
@@ -184,12 +195,28 @@ def load(
             file_bytes=file.file_bytes,
             kernels=merged(kernels),
             backends=words(placement, kernels),
-            slow=(*slow_parts(known, storage), *faults.slow),
+            slow=(*slow_parts(known, storage, memory.paging), *faults.slow),
             seconds=time.perf_counter() - started,
             sampling=recommended_sampling(file.metadata),
             pooling=pooling_of(file, Pooling.MEAN if decoder.is_encoder else Pooling.LAST),
             rank_template=rank_template(file),
         )
+
+
+def _pager(file: GGUFFile, placement: Placement, memory: MemoryPlan) -> LayerPager | None:
+    """The pager of the layers that the plan keeps in the file; raises ModelFileError."""
+    paging = memory.paging
+    if paging is None:
+        return None
+    backend = placement.layers[paging.layers[0]]
+    try:
+        return LayerPager(file.paths, paging.layers, paging.slot_bytes, backend.memory)
+    except OSError as error:
+        raise ModelFileError(
+            f"The model's file cannot be opened a second time: {error.strerror or error}.",
+            "Check the disk that it lies on.",
+            Fault(FaultKind.UNREADABLE, error.strerror or str(error)),
+        ) from error
 
 
 def _refuse_faulty_devices(placement: Placement, faults: Faults) -> None:

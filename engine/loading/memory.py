@@ -91,6 +91,7 @@ class DeviceNeeds:
     device: str  # torch's name: "cuda:0"
     needs: Needs
     available_bytes: int
+    limit_bytes: int = 0  # the most that may be taken; 0: no other limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,7 @@ class DeviceMemory:
     cache_bytes: int
     scratch_bytes: int
     available_bytes: int
+    limit_bytes: int = 0  # the most that may be taken; 0: no other limit
 
     @property
     def total_bytes(self) -> int:
@@ -110,8 +112,28 @@ class DeviceMemory:
 
     @property
     def fits(self) -> bool:
-        """Whether the total is at most nine tenths of the available memory."""
-        return self.total_bytes <= int(self.available_bytes * _USABLE_SHARE)
+        """Whether the total is at most nine tenths of the available memory, and within the limit."""
+        return self.total_bytes <= usable(self.available_bytes, self.limit_bytes)
+
+    @property
+    def left_bytes(self) -> int:
+        """What the model leaves of the available memory, and of the limit."""
+        return _left(self.total_bytes, self.available_bytes, self.limit_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Paging:
+    """Layers whose matrices stay in the model file and are read for every pass."""
+
+    layers: tuple[int, ...]  # their numbers, ascending
+    slot_bytes: int  # memory for the matrices of one of them
+    held_bytes: int  # of all slots and read buffers
+    saved_bytes: int  # what their matrices would take in memory
+    pass_bytes: int  # read from the file for every pass: for each token of an answer
+    pass_seconds: float = 0.0  # that this takes by the measured speed of the disk; 0: not known
+
+
+NO_PAGING = Paging((), 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +148,33 @@ class MemoryPlan:
     context: int  # tokens
     most_context: int  # tokens that fit, up to the training context; 0: weights do not fit
     devices: tuple[DeviceMemory, ...] = ()  # the host first; empty: all is in its memory
+    limit_bytes: int = 0  # the most that may be taken of the host's memory; 0: no other limit
+    paging: Paging | None = None  # None: all layers are in memory
+    least_bytes: int = 0  # total with all layers paged, if it does not fit otherwise
 
     @property
     def fits(self) -> bool:
-        """Whether the total is at most nine tenths of the available memory, on each device."""
+        """Whether the total is at most nine tenths of the available memory and within the limit,
+        on each device.
+        """
         if self.devices:
             return all(one.fits for one in self.devices)
-        return self.total_bytes <= int(self.available_bytes * _USABLE_SHARE)
+        return self.total_bytes <= usable(self.available_bytes, self.limit_bytes)
+
+    @property
+    def left_bytes(self) -> int:
+        """What the model leaves of the available memory and the limit, of the fullest device."""
+        if self.devices:
+            return min(one.left_bytes for one in self.devices)
+        return _left(self.total_bytes, self.available_bytes, self.limit_bytes)
 
     def with_weights(self, measured_bytes: int) -> MemoryPlan:
-        """The plan with the host's weights as measured, unless other work distorted that."""
+        """The plan with the host's weights as measured, unless other work distorted that.
+
+        With paged layers the weights take what was planned for them.
+        """
+        if self.paging is not None:
+            return self
         predicted = self.devices[0].weights_bytes if self.devices else self.weights_bytes
         if not _LEAST_MEASURED * predicted <= measured_bytes <= _MOST_MEASURED * predicted:
             return self
@@ -156,17 +195,20 @@ def plan_memory(
     context_model: int,
     available: int,
     others: Sequence[DeviceNeeds] = (),
+    limit: int = 0,
+    context_usual: int = 0,
 ) -> MemoryPlan:
     """Choose the context and compute the memory needed with it, whether or not that fits.
 
-    `context_wanted` 0 means the training context, halved until the total fits into nine tenths of
-    `available`, but not below 512 tokens. Any other value is used as given, even beyond the
-    training context. `needs` and `available` are those of the host, `others` of other devices.
+    `context_wanted` 0 means the training context or, if less, `context_usual`, halved until the
+    total fits into nine tenths of `available`, but not below 512 tokens. Any other value is used as
+    given, even beyond the training context. `needs`, `available` and `limit`, the most that may be
+    taken, are those of the host, `others` of other devices.
     """
     assert context_wanted >= 0, context_wanted
     assert context_model > 0, context_model
-    devices = (DeviceNeeds(HOST, needs, available), *others)
-    context = context_wanted or context_model
+    devices = (DeviceNeeds(HOST, needs, available, limit), *others)
+    context = context_wanted or min(context_usual or context_model, context_model)
     least = context if context_wanted else min(_MIN_CONTEXT, context_model)
     while not _fit(devices, context) and context > least:
         context = max(context // 2, least)
@@ -180,7 +222,18 @@ def plan_memory(
         context=context,
         most_context=_most_context(devices, max(context_wanted, context_model)),
         devices=planned if others else (),
+        limit_bytes=limit,
     )
+
+
+def usable(available: int, limit: int = 0) -> int:
+    """The most bytes that a model may take of the available memory; `limit` 0: no other limit."""
+    most = int(available * _USABLE_SHARE)
+    return min(most, limit) if limit else most
+
+
+def _left(total: int, available: int, limit: int) -> int:
+    return max(min(available, limit or available) - total, 0)
 
 
 def _planned(device: DeviceNeeds, context: int) -> DeviceMemory:
@@ -191,6 +244,7 @@ def _planned(device: DeviceNeeds, context: int) -> DeviceMemory:
         needs.cache_bytes(context),
         needs.scratch_bytes(context),
         device.available_bytes,
+        device.limit_bytes,
     )
 
 
@@ -203,6 +257,9 @@ def refusal(plan: MemoryPlan, context_wanted: int) -> OutOfMemory | None:
     if plan.fits:
         return None
     available = f"{plan.available_bytes / _GB:.1f} GB of memory are free."
+    close = "close other programs"
+    if plan.limit_bytes and plan.limit_bytes <= usable(plan.available_bytes):
+        available, close = f"the limit is {plan.limit_bytes / _GB:.1f} GB.", "raise the limit"
     total = f"{plan.total_bytes / _GB:.1f} GB"
     if full := [one for one in plan.devices[1:] if not one.fits]:
         return OutOfMemory(
@@ -215,12 +272,13 @@ def refusal(plan: MemoryPlan, context_wanted: int) -> OutOfMemory | None:
     if context_wanted and plan.most_context >= _MIN_CONTEXT:
         return OutOfMemory(
             f"A context of {plan.context:,} tokens needs {total} with this model; {available}",
-            f"Ask for at most {plan.most_context:,} tokens, or close other programs.",
+            f"Ask for at most {plan.most_context:,} tokens, or {close}.",
             _fault(FaultKind.CONTEXT, plan),
         )
+    least = f", or {plan.least_bytes / _GB:.1f} GB read from the disk" if plan.least_bytes else ""
     return OutOfMemory(
-        f"The model needs {total} with a context of {plan.context:,} tokens; {available}",
-        "Close other programs, or choose a smaller model.",
+        f"The model needs {total} with a context of {plan.context:,} tokens{least}; {available}",
+        f"{close[:1].upper()}{close[1:]}, or choose a smaller model.",
         _fault(FaultKind.MEMORY, plan),
     )
 

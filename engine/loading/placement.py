@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 from engine.errors import RequestError
 from engine.gguf.reader import GGUFFile
@@ -19,11 +20,13 @@ from engine.loading.memory import (
     MemoryPlan,
     ModelShape,
     Needs,
+    Paging,
     plan_memory,
     refusal,
     scratch_bytes,
     vocabulary_bytes,
 )
+from engine.loading.paging import PAGED_CONTEXT, device_of, layer_bytes, timed, with_paging
 from engine.loading.preflight import shape
 from engine.lora.stack import EMBEDDING, HEAD
 from engine.messages import CacheType, SlowPart, SlowReason
@@ -81,12 +84,13 @@ def plan(
     context: int,
     cache: CacheType,
     reclaimable: int = 0,
+    limit: int = 0,
 ) -> tuple[MemoryPlan, Storages]:
     """The memory plan of a model, and how its weights are stored other than `prepare` prefers.
 
-    Raises OutOfMemory if it does not fit.
+    Raises OutOfMemory if it does not fit even with all layers paged.
     """
-    found, storage = predict(file, config, placement, context, cache, reclaimable)
+    found, storage = predict(file, config, placement, context, cache, reclaimable, limit=limit)
     if refused := refusal(found, context):
         raise refused
     return found, storage
@@ -116,6 +120,7 @@ def plan_without(
         context,
         cache,
         available=_host_bytes(before),
+        limit=before.limit_bytes,
         weights=weights,
         refused=refused,
         before=before,
@@ -134,6 +139,7 @@ def predict(
     reclaimable: int = 0,
     *,
     available: int | None = None,
+    limit: int = 0,
     weights: Collection[tuple[str, str]] = (),
     refused: Mapping[str, Collection[str]] | None = None,
     before: MemoryPlan | None = None,
@@ -142,11 +148,16 @@ def predict(
 
     `context` 0 chooses one that fits if possible, after a failed check that of the plan `before`.
     `reclaimable` bytes are in use now but will be freed before the load. `available` bytes of the
-    host are measured if None. Raises RequestError for a context below 0.
+    host are measured if None; at most `limit` of them are used, if that is not 0. A model that does
+    not fit has paged layers. Raises RequestError for a context or a limit below 0.
     """
     if context < 0:
         raise RequestError(
             f"The context is {context} tokens.", "Give 0 for the model's own, or more."
+        )
+    if limit < 0:
+        raise RequestError(
+            f"The memory limit is {limit} bytes.", "Give 0 for what is free, or more."
         )
     tensors = _placed_tensors(file, placement)
     vocabulary = vocabulary_bytes(
@@ -158,19 +169,33 @@ def predict(
     free = available_memory() + reclaimable if available is None else available
     failed = {name for name, _ in weights}.union(refused or {})
 
-    def planned(context: int, storage: Storages) -> MemoryPlan:
+    def planned(context: int, storage: Storages, paging: Paging | None = None) -> MemoryPlan:
         host, others = _needs(
-            model, placement, tensors, vocabulary, cache, storage, refused or {}, failed
+            model, placement, tensors, vocabulary, cache, storage, refused or {}, failed, paging
         )
-        return plan_memory(
+        found = plan_memory(
             host,
             context_wanted=context,
             context_model=config.context,
             available=free,
             others=others,
+            limit=limit,
+            context_usual=PAGED_CONTEXT if paging else 0,
         )
+        return replace(found, paging=paging)
 
-    return _choose_storage(planned, tensors, context, weights, before)
+    found, storage = _choose_storage(planned, tensors, context, weights, before)
+    if found.fits:
+        return found, storage
+    packed = _packed(tensors, weights)
+    wanted = before.context if before else context
+    layers = layer_bytes(file, placement, packed)
+    paged = with_paging(layers, lambda paging: planned(wanted, packed, paging))
+    if paged is None or paged.paging is None:
+        return found, storage
+    if not paged.fits:
+        return replace(found, least_bytes=paged.total_bytes), storage
+    return replace(paged, paging=timed(paged.paging, file.paths[0])), packed
 
 
 def predict_shape(
@@ -214,17 +239,22 @@ def _choose_storage(
         smaller = planned(before.context, stored)
         if smaller.total_bytes < found.total_bytes:
             found, storage = smaller, stored
-    packed: Storages = {
-        (backend.name, format.name): Storage.FILE
-        for backend, format, _ in tensors
-        if backend.decodes(format) or (backend.name, format.name) in failed
-    }
+    packed = _packed(tensors, failed)
     if found.fits or not packed:
         return found, storage
     smaller = planned(context, packed)
     if smaller.fits or smaller.total_bytes < found.total_bytes:
         return smaller, packed
     return found, storage
+
+
+def _packed(tensors: Tensors, failed: Collection[tuple[str, str]]) -> Storages:
+    """The storage in which weights without a working kernel stay packed."""
+    return {
+        (backend.name, format.name): Storage.FILE
+        for backend, format, _ in tensors
+        if backend.decodes(format) or (backend.name, format.name) in failed
+    }
 
 
 def _placed_tensors(file: GGUFFile, placement: Placement) -> Tensors:
@@ -248,6 +278,7 @@ def _needs(
     storage: Storages,
     refused: Mapping[str, Collection[str]] | None = None,
     failed: Collection[str] = (),
+    paging: Paging | None = None,
 ) -> tuple[Needs, list[DeviceNeeds]]:
     """Memory requirements on the host, and on devices with memory of their own.
 
@@ -256,16 +287,19 @@ def _needs(
     sizes: defaultdict[str, int] = defaultdict(int, {HOST: vocabulary})
     for backend, format, sizes_of in tensors:
         kept = storage.get((backend.name, format.name), Storage.BACKEND)
-        sizes[_device(backend)] += backend.held_bytes(format, sizes_of, kept)
+        sizes[device_of(backend)] += backend.held_bytes(format, sizes_of, kept)
+    if paging is not None:
+        sizes[HOST] += paging.held_bytes - paging.saved_bytes
     decoding = {name for (name, _), kept in storage.items() if kept is Storage.FILE}
-    tokens = model.context if model.is_encoder else chunk_size(model.layer_weights, placement)
+    chunk = chunk_size(model.layer_weights, placement, paged=paging is not None)
+    tokens = model.context if model.is_encoder else chunk
     layouts = {one.name: _layout(model, placement, one, cache) for one in placement.backends}
     free: dict[str, int] = {}
     scratch: defaultdict[str, list[Callable[[int], int]]] = defaultdict(list)
     pages: defaultdict[str, int] = defaultdict(int)  # bytes of 256 positions
     states: defaultdict[str, int] = defaultdict(int)  # bytes
     for backend in placement.backends:
-        device = _device(backend)
+        device = device_of(backend)
         free[device] = available_bytes(backend.device) or 0
         layout = layouts[backend.name]
         pages[device] += layout.kv_bytes_per_page
@@ -339,11 +373,6 @@ def _sum(functions: Sequence[Callable[[int], int]]) -> Callable[[int], int]:
     return lambda context: sum(one(context) for one in functions)
 
 
-def _device(backend: Backend) -> str:
-    """The device whose memory a backend uses; those without memory of their own use the host's."""
-    return HOST if available_bytes(backend.device) is None else str(backend.device)
-
-
 def _host_bytes(found: MemoryPlan) -> int:
     return found.devices[0].available_bytes if found.devices else found.available_bytes
 
@@ -402,8 +431,11 @@ def words(placement: Placement, kernels: Mapping[str, Mapping[str, str]]) -> str
     return placement.words(shown)
 
 
-def slow_parts(kernels: Mapping[str, Mapping[str, str]], storage: Storages) -> tuple[SlowPart, ...]:
-    """Parts that run on the reference although their backend is faster, and packed weights there.
+def slow_parts(
+    kernels: Mapping[str, Mapping[str, str]], storage: Storages, paging: Paging | None = None
+) -> tuple[SlowPart, ...]:
+    """Parts that run on the reference although their backend is faster, packed weights there, and
+    paged layers.
 
     `kernels` is the result of `kernels_in_use` with what failed its check left out. A backend all
     of whose kernels are the reference's was selected, or there is no other.
@@ -416,4 +448,6 @@ def slow_parts(kernels: Mapping[str, Mapping[str, str]], storage: Storages) -> t
     for (_, format), kept in storage.items():
         if kept is Storage.FILE:
             parts[SlowPart(SlowReason.DECODED, f"linear {format}")] = None
+    if paging is not None:
+        parts[SlowPart(SlowReason.PAGED, f"{len(paging.layers)} layers")] = None
     return tuple(parts)

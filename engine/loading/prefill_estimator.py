@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
 import torch
 
@@ -25,6 +25,7 @@ from engine.inference.runner import Runner
 from engine.loading.identity import Stamp
 from engine.loading.loader import LoadedModel
 from engine.loading.measured import MeasuredFigures, key
+from engine.loading.memory import NO_PAGING
 from engine.lora.stack import Stack
 
 _KIND = "prefill"
@@ -61,6 +62,7 @@ class PrefillEstimator:
     ) -> None:
         """`files` are the stamps of the model's files, taken before they were read."""
         self._model = model
+        self._paging = model.plan.paging or NO_PAGING
         self._shape = shape(runner)
         self._files = files
         self._figures = figures
@@ -77,9 +79,9 @@ class PrefillEstimator:
         times = self._times_for(stack)
         if times.costs is None:
             model = self._model
-            times.costs = calibrate(
-                model.decoder, model.cache, model.plan.context, stack, checkpoint
-            )
+            costs = calibrate(model.decoder, model.cache, model.plan.context, stack, checkpoint)
+            # The layer measured stays in memory; of paged ones, all are read for every chunk.
+            times.costs = replace(costs, chunk=max(costs.chunk, self._paging.pass_seconds))
             self._store()
         return times.seconds(self._shape.work(start, end))
 
@@ -96,7 +98,8 @@ class PrefillEstimator:
         """What is known for these adapters: they make every token slower."""
         adapters = sorted(adapter.sha256 for adapter, _ in stack.entries)
         model = self._model
-        conditions = (torch.get_num_threads(), model.cache.value, model.backends, *adapters)
+        paged = [len(self._paging.layers)] if self._paging.layers else []
+        conditions = (torch.get_num_threads(), model.cache.value, model.backends, *paged, *adapters)
         wanted = key(self._files, *conditions) if self._files else ""
         if wanted != self._key:
             self._key, self._times = wanted, self._read(wanted)

@@ -32,6 +32,9 @@ class LoadModel:
     # Backends of consecutive layers and how many each has, the last 0: the rest. Empty: `backend`.
     placement: tuple[tuple[str, int], ...] = ()
     embeddings: bool = False  # also a model that only makes these, or scores documents
+    # The most that the model may take; 0: nine tenths of the free memory. Layers that do not fit are
+    # read from the file for every pass.
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

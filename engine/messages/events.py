@@ -56,6 +56,9 @@ class ModelLoaded:
     base: bool = False  # continues text; it was not trained to chat
     has_thinking_switch: bool = False  # `Generate.thinking` has an effect
     sampling: Sampling | None = None  # that the file recommends
+    paged_layers: int = 0  # not in memory
+    paged_bytes: int = 0  # of these, read from the file for each token
+    paged_seconds: float = 0.0  # that this takes by the measured speed of the disk; 0: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +215,7 @@ class MetricsRead:
     saved_page_bytes: int = 0  # KV pages on disk, of all models, with the files that name them
     resident_bytes: int = 0  # memory of the whole process
     device_bytes: int = 0  # of this process, on devices with memory of their own that it uses
+    paged_layer_bytes: int = 0  # weights read from the disk for passes, see ModelLoaded
 
 
 @dataclass(frozen=True, slots=True)

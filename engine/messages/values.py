@@ -204,6 +204,7 @@ class SlowReason(Enum):
     WRONG_KERNEL = "wrong_kernel"  # the kernel failed its check at load: the reference runs
     WRONG_PROGRAM = "wrong_program"  # the recorded program failed its check at load
     DECODED = "decoded"  # without a kernel, and too large in float32: decoded for every product
+    PAGED = "paged"  # not in memory: read from the file for every pass
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,36 @@ def test_an_answer_has_every_key(
     assert {result["backend"]} == set(ops.in_use(["F32"]).values())
 
 
+@pytest.mark.parametrize("text", ["none", "2X", "-1G", "0", "nan", "inf", "1e40", "G"])
+def test_an_amount_of_memory_that_is_none_is_refused(
+    text: str, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = refused(capsys, "complete", "-m", model, "-p", "hello", f"--memory={text}")
+    assert line == (f"tokonoma: --memory {text!r} is not an amount of memory. Write 2G or 800M.\n")
+
+
+def test_a_model_larger_than_its_memory_says_so_and_answers_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "cpu" not in backends.BACKENDS:
+        pytest.skip("the reference needs more memory to decode than paging saves")
+    sizes = {"hidden": 512, "head_dim": 128, "ffn": 1_024}
+    path = str(tiny.write(tmp_path / "m.gguf", format="Q4_0", layers=12, **sizes))
+    command = ("complete", "-m", path, "-p", "hello", "-n", "6", "--temp", "0", "-c", "64")
+    (whole,) = run(capsys, *command)
+    facts = ("info", "-m", path, "-c", "64", "--cache", "f32")
+    (memory,) = (one["memory"] for one in run(capsys, *facts))
+    size = str(memory["total_bytes"] - 5_000_000)
+    assert main([*command, "--memory", size, "--json"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err.startswith("The model does not fit in memory: ")
+    assert printed.err.count("\n") == 1
+    assert json.loads(printed.out)["token_ids"] == whole["token_ids"]
+    (paged,) = (one["memory"] for one in run(capsys, *facts, "--memory", size))
+    assert f"{paged['paged_layers']} of its layers" in printed.err
+    assert paged["paged_bytes"] > 0
+
+
 def test_a_seed_repeats_an_answer(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     options = ("complete", "-m", model, "-p", "hello", "-n", "20", "--temp", "1", "--seed", "4")
     assert run(capsys, *options)[0]["token_ids"] == run(capsys, *options)[0]["token_ids"]

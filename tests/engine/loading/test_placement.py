@@ -57,7 +57,8 @@ def own_memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
         def bytes_of(device: torch.device) -> int | None:
             return available if device == DEVICE else None
 
-        monkeypatch.setattr("engine.loading.placement.available_bytes", bytes_of)
+        for module in ("placement", "paging"):
+            monkeypatch.setattr(f"engine.loading.{module}.available_bytes", bytes_of)
 
     return give
 
