@@ -7,7 +7,8 @@ from pathlib import Path
 
 from app.engines.model_ref import Local
 from app.engines.requests import EngineRequests
-from app.state.chat import ModelPhase, ModelStatus, State
+from app.state.chat import ModelPhase, ModelStatus, Notice, State
+from app.system.translation import tr
 from engine import (
     CacheType,
     Failed,
@@ -19,6 +20,8 @@ from engine import (
     model_name,
     starter_path,
 )
+
+NOTICE = "model"  # kind of the notice about the loaded model
 
 
 class Models:
@@ -76,6 +79,7 @@ class Models:
         """A model is ready: the requested one or, after a cancelled load, the one before it."""
         if event.request == self._request:
             self._request = 0
+            self._state.set_notice(NOTICE, _from_disk(event) if event.paged_layers else None)
             self._state.set_model(
                 ModelStatus(
                     ModelPhase.READY,
@@ -117,6 +121,19 @@ class Models:
                 failed=status.model,
             )
         )
+
+
+def _from_disk(loaded: ModelLoaded) -> Notice:
+    """Why a model that does not fit in memory is slow, and how slow."""
+    seconds = loaded.paged_seconds
+    text = tr("{name} is larger than the free memory, so it runs slowly, from the disk.",
+              name=loaded.name)  # fmt: skip
+    if seconds > 0:
+        text = tr("{name} is larger than the free memory. It runs from the disk, and takes about "
+                  "{time} for each word.",
+                  name=loaded.name, time=tr("{count} s", count=f"{seconds:.2g}"))  # fmt: skip
+    remedy = tr("Close other programs and load it again, or choose a smaller model.")
+    return Notice(text, remedy, tr("Choose a model"))
 
 
 def first_model(last: str) -> Path | None:

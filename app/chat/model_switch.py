@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from app.chat import model_loader
 from app.chat.answers import Answers
 from app.chat.model_loader import Models
 from app.chat.snapshots import Sessions
@@ -102,7 +103,7 @@ class ModelSwitch:
 
     def _load(self, path: Path) -> None:
         self._sessions.shut_down()
-        self._state.set_notice("model", None)
+        self._state.set_notice(model_loader.NOTICE, None)
         self._loaded = self._key(path)
         own = self._defaults.whole(path)
         threads = self._defaults.settings.threads

@@ -343,6 +343,7 @@ def _choice(row: InstalledRow) -> ModelFile:
         row.size_bytes,
         row.format or layout_of(row.path.name),
         bad=row.state is FileState.BAD,
+        from_disk=row.memory is not None and row.memory.paged_bytes > 0,
     )
 
 
@@ -357,6 +358,8 @@ def memory_of(facts: ModelFacts) -> Memory | None:
         facts.weights_bytes,
         facts.cache_bytes,
         facts.scratch_bytes,
+        paged_bytes=facts.paged_bytes,
+        paged_seconds=facts.paged_seconds,
     )
 
 

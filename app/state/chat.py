@@ -62,6 +62,7 @@ class ModelFile:
     size_bytes: int
     format: str = ""  # as users know it: "Q4_K_M"
     bad: bool = False  # cannot be used
+    from_disk: bool = False  # does not fit in memory, and runs slowly
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,6 +126,15 @@ def library_full(state: State, library: LibraryState, page: LibraryPage) -> None
     state.set_model(in_use(SMOL))
 
 
+def library_from_disk(state: State, library: LibraryState, page: LibraryPage) -> None:
+    """A model that is larger than the free memory."""
+    library_full(state, library, page)
+    memory = Memory(
+        4_980_000_000, 6_200_000_000, 4_096, paged_bytes=3_700_000_000, paged_seconds=2.04
+    )
+    library.set_installed([SMOL, BONSAI, replace(QWEN, memory=memory)])
+
+
 def library_end(state: State, library: LibraryState, page: LibraryPage) -> None:
     library_full(state, library, page)
     library.set_folders(
@@ -336,7 +345,7 @@ def on_stage(scene: LoadedScene) -> Callable[[Stage], None]:
 
 
 LIBRARY_SCENES: tuple[LoadedScene, ...] = (
-    library_empty, library_full, library_end, library_loading, library_downloading, library_failed,
+    library_empty, library_full, library_from_disk, library_end, library_loading, library_downloading, library_failed,
     library_deleted, library_unloaded, library_search, library_hub, library_offline,
     library_defaults, library_draft_model, library_narrow, library_names, library_dragging, library_keyboard,
 )  # fmt: skip

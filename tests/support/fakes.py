@@ -95,7 +95,9 @@ class FakeEngine:
         name: str = "Small Model 135M",
         request: int = 0,
         sampling: Sampling | None = None,
+        paged: int = 0,
     ) -> None:
+        """Report the model as loaded; so many of its layers are read from the disk."""
         load = self.load
         self.deliver(
             ModelLoaded(
@@ -113,6 +115,9 @@ class FakeEngine:
                 seconds=0.8,
                 format="Q4_1",
                 sampling=sampling,
+                paged_layers=paged,
+                paged_bytes=paged * 100_000_000,
+                paged_seconds=paged * 0.1,
             )
         )
 

@@ -63,7 +63,9 @@ class FileModel(QAbstractListModel):
         if role == Qt.ItemDataRole.DisplayRole:
             return file.name
         if role == Qt.ItemDataRole.StatusTipRole:
-            parts = (file.format, size(file.size_bytes), tr("cannot be used") if file.bad else "")
+            slow = tr("runs from the disk, slowly") if file.from_disk else ""
+            state = tr("cannot be used") if file.bad else slow
+            parts = (file.format, size(file.size_bytes), state)
             return " · ".join(part for part in parts if part)
         if role == Qt.ItemDataRole.AccessibleDescriptionRole:
             return self.data(index, Qt.ItemDataRole.StatusTipRole)

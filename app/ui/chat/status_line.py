@@ -131,6 +131,8 @@ class StatusLine(QWidget):
         if progress and not (generation and generation.generated):
             speed = ""  # it is the speed of the previous answer
         reduced = tr("reduced speed") if slow else ""
+        if loaded.paged_layers:
+            reduced = tr("runs from the disk")
         return [part for part in (loaded.name, loaded.kernels, reduced, speed, progress) if part]
 
     def _open_menu(self) -> None:
@@ -197,6 +199,8 @@ def _slow_line(slow: SlowPart) -> str:
             return tr("The fast path failed its check on this computer.")
         case SlowReason.DECODED:
             return tr("{part}: unpacked again for every token, to save memory.", part=slow.part)
+        case SlowReason.PAGED:
+            return tr("{part} do not fit in memory: read for every token.", part=slow.part)
         case _:
             assert_never(slow.reason)
 

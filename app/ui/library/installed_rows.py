@@ -13,7 +13,7 @@ from app.state.library import FileState, InstalledRow, Place
 from app.system.byte_size import size
 from app.system.translation import tr
 from app.ui.library.row_values import Action, HeadingView, Meter, RowView, Verb, View
-from app.ui.library.words import exact_numbers, joined, model_count, predicted
+from app.ui.library.words import exact_numbers, from_disk_words, joined, model_count, predicted
 from app.ui.widgets.units import load_progress, number
 
 INSTALLED, GET = "installed", "get"  # keys of the headings of this section and of the catalog
@@ -140,6 +140,8 @@ def _problem(row: InstalledRow, model: ModelStatus | None) -> tuple[str, str]:
     if row.state is FileState.MISSING:
         return tr("File not found. Is its drive unplugged?"), "warning"
     shown = _explanation(row, model)
+    if shown is None and row.memory is not None and row.memory.paged_bytes:
+        return from_disk_words(row.memory.paged_seconds), "warning"
     if shown is None:
         return "", "secondary"
     # with `memory`: too large only

@@ -20,14 +20,22 @@ class Fit(Enum):
 
     FITS = "fits"
     TIGHT = "tight"
+    FROM_DISK = "from disk"  # some layers do not fit, and are read for every token
     TOO_LARGE = "too large"
 
 
-_UNDER = {Fit.FITS: "secondary", Fit.TIGHT: "warning", Fit.TOO_LARGE: "danger"}
+_UNDER = {
+    Fit.FITS: "secondary",
+    Fit.TIGHT: "warning",
+    Fit.FROM_DISK: "warning",
+    Fit.TOO_LARGE: "danger",
+}
 
 
 def fit_of(memory: Memory) -> Fit:
     """Whether a model that is not loaded would fit in memory."""
+    if memory.paged_bytes:
+        return Fit.FROM_DISK
     share = memory.needed_bytes / max(memory.available_bytes, 1)
     return (
         Fit.FITS if share <= _TIGHT_SHARE else Fit.TIGHT if share <= _MAX_SHARE else Fit.TOO_LARGE
@@ -41,8 +49,20 @@ def fit_words(fit: Fit) -> str:
             return tr("fits in memory")
         case Fit.TIGHT:
             return tr("just fits in memory")
+        case Fit.FROM_DISK:
+            return tr("runs from the disk, slowly")
         case Fit.TOO_LARGE:
             return tr("too large for this computer")
+
+
+def from_disk_words(seconds: float) -> str:
+    """Why a model that does not fit is slow, and how slow if that is known: of a token."""
+    if seconds <= 0:
+        return tr("Larger than the free memory: it runs from the disk, slowly.")
+    return tr(
+        "Larger than the free memory: it runs from the disk and takes about {time} for each word.",
+        time=tr("{count} s", count=f"{seconds:.2g}"),
+    )
 
 
 def memory_words(memory: Memory) -> str:
@@ -67,12 +87,13 @@ def memory_tip(memory: Memory) -> str:
     else:
         total = tr("Needs {amount} bytes", amount=needed)
     weights, cache, scratch = memory.weights_bytes, memory.cache_bytes, memory.scratch_bytes
-    available = number(memory.available_bytes)
+    available, paged = number(memory.available_bytes), memory.paged_bytes
     lines = [
         total,
         tr("Model: {amount}", amount=number(weights)) if weights else "",
         tr("Context memory: {amount}", amount=number(cache)) if cache else "",
         tr("Working memory: {amount}", amount=number(scratch)) if scratch else "",
+        tr("Read for each token: {amount}", amount=number(paged)) if paged else "",
         tr("Available now: {amount} bytes", amount=available),
     ]
     return "\n".join(line for line in lines if line)

@@ -46,6 +46,31 @@ def test_second_line_shows_layout_and_size(stage: Stage) -> None:
     assert files.index(1).data(Qt.ItemDataRole.CheckStateRole) is False
 
 
+def test_a_model_larger_than_the_memory_is_marked(stage: Stage) -> None:
+    stage.ready(MODEL)
+    small = ModelFile(MODEL, "Small Model 135M", 98_362_432, "Q4_1")
+    large = ModelFile(OTHER, "Other", 4_100_000_000, "Q4_0", from_disk=True)
+    stage.state.set_installed([small, large])
+    words = stage.window.picker.files.index(1).data(Qt.ItemDataRole.StatusTipRole)
+    assert words == "Q4_0 · 4.1 GB · runs from the disk, slowly"
+
+
+def test_a_model_that_runs_from_the_disk_says_so_once_loaded(stage: Stage) -> None:
+    stage.start()
+    stage.controller.load_model(MODEL)
+    stage.engine.finish_load("Large", paged=20)
+    stage.drain()
+    notice = stage.state.notices["model"]
+    assert notice.sentence.startswith("Large is larger than the free memory.")
+    assert "about 2 s for each word" in notice.sentence
+    assert "runs from the disk" in stage.window.chat.status_line.words.text()
+    stage.controller.load_model(OTHER)
+    assert "model" not in stage.state.notices
+    stage.engine.finish_load("Small")
+    stage.drain()
+    assert "model" not in stage.state.notices
+
+
 def test_a_click_loads_and_closes_the_card(qtbot: QtBot, stage: Stage) -> None:
     show_two_models(stage)
     stage.window.open_picker()

@@ -117,6 +117,23 @@ def test_memory_fit_is_shown_in_words(shown: Shown, needed: float, words: str) -
     assert words in shown.row("Bonsai 8B").accessibleDescription()
 
 
+@pytest.mark.parametrize(("seconds", "words"), [(2.04, "about 2 s for each word"), (0, "slowly")])
+def test_a_model_larger_than_the_memory_says_how_slow_it_is(
+    shown: Shown, seconds: float, words: str
+) -> None:
+    memory = Memory(
+        5_000_000_000, 6_200_000_000, 4096, paged_bytes=3_700_000_000, paged_seconds=seconds
+    )
+    shown.library.set_installed([replace(BONSAI, memory=memory)])
+    flush()
+    row = shown.row("Bonsai 8B")
+    assert row.meter_under.text() == "runs from the disk, slowly"
+    assert row.note.text().startswith("Larger than the free memory: it runs from the disk")
+    assert words in row.note.text()
+    assert "Read for each token: 3,700,000,000" in row.meter_bar.toolTip()
+    assert row.action.isEnabled()
+
+
 def test_the_model_in_use_can_be_unloaded_from_its_menu(qtbot: QtBot, shown: Shown) -> None:
     show(shown, scenes.library_full)
     row = shown.row(SMOL.name)
