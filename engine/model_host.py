@@ -24,6 +24,7 @@ from engine.errors import OTHER_FAULT, AdapterError, ModelFileError, RequestErro
 from engine.host.background import BackgroundTask
 from engine.host.device import resident_memory
 from engine.inference.constraints.beginning import after_thoughts
+from engine.inference.constraints.grammars import Grammars
 from engine.inference.generate import Request
 from engine.inference.speculative.drafters import Drafts, maker
 from engine.inference.speculative.vocabulary import VocabularyMap
@@ -148,6 +149,11 @@ class ModelHost:
             paged_bytes=paging.pass_bytes,
             paged_seconds=paging.pass_seconds,
         )
+
+    @property
+    def grammars(self) -> Grammars:
+        """The constraints compiled for the model's vocabulary."""
+        return self._scheduler.grammars
 
     @property
     def is_busy(self) -> bool:

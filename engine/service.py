@@ -26,7 +26,9 @@ from engine.loading.library import model_parts
 from engine.messages import (
     AdaptersSet,
     Cancel,
+    CheckConstraint,
     Command,
+    ConstraintChecked,
     ContextPolicy,
     CountTokens,
     DraftSet,
@@ -93,6 +95,7 @@ class Engine:
     - ReadMetrics: MetricsRead, or Failed.
     - Embed: Embedded, or Failed. When cancelled: Embedded without vectors.
     - Rerank: Reranked, or Failed. When cancelled: Reranked without scores.
+    - CheckConstraint: ConstraintChecked, or Failed. When cancelled: without a fault.
 
     Cancel has no event; one for a request that is neither running nor queued does nothing.
     """
@@ -323,6 +326,10 @@ class Engine:
             case Rerank():
                 checkpoint()
                 return self._loaded_host().rerank(command, checkpoint)
+            case CheckConstraint():
+                from engine.inference.constraints.checking import check
+
+                return check(command, self._host and self._host.grammars, checkpoint)
             case ReadMetrics():
                 if self._host is not None:
                     return self._host.metrics(command.request, checkpoint)
@@ -438,6 +445,8 @@ class Engine:
                 self._deliver(Embedded(request, (), 0))
             case Rerank():
                 self._deliver(Reranked(request, (), 0))
+            case CheckConstraint():
+                self._deliver(ConstraintChecked(request))
             case ReadMetrics():
                 self._deliver(MetricsRead(request))
             case _ if host is None:

@@ -7,6 +7,7 @@ the sender chooses the id and never reuses one.
 
 from engine.messages.commands import (
     Cancel,
+    CheckConstraint,
     Command,
     CountTokens,
     Embed,
@@ -22,6 +23,7 @@ from engine.messages.commands import (
 )
 from engine.messages.events import (
     AdaptersSet,
+    ConstraintChecked,
     DraftSet,
     Embedded,
     Event,
@@ -70,8 +72,10 @@ __all__ = [
     "AdaptersSet",
     "CacheType",
     "Cancel",
+    "CheckConstraint",
     "Command",
     "Constraint",
+    "ConstraintChecked",
     "ConstraintKind",
     "ContextPolicy",
     "CountTokens",

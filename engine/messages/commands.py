@@ -125,6 +125,14 @@ class CountTokens:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckConstraint:
+    """Check whether a constraint can be used; needs no model, but is exact only with one."""
+
+    request: int
+    constraint: Constraint
+
+
+@dataclass(frozen=True, slots=True)
 class Embed:
     """Compute a vector of length 1 for each text; beside answers, a pass of one and of the other.
 
@@ -170,6 +178,7 @@ Command = (
     | CountTokens
     | Embed
     | Rerank
+    | CheckConstraint
     | ReadMetrics
     | Cancel
 )

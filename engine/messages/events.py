@@ -194,6 +194,17 @@ class Reranked:
 
 
 @dataclass(frozen=True, slots=True)
+class ConstraintChecked:
+    """Whether a constraint can be used."""
+
+    request: int
+    message: str = ""  # one sentence: what is wrong; "": nothing
+    remedy: str = ""
+    line: int = 0  # of the fault, from 1; 0: none, or not known
+    column: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class MetricsRead:
     """Metrics of the loaded model since it was loaded; without one only memory and disk."""
 
@@ -243,6 +254,7 @@ Event = (
     | TokensCounted
     | Embedded
     | Reranked
+    | ConstraintChecked
     | MetricsRead
     | Failed
 )

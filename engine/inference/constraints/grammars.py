@@ -80,8 +80,11 @@ class Grammar:
 class Grammars:
     """Compiles constraints for one vocabulary; may be used by several threads."""
 
-    def __init__(self, tokenizer: Tokenizer, vocabulary: int) -> None:
-        """`vocabulary` is the number of logits. Nothing is built before it is needed."""
+    def __init__(self, tokenizer: Tokenizer | None = None, vocabulary: int = 0) -> None:
+        """`vocabulary` is the number of logits. Nothing is built before it is needed.
+
+        Without a tokenizer the vocabulary is the single bytes.
+        """
         self._tokenizer = tokenizer
         self._vocabulary = vocabulary
         self._library: LLTokenizer | None = None
@@ -116,7 +119,7 @@ class Grammars:
 
     def _compile(self, constraint: Constraint) -> Grammar:
         library = self._built()
-        bodies = body_of(constraint, self._tokenizer.token_id)
+        bodies = body_of(constraint, self._token_id)
         source = combined(constraint, bodies, self._control)
         return Grammar(constraint, source, library, self.worker)
 
@@ -132,13 +135,22 @@ class Grammars:
     def _built(self) -> LLTokenizer:
         with self._lock:
             if self._library is None:
-                self._library = library_tokenizer(self._tokenizer, self._vocabulary)
+                self._library = (
+                    LLTokenizer("byte")
+                    if self._tokenizer is None
+                    else library_tokenizer(self._tokenizer, self._vocabulary)
+                )
             return self._library
+
+    def _token_id(self, text: str) -> int | None:
+        return None if self._tokenizer is None else self._tokenizer.token_id(text)
 
     def _control(self, text: str) -> int | None:
         """The control token with this text, if there is one: such a token is no text."""
-        token = self._tokenizer.token_id(text)
-        return token if token is not None and self._tokenizer.is_control(token) else None
+        token = self._token_id(text)
+        if token is None or self._tokenizer is None or not self._tokenizer.is_control(token):
+            return None
+        return token
 
 
 def too_complex(reason: str) -> RequestError:

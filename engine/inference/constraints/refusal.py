@@ -22,14 +22,21 @@ _REGEX_INDENT = 4
 Refuse = Callable[[str], RequestError]
 
 
-def refused(kind: ConstraintKind, reason: str, line: int, column: int) -> RequestError:
+class RefusedConstraint(RequestError):
+    """A constraint that cannot be used, and where its fault is: line and column from 1."""
+
+    def __init__(self, message: str, remedy: str, line: int, column: int) -> None:
+        super().__init__(message, remedy)
+        self.line, self.column = line, column
+
+
+def refused(kind: ConstraintKind, reason: str, line: int, column: int) -> RefusedConstraint:
     """The error for a grammar with a fault at a line and column, both from 1."""
     text = " ".join(reason.split()).rstrip(".")
     if len(text) > _LONGEST:
         text = text[: _LONGEST - 1] + "…"
-    return RequestError(
-        f"The {kind.value} cannot be used: {text} (line {line}, column {column}).", _REMEDY
-    )
+    sentence = f"The {kind.value} cannot be used: {text} (line {line}, column {column})."
+    return RefusedConstraint(sentence, _REMEDY, line, column)
 
 
 def refused_at(kind: ConstraintKind, text: str, reason: str, offset: int) -> RequestError:
