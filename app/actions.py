@@ -29,6 +29,7 @@ ACTIONS = (
     Action("find_previous", "Previous match", ("Shift+F3",), standard="FindPrevious"),
     Action("regenerate", "Answer again", ("Ctrl+R",), group="Answer"),
     Action("copy_answer", "Copy the last answer", ("Ctrl+Shift+C",), group="Answer"),
+    Action("options", "Answer options", ("Ctrl+Shift+O",), group="Answer"),
     Action("model", "Choose a model", ("Ctrl+L",), group="Model"),
     Action("open", "Open a model file", standard="Open", group="Model"),
     Action("library", "Manage models", ("Ctrl+M",), group="Model"),

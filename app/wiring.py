@@ -9,6 +9,7 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog
 
 from app.chat.adapters import Adapters
+from app.chat.answer_options import NOTICE as OPTIONS_NOTICE
 from app.chat.comparison import Side
 from app.chat.controller import Controller
 from app.library.service import Library
@@ -49,6 +50,8 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     def act(kind: str) -> None:
         if kind == "model":
             window.open_picker()
+        elif kind == OPTIONS_NOTICE:
+            window.options.open()
         else:
             controller.act_on_notice(kind)
 
@@ -77,7 +80,8 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         offered = controller.state.capabilities.adapters
         stack, mixes = window.adapters.stack, window.adapters.saved_mixes
         loaded = controller.state.model.loaded
-        used = sampling(settings, loaded.sampling if loaded else None)
+        usual = sampling(settings, loaded.sampling if loaded else None)
+        used = controller.options.of(controller.state.current).applied(usual)
         choices = default_choices(stack if offered else (), used, thinking(settings))
         thinks = loaded is not None and loaded.has_thinking_switch
         window.cards.open_comparison(message_id, choices, mixes if offered else {}, thinks=thinks)
@@ -110,6 +114,11 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     def forget_refused_paste(content: Content) -> None:
         controller.state.set_notice("paste", None)
 
+    def refuse_file(sentence: str) -> None:
+        controller.state.set_notice(OPTIONS_NOTICE, Notice(sentence))
+
+    window.options.changed.connect(controller.options.change)
+    window.options.refused.connect(refuse_file)
     composer.refused.connect(refuse_paste)
     composer.submitted.connect(forget_refused_paste)
     composer.submitted.connect(send)

@@ -20,6 +20,10 @@ TRANSLATING = ("tr", "trn")
 # of their rows, with the arguments that are texts, and of the variables that hold them.
 TABLES: dict[str, dict[str, tuple[int | str, ...]]] = {
     "app/settings/table.py": {"Setting": (0, 1, 2, "unit", "words", "named", "exact")},
+    "app/settings/answer_options.py": {
+        "Setting": (0, 1, 2, "unit", "words", "named", "exact"),
+        "replace": ("help",),
+    },
     "app/actions.py": {"Action": (1, "group"), "OTHER_KEYS": ()},
     "app/ui/chat/empty_view.py": {"SUGGESTIONS": ()},
 }

@@ -24,6 +24,7 @@ from app.store.store import AnswerDetails, Message, MessageState, StopReason, St
 from app.store.writer import Archive
 from app.system.translation import tr
 from engine import (
+    Constraint,
     Failed,
     FaultKind,
     Finished,
@@ -122,8 +123,9 @@ class Answers:
         *,
         adapters: Uses | None = None,
         thinking: bool | None = None,
+        constraint: Constraint | None = None,
     ) -> None:
-        """Queue `message` as the answer to `turns`.
+        """Queue `message` as the answer to `turns`, which the `constraint` describes.
 
         `adapters` replaces the conversation's. `thinking` switches the model's thinking on or off;
         None leaves the default of its chat template.
@@ -135,7 +137,9 @@ class Answers:
         branch = Branch(message.conversation, tuple(ids))
         self._state.set_notice(FULL_NOTICE, None)
         policy = self._state.policy(message.conversation)
-        command = Generate(0, turns, sampling, most, thinking=thinking, policy=policy)
+        command = Generate(
+            0, turns, sampling, most, thinking=thinking, policy=policy, constraint=constraint
+        )
         self._jobs.append(
             _Job(branch, message.conversation, message.id, message.parts, command, adapters, aside)
         )
@@ -354,6 +358,7 @@ class Answers:
             job.command.sampling,
             job.parts,
             job.command.thinking,
+            job.command.constraint,
         )
         self._state.set_generation(
             Generation(request, job.conversation, job.message, self._state.model.model)

@@ -14,12 +14,13 @@ from app.chat.answers import Answers
 from app.chat.planner import Uses
 from app.chat.prompts import turns_of
 from app.chat.running_answer import sampling_details
+from app.settings.answer_options import AnswerOptions
 from app.settings.table import Settings, sampling, thinking
 from app.state.chat import Notice, State
 from app.store.store import AnswerDetails, Message, MessageState, Store
 from app.store.writer import Archive, LocalBranch
 from app.system.translation import tr
-from engine import Role, Sampling, Turn
+from engine import Constraint, Role, Sampling, Turn
 
 NOTICE = "comparison"  # kind of the notice that an answer has to be kept before going on
 
@@ -43,9 +44,11 @@ class Comparisons:
         answers: Answers,
         number: Callable[[], int],
         settings: Callable[[], Settings],
+        options: Callable[[int], AnswerOptions],
         kept: Callable[[int], None],
     ) -> None:
-        """`number` returns a fresh temporary id, `settings` those of the model in use.
+        """`number` returns a fresh temporary id, `settings` those of the model in use, `options`
+        those of a conversation.
 
         `kept` is called with the message that is kept.
         """
@@ -53,7 +56,7 @@ class Comparisons:
         self._archive = archive
         self._answers = answers
         self._number = number
-        self._settings = settings
+        self._settings, self._options = settings, options
         self._on_kept = kept
         state.conversation_changed.connect(lambda: state.set_notice(NOTICE, None))
 
@@ -90,7 +93,8 @@ class Comparisons:
         state.cut(asked.conversation, place + 1)
         settings = self._settings()
         turns = turns_of(state.messages, settings.system_prompt)
-        sides = [self._filled(side, settings) for side in (left, right)]
+        options = self._options(asked.conversation)
+        sides = [self._filled(side, settings, options) for side in (left, right)]
         if sides[0] == sides[1] and sides[1][1].seed >= 0:  # else both texts would be the same
             uses, used, thinks = sides[1]
             sides[1] = uses, replace(used, seed=used.seed + 1), thinks
@@ -99,7 +103,7 @@ class Comparisons:
             for _, used, thinks in sides
         ]
         answers = self._add(asked, siblings, details)
-        self._enqueue(answers, turns, sides, settings.max_tokens)
+        self._enqueue(answers, turns, sides, settings.max_tokens, options.constraint)
 
     def keep(self, message_id: int) -> None:
         """Make one of two compared answers, which has ended, the answer of the branch.
@@ -171,10 +175,12 @@ class Comparisons:
         last = self._last()
         return last if last is not None and message_id in (last.id, last.compared) else None
 
-    def _filled(self, side: Side, settings: Settings) -> tuple[Uses | None, Sampling, bool | None]:
+    def _filled(
+        self, side: Side, settings: Settings, options: AnswerOptions
+    ) -> tuple[Uses | None, Sampling, bool | None]:
         loaded = self._state.model.loaded
-        recommended = loaded.sampling if loaded else None
-        used = sampling(settings, recommended) if side.sampling is None else side.sampling
+        usual = options.applied(sampling(settings, loaded.sampling if loaded else None))
+        used = usual if side.sampling is None else side.sampling
         thinks = thinking(settings) if side.thinking is None else side.thinking
         return side.adapters, used, thinks
 
@@ -227,6 +233,9 @@ class Comparisons:
         turns: tuple[Turn, ...],
         sides: Sequence[tuple[Uses | None, Sampling, bool | None]],
         most: int,
+        constraint: Constraint | None,
     ) -> None:
         for message, (uses, used, thinks) in zip(answers, sides, strict=True):
-            self._answers.enqueue(message, turns, used, most, adapters=uses, thinking=thinks)
+            self._answers.enqueue(
+                message, turns, used, most, adapters=uses, thinking=thinks, constraint=constraint
+            )

@@ -16,6 +16,7 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal
 
 from app.chat.adapters import Adapters
+from app.chat.answer_options import Options
 from app.chat.answers import FULL_NOTICE, Answers
 from app.chat.comparison import Comparisons, Side
 from app.chat.conversations import Conversations
@@ -112,6 +113,9 @@ class Controller(QObject):
         self.drafts = Drafts(state, archive)
         self.models = Models(state, self._link)
         self.token_count = TokenCount(state, self._link)
+        self.options = Options(state, states.options, archive, self._link, self._usual_sampling)
+        self.library.defaults.changed.connect(self.options.refresh)
+        self.settings_changed.connect(self.options.refresh)
         self.performance = Performance(state, states.performance, archive, self._link)
         self._events = Events(
             state,
@@ -124,6 +128,7 @@ class Controller(QObject):
             token_count=self.token_count,
             performance=self.performance,
             draft_models=self.draft_models,
+            options=self.options,
             remember=self._remember_model,
             report=self.report,
         )
@@ -136,6 +141,7 @@ class Controller(QObject):
             self._answers,
             self._number,
             self._model_settings,
+            self.options.of,
             runner.on_kept,
         )
         self.deletions = Deletions(
@@ -159,7 +165,13 @@ class Controller(QObject):
             open_conversation=self.navigation.open,
         )
         self._faults = StoreFaults(
-            state, archive, self._answers, self.adapters, self.conversations, self.drafts
+            state,
+            archive,
+            self._answers,
+            self.adapters,
+            self.options,
+            self.conversations,
+            self.drafts,
         )
         self._faulted.connect(self.report)
 
@@ -173,6 +185,7 @@ class Controller(QObject):
         self.deletions.read()
         self.drafts.load_new_chat()
         self.adapters.read()
+        self.options.read()
         self.library.start()
         chosen = model or first_model(self.settings.last_model)
         if chosen is not None:
@@ -272,7 +285,7 @@ class Controller(QObject):
     def send(self, content: Content) -> bool:
         """Send a message in the shown conversation; False when it cannot be sent now."""
         parts = stripped(parts_of(Role.USER, content))
-        if not parts or self.state.busy:
+        if not parts or self.state.busy or self.options.refuses(self.state.current):
             return False
         if self.comparisons.is_open:
             self.comparisons.refuse_message()
@@ -303,6 +316,8 @@ class Controller(QObject):
         place, old = self._find(message_id)
         if old is None or old.role is not Role.ASSISTANT or self.state.busy:
             return
+        if self.options.refuses(old.conversation):
+            return
         self.state.cut(old.conversation, place)
         again = self._add(old.conversation, old.parent, Role.ASSISTANT, (), old.siblings + 1)
         self._answer(again)
@@ -324,6 +339,8 @@ class Controller(QObject):
         place, old = self._find(message_id)
         parts = stripped(parts_of(Role.USER, content))
         if old is None or old.role is not Role.USER or self.state.busy or not parts:
+            return
+        if self.options.refuses(old.conversation):
             return
         self.state.cut(old.conversation, place)
         self._ask(old.conversation, old.parent, parts, old.siblings + 1)
@@ -378,6 +395,7 @@ class Controller(QObject):
         """Create a conversation; it takes over the adapters chosen in the new chat."""
         conversation_id = self.conversations.begin(searched(parts))
         self.adapters.begin(conversation_id)
+        self.options.begin(conversation_id)
         return conversation_id
 
     def _ask(
@@ -416,15 +434,20 @@ class Controller(QObject):
         return message
 
     def _answer(self, message: Message) -> None:
-        settings = self._model_settings()
+        settings, options = self._model_settings(), self.options.of(message.conversation)
         turns = turns_of(self.state.branches[message.conversation], settings.system_prompt)
         self._answers.enqueue(
             message,
             turns,
-            sampling(settings, self._recommended()),
+            options.applied(self._usual_sampling()),
             settings.max_tokens,
             thinking=thinking(settings),
+            constraint=options.constraint,
         )
+
+    def _usual_sampling(self) -> Sampling:
+        """The sampling by the settings and the model in use."""
+        return sampling(self._model_settings(), self._recommended())
 
     def _recommended(self) -> Sampling | None:
         """The sampling that the loaded model's file recommends."""

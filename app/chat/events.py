@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import assert_never
 
 from app.chat.adapters import Adapters
+from app.chat.answer_options import Options
 from app.chat.answers import Answers
 from app.chat.draft_model import DraftModels
 from app.chat.model_loader import Models
@@ -21,6 +22,7 @@ from app.store.parts import ErrorPart
 from app.system.translation import tr
 from engine import (
     AdaptersSet,
+    ConstraintChecked,
     DraftSet,
     Embedded,
     Event,
@@ -55,6 +57,7 @@ class Events:
         token_count: TokenCount,
         performance: Performance,
         draft_models: DraftModels,
+        options: Options,
         remember: Callable[[Path], None],
         report: Callable[[BaseException], None],
     ) -> None:
@@ -65,6 +68,7 @@ class Events:
         self._runner, self._models, self._answers = runner, models, answers
         self._adapters, self._sessions, self._token_count = adapters, sessions, token_count
         self._performance, self._draft_models = performance, draft_models
+        self._options = options
         self._remember, self._report = remember, report
 
     def receive(self, events: Sequence[Event]) -> None:
@@ -112,6 +116,8 @@ class Events:
                 self._performance.on_metrics(event)
             case DraftSet():
                 self._draft_models.on_set(event)
+            case ConstraintChecked():
+                self._options.on_checked(event)
             case Embedded() | Reranked():
                 pass  # the window asks for neither
             case SnapshotLoaded():
@@ -140,6 +146,7 @@ class Events:
             self._token_count,
             self._performance,
             self._draft_models,
+            self._options,
         )
         if not any(part.on_failed(event) for part in parts):
             self._on_load_failed(event)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from app.store.parts import Parts, grown
 from app.store.store import AnswerDetails
-from engine import Finished, ModelLoaded, Sampling, Text
+from engine import Constraint, Finished, ModelLoaded, Sampling, Text
 
+_USUAL = Sampling()
 _SPEED_SECONDS = 0.25  # update interval of the shown speed
 
 
@@ -25,6 +27,7 @@ class RunningAnswer:
     sampling: Sampling
     before: Parts  # of the message when the answer was started: it continues these
     thinking: bool | None = None  # None: the default of the chat template
+    constraint: Constraint | None = None  # what the answer has to be
     written: list[str] = field(default_factory=list)  # its text since then, in pieces
     unsaved: list[str] = field(default_factory=list)
     tokens_per_second: float = 0.0
@@ -81,6 +84,8 @@ class RunningAnswer:
             drafted_tokens=event.drafted_tokens,
             accepted_tokens=event.accepted_tokens,
             draft_gain=round(event.draft_gain, 3),
+            constraint=self.constraint.kind.value if self.constraint else "",
+            incomplete=event.incomplete,
         )
 
 
@@ -93,4 +98,16 @@ def sampling_details(used: Sampling, thinking: bool | None) -> dict[str, Any]:
         "min_p": float(used.min_p),
         "repeat_penalty": float(used.repeat_penalty),
         "thinking": {None: "", True: "on", False: "off"}[thinking],
+        "more_sampling": _more(used),
     }
+
+
+def _more(used: Sampling) -> str:
+    """The parameters that have no field of `AnswerDetails`, as far as they are not as usual."""
+    known, usual = {field.name for field in fields(AnswerDetails)}, asdict(_USUAL)
+    changed = {
+        name: value
+        for name, value in asdict(used).items()
+        if name not in known and value != usual[name] and isinstance(value, int | float)
+    }
+    return json.dumps(changed) if changed else ""

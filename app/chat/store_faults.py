@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from app.chat.adapters import Adapters
+from app.chat.answer_options import Options
 from app.chat.answers import Answers
 from app.chat.conversations import Conversations
 from app.chat.drafts import Drafts
@@ -25,11 +26,12 @@ class StoreFaults:
         archive: Archive,
         answers: Answers,
         adapters: Adapters,
+        options: Options,
         conversations: Conversations,
         drafts: Drafts,
     ) -> None:
         self._state, self._archive = state, archive
-        self._answers, self._adapters = answers, adapters
+        self._answers, self._adapters, self._options = answers, adapters, options
         self._conversations, self._drafts = conversations, drafts
         archive.fault_changed.connect(self._on_fault)
 
@@ -61,6 +63,7 @@ class StoreFaults:
                 others = [compared[message.id] for message in branch if message.id in compared]
                 self._archive.rewrite(conversation, branch, others)
         self._adapters.write_all()
+        self._options.write_all()
         remedy = tr("The damaged file is kept as {file}.", file=aside)
         self._state.set_notice("repair", Notice(sentence, remedy))
         self._conversations.read()

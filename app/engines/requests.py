@@ -17,6 +17,7 @@ from engine import (
     AdaptersSet,
     Cancel,
     Command,
+    ConstraintChecked,
     DraftSet,
     Embedded,
     Event,
@@ -127,7 +128,7 @@ class EngineRequests(QObject):
                 return True
             case AdaptersSet() | DraftSet() | SnapshotLoaded() | SnapshotSaved():
                 return True
-            case TokensCounted() | Embedded() | Reranked() | MetricsRead():
+            case TokensCounted() | Embedded() | Reranked() | MetricsRead() | ConstraintChecked():
                 return True
             case ModelUnloaded():
                 # A failing load first reports that the model before it was unloaded.

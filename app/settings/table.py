@@ -351,7 +351,7 @@ def load(path: Path) -> Settings:
     for name, default in asdict(Settings()).items():
         if name not in stored:
             continue
-        value = _fit(stored[name], default, SETTINGS[name])
+        value = fit(stored[name], default, SETTINGS[name])
         if value is None:  # the value is not logged: it may be the user's text
             _log.warning("setting %s has an invalid value, its default is used", name)
         else:
@@ -371,7 +371,7 @@ def save(path: Path, settings: Settings) -> None:
         raise SettingsError(text, error.remedy) from error
 
 
-def _fit(value: object, default: object, setting: Setting) -> object | None:
+def fit(value: object, default: object, setting: Setting) -> object | None:
     """The value in the type of its default; None when type, range, choices or check reject it."""
     if isinstance(default, bool) or isinstance(value, bool):
         return value if isinstance(value, bool) and isinstance(default, bool) else None

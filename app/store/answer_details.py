@@ -29,6 +29,9 @@ class AnswerDetails:
     token_seconds_p50: float = 0.0  # of a token; 0: not known
     token_seconds_p95: float = 0.0
     thinking: str = ""  # "on" or "off"; "": the default of the chat template
+    more_sampling: str = ""  # JSON: the other parameters that are not as usual, by name
+    constraint: str = ""  # what it had to be: a value of ConstraintKind; "": any text
+    incomplete: bool = False  # the answer ended within the document that it had to be
 
 
 @dataclass(frozen=True, slots=True)

@@ -286,6 +286,33 @@ def set_draft(database: sqlite3.Connection, conversation: int, text: str) -> Non
         database.execute("DELETE FROM draft WHERE conversation = ?", (conversation,))
 
 
+def insert_conversation(database: sqlite3.Connection, title: str, now: float) -> Conversation:
+    """Insert an empty conversation."""
+    created = database.execute(
+        "INSERT INTO conversation(title, folded, created, updated) VALUES (?, ?, ?, ?)",
+        (title, fold(title), now, now),
+    )
+    return Conversation(created.lastrowid or 0, title, now, now, None)
+
+
+def rename(database: sqlite3.Connection, conversation: int, title: str) -> None:
+    """Change the title of a conversation."""
+    renamed = database.execute(
+        "UPDATE conversation SET title = ?, folded = ? WHERE id = ?",
+        (title, fold(title), conversation),
+    )
+    if not renamed.rowcount:
+        raise RowNotFound
+
+
+def find_draft(database: sqlite3.Connection, conversation: int) -> str:
+    """The draft of a conversation, 0 for the new chat; or nothing."""
+    row = database.execute(
+        "SELECT text FROM draft WHERE conversation = ?", (conversation,)
+    ).fetchone()
+    return row[0] if row else ""
+
+
 def insert_message(
     database: sqlite3.Connection,
     conversation: int,

@@ -62,6 +62,7 @@ class _Found:
     old: dict[int, Record] = field(default_factory=dict[int, Record])  # messages until schema 6
     pieces: dict[int, dict[int, str]] = field(default_factory=dict[int, dict[int, str]])
     drafts: dict[int, Record] = field(default_factory=dict[int, Record])
+    options: dict[int, Record] = field(default_factory=dict[int, Record])  # of answers
     folded: dict[int, str] = field(default_factory=dict[int, str])  # message to folded text
     places: dict[int, tuple[int, int | None]] = field(  # message to its conversation and parent
         default_factory=dict[int, tuple[int, int | None]]
@@ -236,6 +237,8 @@ def _classify(found: _Found, rowid: int | None, record: Record) -> None:
             found.conversations[rowid] = (*record, *lacking)
         case (None, int() | float(), str()) if rowid is not None:
             found.drafts[rowid] = record
+        case (None, int() | float(), int(), str()) if rowid is not None:
+            found.options[rowid] = record
         case (None, str(text)) if rowid:
             found.folded[rowid] = text
         case (int(message), int(seq), str(text)) if rowid is None:
@@ -377,6 +380,14 @@ def _write(database: sqlite3.Connection, found: _Found) -> None:
     database.executemany(
         "INSERT INTO draft(conversation, saved, text) VALUES (?, ?, ?)",
         [(number, _number(saved), text) for number, (_, saved, text) in found.drafts.items()],
+    )
+    database.executemany(
+        "INSERT INTO answer_options VALUES (?, ?, ?, ?)",
+        [
+            (number, _number(saved), version, text)
+            for number, (_, saved, version, text) in found.options.items()
+            if not number or number in found.conversations
+        ],
     )
     _write_adapters(database, found)
     database.execute("COMMIT")

@@ -135,6 +135,16 @@ MIGRATIONS = (
     ALTER TABLE message ADD COLUMN compared INTEGER NOT NULL DEFAULT 0;  -- id of the other answer
     ALTER TABLE message ADD COLUMN undecided INTEGER NOT NULL DEFAULT 0;  -- neither is kept yet
     """,
+    """
+    CREATE TABLE answer_options (
+        conversation INTEGER PRIMARY KEY,  -- 0: the conversation that is not begun yet
+        saved REAL NOT NULL,
+        version INTEGER NOT NULL,  -- of the data: 1
+        data TEXT NOT NULL  -- JSON
+    );
+    CREATE TRIGGER conversation_options AFTER DELETE ON conversation
+        BEGIN DELETE FROM answer_options WHERE conversation = old.id; END;
+    """,
 )
 CONVERSIONS = {7: convert_messages}  # run after the script of their version, in its transaction
 

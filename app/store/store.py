@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app.store import adapters as store_adapters
+from app.store import answer_options as store_options
 from app.store import comparisons, deleted_messages
 from app.store.adapters import AdapterMark, StoredAdapters, StoredUse
 from app.store.answer_details import AnswerDetails, AnswerRecord, details_text
@@ -32,10 +33,13 @@ from app.store.queries import (
     TrashedConversation,
     find,
     find_conversations,
+    find_draft,
     fold_chunks,
+    insert_conversation,
     insert_message,
     last_answers,
     purge_deleted,
+    rename,
     rewrite_conversation_row,
     rewrite_row,
     set_draft,
@@ -49,7 +53,6 @@ from app.store.salvage import Salvaged, salvage
 from app.store.schema import (
     DamagedStore,
     ReadOnlyStore,
-    RowNotFound,
     StoreError,
     connect,
     connect_copy,
@@ -244,24 +247,13 @@ class Store:
 
     def create_conversation(self, title: str) -> Conversation:
         """Create an empty conversation."""
-        title, now = clean(title), time.time()
         with self._writing(durable=True) as database:
-            created = database.execute(
-                "INSERT INTO conversation(title, folded, created, updated) VALUES (?, ?, ?, ?)",
-                (title, fold(title), now, now),
-            )
-            return Conversation(created.lastrowid or 0, title, now, now, None)
+            return insert_conversation(database, clean(title), time.time())
 
     def rename(self, conversation_id: int, title: str) -> None:
         """Change the title of a conversation."""
-        title = clean(title)
         with self._writing(durable=True) as database:
-            renamed = database.execute(
-                "UPDATE conversation SET title = ?, folded = ? WHERE id = ?",
-                (title, fold(title), conversation_id),
-            )
-            if not renamed.rowcount:
-                raise RowNotFound
+            rename(database, conversation_id, clean(title))
 
     def set_policy(self, conversation_id: int, policy: ContextPolicy) -> None:
         """Set what happens when a conversation outgrows the model's context."""
@@ -458,10 +450,17 @@ class Store:
     def draft(self, conversation_id: int | None) -> str:
         """The draft of a conversation, or nothing."""
         with self._reading() as database:
-            row = database.execute(
-                "SELECT text FROM draft WHERE conversation = ?", (conversation_id or 0,)
-            ).fetchone()
-            return row[0] if row else ""
+            return find_draft(database, conversation_id or 0)
+
+    def answer_options(self) -> dict[int, str]:
+        """The options of all conversations that have some, as JSON; 0: of the new chat."""
+        with self._reading() as database:
+            return store_options.read_options(database)
+
+    def set_answer_options(self, conversation_id: int | None, text: str) -> None:
+        """Save the options of a conversation; None is the new chat."""
+        with self._writing(durable=False) as database:
+            store_options.set_options(database, conversation_id or 0, text)
 
     # --- adapters ---------------------------------------------------------------------------
 

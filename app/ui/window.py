@@ -11,11 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QByteArray, QEvent, QObject, Qt, QTimer, QUrl, Signal
+from PySide6.QtCore import QByteArray, QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QAction,
     QCloseEvent,
-    QDesktopServices,
     QDragEnterEvent,
     QDragLeaveEvent,
     QDropEvent,
@@ -36,6 +35,7 @@ from app.ui.chat.sidebar import Sidebar
 from app.ui.chat.top_bar import TopBar
 from app.ui.comparison.cards import AnswerCards
 from app.ui.library.page import LibraryPage
+from app.ui.options.view import AnswerOptionsView
 from app.ui.settings.page import Preferences
 from app.ui.settings.shortcuts import CARD_WIDTH as SHORTCUTS_WIDTH
 from app.ui.settings.shortcuts import Shortcuts, keys_of
@@ -44,6 +44,7 @@ from app.ui.theme.palette import LIGHT, Palette
 from app.ui.widgets.banner import Banners
 from app.ui.widgets.controls import Column
 from app.ui.widgets.drop_area import DropArea, model_in
+from app.ui.widgets.links import open_link
 from app.ui.widgets.popover import Popover
 from app.ui.widgets.text_undo import TextUndo
 
@@ -117,6 +118,7 @@ class Window(QWidget):
         self.shortcuts_card = Popover(self, Shortcuts(), SHORTCUTS_WIDTH, tr("Keyboard shortcuts"))
         self.drop_area = DropArea(self)
         self.cards = AnswerCards(self, state)
+        self.options = AnswerOptionsView(states.options, self.composer, self)
 
     def _lay_out(self) -> None:
         self._pages = QStackedWidget()
@@ -171,6 +173,7 @@ class Window(QWidget):
             "copy_answer": self.chat.copy_answer,
             "model": self.open_picker,
             "open": self.open_file,
+            "options": self.options.open,
             "library": self.toggle_library,
             "adapters": self.toggle_adapters,
             "zoom_in": partial(self.zoom_requested.emit, 1),
@@ -211,6 +214,7 @@ class Window(QWidget):
             self.picker_card,
             self.shortcuts_card,
             self.cards,
+            self.options,
             self.drop_area,
         ):
             part.apply_palette(palette)
@@ -458,6 +462,7 @@ class Window(QWidget):
         for card in (self.picker_card, self.shortcuts_card, *self.cards.popovers):
             if not card.isHidden():
                 card.fit()
+        self.options.fit()
 
     def moveEvent(self, event: QMoveEvent) -> None:
         super().moveEvent(event)
@@ -490,11 +495,3 @@ class Window(QWidget):
         if path is not None:
             event.acceptProposedAction()
             self.model_chosen.emit(path)
-
-
-def open_link(address: str) -> bool:
-    """Open an http, https or mailto link of an answer; returns False for other schemes."""
-    url = QUrl(address)
-    if url.scheme().lower() not in ("http", "https", "mailto"):
-        return False
-    return QDesktopServices.openUrl(url)

@@ -44,6 +44,7 @@ def seen(stage: Stage, quits: int) -> dict[str, object]:
         "find_previous": window.chat.transcript.finder.place,
         "regenerate": stage.engine.count(Generate),
         "copy_answer": QGuiApplication.clipboard().text(),
+        "options": window.options.popover is not None,
         "model": window.picker_card.isVisible(),
         "open": len(window.findChildren(QFileDialog)),
         "library": window.library.isVisible(),

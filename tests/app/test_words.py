@@ -27,6 +27,10 @@ NO_TEXTS = {
         "unknown command",
         "nested too deeply",
     },
+    "app/ui/chat/format_words.py": {  # examples of formats
+        '{"type": "object", "properties": {"name": {"type": "string"}}}',
+        'root ::= "yes" | "no"',
+    },
     "app/ui/chat/sidebar_list.py": {"d MMM", "d MMM yyyy"},  # patterns of dates
     "app/ui/settings/about.py": {"Tokonoma {…}"},  # its name
     "app/ui/settings/shortcuts.py": {"Return", "Enter"},  # names of keys
@@ -50,6 +54,7 @@ FROM_TABLES = {
     "app/ui/settings/fields.py",
     "app/ui/settings/row.py",
     "app/ui/settings/shortcuts.py",
+    "app/ui/transcript/answer_card.py",
     "app/ui/window.py",
 }
 

@@ -27,6 +27,7 @@ import scenes_comparison
 import scenes_composer
 import scenes_library
 import scenes_models
+import scenes_options
 import scenes_parts
 import scenes_performance
 import scenes_search
@@ -43,6 +44,7 @@ SCENES: dict[str, Scene] = {
     **scenes_composer.SCENES,
     **scenes_library.SCENES,
     **scenes_models.SCENES,
+    **scenes_options.SCENES,
     **scenes_parts.SCENES,
     **scenes_adapters.SCENES,
     **scenes_performance.SCENES,
@@ -68,6 +70,8 @@ HIGH_CONTRAST = (
     "performance",
     "performance_one",
     "find",
+    "options_fault",
+    "options_chip",
     "parts",
     "parts_unfolded",
     "parts_failed",

@@ -78,6 +78,11 @@ class PreferenceRow(QWidget):
         side = Qt.AlignmentFlag.AlignVCenter if not below else Qt.AlignmentFlag(0)
         self._line.setAlignment(self.field, side)
 
+    def set_default(self, default: object) -> None:
+        """Replace the value that Reset gives back."""
+        self._default = default
+        self.reset.setVisible(self._value != default)
+
     def show_value(self, value: object) -> None:
         """Show the current value; unfinished typing is kept if the value has not changed."""
         if value != self._value:

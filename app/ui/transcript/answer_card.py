@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from typing import cast
+
 from PySide6.QtCore import QDateTime, QLocale, Qt
 from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 
+from app.settings.answer_options import SAMPLERS
 from app.store.store import AnswerDetails, Message, MessageState, StopReason
 from app.system.translation import tr, trn
 from app.ui.theme.theme import BODY, READING, figures, font
@@ -67,6 +71,7 @@ def answer_rows(message: Message) -> list[tuple[str, str]]:
         (tr("Token times"), _token_times(made) if made else ""),
         (tr("Guessed"), _guessed(made) if made else ""),
         (tr("Sampling"), _sampling(made) if made else ""),
+        (tr("Format"), made.constraint if made else ""),
         (tr("Seed"), str(made.seed) if made and made.temperature > 0 and made.seed >= 0 else ""),
         (tr("Time"), _time(made.ended if made and made.ended else message.created)),
         (tr("Ended"), _ended(message)),
@@ -130,7 +135,7 @@ def _guessed(made: AnswerDetails) -> str:
 
 def _sampling(made: AnswerDetails) -> str:
     if made.temperature <= 0:
-        return tr("Always the likeliest word (temperature 0)")
+        return ", ".join((tr("Always the likeliest word (temperature 0)"), *_more(made)))
     parts = [tr("temperature {value}", value=_short(made.temperature))]
     if made.top_k > 0:
         parts.append(tr("top-k {value}", value=made.top_k))
@@ -140,7 +145,23 @@ def _sampling(made: AnswerDetails) -> str:
         parts.append(tr("min-p {value}", value=_short(made.min_p)))
     if made.repeat_penalty != 1:
         parts.append(tr("repeat penalty {value}", value=_short(made.repeat_penalty)))
-    return ", ".join(parts)
+    return ", ".join((*parts, *_more(made)))
+
+
+def _more(made: AnswerDetails) -> list[str]:
+    """The other sampling values that were not as usual, each with its name."""
+    try:
+        stored: object = json.loads(made.more_sampling or "{}")
+    except (ValueError, RecursionError):
+        return []
+    if not isinstance(stored, dict):
+        return []
+    values = cast("dict[str, object]", stored)
+    return [
+        f"{tr(setting.label)} {_short(value)}"
+        for name, setting in SAMPLERS.items()
+        if isinstance(value := values.get(name), int | float)
+    ]
 
 
 def _short(value: float) -> str:

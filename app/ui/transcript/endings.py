@@ -16,11 +16,16 @@ def ending(message: Message) -> str:
         return explain(error.fault, error.file, error.message, error.remedy).text
     if message.state is not MessageState.STOPPED:
         return ""
+    cut = message.details is not None and message.details.incomplete
     match message.stop:
         case StopReason.USER:
             return ""
+        case StopReason.LENGTH if cut:
+            return tr("Stopped at the answer length set in Settings: the document is incomplete")
         case StopReason.LENGTH:
             return tr("Stopped at the answer length set in Settings")
+        case StopReason.CONTEXT if cut:
+            return tr("Stopped because this chat is full: the document is incomplete")
         case StopReason.CONTEXT:
             return tr("Stopped because this chat is full")
         case sentence:  # stored by an earlier version

@@ -45,6 +45,8 @@ class IconButton(QToolButton):
     def __init__(self, name: str, text: str, size: int = 18, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._name = name
+        self._active = False
+        self._palette = LIGHT
         self.setProperty("look", "icon")
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setIconSize(QSize(size, size))
@@ -52,9 +54,16 @@ class IconButton(QToolButton):
         self.setAccessibleName(text)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
 
+    def set_active(self, *, active: bool) -> None:
+        """Show in the accent colour that what the button opens is not as usual."""
+        self._active = active
+        self.apply_palette(self._palette)
+
     def apply_palette(self, palette: Palette) -> None:
         """Recolour the icon."""
-        self.setIcon(icons.icon(self._name, palette.secondary, self.iconSize().width()))
+        self._palette = palette
+        color = palette.accent if self._active else palette.secondary
+        self.setIcon(icons.icon(self._name, color, self.iconSize().width()))
 
     def keyPressEvent(self, arg__1: QKeyEvent) -> None:
         if not click_by_enter(self, arg__1):

@@ -25,7 +25,7 @@ from store_contents import all_messages
 
 ROOT = Path(__file__).parents[3]
 OLD = Path(__file__).parent / "old"
-NAMES = ("schema-2", "schema-4", "schema-6", "schema-7")
+NAMES = ("schema-2", "schema-4", "schema-6", "schema-7", "schema-8")
 WITH_PARTS = NAMES[3:]
 SAME = (
     "id", "conversation", "parent", "created", "model", "prompt_tokens", "generated_tokens",
@@ -195,11 +195,13 @@ def test_new_messages_get_ids_that_were_never_used(name: str, tmp_path: Path) ->
 
 def test_a_migration_that_fails_can_be_repeated(name: str, tmp_path: Path) -> None:
     path, held = unpacked(name, tmp_path)
-    begin, end = (
-        ("ALTER TABLE message ADD COLUMN undecided", "ALTER TABLE message DROP COLUMN undecided")
-        if name in WITH_PARTS
-        else ("CREATE TABLE part(in_the_way)", "DROP TABLE part")
-    )
+    begin, end = {
+        "schema-7": (
+            "ALTER TABLE message ADD COLUMN undecided",
+            "ALTER TABLE message DROP COLUMN undecided",
+        ),
+        "schema-8": ("CREATE TABLE answer_options(in_the_way)", "DROP TABLE answer_options"),
+    }.get(name, ("CREATE TABLE part(in_the_way)", "DROP TABLE part"))
     with closing(sqlite3.connect(path)) as database:
         database.execute(begin)
     with pytest.raises(StoreError):

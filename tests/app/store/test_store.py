@@ -8,7 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from app.store.store import MessageState, RowNotFound, Store
+from app.store.schema import RowNotFound
+from app.store.store import MessageState, Store
 from engine import Role
 
 USER, ASSISTANT = Role.USER, Role.ASSISTANT

@@ -18,7 +18,7 @@ from pytestqt.qtbot import QtBot
 from app.settings.table import load
 from app.state.chat import Notice
 from app.store.store import MessageState
-from app.ui.window import open_link
+from app.ui.widgets.links import open_link
 from engine import Cancel, FinishReason, Generate
 from fakes import MODEL
 from stage import Stage, flush, until

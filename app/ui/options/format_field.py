@@ -1,0 +1,180 @@
+"""Format field: chooses what answers have to be, and describes it in a checked text."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QMimeData, Qt, QTimer, Signal
+from PySide6.QtGui import QColor, QFocusEvent, QTextCharFormat, QTextCursor, QTextFormat
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QTextEdit, QVBoxLayout, QWidget
+
+from app.settings.answer_options import WITH_TEXT, AnswerFormat, AnswerOptions
+from app.settings.table import Setting
+from app.state.answer_options import FormatFault
+from app.system.translation import tr
+from app.ui.chat.format_words import example, help_text, short_name
+from app.ui.settings.fields import Segments
+from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.theme import SMALL, code_font
+from app.ui.widgets.controls import TextButton, label, set_property
+
+_DEBOUNCE_MILLISECONDS = 350
+_LINES = 8
+
+
+class _Editor(QPlainTextEdit):
+    """Plain-text editor in the code font; Tab leaves it."""
+
+    focused = Signal(bool)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFont(code_font(SMALL))
+        self.setTabChangesFocus(True)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setLineWrapMode(QPlainTextEdit.LineWrapMode.WidgetWidth)
+        self.document().setDocumentMargin(0)
+        self.setFixedHeight(self.fontMetrics().lineSpacing() * _LINES + 4)
+
+    def insertFromMimeData(self, source: QMimeData) -> None:
+        self.insertPlainText(source.text())
+        self.ensureCursorVisible()
+
+    def focusInEvent(self, e: QFocusEvent) -> None:
+        super().focusInEvent(e)
+        self.focused.emit(True)
+
+    def focusOutEvent(self, e: QFocusEvent) -> None:
+        super().focusOutEvent(e)
+        self.focused.emit(False)
+
+
+class FormatField(QWidget):
+    """Shows the format of `AnswerOptions`; emits another one when the user changes it."""
+
+    changed = Signal(object)  # AnswerOptions
+    file_requested = Signal()
+    resized = Signal()  # the size hint has changed
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._palette = LIGHT
+        self._options = AnswerOptions()
+        names = tuple(each.value for each in AnswerFormat)
+        words = tuple(short_name(each) for each in AnswerFormat)
+        self.kinds = Segments(Setting(tr("Answer format"), choices=names, words=words))
+        self.help = label("", "secondary", SMALL)
+        self.help.setWordWrap(True)
+        self.editor = _Editor()
+        self._area = QFrame()
+        self._area.setObjectName("area")
+        inside = QVBoxLayout(self._area)
+        inside.setContentsMargins(10, 7, 4, 7)
+        inside.addWidget(self.editor)
+        self.status = label("", "secondary", SMALL)
+        self.status.setWordWrap(True)
+        self.open_button = TextButton(tr("Open a file…"), "link")
+        self._below = QWidget()
+        below = QHBoxLayout(self._below)
+        below.setContentsMargins(0, 0, 0, 0)
+        below.setSpacing(12)
+        below.addWidget(self.status, 1)
+        below.addWidget(self.open_button, 0, Qt.AlignmentFlag.AlignTop)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(8)
+        for part in (self.kinds, self.help, self._area, self._below):
+            layout.addWidget(part)
+        self._debounce = QTimer(self, singleShot=True, interval=_DEBOUNCE_MILLISECONDS)
+        self._debounce.timeout.connect(self.finish)
+        self.kinds.picked.connect(self._pick)
+        self.editor.textChanged.connect(self._on_text)
+        self.editor.focused.connect(self._on_focus)
+        self.open_button.clicked.connect(self.file_requested)
+
+    def show_options(
+        self, options: AnswerOptions, fault: FormatFault | None, *, checking: bool
+    ) -> None:
+        """Show a format and whether it can be used; typing that is not finished is kept."""
+        format, before = options.format, self._options.format
+        described = format in WITH_TEXT
+        self.kinds.show_value(format.value)
+        self.help.setText(help_text(format))
+        self.editor.setPlaceholderText(example(format))
+        self.editor.setAccessibleName(short_name(format))
+        self.editor.setAccessibleDescription(help_text(format))
+        if format is not before or not self._debounce.isActive():
+            self._debounce.stop()
+            self._options = options
+            self._set_text(options.text)
+        resized = described == self._area.isHidden()
+        self._area.setVisible(described)
+        self._below.setVisible(described)
+        self._show_fault(fault, checking=checking)
+        if resized:
+            self.resized.emit()
+
+    def set_file(self, text: str) -> None:
+        """Replace the description by the text of a file."""
+        self._set_text(text)
+        self.finish()
+
+    def finish(self) -> None:
+        """Emit the typed description now."""
+        self._debounce.stop()
+        text = self.editor.toPlainText()
+        if text != self._options.text:
+            self._options = self._options.with_format(self._options.format, text)
+            self.changed.emit(self._options)
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Apply the colours of a theme."""
+        self._palette = palette
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def _pick(self, value: object) -> None:
+        self.finish()
+        self._options = self._options.with_format(AnswerFormat(value))
+        self.changed.emit(self._options)
+        if self._options.format in WITH_TEXT:
+            self.editor.setFocus()
+
+    def _set_text(self, text: str) -> None:
+        if self.editor.toPlainText() != text:
+            self.editor.blockSignals(True)
+            self.editor.setPlainText(text)
+            self.editor.blockSignals(False)
+
+    def _on_text(self) -> None:
+        self._debounce.start()
+
+    def _on_focus(self, focused: bool) -> None:
+        set_property(self._area, "focused", focused)
+        if not focused:
+            self.finish()
+
+    def _show_fault(self, fault: FormatFault | None, *, checking: bool) -> None:
+        empty = not self._options.text.strip()
+        self.editor.setExtraSelections([] if fault is None else self._marks(fault))
+        set_property(self._area, "wrong", fault is not None)
+        if fault is not None:
+            words = fault.sentence
+        elif empty:
+            words = tr("Nothing is described yet: answers are free.")
+        else:
+            words = tr("Checking…") if checking else tr("This can be used.")
+        self.status.setText(words)
+        set_property(self.status, "tone", "danger" if fault is not None else "secondary")
+
+    def _marks(self, fault: FormatFault) -> list[QTextEdit.ExtraSelection]:
+        """The line of a fault, marked as a whole."""
+        block = self.editor.document().findBlockByNumber(fault.line - 1)
+        if fault.line < 1 or not block.isValid():
+            return []
+        mark, look = QTextEdit.ExtraSelection(), QTextCharFormat()
+        color = QColor(self._palette.danger)
+        color.setAlpha(40)
+        look.setBackground(color)
+        look.setProperty(QTextFormat.Property.FullWidthSelection, True)
+        mark.format = look  # type: ignore[misc]
+        mark.cursor = QTextCursor(block)  # type: ignore[misc]
+        return [mark]

@@ -1,0 +1,196 @@
+"""Answer options of chats: what answers are made with, when they move, and refused formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytestqt.qtbot import QtBot
+
+from app.chat.comparison import Side
+from app.settings.answer_options import AS_USUAL, AnswerFormat
+from app.store.store import MessageState, Store
+from engine import (
+    CheckConstraint,
+    ConstraintChecked,
+    ConstraintKind,
+    Failed,
+    Finished,
+    FinishReason,
+    Generate,
+    Sampling,
+)
+from fakes import MODEL
+from stage import Stage, until
+
+COLD = AS_USUAL.with_value("temperature", 0.1).with_value("seed", 5)
+CHOICES = COLD.with_format(AnswerFormat.CHOICES, "yes\nno")
+
+
+def answer(stage: Stage) -> Generate:
+    """The last request for an answer, which ends."""
+    command = stage.engine.last(Generate)
+    stage.engine.finish()
+    stage.drain()
+    return command
+
+
+def checked(stage: Stage, message: str = "", line: int = 0) -> None:
+    """Answer the last check of a format."""
+    request = stage.engine.last(CheckConstraint).request
+    stage.engine.deliver(ConstraintChecked(request, message, "", line, line))
+    stage.drain()
+
+
+def stored(stage: Stage) -> dict[int, str]:
+    stage.wait_until_idle()
+    found: list[dict[int, str]] = []
+    stage.archive.read(Store.answer_options, found.append)
+    until(lambda: bool(found))
+    return found[0]
+
+
+def test_an_answer_is_made_with_the_options_of_its_chat(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("one")
+    assert answer(stage).constraint is None
+    first = stage.state.current
+    stage.controller.options.change(CHOICES)
+    stage.controller.send("two")
+    command = answer(stage)
+    assert (command.sampling.temperature, command.sampling.seed) == (0.1, 5)
+    assert command.constraint is not None
+    assert command.constraint.kind is ConstraintKind.CHOICES
+    stage.controller.new_conversation()
+    stage.controller.send("three")
+    command = answer(stage)
+    assert command.constraint is None
+    assert command.sampling.seed == Sampling().seed
+    assert first is not None
+    stage.controller.open_conversation(first)
+    stage.wait_until_idle()
+    assert stage.states.options.options == CHOICES
+
+
+def test_other_answers_of_a_chat_have_its_options_too(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("one")
+    answer(stage)
+    stage.controller.options.change(CHOICES)
+    stage.controller.regenerate(stage.state.messages[-1].id)
+    assert answer(stage).constraint == CHOICES.constraint
+    stage.controller.edit(stage.state.messages[-2].id, "other")
+    assert answer(stage).constraint == CHOICES.constraint
+    stage.controller.compare(stage.state.messages[-1].id, Side(), Side(adapters=()))
+    both = [c for c in stage.engine.commands if isinstance(c, Generate)][-2:]
+    assert [c.constraint for c in both] == [CHOICES.constraint] * 2
+    assert {c.sampling.temperature for c in both} == {0.1}
+    assert both[0].sampling.seed == 5
+
+
+def test_options_of_the_new_chat_move_to_it(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.options.change(CHOICES)
+    assert list(stored(stage)) == [0]
+    stage.controller.send("one")
+    assert answer(stage).constraint == CHOICES.constraint
+    assert stage.states.options.options == CHOICES
+    assert 0 not in stored(stage)
+    assert len(stored(stage)) == 1
+    stage.controller.new_conversation()
+    assert stage.states.options.options == AS_USUAL
+
+
+def test_options_are_there_after_a_restart(qtbot: QtBot, tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.ready(MODEL)
+    stage.controller.send("one")
+    answer(stage)
+    stage.controller.options.change(CHOICES)
+    stage.close()
+    again = Stage(tmp_path)
+    try:
+        again.start()
+        (chat,) = again.state.conversations
+        again.controller.open_conversation(chat.id)
+        again.wait_until_idle()
+        assert again.states.options.options == CHOICES
+    finally:
+        again.close()
+
+
+def test_a_format_with_a_fault_is_not_asked_for(stage: Stage) -> None:
+    stage.ready(MODEL)
+    wrong = AS_USUAL.with_format(AnswerFormat.REGEX, "[0-9")
+    stage.controller.options.change(wrong)
+    assert stage.states.options.checking
+    checked(stage, "The regular expression cannot be used: unclosed (line 1, column 1).", 1)
+    shown = stage.states.options
+    assert shown.fault is not None
+    assert (shown.fault.line, shown.checking) == (1, False)
+    assert not stage.controller.send("one")
+    assert stage.state.notices["format"].sentence == shown.fault.sentence
+    assert stage.engine.count(Generate) == 0
+    stage.controller.options.change(wrong.with_format(AnswerFormat.REGEX, "[0-9]"))
+    assert "format" not in stage.state.notices
+    checked(stage)
+    assert stage.states.options.fault is None
+    assert stage.controller.send("one")
+    assert answer(stage).constraint is not None
+
+
+def test_only_the_newest_format_is_shown_as_checked(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.options.change(AS_USUAL.with_format(AnswerFormat.REGEX, "[0"))
+    stage.controller.options.change(AS_USUAL.with_format(AnswerFormat.REGEX, "[0]"))
+    checked(stage, "unclosed", 1)  # of the text before
+    assert stage.states.options.fault is None
+    assert stage.states.options.checking
+    checked(stage)
+    assert not stage.states.options.checking
+
+
+def test_a_check_that_fails_leaves_it_to_the_answer(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.options.change(CHOICES)
+    request = stage.engine.last(CheckConstraint).request
+    stage.engine.deliver(Failed(request, "The engine hit an internal error.", ""))
+    stage.drain()
+    assert stage.states.options.fault is None
+    assert "model" not in stage.state.notices
+    assert stage.controller.send("one")
+
+
+def test_another_model_checks_again(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.options.change(CHOICES)
+    checked(stage)
+    before = stage.engine.count(CheckConstraint)
+    stage.controller.load_model(Path("/models/other.gguf"))
+    stage.engine.finish_load("Other")
+    stage.drain()
+    assert stage.engine.count(CheckConstraint) > before
+    checked(stage)
+    assert not stage.states.options.checking
+
+
+def test_a_cut_document_is_called_incomplete(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.options.change(CHOICES.with_value("typical_p", 0.8))
+    stage.controller.send("one")
+    request = stage.engine.last(Generate).request
+    stage.engine.deliver(
+        Finished(request, FinishReason.LENGTH, 3, 0, 5, 0.1, 0.1, 8, incomplete=True)
+    )
+    stage.drain()
+    message = stage.state.messages[-1]
+    assert message.state is MessageState.STOPPED
+    assert message.details is not None
+    assert message.details.incomplete
+    from app.ui.transcript.answer_card import answer_rows
+    from app.ui.transcript.endings import ending
+
+    assert ending(message).endswith("the document is incomplete")
+    rows = dict(answer_rows(message))
+    assert rows["Format"] == "list of choices"
+    assert "Typical-p 0.8" in rows["Sampling"]
+    assert "temperature 0.1" in rows["Sampling"]
