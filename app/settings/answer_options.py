@@ -22,7 +22,7 @@ _GBNF_MARK = "::="  # between a rule's name and its body; in Lark it is ":"
 
 _MORE = {
     "seed": Setting(
-        "Seed", "The same seed and question give the same answer.", low=-1, high=2**31 - 1,
+        "Seed", "The same seed and question give the same answer.", low=-1, high=2**32 - 1,
         named=(-1, "Random"),
     ),
     "typical_p": Setting(
