@@ -33,8 +33,10 @@ class Models:
         self._request = 0  # of the load in progress; 0: none
         self._unloading = 0
 
-    def load(self, path: Path, context: int, threads: int, cache: CacheType) -> None:
-        """Load a model file in place of the loaded one."""
+    def load(
+        self, path: Path, context: int, threads: int, cache: CacheType, memory_bytes: int = 0
+    ) -> None:
+        """Load a model file in place of the loaded one; `memory_bytes` 0: what is free."""
         self.cancel()
         loaded = self._state.model.loaded
         self._state.set_model(
@@ -46,7 +48,9 @@ class Models:
             )
         )
         self._request = self._link.send(
-            lambda number: LoadModel(number, path, context, threads, cache)
+            lambda number: LoadModel(
+                number, path, context, threads, cache, memory_bytes=memory_bytes
+            )
         )
 
     def cancel(self) -> None:
@@ -126,10 +130,10 @@ class Models:
 def _from_disk(loaded: ModelLoaded) -> Notice:
     """Why a model that does not fit in memory is slow, and how slow."""
     seconds = loaded.paged_seconds
-    text = tr("{name} is larger than the free memory, so it runs slowly, from the disk.",
+    text = tr("{name} does not fit in memory, so it runs slowly, from the disk.",
               name=loaded.name)  # fmt: skip
     if seconds > 0:
-        text = tr("{name} is larger than the free memory. It runs from the disk, and takes about "
+        text = tr("{name} does not fit in memory. It runs from the disk, and takes about "
                   "{time} for each word.",
                   name=loaded.name, time=tr("{count} s", count=f"{seconds:.2g}"))  # fmt: skip
     remedy = tr("Close other programs and load it again, or choose a smaller model.")

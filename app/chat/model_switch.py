@@ -107,13 +107,14 @@ class ModelSwitch:
         self._loaded = self._key(path)
         own = self._defaults.whole(path)
         threads = self._defaults.settings.threads
-        self._models.load(path, own.context or 0, threads, own.cache or DEFAULT_CACHE)
+        cache = own.cache or DEFAULT_CACHE
+        self._models.load(path, own.context or 0, threads, cache, own.memory_bytes)
         self._answers.start_next()
 
     def _key(self, path: Path) -> tuple[object, ...]:
         """What a load depends on: the file, and the settings it is loaded with."""
         own = self._defaults.whole(path)
-        return path, own.context, own.cache, self._defaults.settings.threads
+        return path, own.context, own.cache, own.memory_gb, self._defaults.settings.threads
 
     def _unload(self) -> None:
         self._loaded = None

@@ -38,7 +38,8 @@ from app.system.worker import BackgroundWorker
 from engine import DEFAULT_CACHE, CacheType, ModelFacts, inspect_model, model_name, models_folder
 
 UNDO_MILLISECONDS = 8000
-_Key = tuple[tuple[int, int], int, CacheType, int]  # stamp, context, cache, reclaimable bytes
+# Stamp, context, cache, reclaimable bytes, most bytes of memory.
+_Key = tuple[tuple[int, int], int, CacheType, int, int]
 _Known = tuple[_Key, ModelFacts]
 _Basis = tuple[FoundFile, _Known | None, bool]  # inputs of a row
 
@@ -182,7 +183,7 @@ class ModelIndex(QObject):
             return None
         values = self._defaults(path)
         cache = values.cache or DEFAULT_CACHE
-        return found.stamp, values.context or 0, cache, self.reclaimable()
+        return found.stamp, values.context or 0, cache, self.reclaimable(), values.memory_bytes
 
     def _is_known(self, path: Path) -> bool:
         key, known = self._key(path), self._facts.get(path)
@@ -196,7 +197,7 @@ class ModelIndex(QObject):
         if key is None or self._is_known(path):
             self._inspect_next()
             return
-        _, context, cache, reclaimable = key
+        _, context, cache, reclaimable, memory = key
         self._inspecting = True
 
         def inspected(facts: ModelFacts) -> None:
@@ -206,7 +207,10 @@ class ModelIndex(QObject):
             self._inspect_next()
 
         self._worker.run(
-            lambda: inspect_model(path, context, cache, reclaimable=reclaimable), inspected
+            lambda: inspect_model(
+                path, context, cache, reclaimable=reclaimable, memory_bytes=memory
+            ),
+            inspected,
         )
 
     # --- places ---------------------------------------------------------------------------------

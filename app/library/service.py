@@ -251,8 +251,12 @@ class Library(QObject):
                 )
 
         reclaimable = self.model_index.reclaimable()
-        context = self.defaults.whole(path).context or 0
-        self._files.run(lambda: inspect_model(path, context, reclaimable=reclaimable), inspected)
+        whole = self.defaults.whole(path)
+        context, memory = whole.context or 0, whole.memory_bytes
+        self._files.run(
+            lambda: inspect_model(path, context, reclaimable=reclaimable, memory_bytes=memory),
+            inspected,
+        )
 
     def _is_coming(self, source: Source) -> bool:
         return any(

@@ -132,8 +132,12 @@ class Defaults(QObject):
         path, reclaimable = view.path, self.reclaimable
         context = view.settings.context if view.values.context is None else view.values.context
         cache = view.values.cache or view.settings.cache or DEFAULT_CACHE
+        chosen = view.settings if view.values.memory_gb is None else view.values
+        memory = chosen.memory_bytes
         self._worker.run(
-            lambda: inspect_model(path, context or 0, cache, reclaimable=reclaimable),
+            lambda: inspect_model(
+                path, context or 0, cache, reclaimable=reclaimable, memory_bytes=memory
+            ),
             lambda facts: self._predicted(path, facts),
         )
 

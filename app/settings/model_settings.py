@@ -28,13 +28,17 @@ class ModelDefaults:
     min_p: float | None = None
     repeat_penalty: float | None = None
     draft: Path | None = None  # a model that drafts for it; None: none
+    memory_gb: float | None = None  # 0: what is free
+
+    @property
+    def memory_bytes(self) -> int:
+        """The most memory that it may take; 0: what is free."""
+        return round((self.memory_gb or 0.0) * 1e9)
 
 
 AS_IN_SETTINGS = ModelDefaults()
 _WHOLE = ("context", "top_k")
-NUMBERS = tuple(
-    field.name for field in fields(ModelDefaults) if field.name not in ("cache", "draft")
-)
+NUMBERS = ("context", "memory_gb", "temperature", "top_k", "top_p", "min_p", "repeat_penalty")
 
 
 def file() -> Path:

@@ -253,6 +253,21 @@ class Settings:
             at_load=True,
         ),
     ] = DEFAULT_CACHE.value
+    memory_gb: Annotated[
+        float,
+        Setting(
+            "Memory for a model",
+            "What does not fit is read from the disk for every word, which is slow.",
+            "GB",
+            0,
+            4096,
+            exact="Most memory of the weights, the KV cache and the computation together",
+            group="model",
+            step=0.5,
+            named=(0, "Auto"),
+            at_load=True,
+        ),
+    ] = 0.0
     threads: Annotated[
         int,
         Setting(

@@ -51,14 +51,20 @@ class ModelFacts:
 
 
 def inspect_model(
-    path: Path, context: int = 0, cache: CacheType = DEFAULT_CACHE, *, reclaimable: int = 0
+    path: Path,
+    context: int = 0,
+    cache: CacheType = DEFAULT_CACHE,
+    *,
+    reclaimable: int = 0,
+    memory_bytes: int = 0,
 ) -> ModelFacts:
     """Facts of a model file with `context` tokens; 0: the training context or what fits of it.
 
     Reads only the header, which takes milliseconds, and of the first model too large for the memory
     some megabytes, to measure the disk. A bad file raises nothing: `problem` describes
     the error. `path` may be any part of a split model. `reclaimable` bytes are in use by the
-    currently loaded model and would be freed.
+    currently loaded model and would be freed. The model takes at most `memory_bytes`, if that is
+    not 0.
     """
     from engine.gguf.reader import GGUFFile
 
@@ -66,7 +72,7 @@ def inspect_model(
     try:
         with GGUFFile.open(path) as file:
             facts = _with_metadata(facts, file)
-            return _with_plan(facts, file, context, cache, reclaimable)
+            return _with_plan(facts, file, context, cache, reclaimable, memory_bytes)
     except EngineError as error:
         return _with_error(facts, error)
 
@@ -105,7 +111,12 @@ def _with_metadata(facts: ModelFacts, file: GGUFFile) -> ModelFacts:
 
 
 def _with_plan(
-    facts: ModelFacts, file: GGUFFile, context: int, cache: CacheType, reclaimable: int
+    facts: ModelFacts,
+    file: GGUFFile,
+    context: int,
+    cache: CacheType,
+    reclaimable: int,
+    limit: int,
 ) -> ModelFacts:
     from engine.loading.identity import stamps
     from engine.loading.measured import read_weights
@@ -114,7 +125,8 @@ def _with_plan(
     from engine.tokenizer.vocabulary import find
 
     build, config = identify(file)
-    plan, _ = predict(file, config, place(config.layers), context, cache, reclaimable)
+    placement = place(config.layers)
+    plan, _ = predict(file, config, placement, context, cache, reclaimable, limit=limit)
     with suppress(OSError):
         if measured := read_weights(stamps(file.paths)):
             plan = plan.with_weights(measured)

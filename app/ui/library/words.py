@@ -58,9 +58,9 @@ def fit_words(fit: Fit) -> str:
 def from_disk_words(seconds: float) -> str:
     """Why a model that does not fit is slow, and how slow if that is known: of a token."""
     if seconds <= 0:
-        return tr("Larger than the free memory: it runs from the disk, slowly.")
+        return tr("Does not fit in memory: it runs from the disk, slowly.")
     return tr(
-        "Larger than the free memory: it runs from the disk and takes about {time} for each word.",
+        "Does not fit in memory: it runs from the disk and takes about {time} for each word.",
         time=tr("{count} s", count=f"{seconds:.2g}"),
     )
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.chat.model_switch import NOTICE
+from app.settings.model_settings import ModelDefaults
 from app.state.chat import ModelPhase
 from app.store.store import MessageState
 from engine import Cancel, FinishReason, Generate, LoadModel, UnloadModel
@@ -202,3 +203,16 @@ def test_quitting_requests_no_message_that_waits_for_the_chosen_model(writing: S
     writing.engine.finish(FinishReason.CANCELLED)
     writing.drain()
     assert (writing.engine.count(Generate), writing.engine.count(LoadModel)) == (1, 1)
+
+
+def test_a_model_is_loaded_within_its_memory_limit(stage: Stage) -> None:
+    stage.ready(MODEL)
+    assert stage.engine.load.memory_bytes == 0
+    stage.controller.change_settings(memory_gb=2.5)
+    stage.controller.load_model(MODEL)  # the settings it is loaded with have changed
+    assert stage.engine.load.memory_bytes == 2_500_000_000
+    stage.engine.finish_load()
+    stage.drain()
+    stage.controller.library.defaults.change(MODEL, ModelDefaults(memory_gb=0.0))
+    stage.controller.load_model(MODEL)
+    assert stage.engine.load.memory_bytes == 0

@@ -20,7 +20,7 @@ from app.system.json_file import JsonFileError
 from engine import CacheType
 
 MODEL = Path("/models/a.gguf")
-ALL = ModelDefaults(4096, CacheType.Q8_0, 0.5, 20, 0.9, 0.1, 1.2, Path("/models/small.gguf"))
+ALL = ModelDefaults(4096, CacheType.Q8_0, 0.5, 20, 0.9, 0.1, 1.2, Path("/models/small.gguf"), 2.5)
 
 
 def test_saved_model_settings_are_loaded(tmp_path: Path) -> None:

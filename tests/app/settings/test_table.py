@@ -45,6 +45,7 @@ def _everything_changed():
         faster_answers="off",
         context=4096,
         threads=3,
+        memory_gb=2.5,
         cache="f16",
         parallel_downloads=4,
         hub_endpoint="https://mirror.example/models",

@@ -61,7 +61,7 @@ def test_a_model_that_runs_from_the_disk_says_so_once_loaded(stage: Stage) -> No
     stage.engine.finish_load("Large", paged=20)
     stage.drain()
     notice = stage.state.notices["model"]
-    assert notice.sentence.startswith("Large is larger than the free memory.")
+    assert notice.sentence.startswith("Large does not fit in memory.")
     assert "about 2 s for each word" in notice.sentence
     assert "runs from the disk" in stage.window.chat.status_line.words.text()
     stage.controller.load_model(OTHER)

@@ -128,7 +128,7 @@ def test_a_model_larger_than_the_memory_says_how_slow_it_is(
     flush()
     row = shown.row("Bonsai 8B")
     assert row.meter_under.text() == "runs from the disk, slowly"
-    assert row.note.text().startswith("Larger than the free memory: it runs from the disk")
+    assert row.note.text().startswith("Does not fit in memory: it runs from the disk")
     assert words in row.note.text()
     assert "Read for each token: 3,700,000,000" in row.meter_bar.toolTip()
     assert row.action.isEnabled()
