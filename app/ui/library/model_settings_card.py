@@ -66,7 +66,9 @@ class ModelDefaultsCard(QWidget):
         self.bar = Bar()
         self.problem = label("", "warning", SMALL)
         self.problem.setWordWrap(True)
-        self.hint = label(tr("Context changes apply when the model is loaded."), "secondary", SMALL)
+        self.hint = label(
+            tr("Context and memory apply when the model is loaded."), "secondary", SMALL
+        )
         self.hint.setWordWrap(True)
         self.reset = TextButton(tr("Reset to defaults"), "link")
         self.reset.setToolTip(tr("Use the app's settings for this model"))
@@ -113,7 +115,9 @@ class ModelDefaultsCard(QWidget):
         grid.setVerticalSpacing(6)
         grid.setColumnStretch(0, 1)
         for place, (name, field) in enumerate(self.fields.items()):
-            words = label(tr(SETTINGS[name].label))
+            setting = SETTINGS[name]
+            unit = f" ({setting.unit})" if name == "memory_gb" else ""  # others are in tokens
+            words = label(f"{tr(setting.label)}{unit}")
             words.setBuddy(field)
             words.setToolTip(tr(SETTINGS[name].help))
             grid.addWidget(words, place, 0)
