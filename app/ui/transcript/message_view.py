@@ -42,13 +42,14 @@ from app.ui.transcript.sections import (
     Kind,
     Row,
     Section,
+    json_sections,
     own_sections,
     read_reply,
     reply_sections,
     sections_before,
     thought_words,
 )
-from engine import Role
+from engine import ConstraintKind, Role
 
 CARD_SHARE = 0.85  # maximum width of a user message's card, as a share of the column
 CARD_PADDING_X, CARD_PADDING_Y = 16.0, 11.0  # pixels: horizontal and vertical padding of that card
@@ -181,6 +182,13 @@ class MessageView:
         """The width that it is laid out for, in pixels."""
         return self._column
 
+    @property
+    def _is_json(self) -> bool:
+        """Whether it is a complete answer that had to be JSON."""
+        made = self.message.details
+        kind = made.constraint if made is not None else ""
+        return kind == ConstraintKind.JSON_SCHEMA.value and not self.streaming
+
     def build(self, column: float) -> None:
         """Parse and lay out the message, if not done yet for this column width."""
         if not self.built:
@@ -203,6 +211,9 @@ class MessageView:
         at = last_run(parts)
         before = sections_before(parts[:at])
         reply = read_reply(written(parts[at:]), last=not self.streaming)
+        if self._is_json:
+            sections = [*before, *json_sections(reply)]
+            return sections, None, len(sections)
         return [*before, *reply_sections(reply)], reply, len(before)
 
     def append(self, text: str) -> None:
@@ -325,9 +336,10 @@ class MessageView:
         at = last_run(old)
         text, known = written(new[at:]), written(old[at:])
         grown_only = last_run(new) == at and new[:at] == old[:at] and text.startswith(known)
-        if self._reply and grown_only and before.state is MessageState.STREAMING:
+        grows = grown_only and before.state is MessageState.STREAMING and not self._is_json
+        if self._reply and grows:
             self._feed(text[len(known) :], last=not self.streaming)
-        elif new != old or self.streaming:
+        elif new != old or self.streaming or (self._reply and self._is_json):
             self.parts.clear()
             self._read()
         self.layout()

@@ -142,6 +142,15 @@ def reply_sections(reply: Reply) -> list[Section]:
     return [made, body]
 
 
+def json_sections(reply: Reply) -> list[Section]:
+    """The sections of an answer that had to be JSON: its text is a block of code."""
+    *before, body = reply_sections(reply)
+    text = body.text.strip()
+    stream = Stream()
+    stream.feed(_fenced(_pretty(text) or text, "json"), last=True)
+    return [*before, Section(Kind.TEXT, "", stream.blocks, stream.source)]
+
+
 def _row_sections(part: Part) -> list[Section]:
     match part:
         case FilePart():

@@ -22,7 +22,7 @@ from app.store.parts import (
     ToolResultPart,
     grown,
 )
-from app.store.store import Message, MessageState
+from app.store.store import AnswerDetails, Message, MessageState
 from app.ui.blocks.code import CodeView
 from app.ui.transcript.message_editor import MessageEditor
 from app.ui.transcript.message_part import Part as Shown
@@ -301,3 +301,36 @@ def test_zoom_keeps_what_is_unfolded(view: Transcript, qtbot: QtBot) -> None:
     view.set_zoom(1.5)
     wait_for_layout(view, qtbot)
     assert [row.folded for row in view.stack.views[1].rows] == [True, False, True, True]
+
+
+JSON = '{ "first_name" : "Ada",\n"born": [1815] }'
+AS_JSON = AnswerDetails(constraint="JSON schema")
+
+
+@pytest.mark.parametrize("before", [(), (ThoughtPart("Let me think."),)])
+def test_an_answer_that_had_to_be_json_is_code(
+    view: Transcript, qtbot: QtBot, before: tuple[Part, ...]
+) -> None:
+    answer = replace(message(2, ""), parts=(*before, TextPart(JSON)), details=AS_JSON)
+    one = shown(view, qtbot, asked(), answer)
+    assert texts(one) == ['{\n  "first_name": "Ada",\n  "born": [\n    1815\n  ]\n}']
+    assert isinstance(one.parts[-1].view, CodeView)
+    assert len(one.rows) == len(before)
+
+
+def test_a_cut_json_answer_is_code_as_it_is(view: Transcript, qtbot: QtBot) -> None:
+    answer = replace(message(2, ""), parts=(TextPart('{"a":\n "b'),), details=AS_JSON)
+    assert texts(shown(view, qtbot, asked(), answer)) == ['{"a":\n "b']
+
+
+def test_a_streamed_json_answer_becomes_code_when_it_has_ended(
+    view: Transcript, qtbot: QtBot
+) -> None:
+    one = shown(view, qtbot, asked(), streaming(2))
+    stream_text(view, qtbot, 2, JSON)
+    assert not isinstance(one.parts[-1].view, CodeView)
+    ended = replace(message(2, ""), parts=(TextPart(JSON),), details=AS_JSON)
+    view.update_message(ended)
+    flush()
+    assert isinstance(view.stack.views[-1].parts[-1].view, CodeView)
+    assert view.stack.views[-1].message.text == JSON  # what is copied
