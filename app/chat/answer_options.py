@@ -76,10 +76,7 @@ class Options:
         if options == self.of(conversation):
             return
         self._options[conversation] = options
-        if self._has_read:
-            self._write(conversation)
-        else:
-            self._changed.add(conversation)
+        self._save(conversation)
         self._state.set_notice(NOTICE, None)
         self.refresh()
 
@@ -88,8 +85,8 @@ class Options:
         options = self._options.pop(None, AS_USUAL)
         if options != AS_USUAL:
             self._options[conversation_id] = options
-            self._write(conversation_id)
-            self._write(None)
+            self._save(conversation_id)
+            self._save(None)
 
     def refuses(self, conversation: int | None) -> bool:
         """Whether the format of a conversation is known to be unusable; a notice says why then."""
@@ -151,6 +148,13 @@ class Options:
             if self._request:  # for the vocabulary before
                 self._asked = None
         self.refresh()
+
+    def _save(self, conversation: int | None) -> None:
+        """Write the options of a conversation, once the stored ones are known."""
+        if self._has_read:
+            self._write(conversation)
+        else:
+            self._changed.add(conversation)
 
     def _write(self, conversation: int | None) -> None:
         text = options_text(self.of(conversation))

@@ -76,7 +76,25 @@ def options_chip(stage: Stage) -> None:
     flush()
 
 
+def options_narrow(stage: Stage) -> None:
+    """The smallest window."""
+    ready(stage)
+    stage.window.resize(420, 560)
+    text = SCHEMA.replace("integr", "integer")
+    stage.controller.options.change(AS_USUAL.with_format(AnswerFormat.SCHEMA, text))
+    _check(stage)
+    stage.window.options.open()
+    flush()
+
+
 SCENES: dict[str, Scene] = {
     scene.__name__: scene
-    for scene in (options, options_changed, options_schema, options_fault, options_chip)
+    for scene in (
+        options,
+        options_changed,
+        options_schema,
+        options_fault,
+        options_chip,
+        options_narrow,
+    )
 }

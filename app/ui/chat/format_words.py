@@ -10,7 +10,7 @@ def short_name(format: AnswerFormat) -> str:
     """The name of a format on a button."""
     match format:
         case AnswerFormat.FREE:
-            return tr("Any text")
+            return tr("Text")
         case AnswerFormat.JSON:
             return tr("JSON")
         case AnswerFormat.SCHEMA:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QFont
+from PySide6.QtGui import QFont, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
 from app.settings.answer_options import (
@@ -121,6 +121,13 @@ class OptionsCard(QWidget):
             row.show_value(str(value) if chosen else value)
         self.reset_button.setVisible(options != AS_USUAL)
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        narrow = self.width() < _NARROW
+        self.format.set_narrow(narrow)
+        for row in self.rows.values():
+            row.set_narrow(narrow)
+
     def finish(self) -> None:
         """Emit what is typed but not committed: the card closes."""
         self.format.finish()
@@ -170,6 +177,7 @@ def _style(p: Palette) -> str:
     return f"""
 QScrollArea, QWidget#rows {{ background: transparent; border: none; }}
 {segments_style(p)}
+QRadioButton[narrow="true"] {{ padding: 3px 2px; }}
 QFrame#area {{
     background: {p.background}; border: {line}px solid {p.hairline}; border-radius: 6px;
 }}

@@ -18,6 +18,7 @@ from app.ui.widgets.controls import TextButton, label, set_property
 
 _DEBOUNCE_MILLISECONDS = 350
 _LINES = 8
+_ROOM, _NARROW_ROOM = 26, 9  # pixels beside the words of a choice
 
 
 class _Editor(QPlainTextEdit):
@@ -124,6 +125,13 @@ class FormatField(QWidget):
         if text != self._options.text:
             self._options = self._options.with_format(self._options.format, text)
             self.changed.emit(self._options)
+
+    def set_narrow(self, narrow: bool) -> None:
+        """Make the choice of the format as narrow as its words, or give these some room."""
+        for button in self.kinds.buttons.values():
+            set_property(button, "narrow", narrow)
+            words = button.fontMetrics().horizontalAdvance(button.text())
+            button.setFixedWidth(words + (_NARROW_ROOM if narrow else _ROOM))
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
