@@ -38,7 +38,7 @@ from engine.tokenizer.tokenizer import Tokenizer
 from kernels.backends import choose, instruction_set_refusal
 
 _GIGABYTE = 1e9
-_LOOKUP_CONTEXT = 640  # of `bench --ngram`: its text has about 300 tokens, or bytes of a tiny model
+_LOOKUP_CONTEXT = 1_024  # of `bench --ngram`: its text has 300 tokens, or more with few words
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
