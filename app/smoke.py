@@ -1,4 +1,6 @@
-"""Smoke test (`--smoke`): ask one question, open every page, typeset a formula, print the answer."""
+"""Smoke test (`--smoke`): asks a question, and one that has two possible answers, opens every page,
+typesets a formula, and prints the first answer.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.chat.controller import Controller
 from app.markdown.formulas import Tex
+from app.settings.answer_options import AnswerFormat
 from app.settings.table import Settings
 from app.state.chat import ModelPhase, State
 from app.state.library import FileState, LibraryState
@@ -20,6 +23,7 @@ from app.ui.window import Window
 from engine import starter_path
 
 QUESTION = "What is the capital of France?"
+CHOICE_QUESTION, CHOICES = "Is Paris in France?", ("yes", "no")
 SETTINGS = Settings(temperature=0.0, max_tokens=60)  # deterministic and short
 DEADLINE_SECONDS = 240
 
@@ -33,7 +37,9 @@ async def run(controller: Controller, window: Window) -> str:
     doing = "an answer"
     try:
         async with asyncio.timeout(DEADLINE_SECONDS):
-            answer = await _ask(controller)
+            answer = await _ask(controller, QUESTION)
+            doing = "an answer of a given format"
+            await _check_format(controller)
             doing = "a list of models"
             _open(window.open_library, lambda: window.library)
             await _check_models(controller.library.state)
@@ -49,14 +55,24 @@ async def run(controller: Controller, window: Window) -> str:
     return f"> {QUESTION}\n{answer.text.strip()}\n\n{answer.model}: {speed}"
 
 
-async def _ask(controller: Controller) -> Message:
-    """Wait for the model, send the question, and wait until the answer is complete."""
+async def _check_format(controller: Controller) -> None:
+    """An answer that has to be one of two words must be one of them."""
+    usual = controller.options.of(controller.state.current)
+    controller.options.change(usual.with_format(AnswerFormat.CHOICES, "\n".join(CHOICES)))
+    found = (await _ask(controller, CHOICE_QUESTION)).text
+    controller.options.change(usual)
+    if found not in CHOICES:
+        raise SmokeError(f"An answer that had to be yes or no was {found!r}.")
+
+
+async def _ask(controller: Controller, question: str) -> Message:
+    """Wait for the model, send a question, and wait until the answer is complete."""
     state = controller.state
     while state.model.phase is not ModelPhase.READY:
         if state.model.error:
             raise SmokeError(f"{state.model.error} {state.model.remedy}".strip())
         await _state_changed(state)
-    controller.send(QUESTION)
+    controller.send(question)
     while (answer := state.messages[-1]).state is MessageState.STREAMING:
         await _state_changed(state)
     if answer.error or answer.stop or not answer.text.strip():
