@@ -37,7 +37,11 @@ AMPLE_BYTES = 1 << 40  # budget of the disk
 LENGTHS = (2, 3, 4, 5, 6, 9, 17, 33, 64, 65, 129, 200, 257, 300, 400, 513, 514, 700)
 SOME = (3, 257, 513)  # the last two are pages and one token; 513 is also a chunk and one
 OTHER = [3, 4, 5]  # tokens after the shared prefix that are not reused
-CACHES = pytest.mark.parametrize("type", list(CacheType), ids=lambda type: type.value)
+CACHES = pytest.mark.parametrize(
+    "type",
+    [CacheType.F32, CacheType.Q8_0, pytest.param(CacheType.F16, marks=pytest.mark.slow)],
+    ids=lambda type: type.value,
+)
 SEEDED = Sampling(temperature=0.9, top_k=0, top_p=1.0, min_p=0.0, seed=7)
 
 

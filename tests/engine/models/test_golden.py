@@ -55,6 +55,13 @@ def both(function: Any) -> Any:
     )(function)
 
 
+gemma_is_slow = pytest.mark.parametrize(
+    ("model", "facts", "name"),
+    [("smollm2",) * 3, pytest.param(*("gemma3",) * 3, marks=pytest.mark.slow)],
+    indirect=["model", "facts"],
+)
+
+
 @both
 def test_token_ids_are_exact(model: LoadedModel, facts: Any, name: str) -> None:
     tokenizer = model.tokenizer
@@ -146,7 +153,7 @@ def test_tiny_models_equal_float64_in_every_format(
             assert error <= 1e-6, (format, index, error)
 
 
-@both
+@gemma_is_slow
 def test_perplexity_agrees_with_llamacpp(
     model: LoadedModel, facts: Any, name: str, golden: Path
 ) -> None:

@@ -108,6 +108,12 @@ def name(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+# The text and the answers of both models, by the float reference too, take a minute.
+gemma_is_slow = pytest.mark.parametrize(
+    "name", ["smollm2", pytest.param("gemma3", marks=pytest.mark.slow)], indirect=True
+)
+
+
 @pytest.fixture
 def path(name: str, starter_model: Path, gemma_model: Path) -> Path:
     return {"smollm2": starter_model, "gemma3": gemma_model}[name]
@@ -136,6 +142,7 @@ def test_mean_kl_from_the_exact_rows_is_at_most_llamacpps_from_the_same_rows(
     assert np.mean(ours) <= np.mean(theirs), (ours, theirs)
 
 
+@gemma_is_slow
 @pytest.mark.parametrize(
     "type", [DEFAULT_CACHE, pytest.param(CacheType.F16, marks=pytest.mark.slow)]
 )
@@ -153,6 +160,7 @@ def test_mean_kl_along_all_recorded_answers_is_below_the_gate(
     assert torch.cat(distances).mean() <= LARGEST_KL[name]
 
 
+@gemma_is_slow
 def test_perplexity_is_within_half_a_percent_of_the_references(
     kernels: str, path: Path, golden: Path
 ) -> None:
@@ -163,6 +171,7 @@ def test_perplexity_is_within_half_a_percent_of_the_references(
     assert abs(found / exact_scored(path, text).perplexity - 1) <= 0.005
 
 
+@gemma_is_slow
 def test_mean_kl_over_the_text_of_the_perplexity_is_well_below_llamacpps(
     kernels: str, name: str, path: Path, golden: Path
 ) -> None:
@@ -172,6 +181,7 @@ def test_mean_kl_over_the_text_of_the_perplexity_is_well_below_llamacpps(
     assert (p.exp() * (p - found)).sum(1).mean() <= LARGEST_KL[name] * KL_SHARE[name]
 
 
+@gemma_is_slow
 def test_greedy_answers_differ_from_the_reference_only_at_near_ties(
     kernels: str, path: Path, facts: Any
 ) -> None:

@@ -132,7 +132,7 @@ def test_no_operation_mixes_devices(path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(oracle.CASES))
-@pytest.mark.parametrize("text", ["t tn n", "n nt t"])
+@pytest.mark.parametrize("text", ["t tn n", pytest.param("n nt t", marks=pytest.mark.slow)])
 def test_no_architecture_mixes_devices(name: str, text: str, tmp_path: Path) -> None:
     """With experts, fused tensors, biases, learned positions and parallel layers."""
     file = written(name, tmp_path / "m.gguf")
@@ -206,7 +206,9 @@ def test_keys_and_values_are_on_the_device_of_their_layer(path: Path) -> None:
 
 
 @pytest.mark.parametrize("second", ["cpu", "meta"])
-@pytest.mark.parametrize("type", list(CacheType))
+@pytest.mark.parametrize(
+    "type", [CacheType.F32, CacheType.Q8_0, pytest.param(CacheType.F16, marks=pytest.mark.slow)]
+)
 def test_trimming_a_split_session_equals_a_fresh_one(
     path: Path, second: str, type: CacheType
 ) -> None:
