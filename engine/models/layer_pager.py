@@ -56,6 +56,7 @@ class _Slot:
     begun: int = 0  # pieces handed to a thread
     done: int = 0
     error: EngineError | None = None  # of reading the layer
+    stale: bool = False  # the error is of an earlier pass: read again once no piece is running
 
     @property
     def running(self) -> int:
@@ -65,6 +66,7 @@ class _Slot:
     def assign(self, layer: int) -> None:
         """Drop what it has, to be filled with another layer; -1: none."""
         self.layer, self.begun, self.done, self.error = layer, 0, 0, None
+        self.stale = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +186,19 @@ class _State:
         wanted = upcoming if layer < 0 else (layer, *upcoming)
         with self._wake:
             self._wanted = tuple(wanted[: len(self.slots)])
-            for failed in [slot for slot in self.slots if slot.error and not slot.running]:
-                failed.assign(-1)  # try again
+            for failed in [slot for slot in self.slots if slot.error]:  # try again
+                failed.stale = True
+                self._reset_stale(failed)
             self._start()
             self._wake.notify_all()
         if layer >= 0:
             started = time.perf_counter()
             self._wait(layer, checkpoint)
             self.waited_seconds += time.perf_counter() - started
+
+    def _reset_stale(self, slot: _Slot) -> None:
+        if slot.stale and not slot.running:
+            slot.assign(-1)
 
     def close(self) -> None:
         """End the threads and close the files."""
@@ -214,7 +221,8 @@ class _State:
         slot = self.slot_of(layer)
         while True:
             with self._wake:
-                if slot.layer == layer and (error := slot.error) is not None:
+                error = None if slot.stale else slot.error
+                if slot.layer == layer and error is not None:
                     # A new one: its traceback would keep the pager alive.
                     raise ModelFileError(str(error), error.remedy, error.fault)
                 if slot.layer == layer and slot.done == len(self.pieces[layer]):
@@ -239,6 +247,7 @@ class _State:
             with self._wake:
                 slot.done += 1
                 slot.error = slot.error or error
+                self._reset_stale(slot)
                 self.read_bytes += piece.size_bytes
                 self._wake.notify_all()
 

@@ -221,3 +221,30 @@ def test_two_programs_share_one_pager(tmp_path: Path) -> None:
             found += [session.logits(hidden) for hidden in session.prefill(piece)]
     assert torch.equal(torch.cat(rows[0]), wanted)
     assert torch.equal(torch.cat(rows[1]), wanted)
+
+
+def test_an_error_of_an_earlier_pass_is_not_raised_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even while other pieces of that layer are still being read."""
+    path = tiny.write(tmp_path / "m.gguf", format="Q4_0", layers=LAYERS)
+    session = session_of(built(path, range(LAYERS)))
+    wanted = read(session)
+    right, calls = layer_pager.DirectFile.read, 0
+
+    def failing(*operands: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls % 2:
+            raise OSError(5, "Input/output error")
+        time.sleep(0.05)  # its neighbour has failed long before
+        return right(*operands)  # type: ignore[arg-type]
+
+    for _ in range(3):
+        session.rewind(0)
+        monkeypatch.setattr(layer_pager.DirectFile, "read", failing)
+        with pytest.raises(ModelFileError, match=r"cannot be read from m\.gguf"):
+            read(session)
+        monkeypatch.setattr(layer_pager.DirectFile, "read", right)
+        session.rewind(0)
+        assert torch.equal(read(session), wanted)
