@@ -37,8 +37,13 @@ TOKENS = [(37 * at + 11) % 90 for at in range(40)]
 LAYERS = 7
 NAMES = [name for name in ("cpu", "reference") if name in BACKENDS]
 # Of cpu packed and as in the file, of the reference as in the file: it would decode them.
-STORED = [("cpu", Storage.BACKEND), ("cpu", Storage.FILE), ("reference", Storage.FILE)]
-STORED = [one for one in STORED if one[0] in BACKENDS]
+FORMATS = ("Q4_0", "Q8_0", "Q1_0", "Q6_K", "F16")
+STORED = [
+    *((format, "cpu", Storage.BACKEND) for format in FORMATS),
+    ("Q4_0", "cpu", Storage.FILE),
+    ("Q4_0", "reference", Storage.FILE),
+]
+STORED = [one for one in STORED if one[1] in BACKENDS]
 
 
 def built(
@@ -90,8 +95,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layer_pager, "PIECE_BYTES", 1_000)
 
 
-@pytest.mark.parametrize(("backend", "storage"), STORED)
-@pytest.mark.parametrize("format", ["Q4_0", "Q8_0", "Q1_0", "Q6_K", "F16"])
+@pytest.mark.parametrize(("format", "backend", "storage"), STORED)
 @pytest.mark.usefixtures("small_pieces")
 def test_paged_layers_change_no_bit(
     format: str, backend: str, storage: Storage, tmp_path: Path
