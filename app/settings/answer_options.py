@@ -115,7 +115,7 @@ class AnswerOptions:
 
     @property
     def constraint(self) -> Constraint | None:
-        """What the engine is told; None for any text, also while nothing is described."""
+        """The constraint for the engine; None: free text, or a format whose text field is empty."""
         text = self.text
         match self.format:
             case AnswerFormat.FREE:

@@ -49,7 +49,8 @@ class Embedder:
     ) -> None:
         """`runner` computes `Result.NORMED` or SCORES.
 
-        The pages of `tree` are evicted where none are free. `is_busy` is whether answers hold pages of the pool, which they give back when they end.
+        The pages of `tree` are evicted where none are free. `is_busy` is whether answers hold pages
+        of the pool, which they give back when they end.
         """
         self._runner = runner
         self._tokenizer = tokenizer

@@ -2,7 +2,8 @@
 
 The matrices of these layers are read from the disk for every pass, see `LayerPager`. As few layers
 as possible are paged, spread evenly between those in memory, which are computed while the next one
-is read. Layers on a device with memory of its own are not paged: a smaller part can be placed there.
+is read. Only layers in the host's memory are paged: for a GPU that is too small, place fewer layers
+on it.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ fast as a disk, so a second copy of the model in the packed layout would gain no
 from __future__ import annotations
 
 import threading
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -101,11 +100,6 @@ class LayerPager:
         weakref.finalize(self, self._state.close)
 
     @property
-    def slot_bytes(self) -> int:
-        """Memory of all slots."""
-        return sum(slot.memory.numel() for slot in self._state.slots)
-
-    @property
     def bytes_per_pass(self) -> int:
         """Bytes of all paged layers in the model's files."""
         return sum(piece.size_bytes for layer in self.layers for piece in self._state.pieces[layer])
@@ -114,11 +108,6 @@ class LayerPager:
     def read_bytes(self) -> int:
         """Bytes read so far."""
         return self._state.read_bytes
-
-    @property
-    def waited_seconds(self) -> float:
-        """Time for which passes have waited for layers so far."""
-        return self._state.waited_seconds
 
     def add(
         self,
@@ -170,7 +159,6 @@ class _State:
         self.slots = slots
         self.pieces: dict[int, list[_Piece]] = {layer: [] for layer in layers}
         self.read_bytes = 0
-        self.waited_seconds = 0.0
         self._files = files
         self._numbers = {layer: number for number, layer in enumerate(layers)}
         self._wake = threading.Condition()
@@ -192,9 +180,7 @@ class _State:
             self._start()
             self._wake.notify_all()
         if layer >= 0:
-            started = time.perf_counter()
             self._wait(layer, checkpoint)
-            self.waited_seconds += time.perf_counter() - started
 
     def _reset_stale(self, slot: _Slot) -> None:
         if slot.stale and not slot.running:

@@ -28,8 +28,8 @@ class SubwordModel:
     """Subword encoding of the text between control tokens.
 
     first, later, within: encode the start of a text, text after a control token, and text that
-    continues other text. strips_space: decoding removes the space that encoding prepends. added_options: options of added tokens by id; None:
-    added tokens are matched in ggml's order.
+    continues other text. strips_space: decoding removes the space that encoding prepends.
+    added_options: options of added tokens by id; None: added tokens are matched in ggml's order.
     """
 
     first: Callable[[str], list[int]]
