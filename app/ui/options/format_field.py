@@ -18,6 +18,7 @@ from app.ui.widgets.controls import TextButton, label, set_property
 
 _DEBOUNCE_MILLISECONDS = 350
 _LINES = 8
+_ALPHA, _STRONG_ALPHA = 40, 120  # of the mark of a faulty line; the second in high contrast
 _ROOM, _NARROW_ROOM = 26, 9  # pixels beside the words of a choice
 
 
@@ -59,6 +60,7 @@ class FormatField(QWidget):
         super().__init__()
         self._palette = LIGHT
         self._options = AnswerOptions()
+        self._fault: FormatFault | None = None
         names = tuple(each.value for each in AnswerFormat)
         words = tuple(short_name(each) for each in AnswerFormat)
         self.kinds = Segments(Setting(tr("Answer format"), choices=names, words=words))
@@ -136,6 +138,7 @@ class FormatField(QWidget):
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
         self._palette = palette
+        self._mark()
 
     # --- steps ----------------------------------------------------------------------------------
 
@@ -162,7 +165,8 @@ class FormatField(QWidget):
 
     def _show_fault(self, fault: FormatFault | None, *, checking: bool) -> None:
         empty = not self._options.text.strip()
-        self.editor.setExtraSelections([] if fault is None else self._marks(fault))
+        self._fault = fault
+        self._mark()
         set_property(self._area, "wrong", fault is not None)
         if fault is not None:
             words = fault.sentence
@@ -173,14 +177,19 @@ class FormatField(QWidget):
         self.status.setText(words)
         set_property(self.status, "tone", "danger" if fault is not None else "secondary")
 
+    def _mark(self) -> None:
+        fault = self._fault
+        self.editor.setExtraSelections([] if fault is None else self._marks(fault))
+
     def _marks(self, fault: FormatFault) -> list[QTextEdit.ExtraSelection]:
         """The line of a fault, marked as a whole."""
         block = self.editor.document().findBlockByNumber(fault.line - 1)
         if fault.line < 1 or not block.isValid():
             return []
         mark, look = QTextEdit.ExtraSelection(), QTextCharFormat()
-        color = QColor(self._palette.danger)
-        color.setAlpha(40)
+        palette = self._palette
+        color = QColor(palette.danger)
+        color.setAlpha(_STRONG_ALPHA if palette.hairline == palette.text else _ALPHA)
         look.setBackground(color)
         look.setProperty(QTextFormat.Property.FullWidthSelection, True)
         mark.format = look  # type: ignore[misc]
