@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,7 @@ def test_dropped_pages_can_be_read_again(path: Path) -> None:
 @pytest.mark.parametrize("model", ["starter_model", "gemma_model"])
 def test_unloading_a_model_frees_its_memory(model: str, request: pytest.FixtureRequest) -> None:
     path: Path = request.getfixturevalue(model)
+    gc.collect()  # models of earlier tests, which would be freed during the load
     trim_heap()
     before = resident_memory()
     after_load = _memory_after_an_answer(path)
