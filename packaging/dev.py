@@ -146,7 +146,7 @@ def run(options: argparse.Namespace) -> int:
 
 def test(options: argparse.Namespace) -> int:
     """Fetch the test models and run the tests; returns pytest's exit status."""
-    kernels = _set_up(oracle=options.slow)
+    kernels = _set_up(oracle=options.slow, triton=True)
     fetch.ensure(fetch.starter())
     fetch.ensure(fetch.gemma())
     every = ("-m", "") if options.slow else ()
@@ -174,7 +174,7 @@ def _cores() -> int:
 
 def check(options: argparse.Namespace) -> int:
     """Run every static check, then the tests, and print a summary."""
-    environment.ensure()
+    environment.ensure(triton=True)  # which the type checker looks at too
     failed = [step.name for step in STEPS if not _passes(step, fix=options.fix)]
     options.slow = False
     try:
@@ -259,9 +259,9 @@ def make_bundle(options: argparse.Namespace) -> int:
     return 0
 
 
-def _set_up(*, oracle: bool = False) -> dict[str, str]:
+def _set_up(*, oracle: bool = False, triton: bool = False) -> dict[str, str]:
     """Set up .venv and the native kernels; returns the environment variables for the tests."""
-    environment.ensure(oracle=oracle)
+    environment.ensure(oracle=oracle, triton=triton)
     # Choosing the reference explicitly avoids the warning about missing kernels, which fails tests.
     return {} if native.ensure() else {"KERNELS": "reference"}
 

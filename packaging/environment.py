@@ -22,6 +22,7 @@ VENV = ROOT / ".venv"
 REQUIREMENTS = ROOT / "packaging" / "requirements.txt"
 ORACLE_REQUIREMENTS = ROOT / "packaging" / "requirements-oracle.txt"
 COMPILER_REQUIREMENTS = ROOT / "packaging" / "requirements-compiler.txt"
+TRITON_REQUIREMENTS = ROOT / "packaging" / "requirements-triton.txt"
 
 _UNFINISHED = VENV / "tokonoma-unfinished"
 _NEEDED_BYTES = 3_000_000_000
@@ -69,17 +70,19 @@ def child_environment(**settings: str) -> dict[str, str]:
     return {**kept, "PYTHONUTF8": "1", **settings}
 
 
-def ensure(oracle: bool = False, compiler: bool = False) -> None:
+def ensure(oracle: bool = False, compiler: bool = False, triton: bool = False) -> None:
     """Install the pinned requirements in .venv; returns at once when they are installed already.
 
-    With `oracle` also the libraries that slow tests compare with, with `compiler` a C++ compiler.
-    Raises Trouble.
+    With `oracle` also the libraries that slow tests compare with, with `compiler` a C++ compiler,
+    with `triton` the compiler of the CUDA kernels, on Linux. Raises Trouble.
     """
     wanted = [(REQUIREMENTS, VENV / "tokonoma-stamp.json")]
     if oracle:
         wanted.append((ORACLE_REQUIREMENTS, VENV / "tokonoma-oracle-stamp.json"))
     if compiler:
         wanted.append((COMPILER_REQUIREMENTS, VENV / "tokonoma-compiler-stamp.json"))
+    if triton and sys.platform == "linux":
+        wanted.append((TRITON_REQUIREMENTS, VENV / "tokonoma-triton-stamp.json"))
     if all(_is_current(*pair) for pair in wanted):
         return
     with locked(ROOT / "build" / "setup.lock"):
@@ -242,6 +245,7 @@ def _install(requirements: Path) -> None:
         REQUIREMENTS: "about 1 GB, once",
         ORACLE_REQUIREMENTS: "for the slow tests, once",
         COMPILER_REQUIREMENTS: "a C++ compiler, about 100 MB, once",
+        TRITON_REQUIREMENTS: "for tests of the CUDA kernels, about 300 MB, once",
     }
     say(f"Installing the packages ({sizes[requirements]})…")
     _UNFINISHED.touch()

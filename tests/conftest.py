@@ -15,10 +15,12 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-# Set before Qt or torch is imported.
+# Set before Qt, torch or Triton is imported.
 os.environ["QT_QPA_PLATFORM"] = "offscreen"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("OMP_NUM_THREADS", "2")
+# Read when a CUDA kernel is defined: Triton's interpreter runs it on tensors of the processor.
+os.environ["TRITON_INTERPRET"] = "1"
 
 import hypothesis
 import pytest

