@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kernels import cuda
 from kernels.backend import OTHER_OPS, SHOWN_WEIGHT_OPS, STATE_OPS
 from kernels.backends import KNOWN
 from kernels.formats import FORMATS
@@ -27,7 +28,8 @@ def matrix() -> str:
 
 def _backends(op: str, format: str) -> str:
     """Names of the backends that have a kernel for `op` on `format`."""
-    return ", ".join(name for name, one in KNOWN.items() if (op, format) in one.kernels)
+    names = [name for name, one in KNOWN.items() if (op, format) in one.kernels]
+    return ", ".join([*names, cuda.NAME] if cuda.has_kernel(op, format) else names)
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

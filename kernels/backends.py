@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import torch
 
-from kernels import cpu, reference
+from kernels import cpu, cuda, reference
 from kernels.backend import Backend
 from kernels.cpu import library
 from kernels.torch_backend import NAME, torch_backend
@@ -22,8 +22,8 @@ KNOWN = {
     "reference": Backend("reference", reference.KERNELS),
 }
 BACKENDS = {name: KNOWN[name] for name in KNOWN if name != "cpu" or library.available()}
-# What `choose` takes; "torch:cuda" names the device of the backend "torch".
-NAMES = (*BACKENDS, NAME)
+# What `choose` takes; "torch:cuda" names the device of the backend "torch", "cuda:1" a GPU.
+NAMES = (*BACKENDS, cuda.NAME, NAME)
 
 if "cpu" not in BACKENDS and os.environ.get("KERNELS") != "reference":
     log.warning("The slow reference runs, not the native kernels. %s", library.reason())
@@ -32,12 +32,14 @@ if "cpu" not in BACKENDS and os.environ.get("KERNELS") != "reference":
 def choose(name: str = "") -> Backend:
     """The backend `name`, or that of the environment variable KERNELS, or the preferred one.
 
-    Raises ValueError when there is no such backend.
+    Raises ValueError when there is no such backend, or no GPU that can run it.
     """
     wanted = name or os.environ.get("KERNELS", "") or next(iter(BACKENDS))
     if wanted in BACKENDS:
         return BACKENDS[wanted]
     kind, _, device = wanted.partition(":")
+    if kind == cuda.NAME:
+        return cuda.cuda_backend(device)
     if kind != NAME:
         present = ", ".join(NAMES)
         raise ValueError(f"There is no backend '{wanted}'; this build has: {present}.")

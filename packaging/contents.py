@@ -13,6 +13,13 @@ from pathlib import PurePosixPath
 
 # Modules that PyInstaller's analysis finds but that the app never imports.
 EXCLUDED_MODULES = (
+    # The CUDA kernels and their compiler, which only the CUDA build of torch can use.
+    "triton",
+    "kernels.cuda.ahead",
+    "kernels.cuda.attention",
+    "kernels.cuda.jit",
+    "kernels.cuda.launch",
+    "kernels.cuda.ops",
     # torch: compilers, exporters, and tools that need further packages
     "torch._dynamo",
     "torch._inductor",

@@ -60,15 +60,19 @@ import importlib, pkgutil, sys
 from pathlib import Path
 import contents
 
+def refused(name):
+    return any(name == one or name.startswith(one + ".") for one in contents.EXCLUDED_MODULES)
+
 class Refused:
     def find_spec(self, name, path=None, target=None):
-        if any(name == one or name.startswith(one + ".") for one in contents.EXCLUDED_MODULES):
+        if refused(name):
             raise ModuleNotFoundError(name, name=name)
 
 sys.meta_path.insert(0, Refused())
 for package in ("app", "engine", "kernels"):
     for module in pkgutil.walk_packages([package], package + "."):
-        importlib.import_module(module.name)
+        if not refused(module.name):
+            importlib.import_module(module.name)
 from app.net.http import WebError, send_request
 try:
     send_request("https://127.0.0.1:9/")

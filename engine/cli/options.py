@@ -257,13 +257,13 @@ def _command(
         "--backend",
         default="auto",
         metavar="NAME",
-        help=f"auto, {', '.join(NAMES)}, or torch:DEVICE such as torch:cuda",
+        help=f"auto, {', '.join(NAMES)}, a GPU such as cuda:1, or torch:DEVICE such as torch:mps",
     )
     made.add_argument(
         "--placement",
         default="",
         metavar="NAME=LAYERS,...",
-        help="split the layers over several backends, such as cpu=12,torch; the last has the rest",
+        help="split the layers over several backends, such as cpu=12,cuda; the last has the rest",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
     return made

@@ -141,5 +141,7 @@ def test_the_matrix_lists_every_format_and_op() -> None:
     assert {row.name for row in FORMATS.values()} <= set(first)
     assert set(OTHER_OPS) <= set(first)
     # What is supported, whether or not this machine has the library.
-    assert "| Q1_0 | 1.125 | 1-bit, groups of 128 | cpu, reference | cpu, reference |" in printed
-    assert "| attention | cpu, reference |" in printed
+    every = "cpu, reference, cuda"
+    assert f"| Q1_0 | 1.125 | 1-bit, groups of 128 | {every} | {every} |" in printed
+    assert f"| attention | {every} |" in printed
+    assert "| rope | cpu, reference |" in printed

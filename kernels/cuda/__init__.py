@@ -1,0 +1,81 @@
+"""CUDA backend: kernels in Triton for NVIDIA GPUs.
+
+Nothing here is imported before a GPU is asked for: the plain program has no Triton.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from functools import cache
+
+import torch
+
+from kernels.backend import Backend
+from kernels.cuda.layout import FORMATS
+
+NAME = "cuda"
+LEAST_CAPABILITY = (8, 0)  # of GPUs with tensor cores for bfloat16
+
+WEIGHT_OPS = ("linear", "embed")  # with kernels for the formats of `kernels.cuda.layout`
+OTHER_OPS = ("rms_norm", "layer_norm", "attention", "gated")
+
+_COMPILERS = ("cc", "gcc", "clang")
+
+
+def has_kernel(op: str, format: str) -> bool:
+    """Whether an op has a kernel for weights of a format, F32 where it reads none."""
+    return (op in WEIGHT_OPS and format in FORMATS) or op in OTHER_OPS
+
+
+def refusal(device: str = "") -> str:
+    """Why kernels cannot run on a GPU of this computer, in one sentence; "": they can.
+
+    `device` is the number of a GPU, "" the first one. Asks torch and the driver, and never raises.
+    """
+    if torch.version.cuda is None:
+        return "This build of torch has no CUDA."
+    try:
+        if not torch.cuda.is_available():
+            return "torch finds no NVIDIA GPU or no driver for it."
+        number = int(device or 0)
+        if number >= torch.cuda.device_count():
+            return f"There is no GPU {number}; the computer has {torch.cuda.device_count()}."
+        name, capability = (
+            torch.cuda.get_device_name(number),
+            torch.cuda.get_device_capability(number),
+        )
+    except (RuntimeError, AssertionError, ValueError) as error:
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        return f"The NVIDIA driver fails: {reason}."
+    if capability < LEAST_CAPABILITY:
+        return (
+            f"The {name} is too old: kernels need compute capability "
+            f"{LEAST_CAPABILITY[0]}.{LEAST_CAPABILITY[1]}, it has {capability[0]}.{capability[1]}."
+        )
+    if importlib.util.find_spec("triton") is None:
+        return "The package triton, which compiles the kernels, is not installed."
+    compiler = os.environ.get("CC", "")
+    if not any(map(shutil.which, (compiler, *_COMPILERS) if compiler else _COMPILERS)):
+        return "Triton needs a C compiler, and there is none; install gcc."
+    return ""
+
+
+@cache
+def cuda_backend(device: str = "") -> Backend:
+    """The backend on a GPU, "" the first one. Raises ValueError with the reason if it cannot run."""
+    if reason := refusal(device):
+        raise ValueError(f"The GPU cannot be used: {reason}")
+    name = f"{NAME}:{device}" if device else NAME
+    return backend_on(torch.device("cuda", int(device or 0)), name)
+
+
+def backend_on(place: torch.device, name: str = NAME) -> Backend:
+    """The backend on a device of torch; on the processor only in Triton's interpreter."""
+    from kernels.cuda import ops  # noqa: PLC0415  # needs Triton
+
+    def words() -> str:
+        return f"{name} {torch.cuda.get_device_name(place)}" if place.type == "cuda" else name
+
+    return Backend(name, ops.table(place), words, place)

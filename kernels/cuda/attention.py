@@ -1,0 +1,211 @@
+"""Launches of the attention kernels over KV pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import triton
+from torch import Tensor
+
+from kernels.cuda.jit import attention as jit
+from kernels.cuda.launch import Quantized, run
+from kernels.kv_pages import PageLayer, PageTable
+
+BLOCK = 64  # keys scored at once; half of them where rows take more registers
+MOST_SPLITS = 16  # programs that share the keys of one token and head
+
+_TYPES = {torch.float32: 0, torch.float16: 1, torch.int8: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """The heads of a layer: norms and RoPE of queries and keys, scale and limits of scores."""
+
+    layer: PageLayer
+    heads: int
+    query_norm: Tensor | None  # f32 [C]
+    key_norm: Tensor | None
+    epsilon: float
+    frequencies: Tensor  # f32 [pairs]
+    interleaved: bool
+    rope_scale: float
+    scale: float
+    window: int = 0
+    cap: float = 0.0
+
+    @property
+    def kv_heads(self) -> int:
+        """Heads of keys and values."""
+        return self.layer.shape.kv_heads
+
+    @property
+    def width(self) -> int:
+        """Channels of a head."""
+        return self.layer.shape.head_width
+
+    @property
+    def group(self) -> int:
+        """Queries that share a key."""
+        return self.heads // self.kv_heads
+
+    def sizes(self) -> dict[str, int]:
+        """Constants of all kernels."""
+        return {
+            "H": self.heads,
+            "K": self.kv_heads,
+            "C": self.width,
+            "CP": max(triton.next_power_of_2(self.width), 32),
+            "TYPE": _TYPES[self.layer.dtype],
+        }
+
+    def rope(self) -> dict[str, object]:
+        """Constants of kernels that rotate."""
+        return {
+            "PAIRS": len(self.frequencies),
+            "INTERLEAVED": self.interleaved,
+            "NORM": self.query_norm is not None,
+        }
+
+    def places(self) -> tuple[int, int, int, int]:
+        """Byte offsets of the layer's parts in a page."""
+        layer = self.layer
+        return layer.keys, layer.key_scales, layer.values, layer.value_scales
+
+
+class Scratch:
+    """Memory in which the programs of a step leave their parts of a token's attention."""
+
+    def __init__(
+        self, sequences: int, kv_heads: int, splits: int, rows: int, device: torch.device
+    ) -> None:
+        """`rows` f32 for each program."""
+        self.splits = splits
+        self.partial = torch.empty(sequences * kv_heads * splits * rows, device=device)
+        self.counters = torch.zeros(sequences * kv_heads, dtype=torch.int32, device=device)
+
+
+def scratch_for(one: Heads, sequences: int, splits: int, device: torch.device) -> Scratch:
+    """Scratch of a layer; layers that run one after the other can share it."""
+    sizes = one.sizes()
+    rows = _rows(one) * (sizes["CP"] + 2)
+    return Scratch(sequences, one.kv_heads, splits, rows, device)
+
+
+def attend_step(
+    one: Heads,
+    q: Tensor,
+    k: Tensor | None,
+    v: Tensor | None,
+    positions: Tensor,
+    tables: Tensor,
+    scratch: Scratch,
+    out: Tensor,
+    then: Quantized | None = None,
+) -> None:
+    """Attention of one token of each sequence; `positions` i64 [B], `tables` i64 [B, pages].
+
+    Without k and v the row of this position is in its page. The result goes to `out` [B, H * C], or
+    quantized to `then`, which needs heads of whole units.
+    """
+    assert then is None or one.width % 32 == 0, one.width
+    run(
+        jit.attend_step,
+        (len(positions), one.kv_heads, scratch.splits),
+        q,
+        q if k is None else k,
+        q if v is None else v,
+        out,
+        out.view(torch.int32) if then is None else then.words,
+        positions,
+        tables,
+        tables.shape[1],
+        scratch.partial,
+        scratch.counters,
+        *_rotation(one, q),
+        one.scale,
+        float(one.cap),
+        one.window,
+        *one.places(),
+        **one.sizes(),
+        **one.rope(),
+        G=one.group,
+        R=_rows(one),
+        BS=BLOCK if one.layer.dtype == torch.float16 else BLOCK // 2,
+        SPLITS=scratch.splits,
+        WRITE=k is not None,
+        UNITS=1 if then is None else then.words.shape[2],
+        QUANTIZE=then is not None,
+        num_warps=4 if one.layer.dtype == torch.float16 else 8,
+    )
+
+
+def append_rows(
+    one: Heads, q: Tensor, k: Tensor | None, v: Tensor | None, table: Tensor, start: int
+) -> None:
+    """Rotate the queries [T, H * C] of a segment in place; append its keys and values."""
+    run(
+        jit.append_rows,
+        (len(q), one.heads + (0 if k is None else one.kv_heads)),
+        q,
+        q if k is None else k,
+        q if v is None else v,
+        table,
+        start,
+        *_rotation(one, q),
+        *one.places(),
+        **one.sizes(),
+        **one.rope(),
+        WRITE=k is not None,
+        num_warps=1,
+    )
+
+
+def attend_rows(one: Heads, q: Tensor, table: Tensor, start: int, out: Tensor) -> None:
+    """Attention of a segment's queries [T, H * C], rotated, whose keys are in their pages."""
+    rows = min(max(triton.next_power_of_2(len(q) * one.group), 16), 64)
+    run(
+        jit.attend_rows,
+        (-(-len(q) * one.group // rows), one.kv_heads),
+        q,
+        out,
+        table,
+        start,
+        len(q),
+        one.scale,
+        float(one.cap),
+        one.window,
+        *one.places(),
+        **one.sizes(),
+        G=one.group,
+        R=rows,
+        BS=BLOCK,
+        num_warps=4,
+    )
+
+
+def addresses(tables: Sequence[PageTable], width: int) -> Tensor:
+    """Addresses of the pages of several sequences, i64 [B, width] on the host; 0: no page."""
+    found = torch.zeros(len(tables), width, dtype=torch.int64)
+    for at, table in enumerate(tables):
+        pages = [0 if page is None else page.data_ptr() for page in table.pages]
+        found[at, : len(pages)] = torch.tensor(pages, dtype=torch.int64)
+    return found
+
+
+def _rows(one: Heads) -> int:
+    """Rows of a program: the group's queries, at least as many as tensor cores multiply."""
+    return max(triton.next_power_of_2(one.group), 16)
+
+
+def _rotation(one: Heads, q: Tensor) -> tuple[object, ...]:
+    """Operands of norm and RoPE."""
+    frequencies = one.frequencies if len(one.frequencies) else q
+    return (
+        q if one.query_norm is None else one.query_norm,
+        q if one.key_norm is None else one.key_norm,
+        one.epsilon,
+        frequencies,
+        one.rope_scale,
+    )

@@ -1,0 +1,1 @@
+"""CUDA kernels in Triton's language, which is no Python to a type checker."""

@@ -1,0 +1,361 @@
+"""Launches of product kernels: grids, block sizes and padded buffers.
+
+Buffers of activations are padded to whole blocks of tokens. On the processor the kernels run in
+Triton's interpreter, if that is on: slow, for tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+import triton.knobs
+from torch import Tensor
+
+from kernels.cuda.jit import dense, norms, products
+from kernels.cuda.jit.products import X_WORDS
+from kernels.cuda.layout import UNIT, units
+from kernels.cuda.weights import Operand
+from kernels.program import Activation
+
+# Tokens that one pass over the weights multiplies.
+FEW = 4
+# Tokens from which weights are decoded to bfloat16 and multiplied by the vendor's library.
+MANY = 64
+
+_ACTIVATIONS = {Activation.SILU: 0, Activation.GELU: 1, Activation.GELU_TANH: 2}
+_ROWS = 16  # of a program whose result is not quantized
+_WARPS = 8
+_TILE_ROWS = 32  # of a program on tensor cores
+_DECODED = 12 << 20  # weights decoded at once: 24 MB, which an L2 cache holds
+# Units times tokens of a program's tile of x. With fewer of them than threads the compiler loads x
+# again where a layout needs it, instead of moving it through shared memory.
+_UNITS = 128
+
+
+def interpreted() -> bool:
+    """Whether kernels run in Triton's interpreter."""
+    return bool(triton.knobs.runtime.interpret)
+
+
+def run(kernel: Any, grid: tuple[int, ...], *operands: object, **constants: object) -> None:
+    """Launch a kernel."""
+    kernel[grid](*operands, **constants)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantized:
+    """Quantized activations [tokens, columns], and the squares that a norm is deferred with."""
+
+    words: Tensor  # i32 [padded tokens, 11, units]
+    columns: int
+    squares: Tensor | None = None  # f32 [padded tokens, columns / 32]
+    epsilon: float = 0.0
+
+
+def padded(tokens: int) -> int:
+    """Rows of a buffer for so many tokens: blocks of a power of two, of at most `FEW`."""
+    block = token_block(tokens)
+    return -(-tokens // block) * block
+
+
+def token_block(tokens: int) -> int:
+    """Tokens of a program."""
+    return min(triton.next_power_of_2(max(tokens, 1)), FEW)
+
+
+def new_quantized(tokens: int, columns: int, device: torch.device) -> Quantized:
+    """Quantized activations to be written."""
+    shape = padded(tokens), X_WORDS, units(columns)
+    # Zeros: units beyond the columns are read, and no kernel writes them.
+    return Quantized(torch.zeros(shape, dtype=torch.int32, device=device), columns)
+
+
+def new_deferred(tokens: int, columns: int, epsilon: float, device: torch.device) -> Quantized:
+    """Quantized activations of a norm that is completed by the products after it."""
+    made = new_quantized(tokens, columns, device)
+    squares = torch.zeros(padded(tokens), -(-columns // UNIT), device=device)
+    return Quantized(made.words, columns, squares, epsilon)
+
+
+def quantized(x: Tensor, tokens: int, into: Quantized | None = None) -> Quantized:
+    """x [padded tokens, columns] f32, quantized."""
+    columns = x.shape[1]
+    made = into or new_quantized(tokens, columns, x.device)
+    normed(x, None, None, 0.0, False, tokens, None, made)
+    return made
+
+
+def normed(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    epsilon: float,
+    centred: bool,
+    tokens: int,
+    out: Tensor | None,
+    then: Quantized | None = None,
+) -> None:
+    """Norm of x [tokens, D], none without a weight, stored as floats to `out` and quantized."""
+    columns = x.shape[1]
+    run(
+        norms.norm,
+        ((tokens,)),
+        x,
+        x if weight is None else weight,
+        x if bias is None else bias,
+        x if out is None else out,
+        x.view(torch.int32) if then is None else then.words,
+        epsilon,
+        D=columns,
+        BD=max(triton.next_power_of_2(columns), UNIT),
+        UNITS=units(columns),
+        NORM=0 if weight is None else 2 if centred else 1,
+        BIAS=bias is not None,
+        STORE=out is not None,
+        QUANTIZE=then is not None,
+        num_warps=_WARPS,
+    )
+
+
+def linear(
+    x: Tensor,
+    quantized: Quantized | None,
+    weights: Sequence[Operand],
+    outs: Sequence[Tensor],
+    tokens: int,
+) -> None:
+    """Products of one x with up to three weights; all buffers are padded to blocks of tokens."""
+    T, first = token_block(tokens), weights[0]
+    every = [*weights, *[first] * (3 - len(weights))]
+    made = [*outs, *[outs[0]] * (3 - len(outs))]
+    blocks = sum(-(-one.rows // _ROWS) for one in weights)
+    words, squares, epsilon = _operands(x, quantized)
+    run(
+        products.products,
+        (blocks, padded(tokens) // T),
+        x,
+        words,
+        squares,
+        epsilon,
+        *(one.arrays for one in every),
+        *made,
+        *(one.rows for one in every),
+        U=first.units,
+        D=first.columns,
+        T=T,
+        BN=_ROWS,
+        BU=unit_block(first.units, T),
+        KIND0=every[0].kind,
+        KIND1=every[1].kind,
+        KIND2=every[2].kind,
+        COUNT=len(weights),
+        NORM=quantized is not None and quantized.squares is not None,
+        EMULATED=interpreted(),
+        num_warps=_WARPS,
+    )
+
+
+def linear_added(
+    x: Tensor,
+    quantized: Quantized | None,
+    weight: Operand,
+    residual: Tensor,
+    tokens: int,
+    scale: float = 1.0,
+    norm: Tensor | None = None,
+    then: Quantized | None = None,
+) -> None:
+    """residual += scale * product; with `norm` and `then` prepares the product after that norm."""
+    T = token_block(tokens)
+    words, _, _ = _operands(x, quantized)
+    quantize = then is not None and then.squares is not None and norm is not None
+    rows = UNIT if quantize else _ROWS
+    run(
+        products.product_added,
+        (-(-weight.rows // rows), padded(tokens) // T),
+        x,
+        words,
+        weight.arrays,
+        residual,
+        norm if norm is not None else residual,
+        then.words if then is not None else words,
+        then.squares if quantize and then is not None else residual,
+        weight.rows,
+        scale,
+        U=weight.units,
+        D=weight.columns,
+        T=T,
+        BN=rows,
+        BU=unit_block(weight.units, T),
+        KIND=weight.kind,
+        UNITS=units(weight.rows),
+        QUANTIZE=quantize,
+        EMULATED=interpreted(),
+        num_warps=_WARPS,
+        maxnreg=255,  # one program for a processor, so registers cost nothing
+    )
+
+
+def linear_gated(
+    x: Tensor,
+    quantized: Quantized | None,
+    gate: Operand,
+    up: Operand,
+    activation: Activation,
+    tokens: int,
+    out: Tensor | None = None,
+    then: Quantized | None = None,
+) -> None:
+    """activation(gate) * up, as floats to `out` or quantized to `then`."""
+    T = token_block(tokens)
+    words, squares, epsilon = _operands(x, quantized)
+    # Floats take more registers.
+    rows = UNIT if then is not None else _ROWS // 2 if gate.reads_floats else _ROWS
+    run(
+        products.products_gated,
+        (-(-gate.rows // rows), padded(tokens) // T),
+        x,
+        words,
+        squares,
+        epsilon,
+        gate.arrays,
+        up.arrays,
+        x if out is None else out,
+        words if then is None else then.words,
+        gate.rows,
+        U=gate.units,
+        D=gate.columns,
+        T=T,
+        BN=rows,
+        BU=unit_block(gate.units, T),
+        KIND0=gate.kind,
+        KIND1=up.kind,
+        UNITS=units(gate.rows),
+        ACTIVATION=_ACTIVATIONS[activation],
+        NORM=quantized is not None and quantized.squares is not None,
+        QUANTIZE=then is not None,
+        EMULATED=interpreted(),
+        num_warps=_WARPS,
+    )
+
+
+def unit_block(units: int, tokens: int) -> int:
+    """Units of a row that are read at once; at least a group's."""
+    return max(min(triton.next_power_of_2(units), _UNITS // tokens), 8)
+
+
+def _operands(x: Tensor, quantized: Quantized | None) -> tuple[Tensor, Tensor, float]:
+    if quantized is None:
+        return x.view(torch.int32), x, 0.0
+    squares = quantized.squares
+    return quantized.words, x if squares is None else squares, quantized.epsilon
+
+
+# --- weights decoded ----------------------------------------------------------------------------
+
+
+def embed(ids: Tensor, table: Operand, out: Tensor, scale: float = 1.0) -> None:
+    """out [T, D] f32 = scale * rows `ids` [T] i64; with scale 1 the bits of the decoder."""
+    count = min(triton.next_power_of_2(table.units), 32)
+    run(
+        dense.embedded,
+        (len(ids), -(-table.units // count)),
+        ids,
+        table.arrays,
+        out,
+        scale,
+        U=table.units,
+        D=table.columns,
+        BU=count,
+        KIND=table.kind,
+        num_warps=4,
+        enable_fp_fusion=False,
+    )
+
+
+def linear_tiles(
+    x: Tensor, weight: Operand, out: Tensor, tokens: int, scale: float = 1.0, add: bool = False
+) -> None:
+    """Product of some tokens on tensor cores; x [T, D] and out [T, N] f32."""
+    block = min(max(triton.next_power_of_2(tokens), 16), 64)
+    run(
+        dense.product_tiles,
+        (-(-weight.rows // _TILE_ROWS), -(-tokens // block)),
+        x,
+        weight.arrays,
+        out,
+        tokens,
+        weight.rows,
+        scale,
+        U=weight.units,
+        D=weight.columns,
+        BM=block,
+        BN=_TILE_ROWS,
+        BU=2,
+        KIND=weight.kind,
+        ADD=add,
+        EMULATED=interpreted(),
+        num_warps=4,
+    )
+
+
+def linear_decoded(
+    x: Tensor, weight: Operand, out: Tensor, tokens: int, scale: float = 1.0, add: bool = False
+) -> None:
+    """Product of many tokens: rows are decoded to bfloat16, in pieces, and multiplied by torch."""
+    some = x[:tokens].to(torch.bfloat16)
+    step = max(_DECODED // weight.columns, 1)
+    rows = torch.empty(
+        min(step, weight.rows), weight.columns, dtype=torch.bfloat16, device=x.device
+    )
+    units_at_once = min(triton.next_power_of_2(weight.units), 4)
+    for first in range(0, weight.rows, step):
+        end = min(first + step, weight.rows)
+        run(
+            dense.decoded_rows,
+            (-(-(end - first) // 16), -(-weight.units // units_at_once)),
+            weight.arrays,
+            rows,
+            first,
+            end,
+            U=weight.units,
+            D=weight.columns,
+            BN=16,
+            BU=units_at_once,
+            KIND=weight.kind,
+            num_warps=4,
+        )
+        part, y = rows[: end - first], out[:tokens, first:end]
+        found = _matrix_product(some, part)
+        if add:
+            y.add_(found, alpha=scale)
+        else:
+            y.copy_(found)
+
+
+def _matrix_product(x: Tensor, rows: Tensor) -> Tensor:
+    """x [T, D] bf16 times rows [N, D] bf16, f32 [T, N]."""
+    if x.is_cuda:
+        return torch.mm(x, rows.T, out_dtype=torch.float32)
+    return x.float() @ rows.T.float()
+
+
+def gated(gate: Tensor, up: Tensor | None, activation: Activation, out: Tensor) -> None:
+    """out = activation(gate) * up, element by element; contiguous f32."""
+    count = gate.numel()
+    run(
+        dense.gated,
+        (-(-count // 1024),),
+        gate,
+        gate if up is None else up,
+        out,
+        count,
+        BLOCK=1024,
+        ACTIVATION=_ACTIVATIONS[activation],
+        UP=up is not None,
+        num_warps=4,
+    )

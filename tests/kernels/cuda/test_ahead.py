@@ -1,0 +1,43 @@
+"""Machine code of decode kernels, compiled without a GPU: no registers are spilled, loads are wide."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SCRIPT = ROOT / "tests" / "benchmarks" / "cuda_code.py"
+
+
+def rows(*formats: str) -> list[list[str]]:
+    """The cells of the table of these formats, and of attention."""
+    kept = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), *formats],
+        capture_output=True,
+        text=True,
+        env=kept,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr  # 1: a kernel spills
+    lines = [line for line in done.stdout.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines]
+
+
+@pytest.mark.slow
+def test_decode_kernels_spill_nothing_and_read_weights_by_16_bytes() -> None:
+    found = rows("Q1_0", "Q4_K", "Q8_0")
+    names = {cells[0] for cells in found}
+    assert names == {"products", "product_added", "products_gated", "attend_step"}
+    assert {cells[2] for cells in found} == {"sm_80", "sm_89", "sm_90"}
+    for cells in found:
+        loads = dict(one.split(" B × ") for one in cells[7].split(", "))
+        assert int(loads["16"]) > 0, cells
+        if cells[0].startswith("product"):
+            assert int(cells[8]) >= 128, cells
+            # A weight of 4 bits and more is read by 16 bytes; only scales are smaller.
+            assert int(loads["16"]) >= int(loads.get("2", 0)), cells

@@ -1,0 +1,226 @@
+"""The CUDA backend: its ops against the reference, whole models in the interpreter, refusals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import tiny
+from engine.errors import RequestError
+from engine.loading.loader import LoadedModel, load
+from engine.messages import CacheType
+from kernels import backends, cuda, reference
+from kernels.backend import OTHER_OPS, SHOWN_WEIGHT_OPS
+from kernels.formats import FORMATS, Format, by_name
+from kernels.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
+from kernels.program import Activation
+from kernels.weight import Weight
+
+MakeRows = Callable[[Format, int, int], Tensor]
+
+MOST_ERROR = 5e-4
+HOST = torch.device("cpu")
+BACKEND = cuda.backend_on(HOST)
+
+
+def check_close(found: Tensor, wanted: Tensor, energy: float | None = None) -> None:
+    size = energy or float(wanted.double().square().sum())
+    error = float((found.double() - wanted).square().sum()) / size
+    assert error <= MOST_ERROR * (1 + 8 / found.numel()), error
+
+
+def weight_of(name: str, rows: int, columns: int, even_rows: MakeRows) -> Weight:
+    format = by_name(name)
+    data = even_rows(format, rows + 1, columns)[1:]
+    return Weight.from_bytes(data.numpy().data.cast("B"), format, (rows, columns))
+
+
+@pytest.mark.parametrize("name", ["F32", "F16", "Q4_K", "Q1_0", "IQ2_XS"])
+@pytest.mark.parametrize("tokens", [0, 1, 5, 66])
+def test_products_of_any_number_of_tokens(
+    name: str, tokens: int, even_rows: MakeRows, random: torch.Generator
+) -> None:
+    weight = weight_of(name, 9, 256, even_rows)
+    x = torch.randn(tokens, 256, generator=random)
+    prepared = BACKEND.prepare(weight)
+    assert prepared.size_bytes == BACKEND.held_bytes(weight.format, weight.shape)
+    found = BACKEND.ops.linear(x, prepared)
+    assert found.shape == (tokens, 9)
+    if tokens:
+        dense = weight.dense().double()
+        energy = float((x.double().square() @ dense.square().T).sum())
+        check_close(found, x.double() @ dense.T, energy)
+
+
+def test_an_id_outside_the_table_is_refused(even_rows: MakeRows) -> None:
+    prepared = BACKEND.prepare(weight_of("Q8_0", 5, 64, even_rows))
+    assert BACKEND.ops.embed(torch.tensor([4]), prepared).shape == (1, 64)
+    for wrong in (-1, 5):
+        with pytest.raises(IndexError, match="outside the 5 rows"):
+            BACKEND.ops.embed(torch.tensor([wrong]), prepared)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int8])
+def test_attention_of_rotated_queries(dtype: torch.dtype, random: torch.Generator) -> None:
+    layout = KVLayout([LayerShape(2, 40)], dtype)
+    table = PageTable()
+    for _ in range(2):
+        table.append(torch.full((layout.page_bytes[0],), 0xFF, dtype=torch.uint8))
+    kv = PagedKV(layout.kv(0), table)
+    kv.append(*torch.randn(2, 259, 2, 40, generator=random), 0)
+    q = torch.randn(5, 6, 40, generator=random)
+    operands = q, kv, 254, 40**-0.5, 9, 3.0
+    check_close(BACKEND.ops.attention(*operands), reference.attention(*operands).double())
+
+
+def test_other_ops(random: torch.Generator) -> None:
+    x, up = torch.randn(2, 3, 4, 70, generator=random)
+    weight, bias = torch.randn(2, 70, generator=random)
+    ops = BACKEND.ops
+    check_close(ops.rms_norm(x, weight, 1e-5), reference.rms_norm(x, weight, 1e-5))
+    for added in (bias, None):
+        found = ops.layer_norm(x, weight, added, 1e-5)
+        check_close(found, reference.layer_norm(x, weight, added, 1e-5))
+    check_close(
+        ops.gated(x[0], up[0], Activation.GELU), reference.gated(x[0], up[0], Activation.GELU)
+    )
+
+
+def test_the_matrix_names_the_kernels_that_there_are() -> None:
+    for op, format in reference.KERNELS:
+        if op in (*SHOWN_WEIGHT_OPS, *OTHER_OPS):
+            kernel = BACKEND.kernels[op, format]
+            assert cuda.has_kernel(op, format) == (kernel is not reference.KERNELS[op, format])
+
+
+# --- whole models -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The GPU is the processor, in Triton's interpreter."""
+    monkeypatch.setattr("kernels.cuda.cuda_backend", lambda device: BACKEND)
+
+
+def logits(model: LoadedModel) -> Tensor:
+    """Logits after a prompt of many tokens, and after one more."""
+    session = model.new_session()
+    found = [session.logits(hidden) for hidden in session.prefill([5, 6, 7, 8, 9, 3, 4])]
+    found += [session.logits(hidden) for hidden in session.prefill([11])]
+    return torch.cat(found)
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize(
+    ("architecture", "format", "cache"),
+    [
+        ("qwen3", "Q4_0", CacheType.F16),
+        pytest.param("gemma3", "Q8_0", CacheType.Q8_0, marks=pytest.mark.slow),
+    ],
+)
+def test_a_model_runs_as_on_the_reference(
+    architecture: str, format: str, cache: CacheType, tmp_path: Path
+) -> None:
+    path = tiny.write(tmp_path / "m.gguf", architecture=architecture, format=format, layers=2)
+    wanted = logits(load(path, backend="reference", cache=cache))
+    model = load(path, backend="cuda", cache=cache)
+    assert model.backends.startswith("cuda")
+    assert set(model.kernels.values()) == {"cuda"}
+    assert model.slow == ()
+    found = logits(model)
+    check_close(found, wanted, float(wanted.double().square().sum()) * 8)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("interpreted")
+def test_a_model_is_split_with_the_processor(tmp_path: Path) -> None:
+    path = tiny.write(tmp_path / "m.gguf", format="Q4_0", layers=3)
+    wanted = logits(load(path, backend="reference"))
+    model = load(path, parts=[("reference", 1), ("cuda", 0)])
+    assert model.backends == "layers 1: reference, 2-3: cuda"
+    check_close(logits(model), wanted, float(wanted.double().square().sum()) * 8)
+
+
+# --- refusals -----------------------------------------------------------------------------------
+
+
+class Gpu:
+    """What torch says of a GPU; `fails` is what the driver raises."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.available, self.capability, self.fails = True, (9, 0), ""
+        monkeypatch.setattr("torch.version.cuda", "13.0")
+        monkeypatch.setattr("torch.cuda.is_available", lambda: self.available)
+        monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+        monkeypatch.setattr("torch.cuda.get_device_name", self._name)
+        monkeypatch.setattr("torch.cuda.get_device_capability", lambda number: self.capability)
+
+    def _name(self, number: int) -> str:
+        if self.fails:
+            raise RuntimeError(self.fails)
+        return "NVIDIA H200"
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    return Gpu(monkeypatch)
+
+
+def test_a_build_of_torch_without_cuda_is_refused(tmp_path: Path) -> None:
+    if torch.version.cuda is not None:
+        pytest.skip("this build has CUDA")
+    path = tiny.write(tmp_path / "m.gguf", format="Q4_0", layers=1)
+    with pytest.raises(RequestError, match="cannot be used: This build of torch has no CUDA"):
+        load(path, backend="cuda")
+
+
+def test_no_gpu_and_no_driver_are_refused(gpu: Gpu) -> None:
+    assert cuda.refusal() == ""
+    gpu.available = False
+    assert "no NVIDIA GPU or no driver" in cuda.refusal()
+
+
+def test_other_numbers_are_refused(gpu: Gpu) -> None:
+    assert cuda.refusal("0") == ""
+    assert cuda.refusal("1") == "There is no GPU 1; the computer has 1."
+    assert "fails" in cuda.refusal("one")
+
+
+def test_an_old_gpu_is_refused(gpu: Gpu) -> None:
+    gpu.capability = (7, 5)
+    assert "too old" in cuda.refusal()
+    assert "7.5" in cuda.refusal()
+
+
+def test_a_driver_that_fails_is_refused(gpu: Gpu) -> None:
+    gpu.fails = "CUDA error: unknown error\nCompile with..."
+    assert cuda.refusal() == "The NVIDIA driver fails: CUDA error: unknown error."
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_missing_compiler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert "C compiler" in cuda.refusal()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "triton" in cuda.refusal()
+
+
+def test_the_name_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "cuda" in backends.NAMES
+    monkeypatch.setattr("kernels.cuda.refusal", lambda device: "It is off.")
+    with pytest.raises(ValueError, match="The GPU cannot be used: It is off"):
+        backends.choose("cuda:3")
+
+
+def test_every_format_can_be_prepared(random_rows: MakeRows) -> None:
+    for format in FORMATS.values():
+        columns = max(format.block, 32)
+        data = random_rows(format, 2, columns)
+        weight = Weight.from_bytes(data.numpy().data.cast("B"), format, (2, columns))
+        x = torch.zeros(1, columns)
+        assert not math.isnan(float(BACKEND.ops.linear(x, BACKEND.prepare(weight)).sum()))
