@@ -284,6 +284,9 @@ class Recorded(Protocol):
     `given` [T, D] are the hidden states that a body without an embedding starts from.
     """
 
+    # Whether a token gets the same bits in any batch, and those of the backend's ops.
+    equal_bits: bool
+
     def hidden(
         self,
         batch: Sequence[Segment],

@@ -88,10 +88,8 @@ def is_lowered(recorded: Recorded) -> bool:
 
 
 def has_equal_bits(recorded: Recorded) -> bool:
-    """Whether a token gets the same bits in any batch: all stages are lowered, see `Recorded`."""
-    if isinstance(recorded, StagedProgram):
-        return all(has_equal_bits(stage) for _, stage in recorded.stages)
-    return not isinstance(recorded, Interpreter)
+    """Whether a token gets the same bits in any batch, see `Recorded`."""
+    return recorded.equal_bits
 
 
 class StagedProgram:
@@ -100,6 +98,7 @@ class StagedProgram:
     def __init__(self, stages: Sequence[tuple[Backend, Recorded]], head_alone: bool) -> None:
         """`head_alone`: the last stage has no body."""
         self.stages = stages
+        self.equal_bits = all(stage.equal_bits for _, stage in stages)
         self._body = stages[:-1] if head_alone else stages
 
     def hidden(

@@ -19,7 +19,9 @@ EXCLUDED_MODULES = (
     "kernels.cuda.attention",
     "kernels.cuda.jit",
     "kernels.cuda.launch",
+    "kernels.cuda.lowering",
     "kernels.cuda.ops",
+    "kernels.cuda.program",
     # torch: compilers, exporters, and tools that need further packages
     "torch._dynamo",
     "torch._inductor",

@@ -26,7 +26,7 @@ from kernels.backend import Backend
 from kernels.interpreter import Interpreter
 from kernels.kv_pages import KVLayout
 from kernels.program import Program, Recorded
-from kernels.selfcheck import KernelChecker
+from kernels.selfcheck import MOST_ERROR, KernelChecker
 
 # Kernels take different code paths from 2, 5 and 8 tokens on; the decode step covers 1 token.
 _TOKENS = 9
@@ -106,7 +106,7 @@ def find_faults(
             lowered = stages.record(program, placement)
             if stages.is_lowered(lowered):
                 found = _run(lowered, pool, tokens, checkpoint)
-                if not _same(found, expected):
+                if not _same(found, expected, exactly=stages.has_equal_bits(lowered)):
                     lowering = [one.name for one in placement.backends if one.records_programs()]
                     errors |= {(name, "record", "F32"): float("inf") for name in lowering}
     for (backend, op, format), error in errors.items():
@@ -153,9 +153,12 @@ def _run(
     return [hidden, logits]
 
 
-def _same(some: list[Tensor], others: list[Tensor]) -> bool:
-    """Whether all values are equal, counting NaN as equal to NaN."""
-    pairs = zip(some, others, strict=True)
+def _same(some: list[Tensor], others: list[Tensor], *, exactly: bool) -> bool:
+    """Whether all values are equal, counting NaN as equal to NaN; or close, as kernels must be."""
+    pairs = list(zip(some, others, strict=True))
+    if not exactly and all(bool(b.isfinite().all()) for b in others):
+        errors = [(a.double() - b).square().sum() / b.double().square().sum() for a, b in pairs]
+        return all(bool(error <= MOST_ERROR) for error in errors)
     return all(
         torch.equal(a, b) or torch.allclose(a, b, rtol=0, atol=0, equal_nan=True) for a, b in pairs
     )

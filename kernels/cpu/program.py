@@ -26,6 +26,8 @@ def record(program: Program) -> Recorded | None:
 class Recorded:
     """A program as native operations, with its buffers; used by one thread at a time."""
 
+    equal_bits = True
+
     def __init__(self, program: Program) -> None:
         lowering = Lowering(dict(program.widths))
         for one in program.body:

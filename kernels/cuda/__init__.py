@@ -14,6 +14,7 @@ import torch
 
 from kernels.backend import Backend
 from kernels.cuda.layout import FORMATS
+from kernels.program import Program, Recorded
 
 NAME = "cuda"
 LEAST_CAPABILITY = (8, 0)  # of GPUs with tensor cores for bfloat16
@@ -73,9 +74,13 @@ def cuda_backend(device: str = "") -> Backend:
 
 def backend_on(place: torch.device, name: str = NAME) -> Backend:
     """The backend on a device of torch; on the processor only in Triton's interpreter."""
-    from kernels.cuda import ops  # noqa: PLC0415  # needs Triton
+    from kernels.cuda import ops, program  # noqa: PLC0415  # need Triton
 
     def words() -> str:
         return f"{name} {torch.cuda.get_device_name(place)}" if place.type == "cuda" else name
 
-    return Backend(name, ops.table(place), words, place)
+    def record(recorded: Program) -> Recorded | None:
+        return program.record(recorded, made.ops, place)
+
+    made = Backend(name, {**ops.table(place), ("record", "F32"): record}, words, place)
+    return made

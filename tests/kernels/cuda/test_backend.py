@@ -105,6 +105,7 @@ def test_the_matrix_names_the_kernels_that_there_are() -> None:
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The GPU is the processor, in Triton's interpreter."""
     monkeypatch.setattr("kernels.cuda.cuda_backend", lambda device: BACKEND)
+    monkeypatch.setattr("kernels.cuda.attention.MOST_SPLITS", 2)
 
 
 def logits(model: LoadedModel) -> Tensor:

@@ -1,0 +1,133 @@
+"""Recorded programs on CUDA: decode steps of a few sequences as captured launches.
+
+Other batches, such as prompts, are run op by op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+import triton
+from torch import Tensor
+
+from kernels.cuda import attention, graphs, launch
+from kernels.cuda.graphs import Capturer
+from kernels.cuda.lowering import Lowering, can_lower
+from kernels.interpreter import Interpreter
+from kernels.ops import Ops
+from kernels.program import Program, Segment
+
+_FEWEST_PAGES = 64  # of a page table: 16,384 positions
+
+
+def record(program: Program, ops: Ops, device: torch.device) -> Recorded | None:
+    """Lower a program; None when fused kernels cannot run it."""
+    return Recorded(program, ops, device) if can_lower(program) else None
+
+
+class _Bucket:
+    """The steps of one number of sequences: body, head, and both."""
+
+    def __init__(
+        self,
+        program: Program,
+        size: int,
+        pages: int,
+        device: torch.device,
+        capture: Capturer | None,
+    ) -> None:
+        self.pages = pages
+        self.lowering = Lowering(program, size, pages, device)
+        body, head = self.lowering.body, self.lowering.head
+        self.body = graphs.Step(lambda: _run(body), capture)
+        self.head = graphs.Step(lambda: _run(head), capture)
+        self.both = graphs.Step(lambda: _run((*body, *head)), capture)
+
+
+class Recorded:
+    """A program whose decode steps are recorded; used by one thread at a time."""
+
+    equal_bits = False  # few tokens and many are multiplied by other kernels
+
+    def __init__(
+        self, program: Program, ops: Ops, device: torch.device, capture: Capturer | None = None
+    ) -> None:
+        self._program = program
+        self._device = device
+        self._interpreter = Interpreter(program, ops)
+        self._capture = capture or graphs.capturer(device)
+        self._buckets: dict[int, _Bucket] = {}
+
+    def hidden(
+        self,
+        batch: Sequence[Segment],
+        checkpoint: Callable[[], None] = lambda: None,
+        given: Tensor | None = None,
+    ) -> Tensor:
+        """Run the body for all tokens of a batch → hidden states [T, D] f32."""
+        if not _is_step(batch):
+            return self._interpreter.hidden(batch, checkpoint, given)
+        checkpoint()
+        bucket = self._prepared(batch, given)
+        bucket.body()
+        return bucket.lowering.buffers[self._program.hidden][: len(batch)].clone()
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Run the head: hidden states [T, D] f32 → logits [T, V] f32."""
+        count = len(hidden)
+        if not 0 < count <= launch.FEW:
+            return self._interpreter.logits(hidden)
+        bucket = self._bucket(count, 0)
+        bucket.lowering.buffers[self._program.hidden][:count] = hidden
+        bucket.head()
+        return bucket.lowering.buffers[self._program.logits][:count].clone()
+
+    def step(self, batch: Sequence[Segment], given: Tensor | None = None) -> Tensor:
+        """Body and head for all tokens → logits [T, V] f32."""
+        if not _is_step(batch):
+            return self._interpreter.step(batch, given)
+        bucket = self._prepared(batch, given)
+        bucket.both()
+        return bucket.lowering.buffers[self._program.logits][: len(batch)].clone()
+
+    def _prepared(self, batch: Sequence[Segment], given: Tensor | None) -> _Bucket:
+        """The bucket of a batch, its inputs in device memory.
+
+        Sequences that a bucket has beyond the batch repeat the last one: they write the same rows.
+        """
+        pages = max((len(table) for one in batch for table in one.tables), default=0)
+        bucket = self._bucket(len(batch), pages)
+        made = bucket.lowering
+        size = len(made.ids)
+        every = [*batch, *[batch[-1]] * (size - len(batch))]
+        made.ids.copy_(torch.tensor([one.tokens[0] for one in every]))
+        made.positions.copy_(torch.tensor([one.position for one in every]))
+        for group in range(self._program.kv.groups):
+            tables = [one.tables[group] for one in every]
+            made.tables[group].copy_(attention.addresses(tables, bucket.pages))
+        if given is not None:
+            hidden = made.buffers[self._program.hidden]
+            hidden[: len(batch)] = given
+            hidden[len(batch) : size] = given[-1:]
+        return bucket
+
+    def _bucket(self, count: int, pages: int) -> _Bucket:
+        """The steps of so many sequences; made again when a page table outgrows theirs."""
+        size = triton.next_power_of_2(count)
+        found = self._buckets.get(size)
+        if found is None or found.pages < pages:
+            wide = max(triton.next_power_of_2(pages), _FEWEST_PAGES)
+            found = _Bucket(self._program, size, wide, self._device, self._capture)
+            self._buckets[size] = found
+        return found
+
+
+def _is_step(batch: Sequence[Segment]) -> bool:
+    """Whether a batch is one token of each of a few sequences."""
+    return 0 < len(batch) <= launch.FEW and all(len(one.tokens) == 1 for one in batch)
+
+
+def _run(launches: Sequence[Callable[[], None]]) -> None:
+    for one in launches:
+        one()

@@ -1,0 +1,220 @@
+"""Recorded decode steps: launches per layer, results, capture and replay on a device that fails."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import tiny
+from engine.inference.runner import Runner
+from engine.loading.loader import LoadedModel, load
+from engine.messages import CacheType
+from engine.models.forward import forward_program
+from engine.state.sequence import Sequence
+from kernels import cuda
+from kernels.cuda import launch
+from kernels.cuda.graphs import Replay, Step
+from kernels.cuda.program import Recorded
+from kernels.interpreter import Interpreter
+
+MOST_ERROR = 5e-4
+BACKEND = cuda.backend_on(torch.device("cpu"))
+
+
+class FakeDevice:
+    """Captures launches as a CUDA graph does: they are noted, and a replay runs them again."""
+
+    def __init__(self) -> None:
+        self.captured = 0
+        self.replayed = 0
+        self.refuses = False
+        self.fails = False
+
+    def __call__(self, launches: Callable[[], None]) -> Replay:
+        if self.refuses:
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+        self.captured += 1
+
+        def replay() -> None:
+            if self.fails:
+                raise RuntimeError("CUDA error: an illegal memory access was encountered")
+            self.replayed += 1
+            launches()
+
+        return replay
+
+
+class Decoding:
+    """A tiny model on the backend, and sequences that it continues by single tokens."""
+
+    def __init__(self, model: LoadedModel, device: FakeDevice | None = None) -> None:
+        runner = Runner(model.decoder, CacheType.F16)
+        self.pool = runner.new_pool()
+        program = forward_program(model.decoder, self.pool.layout)
+        self.recorded = Recorded(program, BACKEND.ops, torch.device("cpu"), device)
+        self.interpreter = Interpreter(program, BACKEND.ops)
+
+    def sequence(self, *tokens: int) -> Sequence:
+        made = Sequence(self.pool, 600)
+        if tokens:
+            made.reserve(len(tokens))
+            self.interpreter.hidden([made.segment(list(tokens))])
+            made.commit(list(tokens))
+        return made
+
+    def step(self, run: Interpreter | Recorded, sequences: list[Sequence], token: int) -> Tensor:
+        """One token more for each of the sequences, whose rows are not committed."""
+        for one in sequences:
+            one.reserve(1)
+        return run.step([one.segment([token]) for one in sequences])
+
+    def check(self, sequences: list[Sequence], token: int) -> None:
+        found = self.step(self.recorded, sequences, token)
+        wanted = self.step(self.interpreter, sequences, token)
+        error = (found.double() - wanted).square().sum() / wanted.double().square().sum()
+        assert float(error) <= MOST_ERROR, float(error)
+
+
+def loaded(path: Path, **options: Any) -> LoadedModel:
+    """A tiny model whose heads are whole units of columns, on the backend."""
+    tiny.write(path, heads=2, kv_heads=1, head_dim=32, ffn=64, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kernels.cuda.cuda_backend", lambda device: BACKEND)
+        patch.setattr("kernels.cuda.attention.MOST_SPLITS", 2)
+        return load(path, backend="cuda", cache=CacheType.F16)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
+    path = tmp_path_factory.mktemp("model") / "m.gguf"
+    return loaded(path, architecture="qwen3", format="Q8_0", layers=2)
+
+
+@pytest.fixture(autouse=True)
+def few_splits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter runs the programs of a launch one after the other."""
+    monkeypatch.setattr("kernels.cuda.attention.MOST_SPLITS", 2)
+
+
+def test_a_model_is_recorded(model: LoadedModel) -> None:
+    assert model.new_runner().is_recorded
+    assert not model.new_runner().has_equal_bits()
+
+
+def test_steps_of_any_number_of_sequences(model: LoadedModel) -> None:
+    device = FakeDevice()
+    decoding = Decoding(model, device)
+    sequences = [decoding.sequence(5, 6, 7), decoding.sequence(), decoding.sequence(3, 4)]
+    decoding.check(sequences, 9)  # in a bucket of four
+    assert (device.captured, device.replayed) == (1, 0)
+    decoding.step(decoding.recorded, sequences[:1], 8)
+    decoding.check(sequences[:1], 8)
+    assert (device.captured, device.replayed) == (2, 1)
+
+
+def test_body_and_head_are_the_step(model: LoadedModel) -> None:
+    decoding = Decoding(model)
+    one = decoding.sequence(5, 6)
+    one.reserve(1)
+    segments = [one.segment([7])]
+    step = decoding.recorded.step(segments)
+    apart = decoding.recorded.logits(decoding.recorded.hidden(segments))
+    assert torch.equal(step, apart)
+    stopped = RuntimeError("stop")
+
+    def stop() -> None:
+        raise stopped
+
+    with pytest.raises(RuntimeError, match="stop"):
+        decoding.recorded.hidden(segments, stop)
+
+
+def test_a_longer_page_table_is_captured_again(
+    model: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kernels.cuda.program._FEWEST_PAGES", 1)
+    device = FakeDevice()
+    decoding = Decoding(model, device)
+    decoding.step(decoding.recorded, [decoding.sequence()], 9)
+    assert device.captured == 1
+    long = decoding.sequence()
+    long.reserve(257)  # two pages, whose rows are zeros
+    for page in long.segment([9]).tables[0].pages:
+        assert page is not None
+        page.zero_()
+    long.commit([3] * 256)
+    decoding.check([long], 9)
+    assert device.captured == 2
+
+
+def test_a_refused_capture_leaves_the_launches(
+    model: LoadedModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    device = FakeDevice()
+    device.refuses = True
+    decoding = Decoding(model, device)
+    one = decoding.sequence(5)
+    with caplog.at_level(logging.INFO, "kernels.cuda.graphs"):
+        decoding.step(decoding.recorded, [one], 9)
+        decoding.check([one], 8)
+    assert caplog.text.count("its capture failed") == 1
+    assert device.captured == 0
+
+
+def test_a_failing_replay_is_raised_and_the_next_one_runs(model: LoadedModel) -> None:
+    device = FakeDevice()
+    decoding = Decoding(model, device)
+    one = decoding.sequence(5)
+    decoding.step(decoding.recorded, [one], 9)
+    device.fails = True
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        decoding.step(decoding.recorded, [one], 9)
+    device.fails = False
+    decoding.check([one], 9)
+
+
+def test_a_step_is_captured_after_it_has_run() -> None:
+    calls: list[str] = []
+
+    def capture(launches: Callable[[], None]) -> Replay:
+        calls.append("capture")
+        return lambda: calls.append("replay")
+
+    step = Step(lambda: calls.append("launch"), capture)
+    assert not step.is_captured
+    step()
+    assert step.is_captured
+    step()
+    assert calls == ["launch", "capture", "replay"]
+
+
+def test_a_layer_is_five_launches(model: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the two layers the embedding and a norm, after them a norm and the head."""
+    decoding = Decoding(model)
+    one = decoding.sequence(5)
+    launched: list[str] = []
+    run = launch.run
+
+    def count(kernel: Any, *operands: object, **constants: object) -> None:
+        launched.append(kernel.fn.__name__)
+        run(kernel, *operands, **constants)
+
+    monkeypatch.setattr("kernels.cuda.launch.run", count)
+    monkeypatch.setattr("kernels.cuda.attention.run", count)
+    decoding.step(decoding.recorded, [one], 9)
+    layer = ["products", "attend_step", "product_added", "products_gated", "product_added"]
+    assert launched == ["embedded", "norm", *layer, *layer, "norm", "products"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ["llama", "gemma3", "qwen2"])
+def test_steps_of_other_families(architecture: str, tmp_path: Path) -> None:
+    made = loaded(tmp_path / "m.gguf", architecture=architecture, format="Q4_0", layers=2)
+    decoding = Decoding(made)
+    decoding.check([decoding.sequence(5, 6, 7)], 9)
