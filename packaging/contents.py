@@ -15,7 +15,6 @@ from pathlib import PurePosixPath
 EXCLUDED_MODULES = (
     # The CUDA kernels and their compiler, which only the CUDA build of torch can use.
     "triton",
-    "kernels.cuda.ahead",
     "kernels.cuda.attention",
     "kernels.cuda.jit",
     "kernels.cuda.launch",

@@ -194,7 +194,7 @@ def check(options: argparse.Namespace) -> int:
 
 def bench(options: argparse.Namespace) -> int:
     """Run the benchmark scripts and the engine's own bench."""
-    _set_up()
+    _set_up(triton=True)
     fetch.ensure(fetch.starter())
     scripts = {path.stem: path for path in sorted(BENCHMARKS.glob("*.py"))}
     names = [options.name] if options.name else ["engine", *scripts]

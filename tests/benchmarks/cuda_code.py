@@ -13,12 +13,13 @@ import warnings
 from pathlib import Path
 
 os.environ.pop("TRITON_INTERPRET", None)  # read when a kernel is defined
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[1] / "support")]
 warnings.filterwarnings("ignore", message=".*FP_FUSION.*")
 
 import torch
 
-from kernels.cuda import ahead, attention, launch, weights
+import cuda_ahead as ahead
+from kernels.cuda import attention, launch, weights
 from kernels.cuda.layout import FORMATS, weight_bytes
 from kernels.formats import by_name
 from kernels.kv_pages import KVLayout
@@ -46,13 +47,14 @@ def products(name: str) -> list[ahead.Launch]:
     inner = torch.empty(1, INNER, device=NOWHERE)
     floats = matrix(name, 1, WIDTH).reads_floats
     normed = None if floats else launch.new_deferred(1, WIDTH, EPSILON, NOWHERE)
+    plain = None if floats else launch.new_quantized(1, WIDTH, NOWHERE)
     gated = None if floats else launch.new_quantized(1, INNER, NOWHERE)
     query, key = matrix(name, HEADS * HEAD_WIDTH, WIDTH), matrix(name, KV_HEADS * HEAD_WIDTH, WIDTH)
     gate, down = matrix(name, INNER, WIDTH), matrix(name, WIDTH, INNER)
     norm = None if floats else x[0]
     with ahead.recorded_launches() as found:
         launch.linear(x, normed, [query, key, key], [x, x, x], 1)
-        launch.linear_added(x, normed, query, x, 1, 1.0, norm, normed)
+        launch.linear_added(x, plain, query, x, 1, 1.0, norm, normed)
         launch.linear_gated(
             x, normed, gate, gate, Activation.SILU, 1, inner if floats else None, gated
         )

@@ -1,6 +1,6 @@
 """Ahead-of-time compilation: the machine code of recorded launches, for GPUs that are not here.
 
-Inside `recorded_launches` kernels do not run: each launch is noted with its types, and `compile`
+Inside `recorded_launches` kernels do not run: each launch is noted with its types, and `compiled`
 makes the code of one for a GPU. Tensors may be on torch's meta device, so a launch of any size
 takes no memory.
 """
