@@ -284,8 +284,8 @@ class Recorded(Protocol):
     `given` [T, D] are the hidden states that a body without an embedding starts from.
     """
 
-    # Whether a token gets the same bits in any batch, and those of the backend's ops.
-    equal_bits: bool
+    equal_bits: bool  # whether a token gets the same bits in any batch
+    exact: bool  # whether results have the bits of the backend's ops, run one by one
 
     def hidden(
         self,

@@ -99,6 +99,7 @@ class StagedProgram:
         """`head_alone`: the last stage has no body."""
         self.stages = stages
         self.equal_bits = all(stage.equal_bits for _, stage in stages)
+        self.exact = all(stage.exact for _, stage in stages)
         self._body = stages[:-1] if head_alone else stages
 
     def hidden(

@@ -106,7 +106,7 @@ def find_faults(
             lowered = stages.record(program, placement)
             if stages.is_lowered(lowered):
                 found = _run(lowered, pool, tokens, checkpoint)
-                if not _same(found, expected, exactly=stages.has_equal_bits(lowered)):
+                if not _same(found, expected, exactly=lowered.exact):
                     lowering = [one.name for one in placement.backends if one.records_programs()]
                     errors |= {(name, "record", "F32"): float("inf") for name in lowering}
     for (backend, op, format), error in errors.items():

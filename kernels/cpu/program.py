@@ -27,6 +27,7 @@ class Recorded:
     """A program as native operations, with its buffers; used by one thread at a time."""
 
     equal_bits = True
+    exact = True
 
     def __init__(self, program: Program) -> None:
         lowering = Lowering(dict(program.widths))

@@ -40,14 +40,15 @@ def refusal(device: str = "") -> str:
     try:
         if not torch.cuda.is_available():
             return "torch finds no NVIDIA GPU or no driver for it."
+        count = torch.cuda.device_count()
+        if device and not (device.isdecimal() and int(device) < count):
+            return f"There is no GPU {device}; the computer has {count}."
         number = int(device or 0)
-        if number >= torch.cuda.device_count():
-            return f"There is no GPU {number}; the computer has {torch.cuda.device_count()}."
         name, capability = (
             torch.cuda.get_device_name(number),
             torch.cuda.get_device_capability(number),
         )
-    except (RuntimeError, AssertionError, ValueError) as error:
+    except (RuntimeError, AssertionError) as error:
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         return f"The NVIDIA driver fails: {reason}."
     if capability < LEAST_CAPABILITY:

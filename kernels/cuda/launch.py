@@ -51,7 +51,6 @@ class Quantized:
     """Quantized activations [tokens, columns], and the squares that a norm is deferred with."""
 
     words: Tensor  # i32 [padded tokens, 11, units]
-    columns: int
     squares: Tensor | None = None  # f32 [padded tokens, columns / 32]
     epsilon: float = 0.0
 
@@ -71,14 +70,14 @@ def new_quantized(tokens: int, columns: int, device: torch.device) -> Quantized:
     """Quantized activations to be written."""
     shape = padded(tokens), X_WORDS, units(columns)
     # Zeros: units beyond the columns are read, and no kernel writes them.
-    return Quantized(torch.zeros(shape, dtype=torch.int32, device=device), columns)
+    return Quantized(torch.zeros(shape, dtype=torch.int32, device=device))
 
 
 def new_deferred(tokens: int, columns: int, epsilon: float, device: torch.device) -> Quantized:
     """Quantized activations of a norm that is completed by the products after it."""
     made = new_quantized(tokens, columns, device)
     squares = torch.zeros(padded(tokens), -(-columns // UNIT), device=device)
-    return Quantized(made.words, columns, squares, epsilon)
+    return Quantized(made.words, squares, epsilon)
 
 
 def quantized(x: Tensor, tokens: int, into: Quantized | None = None) -> Quantized:
@@ -103,7 +102,7 @@ def normed(
     columns = x.shape[1]
     run(
         norms.norm,
-        ((tokens,)),
+        (tokens,),
         x,
         x if weight is None else weight,
         x if bias is None else bias,
@@ -169,7 +168,11 @@ def linear_added(
     norm: Tensor | None = None,
     then: Quantized | None = None,
 ) -> None:
-    """residual += scale * product; with `norm` and `then` prepares the product after that norm."""
+    """residual += scale * product; with `norm` and `then` prepares the product after that norm.
+
+    The activations must be those of no deferred norm.
+    """
+    assert quantized is None or quantized.squares is None
     T = token_block(tokens)
     words, _, _ = _operands(x, quantized)
     quantize = then is not None and then.squares is not None and norm is not None
@@ -277,9 +280,7 @@ def embed(ids: Tensor, table: Operand, out: Tensor, scale: float = 1.0) -> None:
     )
 
 
-def linear_tiles(
-    x: Tensor, weight: Operand, out: Tensor, tokens: int, scale: float = 1.0, add: bool = False
-) -> None:
+def linear_tiles(x: Tensor, weight: Operand, out: Tensor, tokens: int) -> None:
     """Product of some tokens on tensor cores; x [T, D] and out [T, N] f32."""
     block = min(max(triton.next_power_of_2(tokens), 16), 64)
     run(
@@ -290,22 +291,18 @@ def linear_tiles(
         out,
         tokens,
         weight.rows,
-        scale,
         U=weight.units,
         D=weight.columns,
         BM=block,
         BN=_TILE_ROWS,
         BU=2,
         KIND=weight.kind,
-        ADD=add,
         EMULATED=interpreted(),
         num_warps=4,
     )
 
 
-def linear_decoded(
-    x: Tensor, weight: Operand, out: Tensor, tokens: int, scale: float = 1.0, add: bool = False
-) -> None:
+def linear_decoded(x: Tensor, weight: Operand, out: Tensor, tokens: int) -> None:
     """Product of many tokens: rows are decoded to bfloat16, in pieces, and multiplied by torch."""
     some = x[:tokens].to(torch.bfloat16)
     step = max(_DECODED // weight.columns, 1)
@@ -329,12 +326,7 @@ def linear_decoded(
             KIND=weight.kind,
             num_warps=4,
         )
-        part, y = rows[: end - first], out[:tokens, first:end]
-        found = _matrix_product(some, part)
-        if add:
-            y.add_(found, alpha=scale)
-        else:
-            y.copy_(found)
+        out[:tokens, first:end] = _matrix_product(some, rows[: end - first])
 
 
 def _matrix_product(x: Tensor, rows: Tensor) -> Tensor:

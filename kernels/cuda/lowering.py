@@ -50,7 +50,8 @@ def _is_known(one: Instruction) -> bool:
             plain = not any(one.changes) and all(bias is None for bias in one.biases)
             return plain and all(map(weights.is_stored, one.weights))
         case Attend():
-            return one.causal and (one.query_norm is None) == (one.key_norm is None or not one.k)
+            both = (one.query_norm is None) == (one.key_norm is None)
+            return one.causal and (both or not one.k)
         case Norm() | Gate() | Add() | Softcap():
             return True
         case _:
@@ -74,7 +75,7 @@ class Lowering:
         groups = max(program.kv.groups, 1)
         self.tables = torch.zeros(groups, sequences, pages, dtype=torch.int64, device=device)
         self._operands: dict[int, Operand] = {}
-        self._scratch: dict[tuple[int, int], Scratch] = {}
+        self._scratch: dict[tuple[int, ...], Scratch] = {}
         self._quantized: dict[str, Quantized] = {}
         self._deferred: tuple[str, int, Quantized] | None = None  # buffer, id of the norm's weight
         self.body = self._lower(program.body)
@@ -91,7 +92,7 @@ class Lowering:
 
     def _one(self, rest: Sequence[Instruction], launches: list[Launch]) -> int:
         """Lower the first instruction, with those that are fused to it; returns their number."""
-        one, buffers, tokens = rest[0], self.buffers, self._tokens
+        one, buffers = rest[0], self.buffers
         match one:
             case Embed():
                 table, out, scale = self._operand(one.table), buffers[one.out], one.scale
@@ -118,7 +119,6 @@ class Lowering:
                 self._written(one.x)
             case _:
                 raise ValueError(f"{type(one).__name__}: `can_lower` refuses it")
-        del tokens
         return 1
 
     def _norm(self, one: Norm, then: Sequence[Instruction], launches: list[Launch]) -> None:
@@ -145,7 +145,9 @@ class Lowering:
         if isinstance(after, Gate) and _is_gate_of(one, after):
             self._gated(one, after, then[1:], operands, codes, launches)
             return 2
-        if isinstance(after, Add) and len(operands) == 1 and after.y == one.outs[0]:
+        deferred = codes is not None and codes.squares is not None
+        alone = len(operands) == 1 and not deferred
+        if isinstance(after, Add) and alone and after.y == one.outs[0]:
             self._added(after, then[1:], operands[0], x, codes, launches)
             return 2
         for start in range(0, len(operands), 3):
@@ -251,7 +253,7 @@ class Lowering:
             self._quantized[one.out] = made
 
     def _scratch_of(self, heads: Heads) -> Scratch:
-        key = heads.kv_heads, heads.group * 1000 + heads.width
+        key = heads.kv_heads, heads.group, heads.width
         if key not in self._scratch:
             self._scratch[key] = attention.scratch_for(
                 heads, self._tokens, attention.MOST_SPLITS, self._device
@@ -283,7 +285,7 @@ def _reads_codes(name: str, then: Sequence[Instruction]) -> bool:
     found = False
     for one in then:
         if isinstance(one, Linear) and one.x == name:
-            if any(weights.operand(weight).reads_floats for weight in one.weights):
+            if any(weights.reads_floats(weight.format) for weight in one.weights):
                 return False
             found = True
             if name in one.outs:

@@ -49,6 +49,7 @@ class Recorded:
     """A program whose decode steps are recorded; used by one thread at a time."""
 
     equal_bits = False  # few tokens and many are multiplied by other kernels
+    exact = False  # fused kernels add in another order
 
     def __init__(
         self, program: Program, ops: Ops, device: torch.device, capture: Capturer | None = None

@@ -123,8 +123,12 @@ def operand(weight: Weight) -> Operand:
     found = arrays(layout, weight.data, rows, columns)
     # A kernel is given six arrays; it does not read those that the layout does not have.
     each = tuple(array if array.numel() else found.codes for array in _fields(found))
-    floats = format.name.startswith("F8")
-    return Operand(each, kind, rows, columns, floats)
+    return Operand(each, kind, rows, columns, reads_floats(format))
+
+
+def reads_floats(format: Format) -> bool:
+    """Whether products with weights of a format read x as floats, not its quantized copy."""
+    return layout_of(format) is None or format.name.startswith("F8")
 
 
 def _fields(found: Arrays) -> tuple[Tensor, ...]:

@@ -169,7 +169,7 @@ def attend_step(
             tl.store(out + row + c, y, mask=(g < G)[:, None] & (c < C))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["start"])
 def append_rows(
     q, k, v, table, start, query_norm, key_norm, epsilon, frequencies, rope_scale,
     KEYS, KEY_SCALES, VALUES, VALUE_SCALES,
@@ -206,7 +206,7 @@ def append_rows(
         store_value(value, c, page, number, at, VALUES, VALUE_SCALES, TYPE, C, CP)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["start", "tokens"])
 def attend_rows(
     q, out, table, start, tokens, scale, cap, window,
     KEYS, KEY_SCALES, VALUES, VALUE_SCALES,

@@ -110,7 +110,7 @@ def embedded(
     tl.store(out + token * D + column, y, mask=column < D)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["first", "end"])
 def decoded_rows(
     w,
     out,
@@ -131,24 +131,22 @@ def decoded_rows(
     tl.store(out + at, y.to(tl.bfloat16), mask=(row < end)[:, None] & (column < D))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens"])
 def product_tiles(
     x,
     w,
     out,
     tokens,
     n,
-    scale,
     U: tl.constexpr,
     D: tl.constexpr,
     BM: tl.constexpr,
     BN: tl.constexpr,
     BU: tl.constexpr,
     KIND: tl.constexpr,
-    ADD: tl.constexpr,
     EMULATED: tl.constexpr,
 ):
-    """out [tokens, n] f32 = x [tokens, D] f32 times a weight; with ADD it adds scale times that.
+    """out [tokens, n] f32 = x [tokens, D] f32 times a weight.
 
     Grid: blocks of BN rows of the weight, blocks of BM tokens.
     """
@@ -163,8 +161,6 @@ def product_tiles(
         total = dot_rounded(a, tl.trans(b), total, EMULATED)
     at = out + token[:, None].to(tl.int64) * n + row[None, :]
     ok = (token < tokens)[:, None] & (row < n)[None, :]
-    if ADD:
-        total = tl.load(at, mask=ok, other=0.0) + total * scale
     tl.store(at, total, mask=ok)
 
 

@@ -31,25 +31,47 @@ def _part(page, offset, TYPE: tl.constexpr):
 
 
 @triton.jit
+def _key_place(head, at, c, TYPE: tl.constexpr, C: tl.constexpr):
+    """Place of a channel c of the key at a page's position, in elements."""
+    if TYPE == 2:
+        WIDTH: tl.constexpr = (C + 31) // 32 * 32
+        return (head * 16 + at // 16) * (WIDTH * 16) + c // 4 * 64 + at % 16 * 4 + c % 4
+    else:
+        return (head * 16 + at // 16) * (C * 16) + c * 16 + at % 16
+
+
+@triton.jit
+def _value_place(head, at, c, TYPE: tl.constexpr, C: tl.constexpr):
+    """Place of a channel c of the value at a page's position, in elements."""
+    if TYPE == 2:
+        WIDTH: tl.constexpr = (C + 31) // 32 * 32
+        return (head * 64 + at // 4) * (WIDTH * 4) + c * 4 + at % 4
+    else:
+        PADDED: tl.constexpr = (C + 15) // 16 * 16
+        return (head * 256 + at) * PADDED + c
+
+
+@triton.jit
+def _loaded(page, place, head, at, c, OFFSET, SCALES, TYPE: tl.constexpr, C: tl.constexpr):
+    """Keys or values f32 at their places; 0 beyond C channels."""
+    x = tl.load(_part(page, OFFSET, TYPE) + place, mask=c < C, other=0).to(tl.float32)
+    if TYPE == 2:
+        block = (head * ((C + 31) // 32) + c // 32) * 256 + at
+        x = x * tl.load(_part(page, SCALES, 1) + block, mask=c < C, other=0.0).to(tl.float32)
+    return x
+
+
+@triton.jit
 def key_tile(
     page, head, p, KEYS, KEY_SCALES,
     TYPE: tl.constexpr, C: tl.constexpr, CP: tl.constexpr,
 ):  # fmt: skip
     """Keys [CP, positions] f32 of a page's positions p."""
-    c = tl.arange(0, CP)[:, None]
-    at = p[None, :]
-    if TYPE == 2:
-        WIDTH: tl.constexpr = (C + 31) // 32 * 32
-        place = (head * 16 + at // 16) * (WIDTH * 16) + c // 4 * 64 + at % 16 * 4 + c % 4
-        codes = _part(page, KEYS, 2)
-        scales = _part(page, KEY_SCALES, 1)
-        code = tl.load(codes + place, mask=c < C, other=0).to(tl.float32)
-        block = (head * (WIDTH // 32) + c // 32) * 256 + at
-        return code * tl.load(scales + block, mask=c < C, other=0.0).to(tl.float32)
-    else:
-        place = (head * 16 + at // 16) * (C * 16) + c * 16 + at % 16
+    c, at = tl.arange(0, CP)[:, None], p[None, :]
+    place = _key_place(head, at, c, TYPE, C)
+    if TYPE != 2:
         place = tl.max_contiguous(tl.multiple_of(place, [1, 16]), [1, 16])  # a tile of positions
-        return tl.load(_part(page, KEYS, TYPE) + place, mask=c < C, other=0.0).to(tl.float32)
+    return _loaded(page, place, head, at, c, KEYS, KEY_SCALES, TYPE, C)
 
 
 @triton.jit
@@ -58,20 +80,9 @@ def value_tile(
     TYPE: tl.constexpr, C: tl.constexpr, CP: tl.constexpr,
 ):  # fmt: skip
     """Values [positions, CP] f32 of a page's positions p."""
-    c = tl.arange(0, CP)[None, :]
-    at = p[:, None]
-    if TYPE == 2:
-        WIDTH: tl.constexpr = (C + 31) // 32 * 32
-        place = (head * 64 + at // 4) * (WIDTH * 4) + c * 4 + at % 4
-        codes = _part(page, VALUES, 2)
-        scales = _part(page, VALUE_SCALES, 1)
-        code = tl.load(codes + place, mask=c < C, other=0).to(tl.float32)
-        block = (head * (WIDTH // 32) + c // 32) * 256 + at
-        return code * tl.load(scales + block, mask=c < C, other=0.0).to(tl.float32)
-    else:
-        PADDED: tl.constexpr = (C + 15) // 16 * 16
-        place = (head * 256 + at) * PADDED + c
-        return tl.load(_part(page, VALUES, TYPE) + place, mask=c < C, other=0.0).to(tl.float32)
+    c, at = tl.arange(0, CP)[None, :], p[:, None]
+    place = _value_place(head, at, c, TYPE, C)
+    return _loaded(page, place, head, at, c, VALUES, VALUE_SCALES, TYPE, C)
 
 
 @triton.jit
@@ -82,9 +93,8 @@ def rotated(
     """Norm and RoPE of heads: x [R, 1] their addresses, c [1, CP] channels → [R, CP] f32."""
     ok = tl.broadcast_to(c < C, (x + c).shape)
     y = tl.load(x + c, mask=ok, other=0.0)
-    factor = tl.full(y.shape, 1.0, tl.float32)
     if NORM:
-        factor += tl.rsqrt(tl.sum(y * y, 1) / C + epsilon)[:, None] - 1.0
+        factor = tl.rsqrt(tl.sum(y * y, 1) / C + epsilon)[:, None]
         y = y * factor * tl.load(norm + c, mask=c < C, other=0.0)
     if PAIRS > 0:
         turned = c < 2 * PAIRS
@@ -130,40 +140,13 @@ def transformed(x, R: tl.constexpr, C: tl.constexpr, CP: tl.constexpr):
 
 
 @triton.jit
-def _store_codes(x, codes, c, place, scales, head, at, C: tl.constexpr, CP: tl.constexpr):
-    """Quantize a row x [1, CP] f32 to int8 at `place` [1, CP], with a scale for 32 channels."""
-    N: tl.constexpr = CP // 32
-    WIDTH: tl.constexpr = (C + 31) // 32 * 32
-    blocks = tl.reshape(x, [N, 32])
-    size = tl.maximum(tl.max(blocks, 1) / 127.0, tl.max(-blocks, 1) / 128.0)
-    size = tl.minimum(tl.maximum(size, 0.0), 65504.0).to(tl.float16)
-    exact = size.to(tl.float32)
-    step = tl.where(exact > 0.0, 1.0 / tl.maximum(exact, 1e-9), 0.0)
-    z = blocks * step[:, None]
-    z = tl.minimum(tl.maximum(tl.where(z >= 0.0, z + 0.5, z - 0.5), -128.0), 127.0)
-    z = tl.reshape(z.to(tl.int32), [1, CP])
-    tl.store(codes + place, z.to(tl.int8), mask=c < WIDTH)
-    n = tl.arange(0, N)
-    block = (head * (WIDTH // 32) + n) * 256 + at
-    tl.store(scales + block, size, mask=n < WIDTH // 32)
-
-
-@triton.jit
 def store_key(
     x, c, page, head, at, KEYS, KEY_SCALES,
     TYPE: tl.constexpr, C: tl.constexpr, CP: tl.constexpr,
 ):  # fmt: skip
     """Write a key x [1, CP] f32 at the position `at` of a page."""
-    if TYPE == 2:
-        WIDTH: tl.constexpr = (C + 31) // 32 * 32
-        x = transformed(tl.minimum(tl.maximum(x, -65504.0), 65504.0), 1, C, CP)
-        place = (head * 16 + at // 16) * (WIDTH * 16) + c // 4 * 64 + at % 16 * 4 + c % 4
-        codes = _part(page, KEYS, 2)
-        scales = _part(page, KEY_SCALES, 1)
-        _store_codes(x, codes, c, place, scales, head, at, C, CP)
-    else:
-        place = (head * 16 + at // 16) * (C * 16) + c * 16 + at % 16
-        _store_floats(x, page, KEYS, place, c < C, TYPE)
+    place = _key_place(head, at, c, TYPE, C)
+    _stored(x, c, page, place, c < C, head, at, KEYS, KEY_SCALES, TYPE, C, CP)
 
 
 @triton.jit
@@ -172,20 +155,35 @@ def store_value(
     TYPE: tl.constexpr, C: tl.constexpr, CP: tl.constexpr,
 ):  # fmt: skip
     """Write a value x [1, CP] f32 at the position `at` of a page."""
-    if TYPE == 2:
-        WIDTH: tl.constexpr = (C + 31) // 32 * 32
-        x = transformed(tl.minimum(tl.maximum(x, -65504.0), 65504.0), 1, C, CP)
-        place = (head * 64 + at // 4) * (WIDTH * 4) + c * 4 + at % 4
-        codes = _part(page, VALUES, 2)
-        scales = _part(page, VALUE_SCALES, 1)
-        _store_codes(x, codes, c, place, scales, head, at, C, CP)
-    else:
-        PADDED: tl.constexpr = (C + 15) // 16 * 16
-        _store_floats(x, page, VALUES, (head * 256 + at) * PADDED + c, c < PADDED, TYPE)
+    place = _value_place(head, at, c, TYPE, C)
+    padded = c < (C + 15) // 16 * 16
+    _stored(x, c, page, place, padded, head, at, VALUES, VALUE_SCALES, TYPE, C, CP)
 
 
 @triton.jit
-def _store_floats(x, page, offset, place, ok, TYPE: tl.constexpr):
-    if TYPE == 1:
-        x = tl.minimum(tl.maximum(x, -65504.0), 65504.0).to(tl.float16)
-    tl.store(_part(page, offset, TYPE) + place, x, mask=ok)
+def _stored(
+    x, c, page, place, ok, head, at, OFFSET, SCALES,
+    TYPE: tl.constexpr, C: tl.constexpr, CP: tl.constexpr,
+):  # fmt: skip
+    """Write a row x [1, CP] f32, rounded to the cache's type; int8 with a scale for 32 channels."""
+    if TYPE != 0:
+        x = tl.minimum(tl.maximum(x, -65504.0), 65504.0)
+    if TYPE == 2:
+        N: tl.constexpr = CP // 32
+        BLOCKS: tl.constexpr = (C + 31) // 32
+        blocks = tl.reshape(transformed(x, 1, C, CP), [N, 32])
+        size = tl.maximum(tl.max(blocks, 1) / 127.0, tl.max(-blocks, 1) / 128.0)
+        size = tl.minimum(tl.maximum(size, 0.0), 65504.0).to(tl.float16)
+        exact = size.to(tl.float32)
+        step = tl.where(exact > 0.0, 1.0 / tl.maximum(exact, 1e-9), 0.0)
+        z = blocks * step[:, None]
+        z = tl.minimum(tl.maximum(tl.where(z >= 0.0, z + 0.5, z - 0.5), -128.0), 127.0)
+        codes = tl.reshape(z.to(tl.int32), [1, CP]).to(tl.int8)
+        tl.store(_part(page, OFFSET, 2) + place, codes, mask=c < BLOCKS * 32)
+        n = tl.arange(0, N)
+        block = (head * BLOCKS + n) * 256 + at
+        tl.store(_part(page, SCALES, 1) + block, size, mask=n < BLOCKS)
+    else:
+        if TYPE == 1:
+            x = x.to(tl.float16)
+        tl.store(_part(page, OFFSET, TYPE) + place, x, mask=ok)

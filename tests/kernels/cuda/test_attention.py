@@ -16,7 +16,8 @@ from kernels.cuda.attention import Heads
 from kernels.kv_pages import PAGE_TOKENS, KVLayout, PagedKV, PageTable
 from kernels.layer_state import LayerShape
 
-MOST_ERROR = 5e-4
+# Normalized mean square error by type of the cache, whose rounding queries and shares have too.
+MOST_ERROR = {torch.float32: 1e-10, torch.float16: 1e-5, torch.int8: 1e-4}
 
 every_type = pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int8])
 
@@ -95,10 +96,10 @@ def copied(made: Sequence) -> Sequence:
     return Sequence(PagedKV(made.kv.layer, table), made.length)
 
 
-def check_close(found: Tensor, right: Tensor) -> None:
+def check_close(found: Tensor, right: Tensor, dtype: torch.dtype) -> None:
     assert found.isfinite().all()
     error = float((found.double() - right).square().sum() / right.double().square().sum())
-    assert error <= MOST_ERROR, error
+    assert error <= MOST_ERROR[dtype], error
 
 
 def check_rows(found: Sequence, right: Sequence, count: int) -> None:
@@ -106,7 +107,7 @@ def check_rows(found: Sequence, right: Sequence, count: int) -> None:
     end = found.length + count
     for one, other in zip(found.kv.rows(0, end), right.kv.rows(0, end), strict=True):
         dense = [rows if isinstance(rows, Tensor) else rows.dense() for rows in (one, other)]
-        check_close(dense[0].double(), dense[1].double())
+        check_close(dense[0].double(), dense[1].double(), found.kv.layer.dtype)
     for one, other in zip(found.kv.table.pages, right.kv.table.pages, strict=True):
         assert one is not None
         assert other is not None
@@ -152,7 +153,7 @@ def test_a_step_is_the_references(case: str, dtype: torch.dtype, random: torch.G
     operands = zip(others, q.split(1), k.split(1), v.split(1), strict=True)
     right = torch.cat([wanted(one, *each) for each in operands])
     found = step(one, made, q.clone(), k.clone(), v.clone(), splits=3)
-    check_close(found, right)
+    check_close(found, right, dtype)
     for each, other in zip(made, others, strict=True):
         check_rows(each, other, 1)
 
@@ -167,7 +168,7 @@ def test_a_step_of_odd_heads(
     other = copied(made)
     q, k, v = rows_of(one, 1, random)
     right = wanted(one, other, q, k, v)
-    check_close(step(one, [made], q.clone(), k.clone(), v.clone(), splits=1), right)
+    check_close(step(one, [made], q.clone(), k.clone(), v.clone(), splits=1), right, dtype)
     check_rows(made, other, 1)
 
 
@@ -180,7 +181,7 @@ def test_a_step_on_rows_that_another_layer_wrote(
     q, _, _ = rows_of(one, 1, random)
     made.length = 130
     right = wanted(one, made, q, None, None)
-    check_close(step(one, [made], q.clone(), None, None, splits=2), right)
+    check_close(step(one, [made], q.clone(), None, None, splits=2), right, dtype)
 
 
 def test_a_step_quantizes_its_result(random: torch.Generator) -> None:
@@ -192,7 +193,7 @@ def test_a_step_quantizes_its_result(random: torch.Generator) -> None:
     step(one, [made], q.clone(), k.clone(), v.clone(), 2, then)
     codes = then.words[:, :8].transpose(1, 2).contiguous().view(torch.int8).float()
     values = codes * then.words[:, 8].view(torch.float32)[..., None]
-    check_close(values.flatten(1)[:, : right.shape[1]], right)
+    check_close(values.flatten(1)[:, : right.shape[1]], right, torch.int8)
 
 
 @every_type
@@ -207,5 +208,5 @@ def test_a_prompt_is_the_references(case: str, dtype: torch.dtype, random: torch
     query, out = q.clone(), torch.full_like(q, math.nan)
     attention.append_rows(one, query, k.clone(), v.clone(), table, made.length)
     attention.attend_rows(one, query, table, made.length, out)
-    check_close(out, right)
+    check_close(out, right, dtype)
     check_rows(made, other, 20)

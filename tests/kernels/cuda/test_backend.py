@@ -105,7 +105,8 @@ def test_the_matrix_names_the_kernels_that_there_are() -> None:
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The GPU is the processor, in Triton's interpreter."""
     monkeypatch.setattr("kernels.cuda.cuda_backend", lambda device: BACKEND)
-    monkeypatch.setattr("kernels.cuda.attention.MOST_SPLITS", 2)
+    monkeypatch.setattr("kernels.cuda.attention.MOST_SPLITS", 2)  # fewer programs to interpret
+    monkeypatch.setattr("kernels.cuda.launch._ROWS", 128)
 
 
 def logits(model: LoadedModel) -> Tensor:
@@ -172,9 +173,11 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     return Gpu(monkeypatch)
 
 
-def test_a_build_of_torch_without_cuda_is_refused(tmp_path: Path) -> None:
-    if torch.version.cuda is not None:
-        pytest.skip("this build has CUDA")
+def test_a_build_of_torch_without_cuda_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.version.cuda", None)
+    cuda.cuda_backend.cache_clear()
     path = tiny.write(tmp_path / "m.gguf", format="Q4_0", layers=1)
     with pytest.raises(RequestError, match="cannot be used: This build of torch has no CUDA"):
         load(path, backend="cuda")
@@ -189,7 +192,8 @@ def test_no_gpu_and_no_driver_are_refused(gpu: Gpu) -> None:
 def test_other_numbers_are_refused(gpu: Gpu) -> None:
     assert cuda.refusal("0") == ""
     assert cuda.refusal("1") == "There is no GPU 1; the computer has 1."
-    assert "fails" in cuda.refusal("one")
+    for wrong in ("one", "-1"):
+        assert cuda.refusal(wrong) == f"There is no GPU {wrong}; the computer has 1."
 
 
 def test_an_old_gpu_is_refused(gpu: Gpu) -> None:
