@@ -13,10 +13,35 @@ from kernels.cuda.jit import attention as jit
 from kernels.cuda.launch import Quantized, run
 from kernels.kv_pages import PageLayer, PageTable
 
-BLOCK = 64  # keys scored at once; half of them where rows take more registers
 MOST_SPLITS = 16  # programs that share the keys of one token and head
 
 _TYPES = {torch.float32: 0, torch.float16: 1, torch.int8: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Sizes of a program: what fits in registers and in the 99 KB of shared memory of any GPU.
+
+    `tests/benchmarks/cuda_code.md` has what they take.
+    """
+
+    keys: int  # scored at once
+    rows: int  # queries, at most
+    warps: int
+    stages: int  # of keys and values that are loaded ahead
+
+
+# By type of the pages: of heads of up to 128 channels, and of wider ones.
+_STEP_BLOCKS = {
+    torch.float32: (Blocks(16, 16, 8, 3), Blocks(16, 16, 8, 3)),
+    torch.float16: (Blocks(64, 16, 4, 3), Blocks(32, 16, 4, 3)),
+    torch.int8: (Blocks(32, 16, 8, 3), Blocks(32, 16, 8, 3)),
+}
+_ROW_BLOCKS = {
+    torch.float32: (Blocks(32, 32, 8, 1), Blocks(16, 16, 8, 1)),
+    torch.float16: (Blocks(64, 64, 8, 2), Blocks(32, 64, 8, 1)),
+    torch.int8: (Blocks(32, 32, 8, 2), Blocks(32, 16, 8, 2)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +135,7 @@ def attend_step(
     quantized to `then`, which needs heads of whole units.
     """
     assert then is None or one.width % 32 == 0, one.width
+    blocks = _STEP_BLOCKS[one.layer.dtype][one.width > 128]
     run(
         jit.attend_step,
         (len(positions), one.kv_heads, scratch.splits),
@@ -132,12 +158,13 @@ def attend_step(
         **one.rope(),
         G=one.group,
         R=_rows(one),
-        BS=BLOCK if one.layer.dtype == torch.float16 else BLOCK // 2,
+        BS=blocks.keys,
         SPLITS=scratch.splits,
         WRITE=k is not None,
         UNITS=1 if then is None else then.words.shape[2],
         QUANTIZE=then is not None,
-        num_warps=4 if one.layer.dtype == torch.float16 else 8,
+        num_warps=blocks.warps,
+        num_stages=blocks.stages,
     )
 
 
@@ -164,7 +191,8 @@ def append_rows(
 
 def attend_rows(one: Heads, q: Tensor, table: Tensor, start: int, out: Tensor) -> None:
     """Attention of a segment's queries [T, H * C], rotated, whose keys are in their pages."""
-    rows = min(max(triton.next_power_of_2(len(q) * one.group), 16), 64)
+    blocks = _ROW_BLOCKS[one.layer.dtype][one.width > 128]
+    rows = min(max(triton.next_power_of_2(len(q) * one.group), 16), blocks.rows)
     run(
         jit.attend_rows,
         (-(-len(q) * one.group // rows), one.kv_heads),
@@ -180,8 +208,9 @@ def attend_rows(one: Heads, q: Tensor, table: Tensor, start: int, out: Tensor) -
         **one.sizes(),
         G=one.group,
         R=rows,
-        BS=BLOCK,
-        num_warps=4,
+        BS=blocks.keys,
+        num_warps=blocks.warps,
+        num_stages=blocks.stages,
     )
 
 
