@@ -126,8 +126,12 @@ def linear(
     weights: Sequence[Operand],
     outs: Sequence[Tensor],
     tokens: int,
+    biases: Sequence[Tensor | None] = (None, None, None),
 ) -> None:
-    """Products of one x with up to three weights; all buffers are padded to blocks of tokens."""
+    """Products of one x with up to three weights, plus biases f32 [rows].
+
+    All buffers are padded to blocks of tokens.
+    """
     T, first = token_block(tokens), weights[0]
     every = [*weights, *[first] * (3 - len(weights))]
     made = [*outs, *[outs[0]] * (3 - len(outs))]
@@ -141,6 +145,7 @@ def linear(
         squares,
         epsilon,
         *(one.arrays for one in every),
+        *_given(biases, 3, x),
         *made,
         *(one.rows for one in every),
         U=first.units,
@@ -153,6 +158,7 @@ def linear(
         KIND2=every[2].kind,
         COUNT=len(weights),
         NORM=quantized is not None and quantized.squares is not None,
+        BIASES=_which(biases),
         EMULATED=interpreted(),
         num_warps=_WARPS,
     )
@@ -167,8 +173,9 @@ def linear_added(
     scale: float = 1.0,
     norm: Tensor | None = None,
     then: Quantized | None = None,
+    bias: Tensor | None = None,
 ) -> None:
-    """residual += scale * product; with `norm` and `then` prepares the product after that norm.
+    """residual += scale * (product + bias); with `norm` and `then` prepares the product after that norm.
 
     The activations must be those of no deferred norm.
     """
@@ -183,6 +190,7 @@ def linear_added(
         x,
         words,
         weight.arrays,
+        residual if bias is None else bias,
         residual,
         norm if norm is not None else residual,
         then.words if then is not None else words,
@@ -196,6 +204,7 @@ def linear_added(
         BU=unit_block(weight.units, T),
         KIND=weight.kind,
         UNITS=units(weight.rows),
+        BIAS=bias is not None,
         QUANTIZE=quantize,
         EMULATED=interpreted(),
         num_warps=_WARPS,
@@ -212,8 +221,9 @@ def linear_gated(
     tokens: int,
     out: Tensor | None = None,
     then: Quantized | None = None,
+    biases: Sequence[Tensor | None] = (None, None),
 ) -> None:
-    """activation(gate) * up, as floats to `out` or quantized to `then`."""
+    """activation(gate) * up, with biases f32 [rows] of both, as floats to `out` or quantized to `then`."""
     T = token_block(tokens)
     words, squares, epsilon = _operands(x, quantized)
     # Floats take more registers.
@@ -227,6 +237,7 @@ def linear_gated(
         epsilon,
         gate.arrays,
         up.arrays,
+        *_given(biases, 2, x),
         x if out is None else out,
         words if then is None else then.words,
         gate.rows,
@@ -240,15 +251,32 @@ def linear_gated(
         UNITS=units(gate.rows),
         ACTIVATION=_ACTIVATIONS[activation],
         NORM=quantized is not None and quantized.squares is not None,
+        BIASES=_which(biases),
         QUANTIZE=then is not None,
         EMULATED=interpreted(),
         num_warps=_WARPS,
     )
 
 
+def activation_number(activation: Activation) -> int:
+    """The number of an activation in kernels."""
+    return _ACTIVATIONS[activation]
+
+
 def unit_block(units: int, tokens: int) -> int:
     """Units of a row that are read at once; at least a group's."""
     return max(min(triton.next_power_of_2(units), _UNITS // tokens), 8)
+
+
+def _given(tensors: Sequence[Tensor | None], count: int, other: Tensor) -> list[Tensor]:
+    """So many operands; `other`, which is not read, in place of those that there are not."""
+    every = [*tensors, *[None] * (count - len(tensors))]
+    return [other if one is None else one for one in every]
+
+
+def _which(tensors: Sequence[Tensor | None]) -> int:
+    """Bit i: there is a tensor i."""
+    return sum((one is not None) << at for at, one in enumerate(tensors))
 
 
 def _operands(x: Tensor, quantized: Quantized | None) -> tuple[Tensor, Tensor, float]:

@@ -1,8 +1,10 @@
 """Lowering of programs for decode steps: instructions to launches of fused kernels.
 
-Of one token for each of a few sequences. A layer is five launches: queries, keys and values;
-attention with norms, RoPE and page write; output; gate and up; down. The products that end in the
-residual stream prepare the norm after them, and activations go from kernel to kernel quantized.
+Of one token for each of some sequences. For up to four a layer is five launches: queries, keys and
+values; attention with norms, RoPE and page write; output; gate and up; down. The products that end
+in the residual stream prepare the norm after them, and activations go from kernel to kernel
+quantized. Adapters take two launches more for the products of one x, a mixture of experts four in
+place of two. For more sequences products run on tensor cores, one launch for each instruction.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from kernels.cuda import attention, launch, weights
+from kernels.cuda import adapters, attention, experts, launch, weights
 from kernels.cuda.attention import Heads, Scratch
+from kernels.cuda.dataflow import Uses, is_gate_of, uses
 from kernels.cuda.launch import Quantized
 from kernels.cuda.layout import UNIT
 from kernels.cuda.weights import Operand
@@ -22,9 +25,13 @@ from kernels.program import (
     Add,
     Attend,
     Embed,
+    Experts,
     Gate,
+    HeadNorm,
     Instruction,
     Linear,
+    LoraDelta,
+    Multiply,
     Norm,
     Program,
     Softcap,
@@ -44,18 +51,26 @@ def can_lower(program: Program) -> bool:
 def _is_known(one: Instruction) -> bool:
     match one:
         case Embed():
-            plain = one.change is None and one.positions is None and one.types is None
-            return plain and weights.is_stored(one.table)
+            known = one.positions is None or _is_readable(one.positions)
+            return known and one.types is None and _is_readable(one.table)
         case Linear():
-            plain = not any(one.changes) and all(bias is None for bias in one.biases)
-            return plain and all(map(weights.is_stored, one.weights))
+            return all(map(_is_readable, one.weights))
+        case Experts():
+            every = (*one.gates, *one.ups, *one.downs)
+            alike = len({weight.format.name for weight in (*one.gates, *one.ups)}) == 1
+            alike = alike and len({weight.format.name for weight in one.downs}) == 1
+            return alike and all(map(weights.is_stored, every))
         case Attend():
             both = (one.query_norm is None) == (one.key_norm is None)
             return one.causal and (both or not one.k)
-        case Norm() | Gate() | Add() | Softcap():
+        case Norm() | HeadNorm() | Gate() | Multiply() | Add() | Softcap():
             return True
         case _:
             return False
+
+
+def _is_readable(weight: Weight) -> bool:
+    return weights.is_stored(weight) or weight.format.name == "F32"
 
 
 class Lowering:
@@ -65,6 +80,7 @@ class Lowering:
         """`pages` is the width of the page tables."""
         self._program = program
         self._tokens = sequences
+        self._is_wide = sequences > launch.FEW
         self._device = device
         rows = launch.padded(sequences)
         self.buffers = {
@@ -95,9 +111,7 @@ class Lowering:
         one, buffers = rest[0], self.buffers
         match one:
             case Embed():
-                table, out, scale = self._operand(one.table), buffers[one.out], one.scale
-                launches.append(lambda: launch.embed(self.ids, table, out, scale))
-                self._written(one.out)
+                self._embed(one, launches)
             case Norm():
                 self._norm(one, rest[1:], launches)
             case Linear():
@@ -113,6 +127,16 @@ class Lowering:
                 x, y, factor = buffers[one.x], buffers[one.y], one.scale
                 launches.append(lambda: _add(x, y, factor))
                 self._written(one.x)
+            case Multiply():
+                x, y = buffers[one.x], buffers[one.y]
+                launches.append(lambda: _multiply(x, y))
+                self._written(one.x)
+            case HeadNorm():
+                x, weight, epsilon = buffers[one.x], one.weight, one.epsilon
+                launches.append(lambda: _head_norm(x, weight, epsilon))
+                self._written(one.x)
+            case Experts():
+                return self._experts(one, rest[1:], launches)
             case Softcap():
                 x, cap = buffers[one.x], one.cap
                 launches.append(lambda: _softcap(x, cap))
@@ -121,6 +145,22 @@ class Lowering:
                 raise ValueError(f"{type(one).__name__}: `can_lower` refuses it")
         return 1
 
+    def _embed(self, one: Embed, launches: list[Launch]) -> None:
+        table, out, scale = self._operand(one.table), self.buffers[one.out], one.scale
+        tokens, change, positions = self._tokens, one.change, one.positions
+        if change is None:
+            launches.append(lambda: launch.embed(self.ids, table, out, scale))
+        else:
+            launches.append(lambda: launch.embed(self.ids, table, out))
+            down, up = adapters.dense(change.down), adapters.dense(change.up)
+            scales = change.scales
+            launches.append(lambda: _embed_change(self.ids, down, up, scales, out, tokens, scale))
+        if positions is not None:
+            learned, rows = self._operand(positions), torch.zeros_like(out)
+            launches.append(lambda: launch.embed(self.positions, learned, rows))
+            launches.append(lambda: _add(out, rows, 1.0))
+        self._written(one.out)
+
     def _norm(self, one: Norm, then: Sequence[Instruction], launches: list[Launch]) -> None:
         buffers, tokens = self.buffers, self._tokens
         deferred = self._deferred
@@ -128,50 +168,161 @@ class Lowering:
             self._written(one.out)
             self._quantized[one.out] = deferred[2]
             return
-        codes = one.x != one.out and _reads_codes(one.out, then)
+        found = self._uses(one.out, then)
+        codes = one.x != one.out and found.codes
         made = self._new_quantized(self._program.widths[one.out]) if codes else None
-        x, out = buffers[one.x], None if codes else buffers[one.out]
+        x, out = buffers[one.x], None if codes and not found.floats else buffers[one.out]
         operands = one.weight, one.bias, one.epsilon, one.centred
         launches.append(lambda: launch.normed(x, *operands, tokens, out, made))
         self._written(one.out)
         if made is not None:
             self._quantized[one.out] = made
 
+    def _uses(self, name: str, then: Sequence[Instruction]) -> Uses:
+        found = uses(name, then)
+        return Uses(True, False, False) if self._is_wide else found
+
+    def _reads_codes(self, name: str, then: Sequence[Instruction]) -> bool:
+        """Whether all that read a buffer read its quantized copy."""
+        found = self._uses(name, then)
+        return found.codes and not found.floats
+
     def _linear(self, one: Linear, then: Sequence[Instruction], launches: list[Launch]) -> int:
         operands = [self._operand(weight) for weight in one.weights]
+        biases = one.biases or (None,) * len(operands)
+        if self._is_wide:
+            self._wide(one, operands, biases, launches)
+            return 1
         x, tokens = self.buffers[one.x], self._tokens
-        codes = self._codes_of(one, operands, launches)
+        codes = self._codes_of(one.x, all(each.reads_floats for each in operands), launches)
         after = then[0] if then else None
-        if isinstance(after, Gate) and _is_gate_of(one, after):
-            self._gated(one, after, then[1:], operands, codes, launches)
+        if isinstance(after, Gate) and is_gate_of(one, after) and not any(one.changes):
+            self._gated(one, after, then[1:], operands, biases, codes, launches)
             return 2
         deferred = codes is not None and codes.squares is not None
-        alone = len(operands) == 1 and not deferred
+        alone = len(operands) == 1 and not deferred and not any(one.changes)
         if isinstance(after, Add) and alone and after.y == one.outs[0]:
-            self._added(after, then[1:], operands[0], x, codes, launches)
+            self._added(after, then[1:], operands[0], biases[0], x, codes, launches)
             return 2
         for start in range(0, len(operands), 3):
-            some = operands[start : start + 3]
+            some, added = operands[start : start + 3], biases[start : start + 3]
             outs = [self.buffers[name] for name in one.outs[start : start + 3]]
             launches.append(
-                lambda some=some, outs=outs: launch.linear(x, codes, some, outs, tokens)
+                lambda some=some, outs=outs, added=added: launch.linear(
+                    x, codes, some, outs, tokens, added
+                )
             )
+        self._changes(one, launches)
         for name in one.outs:
             self._written(name)
         return 1
 
-    def _codes_of(
-        self, one: Linear, operands: Sequence[Operand], launches: list[Launch]
-    ) -> Quantized | None:
-        """The quantized x of products, which is made here if no kernel before did."""
-        if all(each.reads_floats for each in operands):
+    def _wide(
+        self,
+        one: Linear,
+        operands: Sequence[Operand],
+        biases: Sequence[Tensor | None],
+        launches: list[Launch],
+    ) -> None:
+        """Products of more than a few tokens."""
+        x, tokens = self.buffers[one.x], self._tokens
+        for weight, operand, bias, name in zip(
+            one.weights, operands, biases, one.outs, strict=True
+        ):
+            out = self.buffers[name]
+            if weight.format.name == "F32":
+                matrix = adapters.dense(weight)
+                launches.append(lambda matrix=matrix, out=out: _product(x, matrix, out))
+            else:
+                launches.append(
+                    lambda operand=operand, out=out: launch.linear_tiles(x, operand, out, tokens)
+                )
+            if bias is not None:
+                launches.append(lambda out=out, bias=bias: _add(out, bias, 1.0))
+        self._changes(one, launches)
+        for name in one.outs:
+            self._written(name)
+
+    def _changes(self, one: Linear, launches: list[Launch]) -> None:
+        """The LoRA terms of products, added to them."""
+        changed: list[tuple[LoraDelta, Tensor]] = [
+            (change, self.buffers[name])
+            for change, name in zip(one.changes, one.outs, strict=False)
+            if change is not None
+        ]
+        x = self.buffers[one.x]
+        for start in range(0, len(changed), 3):
+            some = changed[start : start + 3]
+            terms = adapters.Terms([change for change, _ in some], self._tokens, self._device)
+            outs = [out for _, out in some]
+            launches.append(lambda terms=terms, outs=outs: terms.add(x, outs))
+
+    def _experts(self, one: Experts, then: Sequence[Instruction], launches: list[Launch]) -> int:
+        x, scores, tokens = self.buffers[one.x], self.buffers[one.scores], self._tokens
+        gates, ups, downs = (
+            experts.table(some, self._device) for some in (one.gates, one.ups, one.downs)
+        )
+        inner, rows = gates.like.rows, tokens * one.chosen
+        routes = experts.new_routes(tokens, one.chosen, self._device)
+        codes = self._codes_of(one.x, gates.like.reads_floats, launches)
+        floats = downs.like.reads_floats or inner % UNIT != 0
+        hidden = torch.zeros(launch.padded(rows), inner if floats else 1, device=self._device)
+        made = None if downs.like.reads_floats else launch.new_quantized(rows, inner, self._device)
+        out = hidden if floats else None
+        between = None if floats else made
+        launches.append(lambda: experts.route(scores, tokens, routes))
+        launches.append(
+            lambda: experts.gated(
+                x, codes, routes, gates, ups, one.activation, tokens, out, between
+            )
+        )
+        if floats and made is not None:
+            launches.append(lambda: _quantize(hidden, rows, made))
+        self._written(one.out)
+        add = then[0] if then else None
+        if isinstance(add, Add) and add.y == one.out:
+            residual, scale = self.buffers[add.x], add.scale
+            self._written(add.x)
+            weight, deferred = self._prepared_norm(add.x, downs.like.rows, then[1:])
+        else:
+            residual, scale, weight, deferred = self.buffers[one.out], 1.0, None, None
+            add = None
+            launches.append(lambda: _clear(residual))
+        launches.append(
+            lambda: experts.added(
+                hidden, made, routes, downs, residual, tokens, scale, weight, deferred
+            )
+        )
+        return 1 if add is None else 2
+
+    def _prepared_norm(
+        self, name: str, rows: int, then: Sequence[Instruction]
+    ) -> tuple[Tensor | None, Quantized | None]:
+        """Weight and result of a norm that the kernel before it prepares, if the next one is."""
+        norm = then[0] if then else None
+        if (
+            self._is_wide
+            or not isinstance(norm, Norm)
+            or norm.centred
+            or not norm.x == name != norm.out
+            or rows % UNIT
+            or not uses(norm.out, then[1:]).deferred
+        ):
+            return None, None
+        made = launch.new_deferred(self._tokens, rows, norm.epsilon, self._device)
+        self._deferred = name, id(norm.weight), made
+        return norm.weight, made
+
+    def _codes_of(self, name: str, floats: bool, launches: list[Launch]) -> Quantized | None:
+        """The quantized x of products, made here if no kernel before did; None if they read floats."""
+        if floats:
             return None
-        if one.x not in self._quantized:
-            x, made = self.buffers[one.x], self._new_quantized(self._program.widths[one.x])
+        if name not in self._quantized:
+            x, made = self.buffers[name], self._new_quantized(self._program.widths[name])
             tokens = self._tokens
             launches.append(lambda: _quantize(x, tokens, made))
-            self._quantized[one.x] = made
-        return self._quantized[one.x]
+            self._quantized[name] = made
+        return self._quantized[name]
 
     def _gated(
         self,
@@ -179,16 +330,19 @@ class Lowering:
         gate: Gate,
         then: Sequence[Instruction],
         operands: Sequence[Operand],
+        biases: Sequence[Tensor | None],
         codes: Quantized | None,
         launches: list[Launch],
     ) -> None:
         first, second = operands
-        quantize = first.rows % UNIT == 0 and _reads_codes(gate.out, then)
+        quantize = first.rows % UNIT == 0 and self._reads_codes(gate.out, then)
         made = self._new_quantized(first.rows) if quantize else None
         out = None if quantize else self.buffers[gate.out]
         x, tokens = self.buffers[one.x], self._tokens
         launches.append(
-            lambda: launch.linear_gated(x, codes, first, second, gate.activation, tokens, out, made)
+            lambda: launch.linear_gated(
+                x, codes, first, second, gate.activation, tokens, out, made, biases
+            )
         )
         for name in (gate.gate, gate.up, gate.out):
             self._written(name)
@@ -200,27 +354,18 @@ class Lowering:
         add: Add,
         then: Sequence[Instruction],
         operand: Operand,
+        bias: Tensor | None,
         x: Tensor,
         codes: Quantized | None,
         launches: list[Launch],
     ) -> None:
-        residual, tokens, norm = self.buffers[add.x], self._tokens, then[0] if then else None
-        made, weight = None, None
+        residual, tokens = self.buffers[add.x], self._tokens
         self._written(add.x)
         self._written(add.y)
-        if (
-            isinstance(norm, Norm)
-            and not norm.centred
-            and norm.x == add.x != norm.out
-            and operand.rows % UNIT == 0
-            and _reads_codes(norm.out, then[1:])
-        ):
-            made = launch.new_deferred(tokens, operand.rows, norm.epsilon, self._device)
-            weight = norm.weight
-            self._deferred = add.x, id(norm.weight), made
+        weight, made = self._prepared_norm(add.x, operand.rows, then)
         launches.append(
             lambda: launch.linear_added(
-                x, codes, operand, residual, tokens, add.scale, weight, made
+                x, codes, operand, residual, tokens, add.scale, weight, made, bias
             )
         )
 
@@ -240,7 +385,7 @@ class Lowering:
             one.window,
             one.cap,
         )
-        quantize = one.head_width % UNIT == 0 and _reads_codes(one.out, then)
+        quantize = one.head_width % UNIT == 0 and self._reads_codes(one.out, then)
         made = self._new_quantized(width) if quantize else None
         scratch = self._scratch_of(heads)
         q, out, table = buffers[one.q], buffers[one.out], self.tables[layer.group]
@@ -275,60 +420,46 @@ class Lowering:
             self._deferred = None
 
 
-def _is_gate_of(one: Linear, gate: Gate) -> bool:
-    rows = {weight.shape[0] for weight in one.weights}
-    return one.outs == (gate.gate, gate.up) and gate.out == gate.gate and len(rows) == 1
-
-
-def _reads_codes(name: str, then: Sequence[Instruction]) -> bool:
-    """Whether all that read a buffer before it is written again are products of packed weights."""
-    found = False
-    for one in then:
-        if isinstance(one, Linear) and one.x == name:
-            if any(weights.reads_floats(weight.format) for weight in one.weights):
-                return False
-            found = True
-            if name in one.outs:
-                return True
-        elif name in _read(one):
-            return False
-        if name in _written(one):
-            return found
-    return found
-
-
-def _read(one: Instruction) -> tuple[str, ...]:
-    match one:
-        case Norm():
-            return (one.x,)
-        case Attend():
-            return one.q, one.k, one.v
-        case Gate():
-            return one.gate, one.up
-        case Add():
-            return one.x, one.y
-        case Softcap():
-            return (one.x,)
-        case _:
-            return ()
-
-
-def _written(one: Instruction) -> tuple[str, ...]:
-    match one:
-        case Linear():
-            return one.outs
-        case Norm() | Embed() | Attend() | Gate():
-            return (one.out,)
-        case _:
-            return ()
-
-
 def _quantize(x: Tensor, tokens: int, made: Quantized) -> None:
     launch.quantized(x, tokens, made)
 
 
 def _add(x: Tensor, y: Tensor, scale: float) -> None:
     x.add_(y, alpha=scale)
+
+
+def _multiply(x: Tensor, y: Tensor) -> None:
+    x.mul_(y)
+
+
+def _clear(x: Tensor) -> None:
+    x.zero_()
+
+
+def _product(x: Tensor, matrix: Tensor, out: Tensor) -> None:
+    torch.mm(x, matrix.T, out=out)
+
+
+def _head_norm(x: Tensor, weight: Tensor, epsilon: float) -> None:
+    """Layer norm of each head of x [T, H*C], times weights [H, C]."""
+    heads = x.view(len(x), *weight.shape)
+    normed = torch.nn.functional.layer_norm(heads, weight.shape[1:], eps=epsilon)
+    heads.copy_(normed * weight)
+
+
+def _embed_change(
+    ids: Tensor,
+    down: Tensor,
+    up: Tensor,
+    scales: Tensor,
+    out: Tensor,
+    tokens: int,
+    scale: float,
+) -> None:
+    """out = (rows + their LoRA terms) * scale."""
+    out[:tokens].addmm_(down.index_select(0, ids) * scales, up.T)
+    if scale != 1.0:
+        out.mul_(scale)
 
 
 def _softcap(x: Tensor, cap: float) -> None:

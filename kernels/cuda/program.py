@@ -1,4 +1,4 @@
-"""Recorded programs on CUDA: decode steps of a few sequences as captured launches.
+"""Recorded programs on CUDA: decode steps of up to 16 sequences as captured launches.
 
 Other batches, such as prompts, are run op by op.
 """
@@ -11,13 +11,14 @@ import torch
 import triton
 from torch import Tensor
 
-from kernels.cuda import attention, graphs, launch
+from kernels.cuda import attention, graphs
 from kernels.cuda.graphs import Capturer
 from kernels.cuda.lowering import Lowering, can_lower
 from kernels.interpreter import Interpreter
 from kernels.ops import Ops
 from kernels.program import Program, Segment
 
+MOST_SEQUENCES = 16  # of a recorded step
 _FEWEST_PAGES = 64  # of a page table: 16,384 positions
 
 
@@ -77,7 +78,7 @@ class Recorded:
     def logits(self, hidden: Tensor) -> Tensor:
         """Run the head: hidden states [T, D] f32 → logits [T, V] f32."""
         count = len(hidden)
-        if not 0 < count <= launch.FEW:
+        if not 0 < count <= MOST_SEQUENCES:
             return self._interpreter.logits(hidden)
         bucket = self._bucket(count, 0)
         bucket.lowering.buffers[self._program.hidden][:count] = hidden
@@ -125,8 +126,8 @@ class Recorded:
 
 
 def _is_step(batch: Sequence[Segment]) -> bool:
-    """Whether a batch is one token of each of a few sequences."""
-    return 0 < len(batch) <= launch.FEW and all(len(one.tokens) == 1 for one in batch)
+    """Whether a batch is one token of each of some sequences."""
+    return 0 < len(batch) <= MOST_SEQUENCES and all(len(one.tokens) == 1 for one in batch)
 
 
 def _run(launches: Sequence[Callable[[], None]]) -> None:

@@ -1,15 +1,20 @@
-"""Machine code of the CUDA decode kernels, compiled for GPUs that are not here: `cuda_code.md`.
+"""Machine code of all CUDA kernels, compiled for GPUs that are not here: `cuda_code.md`.
 
-The launches of one layer of Qwen3-8B, one token at a time, on tensors without memory. A kernel
-whose registers do not suffice spills them to memory, which makes it slow: none may.
+The launches of one layer of Qwen3-8B, for one token and for a prompt, on tensors without memory. A
+kernel whose registers do not suffice spills them to memory, which makes it slow: none of those that
+decode may. None may take more shared memory than a GPU has.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import sys
 import warnings
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 os.environ.pop("TRITON_INTERPRET", None)  # read when a kernel is defined
@@ -19,19 +24,26 @@ warnings.filterwarnings("ignore", message=".*FP_FUSION.*")
 import torch
 
 import cuda_ahead as ahead
-from kernels.cuda import attention, launch, weights
+from kernels.cuda import adapters, attention, experts, launch, weights
 from kernels.cuda.layout import FORMATS, weight_bytes
 from kernels.formats import by_name
 from kernels.kv_pages import KVLayout
 from kernels.layer_state import LayerShape
-from kernels.program import Activation
+from kernels.program import Activation, LoraDelta
 from kernels.weight import Weight
 
 CAPABILITIES = (80, 89, 90)
 TARGET = Path(__file__).with_suffix(".md")
 NOWHERE = torch.device("meta")
 WIDTH, INNER, HEADS, KV_HEADS, HEAD_WIDTH = 4096, 12288, 32, 8, 128
+WIDE_HEAD = 256  # of Gemma
+PAGES = (torch.float32, torch.float16, torch.int8)
+# A launch that takes more shared memory is refused.
+MOST_SHARED = {80: 163 << 10, 89: 99 << 10, 90: 227 << 10}
 EPSILON = 1e-6
+VOCABULARY = 151936
+EXPERT_WIDTH, EXPERT_INNER, EXPERTS, CHOSEN = 2048, 768, 128, 8
+PROMPT = 512  # tokens
 
 
 def matrix(name: str, rows: int, columns: int) -> weights.Operand:
@@ -54,6 +66,7 @@ def products(name: str) -> list[ahead.Launch]:
     norm = None if floats else x[0]
     with ahead.recorded_launches() as found:
         launch.linear(x, normed, [query, key, key], [x, x, x], 1)
+        launch.linear(x, plain, [query, key, key], [x, x, x], 1, [x[0]] * 3)
         launch.linear_added(x, plain, query, x, 1, 1.0, norm, normed)
         launch.linear_gated(
             x, normed, gate, gate, Activation.SILU, 1, inner if floats else None, gated
@@ -62,21 +75,109 @@ def products(name: str) -> list[ahead.Launch]:
     return found
 
 
-def step(dtype: torch.dtype) -> list[ahead.Launch]:
+def heads(dtype: torch.dtype, width: int) -> attention.Heads:
+    """The heads of a layer, of `width` channels, over pages of a type."""
+    layout = KVLayout([LayerShape(KV_HEADS, width)], dtype)
+    some = torch.empty(width, device=NOWHERE)
+    rope = some[: width // 2]
+    return attention.Heads(layout.kv(0), HEADS, some, some, EPSILON, rope, False, 1.0, width**-0.5)
+
+
+def step(dtype: torch.dtype, width: int) -> list[ahead.Launch]:
     """The attention of one token."""
-    layout = KVLayout([LayerShape(KV_HEADS, HEAD_WIDTH)], dtype)
-    some = torch.empty(HEAD_WIDTH, device=NOWHERE)
-    one = attention.Heads(
-        layout.kv(0), HEADS, some, some, EPSILON, some[:64], False, 1.0, HEAD_WIDTH**-0.5
-    )
-    q = torch.empty(1, WIDTH, device=NOWHERE)
-    k = torch.empty(1, KV_HEADS * HEAD_WIDTH, device=NOWHERE)
+    one = heads(dtype, width)
+    q = torch.empty(1, HEADS * width, device=NOWHERE)
+    k = torch.empty(1, KV_HEADS * width, device=NOWHERE)
     numbers = torch.empty(1, 64, dtype=torch.int64, device=NOWHERE)
     scratch = attention.scratch_for(one, 1, attention.MOST_SPLITS, NOWHERE)
-    then = launch.new_quantized(1, WIDTH, NOWHERE)
+    then = launch.new_quantized(1, HEADS * width, NOWHERE)
     with ahead.recorded_launches() as found:
         attention.attend_step(one, q, k, k, numbers[:, 0], numbers, scratch, q, then)
     return found
+
+
+def mixtures(name: str) -> list[ahead.Launch]:
+    """The experts of a layer of Qwen3-30B-A3B."""
+    x = torch.empty(1, EXPERT_WIDTH, device=NOWHERE)
+    floats = matrix(name, 1, EXPERT_WIDTH).reads_floats
+    plain = None if floats else launch.new_quantized(1, EXPERT_WIDTH, NOWHERE)
+    hidden = torch.empty(CHOSEN, EXPERT_INNER, device=NOWHERE)
+    inner = None if floats else launch.new_quantized(CHOSEN, EXPERT_INNER, NOWHERE)
+    routes = experts.new_routes(1, CHOSEN, NOWHERE)
+    addresses = torch.empty(EXPERTS, 6, dtype=torch.int64, device=NOWHERE)
+    gates = experts.Table(matrix(name, EXPERT_INNER, EXPERT_WIDTH), addresses)
+    downs = experts.Table(matrix(name, EXPERT_WIDTH, EXPERT_INNER), addresses)
+    norm = None if floats else x[0]
+    then = None if floats else launch.new_deferred(1, EXPERT_WIDTH, EPSILON, NOWHERE)
+    with ahead.recorded_launches() as found:
+        experts.gated(
+            x, plain, routes, gates, gates, Activation.SILU, 1, hidden if floats else None, inner
+        )
+        experts.added(hidden, inner, routes, downs, x, 1, 1.0, norm, then)
+    return found
+
+
+def terms() -> list[ahead.Launch]:
+    """LoRA terms of rank 16 of queries, keys and values."""
+
+    def factor(*shape: int) -> Weight:
+        return Weight(torch.empty(shape, device=NOWHERE), by_name("F32"), shape)
+
+    x, scales = torch.empty(1, WIDTH, device=NOWHERE), torch.empty(16, device=NOWHERE)
+    delta = LoraDelta(factor(16, WIDTH), factor(WIDTH, 16), scales)
+    with ahead.recorded_launches() as found:
+        adapters.Terms([delta] * 3, 1, NOWHERE).add(x, [x] * 3)
+    return found
+
+
+def of_prompts(name: str) -> list[ahead.Launch]:
+    """The kernels of embeddings and of more than a few tokens: tiles, and rows decoded."""
+    one = matrix(name, INNER, WIDTH)
+    x = torch.empty(PROMPT, WIDTH, device=NOWHERE)
+    out = torch.empty(PROMPT, INNER, device=NOWHERE)
+    ids = torch.empty(PROMPT, dtype=torch.int64, device=NOWHERE)
+    with ahead.recorded_launches() as found:
+        launch.embed(ids, matrix(name, VOCABULARY, WIDTH), x)
+        launch.linear_tiles(x, one, out, launch.FEW + 1)
+        launch.linear_tiles(x, one, out, launch.MANY - 1)
+        launch.linear_decoded(x, one, out, PROMPT)
+    return unique(found)
+
+
+def rows(dtype: torch.dtype, width: int) -> list[ahead.Launch]:
+    """The attention of a prompt."""
+    one = heads(dtype, width)
+    q = torch.empty(PROMPT, HEADS * width, device=NOWHERE)
+    k = torch.empty(PROMPT, KV_HEADS * width, device=NOWHERE)
+    table = torch.empty(64, dtype=torch.int64, device=NOWHERE)
+    with ahead.recorded_launches() as found:
+        attention.append_rows(one, q, k, k, table, 256)
+        attention.attend_rows(one, q, table, 256, q)
+    return found
+
+
+def element_by_element() -> list[ahead.Launch]:
+    """Norms and activations that are not fused, of one token and of a prompt; routing."""
+    scores = torch.empty(1, EXPERTS, device=NOWHERE)
+    x = torch.empty(PROMPT, WIDTH, device=NOWHERE)
+    inner = torch.empty(PROMPT, INNER, device=NOWHERE)
+    with ahead.recorded_launches() as found:
+        launch.normed(x, x[0], None, EPSILON, False, PROMPT, x)
+        launch.normed(x, x[0], x[0], EPSILON, True, PROMPT, x)
+        made = launch.new_quantized(1, WIDTH, NOWHERE)
+        launch.normed(x[:1], x[0], None, EPSILON, False, 1, None, made)
+        for activation in Activation:
+            launch.gated(inner, inner, activation, inner)
+        experts.route(scores, 1, experts.new_routes(1, CHOSEN, NOWHERE))
+    return found
+
+
+def unique(found: list[ahead.Launch]) -> list[ahead.Launch]:
+    """Launches without those that repeat a kernel with the same types and constants."""
+    kept: dict[str, ahead.Launch] = {}
+    for one in found:
+        kept.setdefault(f"{one.name} {one.signature} {one.constants} {one.attributes}", one)
+    return list(kept.values())
 
 
 def loads(ptx: str) -> str:
@@ -88,35 +189,67 @@ def loads(ptx: str) -> str:
     return ", ".join(f"{size} B × {found[size]}" for size in sorted(found, reverse=True))
 
 
+@dataclass(frozen=True)
+class Part:
+    """Kernels of the table, whether they decode, and what their weights or pages are."""
+
+    decodes: bool
+    format: str
+    launches: list[ahead.Launch]
+
+
+def every(formats: Sequence[str]) -> list[Part]:
+    """All kernels, those with weights in these formats."""
+    found: list[Part] = []
+    for name in formats:
+        found += [Part(True, name, products(name)), Part(True, name, mixtures(name))]
+        found.append(Part(False, name, of_prompts(name)))
+    for dtype, width in itertools.product(PAGES, (HEAD_WIDTH, WIDE_HEAD)):
+        name = f"{dtype} of {width}".removeprefix("torch.")
+        found += [Part(True, name, step(dtype, width)), Part(False, name, rows(dtype, width))]
+    return [*found, Part(True, "float32", [*element_by_element(), *terms()])]
+
+
 def main() -> int:
-    """Compile every kernel and write the table, or those of some formats; 1 if one spills."""
-    named = [(name, one) for name in (sys.argv[1:] or FORMATS) for one in products(name)]
-    for dtype in (torch.float32, torch.float16, torch.int8):
-        named += [(f"{dtype}".removeprefix("torch."), one) for one in step(dtype)]
+    """Compile every kernel and write the table, or those of some formats; 1 if one fails."""
+    parts = every(sys.argv[1:] or FORMATS)
     lines = [
-        "# Machine code of the CUDA decode kernels\n",
-        "One layer of Qwen3-8B, one token. Written by `python3 packaging/dev.py bench cuda_code`; no",
-        "GPU is needed. Registers are those of a thread; loads and byte products (dp4a) those in the",
-        "code, loops counted once.\n",
-        "| Kernel | Format | GPU | Grid | Registers | Shared | Spilled | Loads | dp4a |",
-        "|---|---|---|---|---:|---:|---:|---|---:|",
+        "# Machine code of the CUDA kernels\n",
+        "One layer of Qwen3-8B (its experts: Qwen3-30B-A3B), one token, and a prompt of 512. Written by",
+        "`python3 packaging/dev.py bench cuda_code`; no GPU is needed. Registers are those of a",
+        "thread; loads and byte products (dp4a) those in the code, loops counted once.\n",
+        "| Kernel | Format | Pass | GPU | Grid | Registers | Shared | Spilled | Loads | dp4a |",
+        "|---|---|---|---|---|---:|---:|---:|---|---:|",
     ]
-    spilled = 0
-    for name, one in named:
-        for capability in CAPABILITIES:
-            code = ahead.compiled(one, capability)
-            spilled += code.spilled > 0
-            grid = " × ".join(map(str, one.grid))
-            dots = len(re.findall(r"\bdp4a\b", code.ptx))
-            lines.append(
-                f"| {one.name} | {name} | sm_{capability} | {grid} | {code.registers} | "
-                f"{code.shared} B | {code.spilled} B | {loads(code.ptx)} | {dots} |"
-            )
+    spilled = refused = 0
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = [
+            (part, one, capability, pool.submit(ahead.compiled, one, capability))
+            for part in parts
+            for one in part.launches
+            for capability in CAPABILITIES
+        ]
+        for part, one, capability, job in jobs:
+            code = job.result()
+            spilled += part.decodes and code.spilled > 0
+            refused += code.shared > MOST_SHARED[capability]
+            lines.append(row(part, one, capability, code))
             print(lines[-1], flush=True)
     if len(sys.argv) == 1:
         TARGET.write_text("\n".join(lines) + "\n")
-    print(f"{len(named)} kernels; {spilled} spill.")
-    return 1 if spilled else 0
+    print(f"{len(jobs)} kernels; {spilled} that decode spill; {refused} take too much memory.")
+    return 1 if spilled or refused else 0
+
+
+def row(part: Part, one: ahead.Launch, capability: int, code: ahead.Code) -> str:
+    """A line of the table."""
+    grid = " × ".join(map(str, one.grid))
+    dots = len(re.findall(r"\bdp4a\b", code.ptx))
+    name = "decode" if part.decodes else "prompt"
+    return (
+        f"| {one.name} | {part.format} | {name} | sm_{capability} | {grid} | {code.registers} | "
+        f"{code.shared} B | {code.spilled} B | {loads(code.ptx)} | {dots} |"
+    )
 
 
 if __name__ == "__main__":

@@ -261,6 +261,9 @@ def products(
     w0,
     w1,
     w2,
+    bias0,
+    bias1,
+    bias2,
     out0,
     out1,
     out2,
@@ -277,12 +280,13 @@ def products(
     KIND2: tl.constexpr,
     COUNT: tl.constexpr,
     NORM: tl.constexpr,
+    BIASES: tl.constexpr,
     EMULATED: tl.constexpr,
 ):
-    """Products of one x with up to three weights → [tokens, rows] f32 each.
+    """Products of one x with up to three weights, plus biases → [tokens, rows] f32 each.
 
     Grid: blocks of BN rows of all weights; blocks of T tokens. Buffers are padded to whole blocks
-    of tokens. With NORM x is divided by its root mean square.
+    of tokens. With NORM x is divided by its root mean square. Bit i of BIASES: weight i has one.
     """
     block = tl.program_id(0)
     first = tl.program_id(1) * T
@@ -294,13 +298,22 @@ def products(
     before1 = tl.cdiv(n0, BN)
     before2 = before1 + tl.cdiv(n1, BN)
     if COUNT == 1 or block < before1:
-        _store_rows(x, xq, w0, out0, n0, block, first, factor, U, D, T, BN, BU, KIND0, EMULATED)
+        _store_rows(
+            x, xq, w0, bias0, out0, n0, block, first, factor,
+            U, D, T, BN, BU, KIND0, BIASES >> 0 & 1, EMULATED,
+        )  # fmt: skip
     elif COUNT == 2 or block < before2:
         at = block - before1
-        _store_rows(x, xq, w1, out1, n1, at, first, factor, U, D, T, BN, BU, KIND1, EMULATED)
+        _store_rows(
+            x, xq, w1, bias1, out1, n1, at, first, factor,
+            U, D, T, BN, BU, KIND1, BIASES >> 1 & 1, EMULATED,
+        )  # fmt: skip
     else:
         at = block - before2
-        _store_rows(x, xq, w2, out2, n2, at, first, factor, U, D, T, BN, BU, KIND2, EMULATED)
+        _store_rows(
+            x, xq, w2, bias2, out2, n2, at, first, factor,
+            U, D, T, BN, BU, KIND2, BIASES >> 2 & 1, EMULATED,
+        )  # fmt: skip
 
 
 @triton.jit
@@ -308,6 +321,7 @@ def _store_rows(
     x,
     xq,
     w,
+    bias,
     out,
     n,
     block,
@@ -319,13 +333,24 @@ def _store_rows(
     BN: tl.constexpr,
     BU: tl.constexpr,
     KIND: tl.constexpr,
+    BIAS: tl.constexpr,
     EMULATED: tl.constexpr,
 ):
     row = block * BN + tl.arange(0, BN)
     ok = row < n
     y = rows_of(x, xq, w, row, ok, U, D, T, BN, BU, KIND, EMULATED) * factor
+    y = biased(y, bias, row, ok, BIAS)
     t = first + tl.arange(0, T)[:, None]
     tl.store(out + t.to(tl.int64) * n + row[None, :], y, mask=ok[None, :] & (t >= 0))
+
+
+@triton.jit
+def biased(y, bias, row, ok, BIAS: tl.constexpr):
+    """y [tokens, rows] plus the bias f32 of its rows, if there is one."""
+    if BIAS:
+        return y + tl.load(bias + row, mask=ok, other=0.0)[None, :]
+    else:
+        return y
 
 
 @triton.jit
@@ -333,6 +358,7 @@ def product_added(
     x,
     xq,
     w,
+    bias,
     residual,
     norm,
     xq_out,
@@ -346,24 +372,46 @@ def product_added(
     BU: tl.constexpr,
     KIND: tl.constexpr,
     UNITS: tl.constexpr,
+    BIAS: tl.constexpr,
     QUANTIZE: tl.constexpr,
     EMULATED: tl.constexpr,
 ):
-    """residual [tokens, n] f32 += scale * product; with QUANTIZE prepares the product after a norm.
-
-    Then it quantizes the residual times the weight `norm` [n] f32 to `xq_out`, of UNITS units, and
-    writes the sums of squares of its units to `squares_out` [tokens, n / 32]. BN is 32 or more.
-    """
+    """residual [tokens, n] f32 += scale * (product + bias); see `store_added`."""
     first = tl.program_id(1) * T
     row = tl.program_id(0) * BN + tl.arange(0, BN)
     ok = row < n
     y = rows_of(
         x + first * D, xq + first * (_X * U), w, row, ok, U, D, T, BN, BU, KIND, EMULATED
     )  # fmt: skip
+    y = biased(y, bias, row, ok, BIAS) * scale
+    store_added(y, residual, norm, xq_out, squares_out, n, first, row, T, BN, UNITS, QUANTIZE)
+
+
+@triton.jit
+def store_added(
+    y,
+    residual,
+    norm,
+    xq_out,
+    squares_out,
+    n,
+    first,
+    row,
+    T: tl.constexpr,
+    BN: tl.constexpr,
+    UNITS: tl.constexpr,
+    QUANTIZE: tl.constexpr,
+):
+    """residual [tokens, n] f32 += y [T, BN]; with QUANTIZE prepares the product after a norm.
+
+    Then it quantizes the residual times the weight `norm` [n] f32 to `xq_out`, of UNITS units, and
+    writes the sums of squares of its units to `squares_out` [tokens, n / 32]. BN is 32 or more.
+    """
+    ok = row < n
     t = first + tl.arange(0, T)[:, None]
     at = residual + t.to(tl.int64) * n + row[None, :]
     valid = ok[None, :] & (t >= 0)
-    y = tl.load(at, mask=valid, other=0.0) + y * scale
+    y = tl.load(at, mask=valid, other=0.0) + y
     tl.store(at, y, mask=valid)
     if QUANTIZE:
         N: tl.constexpr = BN // 32
@@ -384,6 +432,8 @@ def products_gated(
     epsilon,
     w0,
     w1,
+    bias0,
+    bias1,
     out,
     xq_out,
     n,
@@ -397,6 +447,7 @@ def products_gated(
     UNITS: tl.constexpr,
     ACTIVATION: tl.constexpr,
     NORM: tl.constexpr,
+    BIASES: tl.constexpr,
     QUANTIZE: tl.constexpr,
     EMULATED: tl.constexpr,
 ):
@@ -411,6 +462,8 @@ def products_gated(
     ok = row < n
     gate = rows_of(x, xq, w0, row, ok, U, D, T, BN, BU, KIND0, EMULATED) * factor
     up = rows_of(x, xq, w1, row, ok, U, D, T, BN, BU, KIND1, EMULATED) * factor
+    gate = biased(gate, bias0, row, ok, BIASES & 1)
+    up = biased(up, bias1, row, ok, BIASES >> 1)
     y = activated(gate, ACTIVATION) * up
     if QUANTIZE:
         place, inside = units_of(first, tl.program_id(0) * (BN // 32), UNITS, T, BN // 32)

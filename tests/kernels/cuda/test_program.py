@@ -11,9 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
+import every_architecture
 import tiny
+import tiny_lora
+from engine.cli.quantize import quantize
 from engine.inference.runner import Runner
 from engine.loading.loader import LoadedModel, load
+from engine.lora.stack import NO_ADAPTERS, Stack, load_adapter
 from engine.messages import CacheType
 from engine.models.forward import forward_program
 from engine.state.sequence import Sequence
@@ -59,10 +63,12 @@ class FakeDevice:
 class Decoding:
     """A tiny model on the backend, and sequences that it continues by single tokens."""
 
-    def __init__(self, model: LoadedModel, device: FakeDevice | None = None) -> None:
+    def __init__(
+        self, model: LoadedModel, device: FakeDevice | None = None, stack: Stack = NO_ADAPTERS
+    ) -> None:
         runner = Runner(model.decoder, CacheType.F16)
         self.pool = runner.new_pool()
-        program = forward_program(model.decoder, self.pool.layout)
+        program = forward_program(model.decoder, self.pool.layout, stack)
         self.recorded = Recorded(program, BACKEND.ops, torch.device("cpu"), device)
         self.interpreter = Interpreter(program, BACKEND.ops)
 
@@ -89,12 +95,30 @@ class Decoding:
 
 def loaded(path: Path, **options: Any) -> LoadedModel:
     """A tiny model whose heads are whole units of columns, on the backend."""
-    tiny.write(path, heads=2, kv_heads=1, head_dim=32, ffn=64, **options)
+    return opened(tiny.write(path, heads=2, kv_heads=1, head_dim=32, ffn=64, **options))
+
+
+def opened(path: Path) -> LoadedModel:
+    """A model on the backend."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kernels.cuda.cuda_backend", lambda device: BACKEND)
         patch.setattr("kernels.cuda.attention.MOST_SPLITS", 2)
         patch.setattr("kernels.cuda.launch._ROWS", 128)
         return load(path, backend="cuda", cache=CacheType.F16)
+
+
+def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the kernels that are launched from now on."""
+    launched: list[str] = []
+    run = launch.run
+
+    def count(kernel: Any, *operands: object, **constants: object) -> None:
+        launched.append(kernel.fn.__name__)
+        run(kernel, *operands, **constants)
+
+    for module in ("launch", "attention", "experts", "adapters"):
+        monkeypatch.setattr(f"kernels.cuda.{module}.run", count)
+    return launched
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +132,7 @@ def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter runs the programs of a launch one after the other: fewer, larger ones."""
     monkeypatch.setattr("kernels.cuda.attention.MOST_SPLITS", 2)
     monkeypatch.setattr("kernels.cuda.launch._ROWS", 128)
+    monkeypatch.setattr("kernels.cuda.experts._ROWS", 128)
 
 
 def test_a_model_is_recorded(model: LoadedModel) -> None:
@@ -206,15 +231,7 @@ def test_a_layer_is_five_launches(model: LoadedModel, monkeypatch: pytest.Monkey
     """Before the two layers the embedding and a norm, after them a norm and the head."""
     decoding = Decoding(model)
     one = decoding.sequence(5)
-    launched: list[str] = []
-    run = launch.run
-
-    def count(kernel: Any, *operands: object, **constants: object) -> None:
-        launched.append(kernel.fn.__name__)
-        run(kernel, *operands, **constants)
-
-    monkeypatch.setattr("kernels.cuda.launch.run", count)
-    monkeypatch.setattr("kernels.cuda.attention.run", count)
+    launched = launches(monkeypatch)
     decoding.step(decoding.recorded, [one], 9)
     layer = ["products", "attend_step", "product_added", "products_gated", "product_added"]
     assert launched == ["embedded", "norm", *layer, *layer, "norm", "products"]
@@ -270,3 +287,74 @@ def test_steps_of_other_families(architecture: str, tmp_path: Path) -> None:
     made = loaded(tmp_path / "m.gguf", architecture=architecture, format="Q4_0", layers=2)
     decoding = Decoding(made)
     decoding.check([decoding.sequence(5, 6, 7)], 9)
+
+
+SOME_ARCHITECTURES = ("qwen3moe", "starcoder2")  # experts; biases and learned positions
+
+
+@pytest.mark.parametrize(
+    "architecture",
+    [
+        name if name in SOME_ARCHITECTURES else pytest.param(name, marks=pytest.mark.slow)
+        for name in every_architecture.names()
+    ],
+)
+def test_steps_of_every_architecture(architecture: str, tmp_path: Path) -> None:
+    path = every_architecture.write(architecture, tmp_path / "m.gguf", context=64, window=16)
+    decoding = Decoding(opened(path))
+    assert isinstance(opened(path).new_runner().recorded(NO_ADAPTERS), Recorded)
+    decoding.check([decoding.sequence(5, 6, 7), decoding.sequence(4)], 9)
+
+
+def test_a_quantized_mixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its router reads floats and its experts codes, which one norm leaves."""
+    path = every_architecture.write("qwen3moe", tmp_path / "f.gguf", context=64, window=16)
+    quantize(path, tmp_path / "m.gguf", "Q8_0")
+    decoding = Decoding(opened(tmp_path / "m.gguf"))
+    one = decoding.sequence(5, 6)
+    launched = launches(monkeypatch)
+    decoding.check([one], 9)
+    at = launched.index("routed")
+    mixture = ["norm", "products", "routed", "experts_gated", "experts_added"]
+    assert launched[at - 2 : at + 3] == mixture, launched
+
+
+def test_steps_of_more_sequences_than_a_program_multiplies(model: LoadedModel) -> None:
+    device = FakeDevice()
+    decoding = Decoding(model, device)
+    sequences = [decoding.sequence(), decoding.sequence(5, 6)]
+    sequences += [decoding.sequence() for _ in range(3)]
+    decoding.check(sequences, 9)
+    assert device.captured == 1
+    decoding.step(decoding.recorded, [*sequences, decoding.sequence()], 8)
+    assert (device.captured, device.replayed) == (1, 1)  # both in the bucket of eight
+
+
+def test_steps_with_adapters(model: LoadedModel, tmp_path: Path) -> None:
+    """Of every matrix; each stack is captured once, however often it is chosen."""
+    device = FakeDevice()
+    plain = Decoding(model, device)
+    file = tmp_path / "lora.gguf"
+    every = (*tiny_lora.EVERY, "token_embd", "output")
+    tiny_lora.write(file, model.path, seed=3, rank=5, targets=every)
+    stack = Stack([(load_adapter(file, model.decoder.base), 0.7)])
+    adapted = Decoding(model, device, stack)
+    one, other = plain.sequence(5, 6), adapted.sequence(5, 6)
+    adapted.check([other], 9)
+    without = plain.step(plain.recorded, [one], 9)
+    assert not torch.allclose(adapted.step(adapted.recorded, [other], 9), without, atol=0.1)
+    assert torch.equal(plain.step(plain.recorded, [one], 9), without)
+    assert (device.captured, device.replayed) == (2, 2)
+
+
+@pytest.mark.slow
+def test_steps_of_more_sequences_with_adapters_and_experts(
+    model: LoadedModel, tmp_path: Path
+) -> None:
+    file = tiny_lora.write(tmp_path / "lora.gguf", model.path, targets=tiny_lora.EVERY)
+    adapted = Decoding(model, stack=Stack([(load_adapter(file, model.decoder.base), 0.7)]))
+    adapted.check([adapted.sequence(number) for number in range(5)], 9)
+    path = every_architecture.write("qwen3moe", tmp_path / "f.gguf", context=64, window=16)
+    quantize(path, tmp_path / "m.gguf", "Q8_0")
+    mixture = Decoding(opened(tmp_path / "m.gguf"))
+    mixture.check([mixture.sequence(number) for number in range(5)], 9)
