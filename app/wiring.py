@@ -201,6 +201,10 @@ def connect_library(
         controller.load_model(path)
         window.close_page()
 
+    def show_devices() -> None:
+        library.state.set_devices(controller.state.devices)
+
+    controller.state.devices_changed.connect(show_devices)
     page.use_requested.connect(use)
     page.cancel_load_requested.connect(controller.models.cancel)
     page.unload_requested.connect(controller.unload_model)
@@ -290,6 +294,11 @@ def connect_preferences(
         loaded[0] = model.loaded if model.phase is ModelPhase.READY else None
         page.show_model(loaded[0] is not None)
 
+    def show_devices() -> None:
+        page.show_devices(state.devices)
+
+    state.devices_changed.connect(show_devices)
+    show_devices()
     page.changed.connect(change)
     page.opened.connect(controller.sessions.measure)
     page.delete_requested.connect(controller.sessions.delete_saved)

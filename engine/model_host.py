@@ -3,24 +3,26 @@
 The service creates one for each model it loads. Everything processed stays cached in a prefix tree
 within a memory budget, so several conversations continue without processing them again; what the
 budget does not hold is restored from disk, where SaveSnapshot has written it.
-
-Adapters of the stack stay in memory, and so do the last few removed from it, so that switching one
-back on is instant. All are freed with the model. A file that changed on disk is read again.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from engine.adapter_cache import AdapterCache
 from engine.chat.prompt import PromptBuilder
 from engine.chat.template import answer_prefix
-from engine.errors import OTHER_FAULT, AdapterError, ModelFileError, RequestError
+from engine.errors import (
+    OTHER_FAULT,
+    EngineError,
+    RequestError,
+)
 from engine.host.background import BackgroundTask
 from engine.host.device import resident_memory
 from engine.inference.constraints.beginning import after_thoughts
@@ -28,7 +30,7 @@ from engine.inference.constraints.grammars import Grammars
 from engine.inference.generate import Request
 from engine.inference.speculative.drafters import Drafts, maker
 from engine.inference.speculative.vocabulary import VocabularyMap
-from engine.loading import identity
+from engine.inference.suspended import Suspended
 from engine.loading.identity import ModelFiles, Stamp
 from engine.loading.library import data_folder, model_parts
 from engine.loading.loader import LoadedModel, load
@@ -36,11 +38,8 @@ from engine.loading.measured import MeasuredFigures, measured_file
 from engine.loading.memory import NO_PAGING
 from engine.loading.metrics import read_metrics
 from engine.loading.prefill_estimator import PrefillEstimator
-from engine.lora import peft as lora_peft
-from engine.lora import stack as lora
-from engine.lora.stack import NO_ADAPTERS, Adapter, Stack
+from engine.lora.stack import Stack
 from engine.messages import (
-    AdapterInfo,
     AdaptersSet,
     AdapterUse,
     CountTokens,
@@ -72,17 +71,8 @@ from kernels.kv_pages import KVLayout
 
 T = TypeVar("T")
 Checkpoint = Callable[[], None]
-_SPARE_ADAPTERS = 4  # kept in memory though no longer in the stack
 _SPARE_SHARE = 4  # of the memory left free by the plan, what KV pages may take beyond it: a fourth
 _LENT_SHARE, _MOST_LENT = 4, 256 << 20  # of that, what evicted pages take while they are written
-
-
-@dataclass(frozen=True, slots=True)
-class _CachedAdapter:
-    """An adapter in memory, with the stamps of its files from before they were read."""
-
-    adapter: Adapter
-    files: tuple[Stamp, ...]
 
 
 class ModelHost:
@@ -92,32 +82,80 @@ class ModelHost:
         self, model: LoadedModel, files: tuple[Stamp, ...], store: PageStore, saver: Saver
     ) -> None:
         """`files` are the stamps of the model's files, taken before they were read."""
-        self.model = model
-        self._stack: Stack = NO_ADAPTERS
+        self._files, self._store, self._saver = files, store, saver
+        self._draft: Drafts | None = None
+        self._draft_set = DraftSet(0, None)
+        self._reading = 0  # commands whose texts are being read
+        # Of the adapters while the model is moved: their files by hash, and the current ones.
+        self._paths: dict[str, Path] = {}
         self._uses: tuple[AdapterUse, ...] = ()
-        self._adapters: dict[Path, _CachedAdapter] = {}  # least recently used first
+        self._open(model)
+
+    def _open(self, model: LoadedModel) -> None:
+        """Use a model, with no adapters and nothing cached."""
+        self.model = model
+        self._adapters = AdapterCache(model.decoder.base)
         context = model.plan.context
         self._scheduler = model.new_scheduler()
         pool = self._scheduler.pool
         pool.budget_bytes, pool.most_lent_bytes = _page_budget(model, pool.layout)
         self._embedder = model.new_embedder(self._scheduler)
         self._ranker = model.new_ranker(self._scheduler) if model.decoder.ranking else None
-        self._reading = 0  # commands whose texts are being read
-        self._draft: Drafts | None = None
-        self._draft_set = DraftSet(0, None)
         self._prompts = PromptBuilder(model.template, model.tokenizer, context)
         figures = MeasuredFigures(measured_file())
-        self._prefill = PrefillEstimator(model, self._scheduler.runner, files, figures)
+        self._prefill = PrefillEstimator(model, self._scheduler.runner, self._files, figures)
         paths, memory = model_parts(model.path), data_folder() / "hashes.json"
-        identity_of = ModelFiles(paths, files, memory)
-        self._disk = DiskTier(store, saver, self._scheduler, identity_of, model)
+        identity_of = ModelFiles(paths, self._files, memory)
+        self._disk = DiskTier(self._store, self._saver, self._scheduler, identity_of, model)
+
+    # --- a device that fails --------------------------------------------------------------------
+
+    @property
+    def device_fault(self) -> BaseException | None:
+        """What a device raised in the last pass, if the answers can go on elsewhere."""
+        return self._scheduler.device_fault
+
+    def can_move(self, fault: BaseException) -> bool:
+        """Whether a fault may be one of a device beside the processor."""
+        return self._scheduler.runner.is_of_device(fault)
+
+    def leave_device(self) -> Suspended:
+        """Free the model and all that is on its device; only `go_on` may be called then."""
+        self._paths, self._uses = self._adapters.paths, self._adapters.uses
+        with suppress(Exception):  # of the device
+            self._disk.evicted.drop()
+        with suppress(Exception):
+            self.close()
+        self._draft = None
+        suspended = self._scheduler.suspend()
+        del self.model, self._scheduler, self._embedder, self._ranker, self._prefill, self._disk
+        del self._adapters
+        return suspended
+
+    def go_on(self, model: LoadedModel, suspended: Suspended) -> None:
+        """Go on with the model as it was loaded elsewhere, its adapters and its draft model."""
+        draft, self._draft_set = self._draft_set.path, DraftSet(0, None)
+        self._open(model)
+        with suppress(EngineError):
+            self._adapters.set(self._uses, _no_checkpoint)
+        if draft is not None:
+            with suppress(EngineError):
+                self.set_draft(SetDraft(0, draft), _no_checkpoint)
+        self._scheduler.resume(suspended, self._moved)
+
+    def _moved(self, stack: Stack) -> Stack:
+        """The same adapters for the model as it is now."""
+        uses = [
+            AdapterUse(self._paths.get(one.sha256, Path(one.name)), strength)
+            for one, strength in stack.entries
+        ]
+        return self._adapters.stack_of(uses, _no_checkpoint)
 
     @property
     def memory_bytes(self) -> int:
         """Memory that unloading frees: weights, KV pages and adapters."""
-        adapters = sum(cached.adapter.size_bytes for cached in self._adapters.values())
         held = self.model.plan.weights_bytes + self._scheduler.pool.allocated_bytes
-        return held + adapters + self._draft_set.memory_bytes
+        return held + self._adapters.size_bytes + self._draft_set.memory_bytes
 
     def loaded(self, request: int) -> ModelLoaded:
         """The event that describes the model."""
@@ -148,6 +186,8 @@ class ModelHost:
             paged_layers=len(paging.layers),
             paged_bytes=paging.pass_bytes,
             paged_seconds=paging.pass_seconds,
+            runs_on=model.runs_on,
+            moved=model.moved,
         )
 
     @property
@@ -194,7 +234,7 @@ class ModelHost:
         """
         self._refuse_without_answers()
         is_abandoned = False
-        stack = self._stack_of(command.adapters, checkpoint)
+        stack = self._adapters.stack_of(command.adapters, checkpoint)
         if command.budget_bytes is not None:
             self._disk.set_budget(command.budget_bytes)
         build = partial(self._prompts.answer, command.turns, command.policy, command.thinking)
@@ -274,7 +314,7 @@ class ModelHost:
         self, command: Embed, checkpoint: Checkpoint
     ) -> Generator[Embedded | None, None, None]:
         """Compute the vectors of texts; yields None between passes, when answers go on."""
-        stack = self._stack
+        stack = self._adapters.stack
         encode = partial(self._embedder.tokens, command.texts)
         texts = yield from _in_background(encode, "texts", checkpoint)
         pooling = command.pooling or self.model.pooling
@@ -286,7 +326,7 @@ class ModelHost:
         self, command: Rerank, checkpoint: Checkpoint
     ) -> Generator[Reranked | None, None, None]:
         """Score documents; yields None between passes, when answers go on."""
-        stack, ranker = self._stack, self._ranker or self.model.new_ranker()
+        stack, ranker = self._adapters.stack, self._ranker or self.model.new_ranker()
         encode = partial(ranker.pairs, command.query, command.documents, self.model.rank_template)
         pairs = yield from _in_background(encode, "documents", checkpoint)
         scores = yield from self._read(ranker.scores(pairs, stack, checkpoint))
@@ -304,61 +344,12 @@ class ModelHost:
 
     def set_adapters(self, command: SetAdapters, checkpoint: Checkpoint) -> AdaptersSet:
         """Replace the adapter stack; on any error, and when cancelled, it stays unchanged."""
-        stack, loaded = self._load_stack(command.adapters, checkpoint)
-        changed = stack.key != self._stack.key
-        self._stack = stack
-        self._cache_adapters(loaded)
-        self._uses = command.adapters
+        changed = self._adapters.set(command.adapters, checkpoint)
         return self.adapters(command.request, changed=changed)
 
     def adapters(self, request: int, *, changed: bool = False) -> AdaptersSet:
         """The event that describes the current adapter stack."""
-        entries = zip(self._uses, self._stack.entries, strict=True)
-        infos = tuple(_adapter_info(use, adapter) for use, (adapter, _) in entries)
-        return AdaptersSet(request, infos, changed)
-
-    def _stack_of(self, uses: Sequence[AdapterUse] | None, checkpoint: Checkpoint) -> Stack:
-        """The stack of these adapters, which stay in memory for a while; None: the current one."""
-        if uses is None:
-            return self._stack
-        stack, loaded = self._load_stack(uses, checkpoint)
-        current = {use.path: self._adapters[use.path] for use in self._uses}
-        self._cache_adapters(current | loaded)
-        return stack
-
-    def _load_stack(
-        self, uses: Sequence[AdapterUse], checkpoint: Checkpoint
-    ) -> tuple[Stack, dict[Path, _CachedAdapter]]:
-        """The stack of these adapters, and the adapters by path."""
-        paths = dict.fromkeys(use.path for use in uses)
-        loaded = {path: self._adapter(path, checkpoint) for path in paths}
-        return Stack((loaded[use.path].adapter, use.strength) for use in uses), loaded
-
-    def _adapter(self, path: Path, checkpoint: Checkpoint) -> _CachedAdapter:
-        """The adapter from memory if its files are unchanged, else from disk."""
-        files = _adapter_files(path)
-        known = self._adapters.get(path)
-        if known is not None and files and known.files == files:
-            return known
-        checkpoint()
-        try:
-            return _CachedAdapter(
-                lora.load_adapter(path, self.model.decoder.base, checkpoint), files
-            )
-        except (AdapterError, ModelFileError) as error:
-            if path.name in str(error):
-                raise
-            # The stack may have several adapters: name the faulty one.
-            raise AdapterError(f"{path.name}: {error}", error.remedy, error.fault) from error
-
-    def _cache_adapters(self, used: dict[Path, _CachedAdapter]) -> None:
-        """Keep `used` as the most recent adapters; drop all but a few of the others."""
-        spare = [path for path in self._adapters if path not in used]
-        for path in spare[: max(len(spare) - _SPARE_ADAPTERS, 0)]:
-            del self._adapters[path]
-        for path in used:
-            self._adapters.pop(path, None)
-        self._adapters |= used
+        return AdaptersSet(request, self._adapters.infos(), changed)
 
     # --- draft model ----------------------------------------------------------------------------
 
@@ -395,7 +386,7 @@ class ModelHost:
         """Restore the longest saved prefix of a conversation and estimate the remaining prefill."""
         self._refuse_without_answers()
         started = time.perf_counter()
-        stack = self._stack_of(command.adapters, checkpoint)
+        stack = self._adapters.stack_of(command.adapters, checkpoint)
         build = partial(self._prompts.conversation, command.turns, command.policy)
         prompt = yield from _in_background(build, "prompt", checkpoint)
         found = yield from self._disk.restore(stack, prompt.ids, command.conversation, checkpoint)
@@ -422,27 +413,8 @@ class ModelHost:
         return self._disk.save(command, checkpoint)
 
 
-def _adapter_files(path: Path) -> tuple[Stamp, ...]:
-    """The stamps of an adapter's files; empty if they cannot be read."""
-    with suppress(OSError, AdapterError):
-        folder = lora_peft.find_folder(path)
-        return identity.stamps(
-            [path] if folder is None else [folder / lora_peft.CONFIG, folder / lora_peft.TENSORS]
-        )
-    return ()
-
-
-def _adapter_info(use: AdapterUse, adapter: Adapter) -> AdapterInfo:
-    return AdapterInfo(
-        path=use.path,
-        name=adapter.name,
-        sha256=adapter.sha256,
-        kind=adapter.kind,
-        rank=adapter.rank,
-        targets=len(adapter.pairs),
-        size_bytes=adapter.size_bytes,
-        strength=use.strength,
-    )
+def _no_checkpoint() -> None:
+    """A checkpoint of work that is not cancelled."""
 
 
 def _page_budget(model: LoadedModel, layout: KVLayout) -> tuple[int, int]:

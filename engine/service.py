@@ -19,40 +19,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
 from engine.errors import Cancelled, EngineError, PromptTooLong, RequestError
+from engine.final_events import cancelled
 from engine.host import torch_library
 from engine.host.device import memory_error, resident_memory, trim_heap
 from engine.loading.identity import Stamp, stamps
 from engine.loading.library import model_parts
 from engine.messages import (
-    AdaptersSet,
     Cancel,
     CheckConstraint,
     Command,
-    ConstraintChecked,
     ContextPolicy,
     CountTokens,
-    DraftSet,
+    DevicesFound,
     Embed,
-    Embedded,
     Event,
     Failed,
-    Finished,
-    FinishReason,
+    FindDevices,
     Generate,
     LoadModel,
     LoadProgress,
     LoadSnapshot,
     MetricsRead,
+    ModelMoved,
     ModelUnloaded,
     ReadMetrics,
     Rerank,
-    Reranked,
     SaveSnapshot,
     SetAdapters,
     SetDraft,
-    SnapshotLoaded,
-    SnapshotSaved,
-    TokensCounted,
     UnloadModel,
 )
 from engine.snapshot.folder import snapshots_folder, snapshots_size
@@ -83,6 +77,7 @@ class Engine:
     - LoadModel: ModelLoaded, or Failed; ModelUnloaded precedes Failed when no model remains.
       When cancelled: ModelUnloaded, or ModelLoaded for the previous model if it is still loaded.
     - UnloadModel: ModelUnloaded.
+    - FindDevices: DevicesFound, or Failed.
     - Generate: Finished, or Failed. Of several answers each has a Finished event when it ends; the
       final event is the one with `last`, and Failed ends those that have not ended.
     - SetAdapters: AdaptersSet, or Failed; then the stack is unchanged. When cancelled: AdaptersSet
@@ -96,6 +91,9 @@ class Engine:
     - Embed: Embedded, or Failed. When cancelled: Embedded without vectors.
     - Rerank: Reranked, or Failed. When cancelled: Reranked without scores.
     - CheckConstraint: ConstraintChecked, or Failed. When cancelled: without a fault.
+
+    ModelMoved, of request 0, says that the device of the model failed and the processor goes on with
+    the answers; ModelUnloaded of request 0 that it could not.
 
     Cancel has no event; one for a request that is neither running nor queued does nothing.
     """
@@ -112,6 +110,7 @@ class Engine:
         self._cancelled: set[int] = set()  # request ids of running and queued commands
         self._stopping = False
         self._host: ModelHost | None = None
+        self._command: LoadModel | None = None  # that loaded the model
         self._saver: Saver | None = None
         self._snapshots: PageStore | None = None
 
@@ -194,6 +193,8 @@ class Engine:
                 self._mark_done(command)
         if self._host is not None and self._host.is_busy:
             self._host.step()
+            if (fault := self._host.device_fault) is not None:
+                self._move(fault)
 
     @contextmanager
     def _outcome(self, command: Command) -> Iterator[None]:
@@ -201,11 +202,16 @@ class Engine:
         try:
             yield
         except Cancelled:
-            self._on_cancelled(command)
+            self._deliver(cancelled(command, self._host))
         except EngineError as error:
             self._fail(command, error)
         except BaseException as fault:  # noqa: BLE001  a panic is no Exception
-            self._fail(command, memory_error(fault) or _unexpected(fault))
+            error = memory_error(fault) or _unexpected(fault)
+            if isinstance(command, LoadModel) or not (self._host and self._host.can_move(fault)):
+                self._fail(command, error)
+                return
+            self._move(fault)
+            self._fail(command, _moved_error(error))
 
     def _has_work(self) -> bool:
         with self._wake:
@@ -297,6 +303,10 @@ class Engine:
         match command:
             case LoadModel():
                 self._load(command, checkpoint)
+            case FindDevices():
+                from engine.loading.device_choice import found
+
+                self._deliver(DevicesFound(command.request, found()))
             case UnloadModel():
                 self._deliver(self._unload_measured(command.request))
             case Generate():
@@ -361,6 +371,7 @@ class Engine:
         files = _stamps(command.path)  # taken before the files are read
         model = load(
             command.path,
+            device=command.device,
             backend=command.backend,
             parts=command.placement,
             context=command.context,
@@ -382,7 +393,22 @@ class Engine:
             write_weights(files, plan.weights_bytes)
             model = replace(model, plan=plan)
         self._host = ModelHost(model, files, self._snapshots, self._saver)
+        self._command = command
         self._deliver(self._host.loaded(command.request))
+
+    def _move(self, fault: BaseException) -> None:
+        """After the device of the model failed: go on with the processor, or without a model."""
+        from engine.model_moves import move_to_processor
+
+        host, command = self._host, self._command
+        assert host is not None
+        assert command is not None
+        self._host = None
+        if move_to_processor(host, command, fault, self._checkpoint(command), _unexpected):
+            self._host = host
+            self._deliver(ModelMoved(0, host.loaded(0)))
+        else:
+            self._deliver(ModelUnloaded(0, 0, resident_memory()))
 
     def _loaded_host(self) -> ModelHost:
         if self._host is None:
@@ -424,36 +450,6 @@ class Engine:
 
         return checkpoint
 
-    def _on_cancelled(self, command: Command) -> None:
-        """Deliver the final event of a cancelled command."""
-        request, host = command.request, self._host
-        match command:
-            case Generate():  # cancelled before it started
-                self._deliver(_cancelled_before_start(request))
-            case SetAdapters():
-                unchanged = AdaptersSet(request, (), changed=False)
-                self._deliver(unchanged if host is None else host.adapters(request))
-            case SetDraft():
-                self._deliver(DraftSet(request, None) if host is None else host.draft(request))
-            case LoadSnapshot():
-                self._deliver(SnapshotLoaded(request, 0, 0, 0, 0.0, 0.0, ""))
-            case SaveSnapshot():
-                self._deliver(SnapshotSaved(request, 0, 0, 0.0, 0))
-            case CountTokens():
-                self._deliver(TokensCounted(request, 0))
-            case Embed():
-                self._deliver(Embedded(request, (), 0))
-            case Rerank():
-                self._deliver(Reranked(request, (), 0))
-            case CheckConstraint():
-                self._deliver(ConstraintChecked(request))
-            case ReadMetrics():
-                self._deliver(MetricsRead(request))
-            case _ if host is None:
-                self._deliver(ModelUnloaded(request, 0, resident_memory()))
-            case _:  # a load was cancelled before the previous model was unloaded
-                self._deliver(host.loaded(request))
-
     def _fail(self, command: Command, error: EngineError) -> None:
         log.info("request %d failed: %s", command.request, error)
         if isinstance(command, LoadModel) and self._host is None:
@@ -474,20 +470,16 @@ def _stamps(path: Path) -> tuple[Stamp, ...]:
         return ()
 
 
-def _cancelled_before_start(request: int) -> Finished:
-    return Finished(
-        request,
-        FinishReason.CANCELLED,
-        prompt_tokens=0,
-        reused_tokens=0,
-        generated_tokens=0,
-        prefill_seconds=0.0,
-        decode_seconds=0.0,
-        context_used=0,
+def _moved_error(error: EngineError) -> EngineError:
+    """The error of a command during which the device of the model failed."""
+    return EngineError(
+        f"The GPU failed: {error}", "Try again: the model runs on the processor now."
     )
 
 
 def _unexpected(error: BaseException) -> EngineError:
+    if isinstance(error, EngineError):
+        return error
     log.error("unexpected fault", exc_info=error)
     return EngineError(
         f"The engine hit an internal error ({type(error).__name__}: {error}).",

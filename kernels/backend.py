@@ -54,15 +54,18 @@ class Backend:
         kernels: Kernels,
         words: Callable[[], str] | None = None,
         device: torch.device = HOST,
+        free_bytes: Callable[[], int | None] = lambda: None,
     ) -> None:
         """`words` returns the display name; None: the name itself.
 
-        `device` has the weights, the KV cache and the activations.
+        `device` has the weights, the KV cache and the activations. `free_bytes` are those of its
+        memory; None: it uses the host's.
         """
         self.name = name
         self.kernels = kernels
         self.device = device
         self.ops = Ops(self._find, _find_reference)
+        self._free_bytes = free_bytes
         self._words = words or (lambda: name)
         self._missing: set[tuple[str, str]] = set()  # already logged
 
@@ -70,6 +73,13 @@ class Backend:
     def words(self) -> str:
         """The display name: "cpu avx512"."""
         return self._words()
+
+    def free_bytes(self) -> int | None:
+        """Free memory of a device that has its own, 0 if its driver fails; None: it has none."""
+        try:
+            return self._free_bytes()
+        except RuntimeError:
+            return 0
 
     def _find(self, op: str, format: str = "F32") -> Kernel:
         kernel = self.kernels.get((op, format))

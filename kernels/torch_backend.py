@@ -36,7 +36,7 @@ def torch_backend(device: str = "") -> Backend:
         ("read_bandwidth", "F32"): partial(reference.read_bandwidth, device=place),
     }
     name = f"{NAME}:{device}" if device else NAME
-    return Backend(name, kernels, lambda: f"{NAME} {place}", place)
+    return Backend(name, kernels, lambda: f"{NAME} {place}", place, lambda: available_bytes(place))
 
 
 def available_bytes(device: torch.device) -> int | None:

@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 
 import app
 import file_map
-from engine import Fault, messages
+from engine import Fault, ModelLoaded, messages
 
 ROOT = Path(__file__).parent.parent
 LONGEST_FILE = 500  # lines
@@ -35,6 +35,7 @@ LARGE_FILES = {
 # Engine modules the window may import at start-up; the others are imported after the first paint.
 LIGHT_ENGINE = {
     "engine",
+    "engine.final_events",
     "engine.host",
     "engine.loading",
     "engine.snapshot",
@@ -81,6 +82,9 @@ VALUE_TYPES = (
     messages.Logprob,
     messages.TokenLogprobs,
     messages.Histogram,
+    messages.DeviceInfo,
+    messages.DevicePart,
+    messages.DeviceRefusal,
 )
 
 
@@ -206,7 +210,7 @@ def is_plain(hint: object) -> bool:
         return all(inner is type(None) or is_plain(inner) for inner in typing.get_args(hint))
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return True
-    return hint in (str, int, float, bool, Path, *VALUE_TYPES)
+    return hint in (str, int, float, bool, Path, ModelLoaded, *VALUE_TYPES)
 
 
 @pytest.mark.parametrize("hint", [list[int], dict[str, int], object, tuple[bytes, ...], type(None)])

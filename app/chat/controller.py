@@ -48,7 +48,15 @@ from app.store.store import Message, MessageState, Store
 from app.store.writer import Archive
 from app.system.translation import tr
 from app.system.worker import BackgroundWorker
-from engine import ContextPolicy, Event, Role, Sampling, delete_snapshots, snapshots_size
+from engine import (
+    ContextPolicy,
+    Event,
+    FindDevices,
+    Role,
+    Sampling,
+    delete_snapshots,
+    snapshots_size,
+)
 
 
 class Controller(QObject):
@@ -180,6 +188,7 @@ class Controller(QObject):
     def start(self, model: Path | None = None) -> None:
         """Start the engine, read the conversations and load a model; after the first paint."""
         self._link.start()
+        self._link.send(FindDevices)
         self._last_chat.start(self.settings.last_conversation)
         self.conversations.read()
         self.deletions.read()

@@ -23,6 +23,7 @@ from app.system.translation import tr
 from engine import (
     AdaptersSet,
     ConstraintChecked,
+    DevicesFound,
     DraftSet,
     Embedded,
     Event,
@@ -31,6 +32,7 @@ from engine import (
     LoadProgress,
     MetricsRead,
     ModelLoaded,
+    ModelMoved,
     ModelUnloaded,
     PromptProgress,
     Reranked,
@@ -99,6 +101,10 @@ class Events:
                 self._models.on_progress(event)
             case ModelLoaded():
                 self._on_loaded(event)
+            case ModelMoved():
+                self._models.on_moved(event)
+            case DevicesFound():
+                self._state.set_devices(event.devices)
             case ModelUnloaded():
                 self._models.on_unloaded(event)
                 self._answers.start_next()

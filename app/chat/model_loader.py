@@ -8,13 +8,16 @@ from pathlib import Path
 from app.engines.model_ref import Local
 from app.engines.requests import EngineRequests
 from app.state.chat import ModelPhase, ModelStatus, Notice, State
+from app.state.devices import CHOICES, moved_words
 from app.system.translation import tr
 from engine import (
     CacheType,
+    DeviceFault,
     Failed,
     LoadModel,
     LoadProgress,
     ModelLoaded,
+    ModelMoved,
     ModelUnloaded,
     UnloadModel,
     model_name,
@@ -32,12 +35,23 @@ class Models:
         self._link = link
         self._request = 0  # of the load in progress; 0: none
         self._unloading = 0
+        self._runs_on = "auto"  # of the last load
 
     def load(
-        self, path: Path, context: int, threads: int, cache: CacheType, memory_bytes: int = 0
+        self,
+        path: Path,
+        context: int,
+        threads: int,
+        cache: CacheType,
+        memory_bytes: int = 0,
+        runs_on: str = "auto",
     ) -> None:
-        """Load a model file in place of the loaded one; `memory_bytes` 0: what is free."""
+        """Load a model file in place of the loaded one.
+
+        `memory_bytes` 0: what is free. `runs_on` is a value of that setting.
+        """
         self.cancel()
+        self._runs_on = runs_on
         loaded = self._state.model.loaded
         self._state.set_model(
             ModelStatus(
@@ -49,7 +63,13 @@ class Models:
         )
         self._request = self._link.send(
             lambda number: LoadModel(
-                number, path, context, threads, cache, memory_bytes=memory_bytes
+                number,
+                path,
+                context,
+                threads,
+                cache,
+                memory_bytes=memory_bytes,
+                device=CHOICES.get(runs_on, runs_on),
             )
         )
 
@@ -83,7 +103,7 @@ class Models:
         """A model is ready: the requested one or, after a cancelled load, the one before it."""
         if event.request == self._request:
             self._request = 0
-            self._state.set_notice(NOTICE, _from_disk(event) if event.paged_layers else None)
+            self._state.set_notice(NOTICE, self._notice(event))
             self._state.set_model(
                 ModelStatus(
                     ModelPhase.READY,
@@ -94,6 +114,23 @@ class Models:
             )
         elif self._request:  # of a cancelled load; the newer load is still in progress
             self._state.set_model(replace(self._state.model, loaded=event))
+
+    def on_moved(self, event: ModelMoved) -> None:
+        """The GPU failed while it was in use: the processor goes on."""
+        remedy = tr("Load the model again to try the GPU once more.")
+        self._state.set_notice(NOTICE, _moved(event.loaded, remedy))
+        if self._state.model.phase is ModelPhase.READY:
+            self._state.set_model(replace(self._state.model, loaded=event.loaded))
+
+    def _notice(self, event: ModelLoaded) -> Notice | None:
+        """What the user must know of a load: a model that is slow, or not where it should be."""
+        if event.paged_layers:
+            return _from_disk(event)
+        if event.moved is None:
+            return None
+        is_usual = event.moved.fault is DeviceFault.TOO_LARGE and self._runs_on == "auto"
+        remedy = tr("What models run on is chosen in the settings.")
+        return None if is_usual else _moved(event, remedy)
 
     def on_unloaded(self, event: ModelUnloaded) -> None:
         """No model is loaded: it was unloaded, its load was cancelled, or `Failed` follows."""
@@ -125,6 +162,15 @@ class Models:
                 failed=status.model,
             )
         )
+
+
+def _moved(loaded: ModelLoaded, remedy: str) -> Notice | None:
+    """Why a model does not run on the GPU."""
+    moved = loaded.moved
+    if moved is None:
+        return None
+    text = moved_words(moved, loaded.runs_on)
+    return Notice(text, remedy, detail=moved.text)
 
 
 def _from_disk(loaded: ModelLoaded) -> Notice:

@@ -42,11 +42,13 @@ class ModelSwitch:
     def load(self, path: Path) -> None:
         """Load a model file in place of the loaded one, after the answers in progress.
 
-        The model in use is not loaded again, unless the settings it is loaded with have changed.
+        The model in use is not loaded again, unless the settings it is loaded with have changed, or
+        it is not where it was asked to run.
         """
         model = self._state.model
         ready = model.phase is ModelPhase.READY and model.path == path
-        if ready and self._loaded == self._key(path):
+        is_moved = model.loaded is not None and model.loaded.moved is not None
+        if ready and not is_moved and self._loaded == self._key(path):
             self.drop()
             return
         name = model_name(path)
@@ -108,13 +110,15 @@ class ModelSwitch:
         own = self._defaults.whole(path)
         threads = self._defaults.settings.threads
         cache = own.cache or DEFAULT_CACHE
-        self._models.load(path, own.context or 0, threads, cache, own.memory_bytes)
+        runs_on = own.runs_on or "auto"
+        self._models.load(path, own.context or 0, threads, cache, own.memory_bytes, runs_on)
         self._answers.start_next()
 
     def _key(self, path: Path) -> tuple[object, ...]:
         """What a load depends on: the file, and the settings it is loaded with."""
         own = self._defaults.whole(path)
-        return path, own.context, own.cache, own.memory_gb, self._defaults.settings.threads
+        threads = self._defaults.settings.threads
+        return path, own.context, own.cache, own.memory_gb, own.runs_on, threads
 
     def _unload(self) -> None:
         self._loaded = None

@@ -18,6 +18,7 @@ from engine import (
     Cancel,
     Command,
     ConstraintChecked,
+    DevicesFound,
     DraftSet,
     Embedded,
     Event,
@@ -27,6 +28,7 @@ from engine import (
     LoadProgress,
     MetricsRead,
     ModelLoaded,
+    ModelMoved,
     ModelUnloaded,
     PromptProgress,
     Reranked,
@@ -124,7 +126,7 @@ class EngineRequests(QObject):
         match event:
             case Finished():
                 return event.last
-            case ModelLoaded() | Failed():
+            case ModelLoaded() | DevicesFound() | Failed():
                 return True
             case AdaptersSet() | DraftSet() | SnapshotLoaded() | SnapshotSaved():
                 return True
@@ -135,7 +137,7 @@ class EngineRequests(QObject):
                 command = self._outstanding.get(event.request)
                 failing = isinstance(command, LoadModel) and event.request not in self._cancelled
                 return isinstance(command, UnloadModel) or not failing
-            case LoadProgress() | PromptProgress() | Text():
+            case LoadProgress() | PromptProgress() | Text() | ModelMoved():
                 return False
             case _:
                 assert_never(event)

@@ -38,8 +38,8 @@ from app.system.worker import BackgroundWorker
 from engine import DEFAULT_CACHE, CacheType, ModelFacts, inspect_model, model_name, models_folder
 
 UNDO_MILLISECONDS = 8000
-# Stamp, context, cache, reclaimable bytes, most bytes of memory.
-_Key = tuple[tuple[int, int], int, CacheType, int, int]
+# Stamp, context, cache, reclaimable bytes, most bytes of memory, device.
+_Key = tuple[tuple[int, int], int, CacheType, int, int, str]
 _Known = tuple[_Key, ModelFacts]
 _Basis = tuple[FoundFile, _Known | None, bool]  # inputs of a row
 
@@ -183,7 +183,8 @@ class ModelIndex(QObject):
             return None
         values = self._defaults(path)
         cache = values.cache or DEFAULT_CACHE
-        return found.stamp, values.context or 0, cache, self.reclaimable(), values.memory_bytes
+        context, memory = values.context or 0, values.memory_bytes
+        return found.stamp, context, cache, self.reclaimable(), memory, values.device
 
     def _is_known(self, path: Path) -> bool:
         key, known = self._key(path), self._facts.get(path)
@@ -197,7 +198,7 @@ class ModelIndex(QObject):
         if key is None or self._is_known(path):
             self._inspect_next()
             return
-        _, context, cache, reclaimable, memory = key
+        _, context, cache, reclaimable, memory, device = key
         self._inspecting = True
 
         def inspected(facts: ModelFacts) -> None:
@@ -208,7 +209,7 @@ class ModelIndex(QObject):
 
         self._worker.run(
             lambda: inspect_model(
-                path, context, cache, reclaimable=reclaimable, memory_bytes=memory
+                path, context, cache, reclaimable=reclaimable, memory_bytes=memory, device=device
             ),
             inspected,
         )

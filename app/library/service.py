@@ -252,9 +252,11 @@ class Library(QObject):
 
         reclaimable = self.model_index.reclaimable()
         whole = self.defaults.whole(path)
-        context, memory = whole.context or 0, whole.memory_bytes
+        context, memory, device = whole.context or 0, whole.memory_bytes, whole.device
         self._files.run(
-            lambda: inspect_model(path, context, reclaimable=reclaimable, memory_bytes=memory),
+            lambda: inspect_model(
+                path, context, reclaimable=reclaimable, memory_bytes=memory, device=device
+            ),
             inspected,
         )
 

@@ -134,9 +134,15 @@ class Defaults(QObject):
         cache = view.values.cache or view.settings.cache or DEFAULT_CACHE
         chosen = view.settings if view.values.memory_gb is None else view.values
         memory = chosen.memory_bytes
+        device = (view.settings if view.values.runs_on is None else view.values).device
         self._worker.run(
             lambda: inspect_model(
-                path, context or 0, cache, reclaimable=reclaimable, memory_bytes=memory
+                path,
+                context or 0,
+                cache,
+                reclaimable=reclaimable,
+                memory_bytes=memory,
+                device=device,
             ),
             lambda facts: self._predicted(path, facts),
         )
@@ -153,6 +159,9 @@ class Defaults(QObject):
                     settings=in_settings(self._recommending(path)),
                     context_model=facts.context_model,
                     memory=memory_of(facts),
+                    runs_on=facts.runs_on,
+                    speedup=facts.speedup,
+                    moved=facts.moved,
                     problem=explain(facts.fault, path.name, facts.problem, facts.remedy).text,
                 )
             )

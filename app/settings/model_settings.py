@@ -29,6 +29,12 @@ class ModelDefaults:
     repeat_penalty: float | None = None
     draft: Path | None = None  # a model that drafts for it; None: none
     memory_gb: float | None = None  # 0: what is free
+    runs_on: str | None = None  # a choice of that setting
+
+    @property
+    def device(self) -> str:
+        """What it runs on, as the engine is asked."""
+        return "" if self.runs_on in (None, "auto") else self.runs_on
 
     @property
     def memory_bytes(self) -> int:
@@ -81,7 +87,9 @@ def in_settings(settings: Settings, own_cache: CacheType | None = None) -> Model
     known = cache in [kind.value for kind in CacheType]
     numbers = {name: values[name] for name in NUMBERS}
     return ModelDefaults(
-        cache=own_cache or (CacheType(cache) if known else DEFAULT_CACHE), **numbers
+        cache=own_cache or (CacheType(cache) if known else DEFAULT_CACHE),
+        runs_on=settings.runs_on,
+        **numbers,
     )
 
 
@@ -113,6 +121,9 @@ def _fit(stored: object) -> ModelDefaults:
         if field.name == "cache":
             if value in [kind.value for kind in CacheType]:
                 fitting["cache"] = CacheType(value)
+        elif field.name == "runs_on":
+            if value in SETTINGS["runs_on"].choices:
+                fitting["runs_on"] = value
         elif field.name == "draft":
             if isinstance(value, str) and value:
                 fitting["draft"] = Path(value)

@@ -253,6 +253,18 @@ class Settings:
             at_load=True,
         ),
     ] = DEFAULT_CACHE.value
+    runs_on: Annotated[
+        str,
+        Setting(
+            "Runs on",
+            "Automatic takes the GPU, and the processor for what does not fit there.",
+            choices=("auto", "cpu", "gpu", "split"),
+            words=("Automatic", "Processor", "GPU", "Split"),
+            exact="Split: as many layers as fit on the GPU, the others on the processor",
+            group="model",
+            at_load=True,
+        ),
+    ] = "auto"
     memory_gb: Annotated[
         float,
         Setting(

@@ -19,7 +19,7 @@ from app.engines.model_ref import ModelRef, local_path
 from app.state.read_only import ReadOnly, changed
 from app.store.parts import grown
 from app.store.store import Conversation, Hit, Message, MessageState, TrashedConversation
-from engine import ContextPolicy, Fault, ModelLoaded
+from engine import ContextPolicy, DeviceInfo, Fault, ModelLoaded
 
 
 class ModelPhase(Enum):
@@ -117,6 +117,7 @@ class State(QObject):
     message_changed = Signal(object)  # Message of the shown branch
     message_removed = Signal(int)  # id, from the end of the shown branch
     compared_changed = Signal()  # a comparison of the shown branch was opened or closed
+    devices_changed = Signal()
     text_added = Signal(int, str)  # id and piece, of the shown branch
     waiting_changed = Signal(int, str)  # id and the note on what it waits for; empty: started
     model_changed = Signal()
@@ -153,6 +154,7 @@ class State(QObject):
     notices = ReadOnly[Mapping[str, Notice]]()
     deletions = ReadOnly[tuple[Deletion, ...]]()  # that Undo restores in turn, the last one first
     trash = ReadOnly[tuple[TrashedConversation, ...]]()  # the last deleted first
+    devices = ReadOnly[tuple[DeviceInfo, ...]]()  # beside the processor
     typed_tokens = ReadOnly[int]()  # of the text in the composer; 0: none, or not counted yet
     capabilities = ReadOnly[Capabilities]()  # of the engine; decide what the window offers
     offered = ReadOnly[int]()  # how many of the newest deletions the sidebar offers to undo
@@ -177,6 +179,7 @@ class State(QObject):
         self._deletions = tuple[Deletion, ...]()
         self._offered = 0
         self._typed_tokens = 0
+        self._devices = tuple[DeviceInfo, ...]()
         self._capabilities = Capabilities()
         self._trash = tuple[TrashedConversation, ...]()
 
@@ -408,6 +411,12 @@ class State(QObject):
         """Set the draft of a conversation; None is the new chat."""
         self._drafts = changed(self._drafts, conversation_id, text)
         self.draft_changed.emit(conversation_id)
+
+    def set_devices(self, devices: tuple[DeviceInfo, ...]) -> None:
+        """Set the devices of this computer beside the processor."""
+        if devices != self._devices:
+            self._devices = devices
+            self.devices_changed.emit()
 
     def set_notice(self, kind: str, notice: Notice | None) -> None:
         """Show the notice of a kind, or remove it."""

@@ -17,7 +17,7 @@ from app.downloads.catalog import CatalogModel
 from app.downloads.queue import Download
 from app.net.hub import Repository, Source
 from app.settings.model_settings import AS_IN_SETTINGS, ModelDefaults
-from engine import Fault
+from engine import DeviceInfo, DevicePart, DeviceRefusal, Fault
 
 
 class FileState(Enum):
@@ -171,6 +171,9 @@ class DefaultsView:
     memory: Memory | None = None  # predicted with the current values
     problem: str = ""  # why it would fail to load with them
     drafts: tuple[tuple[Path, str], ...] = ()  # models that may draft for it, and their names
+    runs_on: tuple[DevicePart, ...] = ()  # predicted with the current values
+    speedup: float = 0.0  # predicted, relative to the processor alone; 0: it runs there
+    moved: DeviceRefusal | None = None  # why it would not run where these values ask for
 
 
 class LibraryState(QObject):
@@ -197,8 +200,15 @@ class LibraryState(QObject):
         self.free_bytes = -1  # on the disk of the app's own folder; -1: not known
         self.line: Line | None = None
         self.defaults: DefaultsView | None = None
+        self.devices: tuple[DeviceInfo, ...] = ()  # beside the processor
 
     # --- changing: app.library.service only -----------------------------------------------------
+
+    def set_devices(self, devices: tuple[DeviceInfo, ...]) -> None:
+        """Set the devices that models can run on."""
+        if devices != self.devices:
+            self.devices = devices
+            self.defaults_changed.emit()
 
     def set_installed(self, rows: Sequence[InstalledRow]) -> None:
         """Set the files on this machine."""

@@ -203,6 +203,7 @@ def _info(options: Options) -> None:
         options.backend,
         options_of.placement(options),
         options_of.memory(options),
+        options_of.device(options),
     )
     if options.json:
         print_json(**facts)

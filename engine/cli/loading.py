@@ -8,6 +8,7 @@ from engine.cli import options as options_of
 from engine.cli.options import Options
 from engine.inference.speculative.drafters import Drafts
 from engine.inference.speculative.vocabulary import VocabularyMap
+from engine.loading.device_choice import PROCESSOR
 from engine.loading.library import find_model
 from engine.loading.loader import LoadedModel, load
 from engine.loading.memory import MemoryPlan, Paging
@@ -16,8 +17,9 @@ from engine.lora.stack import Stack, load_adapter
 
 def load_model(options: Options, *, embeddings: bool = False) -> LoadedModel:
     """The model of --model; with `embeddings`, also one that only makes these or scores documents."""
-    return load(
+    model = load(
         find_model(options.model),
+        device=options_of.device(options),
         backend=options.backend,
         parts=options_of.placement(options),
         context=options.context,
@@ -28,6 +30,16 @@ def load_model(options: Options, *, embeddings: bool = False) -> LoadedModel:
         memory_bytes=options_of.memory(options),
         planned=_say_if_paged,
     )
+    if model.moved is not None:
+        print(f"{model.moved.text} {_where(model)}", file=sys.stderr, flush=True)
+    return model
+
+
+def _where(model: LoadedModel) -> str:
+    """A sentence on what runs the model instead."""
+    on_gpu = sum(one.layers for one in model.runs_on if one.name != PROCESSOR)
+    others = "The other layers run on the processor." if on_gpu else ""
+    return others or "The model runs on the processor."
 
 
 def _say_if_paged(plan: MemoryPlan) -> None:
@@ -59,6 +71,7 @@ def drafts(options: Options, target: LoadedModel) -> Drafts | None:
         return None
     model = load(
         find_model(options.draft),
+        device=options_of.device(options),
         backend=options.backend,
         context=target.plan.context,
         threads=None,

@@ -17,6 +17,8 @@ from engine.chat.template import ChatTemplate, has_template
 from engine.errors import ModelFileError, RequestError
 from engine.gguf.reader import GGUFFile
 from engine.inference.session import Session
+from engine.loading.device_choice import PROCESSOR, Choice, placed, speedup
+from engine.loading.device_choice import parts as device_parts
 from engine.loading.library import model_name
 from engine.loading.loader import LoadedModel
 from engine.loading.memory import MemoryPlan, Paging, refusal
@@ -32,7 +34,7 @@ from engine.loading.pooling import named_pooling
 from engine.loading.preflight import extra_ops, identify, layout, parameters
 from engine.loading.recommended_sampling import recommended_sampling
 from engine.lora.stack import NO_ADAPTERS, Stack
-from engine.messages import CacheType, Sampling, SlowReason
+from engine.messages import CacheType, DevicePart, Sampling, SlowReason
 from engine.state.pages import storage_dtype
 from engine.tokenizer import vocabulary
 from kernels.kv_pages import PAGE_TOKENS, KVLayout, PageLayer, StateLayer
@@ -188,11 +190,19 @@ def describe(
     backend: str = "",
     parts: Sequence[tuple[str, int]] = (),
     limit: int = 0,
+    device: str = "",
 ) -> dict[str, object]:
-    """Facts of a model file and its memory plan, without loading the weights."""
+    """Facts of a model file and its memory plan, without loading the weights.
+
+    `device` is that of `LoadModel`, where neither `backend` nor `parts` are given.
+    """
     with GGUFFile.open(path) as file:
         _, config = identify(file, answers=False)
-        placement = place(config.layers, backend, parts)
+        if backend or parts:
+            choice = Choice(place(config.layers, backend, parts))
+        else:
+            choice = placed(file, config, device, context, cache, limit=limit)
+        placement = choice.placement
         kernels = kernels_in_use(file, placement, state_ops=extra_ops(config, placement))
         memory, storage = predict(file, config, placement, context, cache, limit=limit)
         formats: dict[str, Counter[str]] = {}
@@ -221,12 +231,29 @@ def describe(
             **_embeddings(file),
             "memory": _memory(memory, context, cache),
             "placement": words(placement, kernels),
+            "runs_on": [_part(one) for one in device_parts(placement, memory)],
+            **({"not_as_asked": choice.refusal.text} if choice.refusal else {}),
+            **({"speedup": round(gain, 2)} if (gain := speedup(placement, memory)) else {}),
             "kernels": merged(kernels),
             "slow": [
                 {"part": one.part, "reason": one.reason.value, "words": _SLOW_WORDS[one.reason]}
                 for one in slow_parts(kernels, storage, memory.paging)
             ],
         }
+
+
+def _part(one: DevicePart) -> dict[str, object]:
+    """Layers on a device, as data and as words: "12 layers on the processor"."""
+    words = "the processor" if one.name == PROCESSOR else one.label or one.name
+    size = f"{one.memory_bytes / 1e9:.1f} GB"
+    return {
+        "part": f"{one.layers} layers",
+        "words": f"{words}, {size}",
+        "device": one.name,
+        "label": one.label,
+        "layers": one.layers,
+        "bytes": one.memory_bytes,
+    }
 
 
 def _vocabulary_and_template(file: GGUFFile, tokenizer: Path | None) -> dict[str, object]:

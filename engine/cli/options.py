@@ -101,6 +101,11 @@ def placement(options: Options) -> list[tuple[str, int]]:
     return parts
 
 
+def device(options: Options) -> str:
+    """The device of --device; "": chosen automatically."""
+    return "" if options.device == "auto" else options.device
+
+
 def memory(options: Options) -> int:
     """The bytes of --memory; 0: what is free."""
     text: str = options.memory.strip().upper().removesuffix("B").removesuffix("I")
@@ -254,10 +259,18 @@ def _command(
     )
     made.add_argument("-t", "--threads", type=int, default=0, help="0: one per physical core")
     made.add_argument(
+        "--device",
+        default="auto",
+        metavar="NAME",
+        help="what the model runs on: auto, cpu, gpu, a certain one such as cuda:1, or split, the "
+        "GPU with as many layers as fit. The processor has what a GPU cannot run",
+    )
+    made.add_argument(
         "--backend",
         default="auto",
         metavar="NAME",
-        help=f"auto, {', '.join(NAMES)}, a GPU such as cuda:1, or torch:DEVICE such as torch:mps",
+        help=f"instead of --device, the kernels: {', '.join(NAMES)}, cuda:1, or torch:DEVICE such as "
+        "torch:mps; what cannot be used is an error",
     )
     made.add_argument(
         "--placement",

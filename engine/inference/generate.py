@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Tokens
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from torch import Tensor
@@ -198,6 +199,13 @@ class Generation:
         """Begin again after a preemption: prompt and answer so far are processed once more."""
         self.sequence = sequence
         self.pending, self.is_prefilling = list(self.text), True
+
+    def leave_device(self) -> None:
+        """Give up pages and drafts on a device that failed; it goes on without drafts."""
+        self.draft = ()
+        with suppress(Exception):  # of the device
+            self.release()
+        self._speculation = None
 
     def rewind(self) -> None:
         """After a pass that failed: process again what is not in the pages, or whose logits are lost.

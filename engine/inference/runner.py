@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from engine.errors import EngineError
 from engine.lora.stack import NO_ADAPTERS, Stack
 from engine.messages import CacheType
 from engine.models.forward import Result, forward_program
@@ -67,6 +68,17 @@ class Runner:
         self.chunk = chunk_size(most, model.placement, paged=is_paged)
         size = sum(block.size_bytes for block in model.blocks)
         self._steps_at_once = size <= _UNINTERRUPTED_BYTES and not is_paged
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether any part of the model is on a device with memory of its own."""
+        return any(one.free_bytes() is not None for one in self.model.placement.backends)
+
+    def is_of_device(self, fault: BaseException) -> bool:
+        """Whether a fault may be one of a device beside the processor, and not of the engine."""
+        if isinstance(fault, EngineError | MemoryError) or not isinstance(fault, Exception):
+            return False
+        return self.is_elsewhere and "CPUAllocator" not in str(fault)  # torch's, of the host
 
     @property
     def is_recorded(self) -> bool:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from torch import Tensor
 
@@ -26,12 +27,14 @@ from engine.inference.metrics import Metrics
 from engine.inference.prompt import reuse_cached_ids
 from engine.inference.runner import Rows, Runner
 from engine.inference.sampling import check as check_sampling
+from engine.inference.sharing import is_in_progress, share
 from engine.inference.speculative.costs import StepCosts
+from engine.inference.suspended import Suspended, without_frames
 from engine.inference.ticket import Ticket
 from engine.lora.stack import Stack
 from engine.messages import Finished, FinishReason, PromptProgress
 from engine.state.pages import OutOfPages, PagePool
-from engine.state.prefix_tree import PrefixTree, common_length
+from engine.state.prefix_tree import PrefixTree
 from engine.state.sequence import Sequence as CachedSequence
 from engine.tokenizer.tokenizer import Tokenizer
 from kernels.kv_pages import PAGE_TOKENS
@@ -41,7 +44,6 @@ _SHARED_SECONDS = 0.12  # of a prompt's chunk while other answers are being gene
 _SMALLEST_SHARED_CHUNK = 16  # tokens
 _INTERRUPTED = 32  # answers whose sampler state is remembered
 _STARVED_SECONDS, _POLL_SECONDS = 30.0, 0.005  # an answer alone waits for pages being saved
-_WORTH_SHARING = 16  # tokens of a prompt; sharing them costs a copy of a page
 _COMPARED_TEXTS = 32  # cached texts compared with a prompt, the last used ones
 _CANCELLED = FinishReason.CANCELLED
 _UNKNOWN_SECONDS = 1e-3  # per token of a prompt, before the first one was measured
@@ -76,6 +78,7 @@ class Scheduler:
         self._refused = False  # the system refused memory, and no pass has run since
         self._starved_since = 0.0  # time since which an answer alone has no pages; 0: it has
         self._interrupted: dict[tuple[str, tuple[int, ...]], SamplerState] = {}
+        self.device_fault: BaseException | None = None  # what a device raised in the last pass
 
     @property
     def is_busy(self) -> bool:
@@ -160,9 +163,36 @@ class Scheduler:
         except BaseException as fault:  # noqa: BLE001  each request gets its final event
             error = memory_error(fault)
             if error is None or not self._give_memory_back():
+                if self.runner.is_of_device(fault):
+                    self.device_fault = without_frames(fault)  # the caller moves the model
+                    return
                 self._fail_running(fault if error is None else error)
             for generation in self._running:
                 generation.rewind()
+
+    def suspend(self) -> Suspended:
+        """Take the requests out, to go on with another scheduler; pages and drafts are given up."""
+        items: list[Ticket | Generation] = [*self._running, *self._waiting]
+        found = Suspended(items, self._tickets, self.metrics, self._interrupted).left()
+        self._running, self._waiting, self._tickets = [], deque(), {}
+        with suppress(Exception):  # of the device
+            self.tree.evict(self.pool.budget_bytes, keep=False)
+            self.pool.trim()
+        return found
+
+    def resume(self, suspended: Suspended, moved: Callable[[Stack], Stack]) -> None:
+        """Go on with requests of another scheduler: their texts are processed once more.
+
+        `moved` returns a stack for this model, or raises EngineError, which ends the request.
+        """
+        self._tickets, self.metrics = suspended.tickets, suspended.metrics
+        self._interrupted = suspended.interrupted
+        for item in suspended.items:
+            self._waiting.append(item)
+            try:
+                suspended.move(item, CachedSequence(self.pool, self.context), moved)
+            except EngineError as error:
+                self._fail(item.request, error)
 
     def stop(self, error: BaseException) -> None:
         """End every request with an error."""
@@ -198,7 +228,9 @@ class Scheduler:
     def _admit(self) -> None:
         """Start waiting requests, foreground first, while there is memory for their prompts."""
         while not (self._refused and self._running):
-            ready = [item for item in self._waiting if not self._is_in_progress(item)]
+            ready = [
+                item for item in self._waiting if not is_in_progress(item, self._running, self.tree)
+            ]
             if not ready:
                 return
             item = min(ready, key=lambda one: one.request.background)
@@ -206,33 +238,6 @@ class Scheduler:
             if answers > MOST_RUNNING or not self._start(item):
                 return
             self._waiting.remove(item)
-
-    def _is_in_progress(self, item: Ticket | Generation) -> bool:
-        """Whether a prompt is being processed that begins as this one: it is not done twice."""
-        request = item.request
-        if not isinstance(item, Ticket):
-            return False
-        for one in self._running:
-            yields = one.request.background and not request.background
-            if not one.is_prefilling or yields or one.request.stack.key != request.stack.key:
-                continue
-            common = common_length([*one.sequence.tokens, *one.pending], request.prompt)
-            if len(one.sequence) >= common or common < _WORTH_SHARING:
-                continue
-            known = self.tree.match(request.stack.key, request.prompt).length
-            if common - known >= _WORTH_SHARING:
-                return True
-        return False
-
-    def _share(self, stack: str, tokens: Sequence[int]) -> None:
-        """Add to the tree what an answer in progress has processed of these tokens."""
-        known = self.tree.match(stack, tokens).length
-        for one in self._running:
-            if one.request.stack.key != stack:
-                continue
-            if common_length(one.sequence.tokens, tokens) - known >= _WORTH_SHARING:
-                self.tree.insert(stack, one.sequence, checkpoint=False)
-                known = self.tree.match(stack, tokens).length
 
     def _answers(self, item: Ticket | Generation) -> int:
         """Number of answers that this one becomes once its prompt is processed."""
@@ -243,7 +248,7 @@ class Scheduler:
         """Find the cached prefix of a request and let it run; False: no memory now."""
         request = item.request
         tokens = request.prompt if isinstance(item, Ticket) else item.pending
-        self._share(request.stack.key, tokens)
+        share(request.stack.key, tokens, self._running, self.tree)
         # The last token is always computed: its logits give the first token of the answer.
         match = self.tree.match(request.stack.key, tokens, len(tokens) - 1)
         sequence = CachedSequence(self.pool, self.context)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from engine.errors import EngineError, Fault
 from engine.loading.library import model_name
 from engine.loading.memory import NO_PAGING, MemoryPlan, ModelShape, refusal
-from engine.messages import DEFAULT_CACHE, CacheType, Sampling
+from engine.messages import DEFAULT_CACHE, CacheType, DevicePart, DeviceRefusal, Sampling
 
 if TYPE_CHECKING:
     from engine.gguf.reader import GGUFFile
@@ -48,6 +48,9 @@ class ModelFacts:
     paged_layers: int = 0  # that do not fit in memory, see `ModelLoaded`
     paged_bytes: int = 0
     paged_seconds: float = 0.0
+    runs_on: tuple[DevicePart, ...] = ()  # in the order of the layers
+    moved: DeviceRefusal | None = None  # why it would not run, or not all, where it is asked to
+    speedup: float = 0.0  # predicted, relative to the processor alone; 0: it runs there
 
 
 def inspect_model(
@@ -57,6 +60,7 @@ def inspect_model(
     *,
     reclaimable: int = 0,
     memory_bytes: int = 0,
+    device: str = "",
 ) -> ModelFacts:
     """Facts of a model file with `context` tokens; 0: the training context or what fits of it.
 
@@ -64,7 +68,7 @@ def inspect_model(
     some megabytes, to measure the disk. A bad file raises nothing: `problem` describes
     the error. `path` may be any part of a split model. `reclaimable` bytes are in use by the
     currently loaded model and would be freed. The model takes at most `memory_bytes`, if that is
-    not 0.
+    not 0. `device` is that of `LoadModel`.
     """
     from engine.gguf.reader import GGUFFile
 
@@ -72,7 +76,7 @@ def inspect_model(
     try:
         with GGUFFile.open(path) as file:
             facts = _with_metadata(facts, file)
-            return _with_plan(facts, file, context, cache, reclaimable, memory_bytes)
+            return _with_plan(facts, file, context, cache, reclaimable, memory_bytes, device)
     except EngineError as error:
         return _with_error(facts, error)
 
@@ -117,15 +121,18 @@ def _with_plan(
     cache: CacheType,
     reclaimable: int,
     limit: int,
+    device: str,
 ) -> ModelFacts:
+    from engine.loading.device_choice import parts, placed, speedup
     from engine.loading.identity import stamps
     from engine.loading.measured import read_weights
-    from engine.loading.placement import place, predict
+    from engine.loading.placement import predict
     from engine.loading.preflight import check, identify
     from engine.tokenizer.vocabulary import find
 
     build, config = identify(file)
-    placement = place(config.layers)
+    choice = placed(file, config, device, context, cache, reclaimable, limit)
+    placement = choice.placement
     plan, _ = predict(file, config, placement, context, cache, reclaimable, limit=limit)
     with suppress(OSError):
         if measured := read_weights(stamps(file.paths)):
@@ -146,6 +153,9 @@ def _with_plan(
         available_bytes=plan.available_bytes,
         most_context=plan.most_context,
         fits=plan.fits,
+        runs_on=parts(placement, plan),
+        moved=choice.refusal,
+        speedup=speedup(placement, plan),
     )
     try:
         check(file, config, build, find(file))

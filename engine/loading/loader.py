@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,15 @@ from engine.inference.embedding import Embedder
 from engine.inference.runner import Runner
 from engine.inference.scheduler import Scheduler
 from engine.inference.session import Session
+from engine.loading.device_choice import (
+    AUTOMATIC,
+    Choice,
+    DeviceError,
+    device_errors,
+    free_memory,
+    placed,
+)
+from engine.loading.device_choice import parts as device_parts
 from engine.loading.format_name import format_name
 from engine.loading.library import model_name
 from engine.loading.memory import MemoryPlan
@@ -33,7 +43,16 @@ from engine.loading.pooling import pooling_of, rank_template
 from engine.loading.preflight import check, identify, layout, parameters
 from engine.loading.recommended_sampling import recommended_sampling
 from engine.loading.selfcheck import Faults, find_faults
-from engine.messages import CacheType, Pooling, Sampling, SlowPart
+from engine.messages import (
+    CacheType,
+    DeviceFault,
+    DevicePart,
+    DeviceRefusal,
+    Pooling,
+    Sampling,
+    SlowPart,
+)
+from engine.models import Build
 from engine.models.config import Config
 from engine.models.forward import Result
 from engine.models.layer_pager import LayerPager
@@ -71,6 +90,8 @@ class LoadedModel:
     sampling: Sampling | None = None  # that the file recommends
     pooling: Pooling = Pooling.LAST  # of embeddings
     rank_template: str = ""  # of a query and a document; "": one follows the other
+    runs_on: tuple[DevicePart, ...] = ()  # in the order of the layers
+    moved: DeviceRefusal | None = None  # why it does not run, or not all, where it was asked to
 
     @property
     def base(self) -> bool:
@@ -114,6 +135,7 @@ class LoadedModel:
 def load(
     path: Path,
     *,
+    device: str = AUTOMATIC,
     backend: str = "",
     parts: Sequence[tuple[str, int]] = (),
     context: int = 0,
@@ -128,9 +150,12 @@ def load(
     checkpoint: Callable[[], None] = lambda: None,
     before_weights: Callable[[], None] = lambda: None,
 ) -> LoadedModel:
-    """Load a model on a backend, or split by layers in `parts`; see `placement.place`.
+    """Load a model on a `device`, see `LoadModel`, or on a backend, or split by layers in `parts`.
 
-    Raises ModelFileError, RequestError, OutOfMemory, or what `checkpoint` raises.
+    A device that cannot be used, that fails, or whose memory runs out during the load is replaced
+    by the processor; `moved` of the result says why. A backend or parts that were named are not,
+    see `placement.place`. Raises ModelFileError, RequestError, OutOfMemory, or what `checkpoint`
+    raises.
 
     `before_weights` is called after all checks, before memory is allocated: unload a model that is
     being replaced there. `reclaimable` is the number of bytes this frees. With `embeddings`, models
@@ -140,41 +165,92 @@ def load(
     The model takes at most `memory_bytes`, or 0: nine tenths of the free memory. Layers that do not
     fit are read from the file for every pass; `planned` is called with the plan, which says so.
     """
-    started = time.perf_counter()
     if threads is not None:  # None: as they are, for a model beside another
         set_threads(threads)
     # Decoding copies the weights, so the file can be closed afterwards.
     with GGUFFile.open(path) as file:
         build, config = identify(file, answers=not embeddings)
-        placement = place(config.layers, backend, parts)
-        memory, storage = plan(file, config, placement, context, cache, reclaimable, memory_bytes)
-        vocabulary = find_vocabulary(file, tokenizer_file)
-        check(file, config, build, vocabulary)
-        checkpoint()
-        planned(memory)
-        before_weights()
+        explicit = bool(backend or parts or os.environ.get("KERNELS"))
+        loading = _Loading(
+            file,
+            config,
+            build,
+            tokenizer_file,
+            context,
+            cache,
+            memory_bytes,
+            planned,
+            progress,
+            checkpoint,
+            before_weights,
+        )
+        if explicit:
+            return loading.on(Choice(place(config.layers, backend, parts)), reclaimable)
+
+        choice = placed(file, config, device, context, cache, reclaimable, memory_bytes)
+        try:
+            return loading.on(choice, reclaimable)
+        except DeviceError as error:
+            refusal = error.refusal
+        free_memory()  # of the device, before the processor has the model
+        return loading.on(Choice(place(config.layers), refusal), reclaimable)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loading:
+    """A load of an open file; `on` may be called again when a device fails."""
+
+    file: GGUFFile
+    config: Config
+    build: Build
+    tokenizer_file: Path | None
+    context: int
+    cache: CacheType
+    memory_bytes: int
+    planned: Callable[[MemoryPlan], None]
+    progress: Callable[[int, int], None]
+    checkpoint: Callable[[], None]
+    before_weights: Callable[[], None]
+
+    def on(self, choice: Choice, reclaimable: int) -> LoadedModel:
+        """Load the model with a placement. Raises DeviceError when a device of it fails."""
+        with device_errors(choice.placement):
+            return self._load(choice, reclaimable)
+        raise AssertionError("a failed device raises")
+
+    def _load(self, choice: Choice, reclaimable: int) -> LoadedModel:
+        started = time.perf_counter()
+        file, config, cache, placement = self.file, self.config, self.cache, choice.placement
+        memory, storage = plan(
+            file, config, placement, self.context, cache, reclaimable, self.memory_bytes
+        )
+        vocabulary = find_vocabulary(file, self.tokenizer_file)
+        check(file, config, self.build, vocabulary)
+        self.checkpoint()
+        self.planned(memory)
+        self.before_weights()
         tokenizer = BackgroundTask(vocabulary.tokenizer, "tokenizer")
 
         def check_both() -> None:
-            checkpoint()
+            self.checkpoint()
             if tokenizer.failed:
                 raise tokenizer.failed  # stop at once on a faulty vocabulary
 
         pager = _pager(file, placement, memory)
         weights = Weights(
-            file, progress, check_both, placement=placement, storage=storage, pager=pager
+            file, self.progress, check_both, placement=placement, storage=storage, pager=pager
         )
-        decoder = build(file, weights, memory.context)
+        decoder = self.build(file, weights, memory.context)
         weights.refuse_unused_tensors()
-        faults = find_faults(config, decoder, weights, checkpoint)
+        faults = find_faults(config, decoder, weights, self.checkpoint)
         if faults.errors:
             _refuse_faulty_devices(placement, faults)
             memory, storage = plan_without(
-                file, config, placement, context, cache, memory, faults.weights, faults.refused
+                file, config, placement, self.context, cache, memory, faults.weights, faults.refused
             )
             del decoder, pager  # free their memory before weights are loaded in another storage
             weights = weights.reread(storage, _pager(file, placement, memory))
-            decoder = build(file, weights, memory.context)
+            decoder = self.build(file, weights, memory.context)
             decoder = replace(decoder, refused=faults.refused)
         extra_ops = decoder.extra_ops
         known = kernels_in_use(file, placement, state_ops=extra_ops)
@@ -184,9 +260,9 @@ def load(
             name=model_name(file.path),
             config=config,
             decoder=decoder,
-            tokenizer=tokenizer.result(checkpoint),
+            tokenizer=tokenizer.result(self.checkpoint),
             vocabulary=vocabulary.origin,
-            template=ChatTemplate.from_metadata(file.metadata, tokenizer.result(checkpoint)),
+            template=ChatTemplate.from_metadata(file.metadata, tokenizer.result(self.checkpoint)),
             plan=memory,
             cache=cache,
             layout=layout(file),
@@ -200,6 +276,8 @@ def load(
             sampling=recommended_sampling(file.metadata),
             pooling=pooling_of(file, Pooling.MEAN if decoder.is_encoder else Pooling.LAST),
             rank_template=rank_template(file),
+            runs_on=device_parts(placement, memory),
+            moved=choice.refusal,
         )
 
 
@@ -220,15 +298,15 @@ def _pager(file: GGUFFile, placement: Placement, memory: MemoryPlan) -> LayerPag
 
 
 def _refuse_faulty_devices(placement: Placement, faults: Faults) -> None:
-    """Raise RequestError for a backend without a fallback: on other devices there is none."""
+    """Raise DeviceError for a backend without a fallback: on other devices there is none."""
     for backend in placement.backends:
         kernels = [op for name, op, _ in faults.errors if name == backend.name]
         if kernels and backend.device != HOST:
-            raise RequestError(
+            text = (
                 f"The device of {backend.words} computes wrongly on this machine: {kernels[0]} "
-                "differs from its definition.",
-                "Place the model on another backend.",
+                "differs from its definition."
             )
+            raise DeviceError(DeviceRefusal(DeviceFault.COMPUTES_WRONGLY, text))
 
 
 def set_threads(threads: int) -> None:

@@ -21,7 +21,6 @@ from engine.models.layer_pager import PIECE_BYTES, SLOTS, WORKERS, slot_size
 from engine.models.weights import Storages, backend_of, layer_of
 from kernels.backend import Backend
 from kernels.placement import Placement
-from kernels.torch_backend import available_bytes
 from kernels.weight import Storage
 
 PAGED_CONTEXT = 4_096  # tokens, unless asked for: the KV cache takes memory that layers need
@@ -31,7 +30,7 @@ _SHARE = 0.8  # of what a model may take of the free memory: other programs need
 
 def device_of(backend: Backend) -> str:
     """The device whose memory a backend uses; those without memory of their own use the host's."""
-    return HOST if available_bytes(backend.device) is None else str(backend.device)
+    return HOST if backend.free_bytes() is None else str(backend.device)
 
 
 def layer_bytes(

@@ -39,7 +39,6 @@ from kernels.formats import Format, by_name
 from kernels.kv_pages import PAGE_TOKENS, KVLayout
 from kernels.layer_state import LayerShape, SharedState
 from kernels.placement import Placement
-from kernels.torch_backend import available_bytes
 from kernels.weight import Storage
 
 _BLOCK = 256  # weights: a multiple of every format's block size
@@ -300,7 +299,7 @@ def _needs(
     states: defaultdict[str, int] = defaultdict(int)  # bytes
     for backend in placement.backends:
         device = device_of(backend)
-        free[device] = available_bytes(backend.device) or 0
+        free[device] = backend.free_bytes() or 0
         layout = layouts[backend.name]
         pages[device] += layout.kv_bytes_per_page
         states[device] += STATE_PAGES * layout.state_bytes

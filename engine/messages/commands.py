@@ -29,12 +29,23 @@ class LoadModel:
     cache: CacheType = DEFAULT_CACHE
     tokenizer: Path | None = None  # a tokenizer.json that replaces the file's vocabulary
     backend: str = ""  # "cpu", "reference", "cuda", "torch:DEVICE"; "": the preferred one
+    # What it runs on, where neither `backend` nor `placement` is given: "" automatic, "cpu" the
+    # processor, "gpu" the one with the most free memory, "cuda:1" a certain one, "split" the GPU with
+    # as many layers as fit. The processor has what a device cannot run; `ModelLoaded.moved` says why.
+    device: str = ""
     # Backends of consecutive layers and how many each has, the last 0: the rest. Empty: `backend`.
     placement: tuple[tuple[str, int], ...] = ()
     embeddings: bool = False  # also a model that only makes these, or scores documents
     # The most that the model may take; 0: nine tenths of the free memory. Layers that do not fit are
     # read from the file for every pass.
     memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FindDevices:
+    """Find the devices of this computer beside the processor."""
+
+    request: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +180,7 @@ class Cancel:
 
 Command = (
     LoadModel
+    | FindDevices
     | UnloadModel
     | Generate
     | SetAdapters

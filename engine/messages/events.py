@@ -10,6 +10,9 @@ from engine.messages.values import (
     DEFAULT_CACHE,
     AdapterInfo,
     CacheType,
+    DeviceInfo,
+    DevicePart,
+    DeviceRefusal,
     FinishReason,
     Histogram,
     Pooling,
@@ -59,6 +62,27 @@ class ModelLoaded:
     paged_layers: int = 0  # not in memory
     paged_bytes: int = 0  # of these, read from the file for each token
     paged_seconds: float = 0.0  # that this takes by the measured speed of the disk; 0: not known
+    runs_on: tuple[DevicePart, ...] = ()  # in the order of the layers
+    moved: DeviceRefusal | None = None  # why it does not run, or not all, where it was asked to
+
+
+@dataclass(frozen=True, slots=True)
+class ModelMoved:
+    """The device failed or ran out of memory: the model runs on the processor now.
+
+    Answers in progress go on from their text.
+    """
+
+    request: int  # 0
+    loaded: ModelLoaded  # the model as it is now; `moved` says why
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesFound:
+    """The devices of this computer beside the processor, the preferred one first."""
+
+    request: int
+    devices: tuple[DeviceInfo, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +267,8 @@ class Failed:
 Event = (
     LoadProgress
     | ModelLoaded
+    | ModelMoved
+    | DevicesFound
     | ModelUnloaded
     | PromptProgress
     | Text

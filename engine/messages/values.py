@@ -213,3 +213,46 @@ class SlowPart:
 
     reason: SlowReason
     part: str  # an op, or an op and a format: "linear Q4_0"
+
+
+class DeviceFault(Enum):
+    """Why a device cannot run a model."""
+
+    NO_SUPPORT = "no support"  # this build of torch cannot use such devices
+    NO_DEVICE = "no device"  # there is none, or no driver for it
+    TOO_OLD = "too old"
+    NO_TRITON = "no triton"  # the package that compiles the kernels is not installed
+    NO_COMPILER = "no compiler"  # a C compiler, which that package needs
+    DRIVER_FAILS = "driver fails"
+    COMPUTES_WRONGLY = "computes wrongly"  # a kernel failed its check at load
+    OUT_OF_MEMORY = "out of memory"
+    TOO_LARGE = "too large"  # the model, for what is free of its memory: part of it may run there
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRefusal:
+    """Why a device cannot run a model, as a code and as one English sentence."""
+
+    fault: DeviceFault
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """A device of this computer beside the processor."""
+
+    name: str  # as in `LoadModel.device`: "cuda", "cuda:1"
+    label: str  # the name of the hardware; "" if it is not known
+    total_bytes: int = 0
+    free_bytes: int = 0
+    refusal: DeviceRefusal | None = None  # None: it can run models
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePart:
+    """Consecutive layers of a model on one device."""
+
+    name: str  # "cpu", or of a `DeviceInfo`
+    label: str
+    layers: int
+    memory_bytes: int  # of the whole model on this device

@@ -8,13 +8,15 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-from functools import cache
+from functools import cache, partial
 
 import torch
 
 from kernels.backend import Backend
 from kernels.cuda.layout import FORMATS
 from kernels.program import Program, Recorded
+from kernels.refusal import Reason, Refusal
+from kernels.torch_backend import available_bytes
 
 NAME = "cuda"
 LEAST_CAPABILITY = (8, 0)  # of GPUs with tensor cores for bfloat16
@@ -30,45 +32,56 @@ def has_kernel(op: str, format: str) -> bool:
     return (op in WEIGHT_OPS and format in FORMATS) or op in OTHER_OPS
 
 
-def refusal(device: str = "") -> str:
-    """Why kernels cannot run on a GPU of this computer, in one sentence; "": they can.
+def refused(device: str = "") -> Refusal | None:
+    """Why kernels cannot run on a GPU of this computer; None: they can.
 
     `device` is the number of a GPU, "" the first one. Asks torch and the driver, and never raises.
     """
     if torch.version.cuda is None:
-        return "This build of torch has no CUDA."
+        return Refusal(Reason.NO_SUPPORT, "This build of torch has no CUDA.")
     try:
         if not torch.cuda.is_available():
-            return "torch finds no NVIDIA GPU or no driver for it."
+            return Refusal(Reason.NO_DEVICE, "torch finds no NVIDIA GPU or no driver for it.")
         count = torch.cuda.device_count()
         if device and not (device.isdecimal() and int(device) < count):
-            return f"There is no GPU {device}; the computer has {count}."
+            return Refusal(Reason.NO_DEVICE, f"There is no GPU {device}; the computer has {count}.")
         number = int(device or 0)
         name, capability = (
             torch.cuda.get_device_name(number),
             torch.cuda.get_device_capability(number),
         )
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).strip().split("\n")[0] or type(error).__name__
-        return f"The NVIDIA driver fails: {reason}."
+        return driver_refusal(error)
     if capability < LEAST_CAPABILITY:
-        return (
+        return Refusal(
+            Reason.TOO_OLD,
             f"The {name} is too old: kernels need compute capability "
-            f"{LEAST_CAPABILITY[0]}.{LEAST_CAPABILITY[1]}, it has {capability[0]}.{capability[1]}."
+            f"{LEAST_CAPABILITY[0]}.{LEAST_CAPABILITY[1]}, it has {capability[0]}.{capability[1]}.",
         )
     if importlib.util.find_spec("triton") is None:
-        return "The package triton, which compiles the kernels, is not installed."
+        return Refusal(
+            Reason.NO_TRITON,
+            "The package triton, which compiles the kernels, is not installed.",
+        )
     compiler = os.environ.get("CC", "")
     if not any(map(shutil.which, (compiler, *_COMPILERS) if compiler else _COMPILERS)):
-        return "Triton needs a C compiler, and there is none; install gcc."
-    return ""
+        return Refusal(
+            Reason.NO_COMPILER, "Triton needs a C compiler, and there is none; install gcc."
+        )
+    return None
+
+
+def driver_refusal(error: BaseException) -> Refusal:
+    """The refusal of a GPU whose driver raised an error."""
+    reason = str(error).strip().split("\n")[0] or type(error).__name__
+    return Refusal(Reason.DRIVER_FAILS, f"The NVIDIA driver fails: {reason.rstrip('.')}.")
 
 
 @cache
 def cuda_backend(device: str = "") -> Backend:
     """The backend on a GPU, "" the first one. Raises ValueError with the reason if it cannot run."""
-    if reason := refusal(device):
-        raise ValueError(f"The GPU cannot be used: {reason}")
+    if (reason := refused(device)) is not None:
+        raise ValueError(f"The GPU cannot be used: {reason.text}")
     name = f"{NAME}:{device}" if device else NAME
     return backend_on(torch.device("cuda", int(device or 0)), name)
 
@@ -83,5 +96,6 @@ def backend_on(place: torch.device, name: str = NAME) -> Backend:
     def record(recorded: Program) -> Recorded | None:
         return program.record(recorded, made.ops, place)
 
-    made = Backend(name, {**ops.table(place), ("record", "F32"): record}, words, place)
+    kernels = {**ops.table(place), ("record", "F32"): record}
+    made = Backend(name, kernels, words, place, partial(available_bytes, place))
     return made

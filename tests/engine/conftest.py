@@ -10,6 +10,7 @@ import torch
 
 import tiny
 from engine_bench import Bench, with_printable_output
+from fake_gpu import FakeGpu
 
 
 @pytest.fixture
@@ -40,3 +41,9 @@ def one_torch_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
+    """A GPU that works, with ample memory."""
+    return FakeGpu(monkeypatch)

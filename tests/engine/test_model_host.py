@@ -233,7 +233,7 @@ def test_adapter_listed_twice_is_loaded_once(bench: Bench, llama: Path, leaf: Pa
     bench.set_adapters(1, (leaf, 1.0), (leaf, -0.5))
     host = bench.engine._host
     assert host is not None
-    (first, _), (second, _) = host._stack.entries
+    (first, _), (second, _) = host._adapters.stack.entries
     assert first is second
 
 
@@ -245,14 +245,14 @@ def test_recently_used_adapters_stay_in_memory_up_to_a_limit(
     assert host is not None
     many = [tiny_lora.write(llama.with_name(f"{n}.gguf"), llama, seed=n) for n in range(10)]
     bench.set_adapters(1, (leaf, 1.0))
-    adapter = host._adapters[leaf].adapter
+    adapter = host._adapters._cached[leaf].adapter
     for toggle in range(50):
         bench.set_adapters(2 + 2 * toggle)
         bench.set_adapters(3 + 2 * toggle, (leaf, 1.0))
-    assert host._adapters[leaf].adapter is adapter
+    assert host._adapters._cached[leaf].adapter is adapter
     for number, path in enumerate(many):
         bench.set_adapters(200 + number, (path, 1.0))
-    assert len(host._adapters) == 5
+    assert len(host._adapters._cached) == 5
     assert host.memory_bytes < host.model.plan.weights_bytes + 6 * adapter.size_bytes + 10_000_000
 
 

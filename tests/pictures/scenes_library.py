@@ -34,7 +34,15 @@ from app.state.library import (
     Place,
 )
 from app.ui.library.page import LibraryPage
-from engine import Fault, FaultKind, ModelLoaded
+from engine import (
+    DeviceFault,
+    DeviceInfo,
+    DevicePart,
+    DeviceRefusal,
+    Fault,
+    FaultKind,
+    ModelLoaded,
+)
 from stage import Stage, flush, wait_for_workers
 
 OWN = Path("/home/ada/.local/share/Tokonoma/models")
@@ -278,6 +286,36 @@ def library_defaults(state: State, library: LibraryState, page: LibraryPage) -> 
     )  # fmt: skip
 
 
+GPU = DeviceInfo("cuda", "NVIDIA GeForce RTX 4070", 12_600_000_000, 4_100_000_000)
+SPLIT = (
+    DevicePart("cpu", "", 12, 1_900_000_000),
+    DevicePart("cuda", GPU.label, 24, 3_700_000_000),
+)
+
+
+def library_split(state: State, library: LibraryState, page: LibraryPage) -> None:
+    library_defaults(state, library, page)
+    view = library.defaults
+    assert view is not None
+    moved = DeviceRefusal(DeviceFault.TOO_LARGE, "24 of 36 layers fit.")
+    library.set_devices((GPU,))
+    library.set_defaults(replace(view, runs_on=SPLIT, speedup=2.4, moved=moved))
+
+
+def library_gpu_refused(state: State, library: LibraryState, page: LibraryPage) -> None:
+    library_defaults(state, library, page)
+    view = library.defaults
+    assert view is not None
+    refused = DeviceRefusal(DeviceFault.TOO_OLD, "The NVIDIA GeForce GTX 1060 is too old.")
+    library.set_devices((replace(GPU, label="NVIDIA GeForce GTX 1060", refusal=refused),))
+    values = ModelDefaults(runs_on="gpu")
+    library.set_defaults(
+        replace(
+            view, values=values, runs_on=(DevicePart("cpu", "", 36, 5_100_000_000),), moved=refused
+        )
+    )
+
+
 def library_draft_model(state: State, library: LibraryState, page: LibraryPage) -> None:
     library_defaults(state, library, page)
     view = library.defaults
@@ -347,7 +385,7 @@ def on_stage(scene: LoadedScene) -> Callable[[Stage], None]:
 LIBRARY_SCENES: tuple[LoadedScene, ...] = (
     library_empty, library_full, library_from_disk, library_end, library_loading, library_downloading, library_failed,
     library_deleted, library_unloaded, library_search, library_hub, library_offline,
-    library_defaults, library_draft_model, library_narrow, library_names, library_dragging, library_keyboard,
+    library_defaults, library_split, library_gpu_refused, library_draft_model, library_narrow, library_names, library_dragging, library_keyboard,
 )  # fmt: skip
 SCENES: dict[str, Callable[[Stage], None]] = {
     scene.__name__: on_stage(scene) for scene in LIBRARY_SCENES

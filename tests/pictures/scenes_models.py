@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from app.downloads.queue import Download, Phase
 from app.net.hub import Source
 from app.state.library import BetterModel, Offer
+from engine import DeviceFault, DevicePart, DeviceRefusal, ModelMoved
 from scenes_chat import Scene, ready, streaming
 from stage import Stage, flush
 
@@ -42,6 +44,36 @@ def picker_failed(stage: Stage) -> None:
     )
     stage.drain()
     stage.window.open_picker()
+    flush()
+
+
+GPU = "NVIDIA GeForce RTX 4070"
+
+
+def split_model(stage: Stage) -> None:
+    """A model that is too large for the GPU."""
+    stage.start(Path("/models/a.gguf"))
+    parts = (
+        DevicePart("cpu", "", 12, 1_900_000_000),
+        DevicePart("cuda", GPU, 24, 3_700_000_000),
+    )
+    moved = DeviceRefusal(DeviceFault.TOO_LARGE, "24 of 36 layers fit.")
+    stage.engine.finish_load("Qwen3 8B", runs_on=parts, moved=moved)
+    stage.drain()
+    flush()
+
+
+def moved_model(stage: Stage) -> None:
+    """The GPU has failed while an answer was written."""
+    streaming(stage)
+    loaded = stage.state.model.loaded
+    assert loaded is not None
+    moved = DeviceRefusal(
+        DeviceFault.DRIVER_FAILS, "The GPU failed: CUDA error: unspecified launch failure."
+    )
+    parts = (DevicePart("cpu", "", 36, 5_600_000_000),)
+    stage.engine.deliver(ModelMoved(0, replace(loaded, runs_on=parts, moved=moved)))
+    stage.drain()
     flush()
 
 
@@ -95,6 +127,8 @@ SCENES: dict[str, Scene] = {
         picker,
         picker_loading,
         picker_failed,
+        split_model,
+        moved_model,
         model_waiting,
         better_offer,
         better_coming,

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.state.snapshots import Resume, ResumePhase, SavedSnapshots
 from app.ui.settings.page import ABOUT, Preferences
-from engine import Fault, FaultKind, LoadSnapshot
+from engine import DeviceInfo, Fault, FaultKind, LoadSnapshot
 from fakes import MODEL
 from stage import Stage, flush, until
 
@@ -51,6 +51,12 @@ def settings_look(stage: Stage) -> None:
 
 def settings_model(stage: Stage) -> None:
     _scroll_to(page(stage), "model")
+
+
+def settings_runs_on(stage: Stage) -> None:
+    preferences = page(stage, runs_on="split")
+    stage.state.set_devices((DeviceInfo("cuda", "NVIDIA GeForce RTX 4070"),))
+    _scroll_to(preferences, "model")
 
 
 def settings_storage(stage: Stage) -> None:
@@ -188,6 +194,7 @@ SCENES: dict[str, Scene] = {
     for scene in (
         settings_look,
         settings_model,
+        settings_runs_on,
         settings_storage,
         settings_about,
         settings_changed,

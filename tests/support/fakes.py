@@ -11,6 +11,8 @@ from engine import (
     Cancel,
     Command,
     CountTokens,
+    DevicePart,
+    DeviceRefusal,
     Event,
     Failed,
     Fault,
@@ -96,6 +98,8 @@ class FakeEngine:
         request: int = 0,
         sampling: Sampling | None = None,
         paged: int = 0,
+        runs_on: tuple[DevicePart, ...] = (),
+        moved: DeviceRefusal | None = None,
     ) -> None:
         """Report the model as loaded; so many of its layers are read from the disk."""
         load = self.load
@@ -118,6 +122,8 @@ class FakeEngine:
                 paged_layers=paged,
                 paged_bytes=paged * 100_000_000,
                 paged_seconds=paged * 0.1,
+                runs_on=runs_on,
+                moved=moved,
             )
         )
 

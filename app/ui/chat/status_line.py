@@ -11,6 +11,7 @@ from PySide6.QtGui import QActionGroup
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QStackedLayout, QWidget
 
 from app.state.chat import Generation, ModelPhase, State
+from app.state.devices import PROCESSOR, moved_words, place_words
 from app.system.translation import tr, trn
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import SMALL, figures
@@ -133,7 +134,10 @@ class StatusLine(QWidget):
         reduced = tr("reduced speed") if slow else ""
         if loaded.paged_layers:
             reduced = tr("runs from the disk")
-        return [part for part in (loaded.name, loaded.kernels, reduced, speed, progress) if part]
+        # The processor's kernels are named as before; a GPU by its own name.
+        is_plain = all(part.name == PROCESSOR for part in loaded.runs_on)
+        place = loaded.kernels if is_plain else place_words(loaded.runs_on)
+        return [part for part in (loaded.name, place, reduced, speed, progress) if part]
 
     def _open_menu(self) -> None:
         """Offer what happens when the shown conversation is full."""
@@ -175,6 +179,11 @@ def _details(loaded: ModelLoaded) -> list[str]:
             megabytes=f"{loaded.memory_bytes / 1e6:,.0f}",
         )
     ]
+    if loaded.runs_on:
+        lines.append(tr("Runs on: {place}", place=place_words(loaded.runs_on)))
+        lines.append(tr("Kernels: {kernels}", kernels=loaded.kernels))
+    if loaded.moved is not None:
+        lines.append(moved_words(loaded.moved, loaded.runs_on))
     if loaded.template:
         lines.append(
             tr("Chat template: built-in ({name}), since the file has none", name=loaded.template)

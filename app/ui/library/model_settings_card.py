@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 
 from app.settings.model_settings import AS_IN_SETTINGS, NUMBERS, ModelDefaults, fits
 from app.settings.table import SETTINGS
+from app.state.devices import device_name, prediction_words, refusal_words
 from app.state.library import DefaultsView, LibraryState
 from app.system.translation import tr
 from app.ui.library.draft_button import DraftButton
@@ -58,6 +59,10 @@ class ModelDefaultsCard(QWidget):
         self.close_button.clicked.connect(self.closed)
         self.fields: dict[str, QLineEdit] = {name: self._field(name) for name in NUMBERS}
         self.precisions = self._precision_buttons()
+        self.devices = self._device_buttons()
+        self.device_label = label(tr(SETTINGS["runs_on"].label))
+        self.device_words = label("", "secondary", SMALL)
+        self.device_words.setWordWrap(True)
         self.draft = DraftButton()
         self.draft.picked.connect(self._choose_draft)
         self.memory_words = label("", "secondary", SMALL)
@@ -107,6 +112,25 @@ class ModelDefaultsCard(QWidget):
             made[kind] = button
         return made
 
+    def _device_buttons(self) -> dict[str | None, TextButton]:
+        setting, group = SETTINGS["runs_on"], QButtonGroup(self)
+        texts = dict(zip(setting.choices, setting.words, strict=True))
+        made: dict[str | None, TextButton] = {}
+        for choice in (None, *setting.choices):
+            words = tr("Default") if choice is None else tr(texts[choice])
+            button = TextButton(words, "quiet")
+            button.setFont(font(SMALL))
+            button.setCheckable(True)
+            button.setAccessibleName(
+                tr("{setting}: {value}", setting=tr(setting.label), value=words)
+            )
+            button.clicked.connect(lambda _checked=False, each=choice: self._choose_device(each))
+            group.addButton(button)
+            made[choice] = button
+        made[None].setToolTip(tr("As in the app's settings"))
+        made["split"].setToolTip(tr(setting.exact))
+        return made
+
     def _lay_out(self) -> None:
         head = QHBoxLayout()
         head.addWidget(self.title, 1)
@@ -127,6 +151,11 @@ class ModelDefaultsCard(QWidget):
         for button in self.precisions.values():
             precision.addWidget(button)
         precision.addStretch(1)
+        devices = QHBoxLayout()
+        devices.setSpacing(2)
+        for button in self.devices.values():
+            devices.addWidget(button)
+        devices.addStretch(1)
         memory = QHBoxLayout()
         memory.addWidget(self.memory_words, 1)
         memory.addWidget(self.fit_words)
@@ -142,6 +171,9 @@ class ModelDefaultsCard(QWidget):
         cache.setToolTip(tr(SETTINGS["cache"].help))
         layout.addWidget(cache)
         layout.addLayout(precision)
+        layout.addWidget(self.device_label)
+        layout.addLayout(devices)
+        layout.addWidget(self.device_words)
         drafting = QHBoxLayout()
         drafting.addWidget(self.draft.words, 1)
         drafting.addWidget(self.draft)
@@ -172,6 +204,7 @@ class ModelDefaultsCard(QWidget):
         for kind, button in self.precisions.items():
             button.setChecked(kind is view.values.cache)
             set_property(button, "open", kind is view.values.cache)
+        self._show_devices(view)
         self.draft.show_choice(view.drafts, view.values.draft)
         self.reset.setEnabled(view.values != AS_IN_SETTINGS)
         self._show_memory(view)
@@ -188,6 +221,24 @@ class ModelDefaultsCard(QWidget):
         if not self._debounce.isActive() and self._parsed(name) != getattr(view.values, name):
             field.setText(text)
             self._validate(name)
+
+    def _show_devices(self, view: DefaultsView) -> None:
+        """Offer the devices there are; without any beside the processor there is no choice."""
+        known = self._library.devices
+        usable = [one for one in known if one.refusal is None]
+        for part in (self.device_label, self.device_words, *self.devices.values()):
+            part.setVisible(bool(known))
+        refused = next((one.refusal for one in known if one.refusal is not None), None)
+        for choice, button in self.devices.items():
+            button.setChecked(choice == view.values.runs_on)
+            set_property(button, "open", choice == view.values.runs_on)
+            if choice in ("gpu", "split"):
+                button.setEnabled(bool(usable))
+                if refused is not None and not usable:
+                    button.setToolTip(refusal_words(refused))
+        if usable:
+            self.devices["gpu"].setToolTip(device_name(usable[0]))
+        self.device_words.setText(prediction_words(view.runs_on, view.speedup, view.moved))
 
     def _show_memory(self, view: DefaultsView) -> None:
         meter = predicted(view.memory)
@@ -220,6 +271,9 @@ class ModelDefaultsCard(QWidget):
 
     def _choose(self, kind: CacheType | None) -> None:
         self._emit_change(replace(self._values, cache=kind))
+
+    def _choose_device(self, choice: str | None) -> None:
+        self._emit_change(replace(self._values, runs_on=choice))
 
     def _choose_draft(self, path: Path | None) -> None:
         self._emit_change(replace(self._values, draft=path))

@@ -6,6 +6,8 @@ typed text is invalid, and with an empty text when the error is resolved.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from PySide6.QtCore import QEvent, QLocale, QMimeData, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QFocusEvent, QHideEvent, QKeyEvent
 from PySide6.QtWidgets import (
@@ -56,6 +58,11 @@ class Segments(QFrame):
             self.buttons[choice] = button
             layout.addWidget(button)
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
+
+    def offer(self, choices: Collection[str]) -> None:
+        """Enable only these choices."""
+        for choice, button in self.buttons.items():
+            button.setEnabled(choice in choices)
 
     def show_value(self, value: object) -> None:
         """Select a choice without emitting `picked`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.settings.table import GROUPS, SETTINGS, Settings
+from app.state.devices import refusal_words
 from app.state.snapshots import SessionState
 from app.system import paths
 from app.system.translation import tr
@@ -29,6 +31,7 @@ from app.ui.theme.palette import Palette
 from app.ui.theme.theme import HEADING, READING, font
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import Column, IconButton, TextButton, label
+from engine import DeviceInfo
 
 ABOUT = "about"
 _NARROW = 560  # pixels: in a narrower page the fields are below their text
@@ -170,6 +173,16 @@ class Preferences(QWidget):
         """Set whether a model is loaded, and hide the reload notice."""
         self._model_in_use = in_use
         self.reload_line.hide()
+
+    def show_devices(self, devices: Sequence[DeviceInfo]) -> None:
+        """Offer the choices that there are on this computer."""
+        usable = any(one.refusal is None for one in devices)
+        row = self.rows["runs_on"]
+        if usable:
+            row.offer(SETTINGS["runs_on"].choices)
+        else:
+            why = refusal_words(devices[0].refusal) if devices and devices[0].refusal else ""
+            row.offer(("auto", "cpu"), why or tr("This computer has no GPU that can be used."))
 
     def show_licences(self) -> None:
         """Show the texts of the licences."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.settings.table import Setting
 from app.system.translation import tr
-from app.ui.settings.fields import field_for, is_wide
+from app.ui.settings.fields import Segments, field_for, is_wide
 from app.ui.theme.theme import BODY, SMALL, font
 from app.ui.widgets.controls import TextButton, label
 
@@ -27,10 +29,8 @@ class PreferenceRow(QWidget):
         self.title = label(tr(setting.label), "", BODY)
         self.title.setFont(font(BODY, QFont.Weight.Medium))
         self.title.setToolTip(tr(setting.exact))
-        help_text = tr(setting.help)
-        if setting.at_load:
-            help_text = tr("{help} Applies when a model is loaded.", help=help_text)
-        self.help = label(help_text, "secondary", SMALL)
+        self._at_load, self._usual_help = setting.at_load, tr(setting.help)
+        self.help = label(self._help(self._usual_help), "secondary", SMALL)
         self.help.setWordWrap(True)
         self.reset = TextButton(tr("Reset"), "link")
         self.reset.setFont(font(SMALL))
@@ -77,6 +77,15 @@ class PreferenceRow(QWidget):
         self._line.setSpacing(6 if below else 24)
         side = Qt.AlignmentFlag.AlignVCenter if not below else Qt.AlignmentFlag(0)
         self._line.setAlignment(self.field, side)
+
+    def offer(self, choices: Collection[str], help: str = "") -> None:
+        """Enable only these choices of a setting that has choices, and show this help if given."""
+        if isinstance(self.field, Segments):
+            self.field.offer(choices)
+        self.help.setText(self._help(help or self._usual_help))
+
+    def _help(self, help: str) -> str:
+        return tr("{help} Applies when a model is loaded.", help=help) if self._at_load else help
 
     def set_default(self, default: object) -> None:
         """Replace the value that Reset gives back."""

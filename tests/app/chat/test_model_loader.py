@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
-from app.state.chat import ModelPhase
-from engine import UnloadModel
+from dataclasses import replace
+
+import pytest
+
+from app.chat.model_loader import NOTICE
+from app.settings.model_settings import ModelDefaults
+from app.state.chat import ModelPhase, Notice
+from engine import (
+    DeviceFault,
+    DeviceInfo,
+    DevicePart,
+    DeviceRefusal,
+    DevicesFound,
+    FindDevices,
+    ModelMoved,
+    UnloadModel,
+)
 from fakes import MODEL
 from stage import Stage
 
@@ -36,3 +51,82 @@ def test_load_after_unload_works(stage: Stage) -> None:
     stage.engine.finish_load()
     stage.drain()
     assert stage.state.model.phase is ModelPhase.READY
+
+
+# --- devices ------------------------------------------------------------------------------------
+
+CPU = DevicePart("cpu", "", 12, 1_900_000_000)
+GPU = DevicePart("cuda", "NVIDIA H100", 24, 3_700_000_000)
+
+
+def notice(stage: Stage) -> Notice | None:
+    return stage.state.notices.get(NOTICE)
+
+
+def test_a_model_is_loaded_on_what_is_chosen(stage: Stage) -> None:
+    stage.ready(MODEL)
+    assert stage.engine.load.device == ""
+    for choice, device in (("cpu", "cpu"), ("gpu", "gpu"), ("split", "split"), ("auto", "")):
+        stage.controller.change_settings(runs_on=choice)
+        stage.controller.load_model(MODEL)
+        stage.engine.finish_load()
+        stage.drain()
+        assert stage.engine.load.device == device
+    stage.controller.library.defaults.change(MODEL, ModelDefaults(runs_on="cpu"))
+    stage.controller.load_model(MODEL)
+    assert stage.engine.load.device == "cpu"
+
+
+@pytest.mark.parametrize("choice", ["auto", "gpu"])
+@pytest.mark.parametrize("fault", DeviceFault)
+def test_a_refused_gpu_is_one_sentence(choice: str, fault: DeviceFault, stage: Stage) -> None:
+    stage.controller.change_settings(runs_on=choice)
+    stage.start(MODEL)
+    stage.engine.finish_load(runs_on=(CPU,), moved=DeviceRefusal(fault, "The exact reason."))
+    stage.drain()
+    assert stage.state.model.phase is ModelPhase.READY
+    shown = notice(stage)
+    if choice == "auto" and fault is DeviceFault.TOO_LARGE:
+        assert shown is None  # what Automatic is for
+        return
+    assert shown is not None
+    assert shown.sentence.endswith("The processor runs the model.")
+    assert shown.detail == "The exact reason."
+    stage.controller.load_model(MODEL)
+    stage.engine.finish_load(runs_on=(GPU,))
+    stage.drain()
+    assert notice(stage) is None
+
+
+def test_a_gpu_that_fails_in_mid_answer_is_one_sentence_and_the_answer_goes_on(
+    stage: Stage,
+) -> None:
+    stage.start(MODEL)
+    stage.engine.finish_load(runs_on=(GPU,))
+    stage.drain()
+    stage.controller.send("Hello")
+    stage.engine.write("One two")
+    stage.drain()
+    loaded = stage.state.model.loaded
+    assert loaded is not None
+    moved = DeviceRefusal(DeviceFault.OUT_OF_MEMORY, "The memory of the GPU ran out.")
+    stage.engine.deliver(ModelMoved(0, replace(loaded, runs_on=(CPU,), moved=moved)))
+    stage.engine.write(" three")
+    stage.engine.finish()
+    stage.drain()
+    assert stage.state.messages[-1].text.startswith("One two three")
+    shown = notice(stage)
+    assert shown is not None
+    assert shown.sentence == "The memory of the GPU ran out. The processor runs the model."
+    assert stage.state.model.loaded is not None
+    assert stage.state.model.loaded.runs_on == (CPU,)
+
+
+def test_the_devices_are_asked_for_at_the_start(stage: Stage) -> None:
+    stage.start()
+    request = stage.engine.last(FindDevices).request
+    found = (DeviceInfo("cuda", "NVIDIA H100"),)
+    stage.engine.deliver(DevicesFound(request, found))
+    stage.drain()
+    assert stage.state.devices == found
+    assert stage.states.library.devices == found

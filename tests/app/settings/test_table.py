@@ -45,6 +45,7 @@ def _everything_changed():
         faster_answers="off",
         context=4096,
         threads=3,
+        runs_on="split",
         memory_gb=2.5,
         cache="f16",
         parallel_downloads=4,

@@ -18,7 +18,7 @@ from app.state.read_only import ReadOnly
 from app.state.snapshots import Resume, SavedSnapshots, SessionState
 from app.store.parts import TextPart
 from app.store.store import Conversation, Hit, Message, MessageState, TrashedConversation
-from engine import AdapterUse, ModelLoaded, Role
+from engine import AdapterUse, DeviceInfo, ModelLoaded, Role
 
 PATH = Path("/models/a.gguf")
 LOADED = ModelLoaded(1, PATH, "Small", "llama", "4-bit", 1, 8192, 1, 1, "reference", (), 0.1)
@@ -116,6 +116,7 @@ CHANGES: list[tuple[str, Callable[[State], None], set[str]]] = [
     ("show", lambda s: s.show(2, [MESSAGE]), {"current", "branches"}),
     ("conversations", lambda s: s.set_conversations([]), {"conversations"}),
     ("capabilities", lambda s: s.set_capabilities(Capabilities(images=True)), {"capabilities"}),
+    ("devices", lambda s: s.set_devices((DeviceInfo("cuda", "GPU"),)), {"devices"}),
     ("typed_tokens", lambda s: s.set_typed_tokens(3), {"typed_tokens"}),
     ("found", lambda s: s.set_found("blue", [], {1: Hit(2, "sky")}), {"query", "found", "hits"}),
     ("add", lambda s: s.add(replace(MESSAGE, id=9)), {"branches"}),
@@ -178,6 +179,7 @@ def test_every_change_emits_its_signal(
         state.deletions_changed,
         state.trash_changed,
         state.typed_changed,
+        state.devices_changed,
         state.capabilities_changed,
     ):
         signal.connect(look)

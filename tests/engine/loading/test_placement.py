@@ -57,8 +57,7 @@ def own_memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
         def bytes_of(device: torch.device) -> int | None:
             return available if device == DEVICE else None
 
-        for module in ("placement", "paging"):
-            monkeypatch.setattr(f"engine.loading.{module}.available_bytes", bytes_of)
+        monkeypatch.setattr("kernels.torch_backend.available_bytes", bytes_of)
 
     return give
 

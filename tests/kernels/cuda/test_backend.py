@@ -19,6 +19,7 @@ from kernels.backend import OTHER_OPS, SHOWN_WEIGHT_OPS
 from kernels.formats import FORMATS, Format, by_name
 from kernels.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
 from kernels.program import Activation
+from kernels.refusal import Reason, Refusal
 from kernels.weight import Weight
 
 MakeRows = Callable[[Format, int, int], Tensor]
@@ -168,6 +169,14 @@ class Gpu:
         return "NVIDIA H200"
 
 
+def refusal(reason: Reason, device: str = "") -> str:
+    """The sentence with which a GPU is refused for this reason."""
+    found = cuda.refused(device)
+    assert found is not None
+    assert found.reason is reason
+    return found.text
+
+
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     return Gpu(monkeypatch)
@@ -184,40 +193,41 @@ def test_a_build_of_torch_without_cuda_is_refused(
 
 
 def test_no_gpu_and_no_driver_are_refused(gpu: Gpu) -> None:
-    assert cuda.refusal() == ""
+    assert cuda.refused() is None
     gpu.available = False
-    assert "no NVIDIA GPU or no driver" in cuda.refusal()
+    assert "no NVIDIA GPU or no driver" in refusal(Reason.NO_DEVICE)
 
 
 def test_other_numbers_are_refused(gpu: Gpu) -> None:
-    assert cuda.refusal("0") == ""
-    assert cuda.refusal("1") == "There is no GPU 1; the computer has 1."
+    assert cuda.refused("0") is None
+    assert refusal(Reason.NO_DEVICE, "1") == "There is no GPU 1; the computer has 1."
     for wrong in ("one", "-1"):
-        assert cuda.refusal(wrong) == f"There is no GPU {wrong}; the computer has 1."
+        assert refusal(Reason.NO_DEVICE, wrong) == f"There is no GPU {wrong}; the computer has 1."
 
 
 def test_an_old_gpu_is_refused(gpu: Gpu) -> None:
     gpu.capability = (7, 5)
-    assert "too old" in cuda.refusal()
-    assert "7.5" in cuda.refusal()
+    assert "too old" in refusal(Reason.TOO_OLD)
+    assert "7.5" in refusal(Reason.TOO_OLD)
 
 
 def test_a_driver_that_fails_is_refused(gpu: Gpu) -> None:
     gpu.fails = "CUDA error: unknown error\nCompile with..."
-    assert cuda.refusal() == "The NVIDIA driver fails: CUDA error: unknown error."
+    assert refusal(Reason.DRIVER_FAILS) == "The NVIDIA driver fails: CUDA error: unknown error."
 
 
 @pytest.mark.usefixtures("gpu")
 def test_a_missing_compiler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
-    assert "C compiler" in cuda.refusal()
+    assert "C compiler" in refusal(Reason.NO_COMPILER)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "triton" in cuda.refusal()
+    assert "triton" in refusal(Reason.NO_TRITON)
 
 
 def test_the_name_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "cuda" in backends.NAMES
-    monkeypatch.setattr("kernels.cuda.refusal", lambda device: "It is off.")
+    refused = Refusal(Reason.NO_DEVICE, "It is off.")
+    monkeypatch.setattr("kernels.cuda.refused", lambda device: refused)
     with pytest.raises(ValueError, match="The GPU cannot be used: It is off"):
         backends.choose("cuda:3")
 

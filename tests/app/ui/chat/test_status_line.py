@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from app.chat.comparison import Side
 from app.ui.chat.status_line import StatusLine
-from engine import SlowPart, SlowReason
+from engine import DeviceFault, DevicePart, DeviceRefusal, SlowPart, SlowReason
 from fakes import MODEL
 from stage import Stage
 
@@ -194,3 +194,24 @@ def test_failed_load_keeps_the_speed_of_the_loaded_model(stage: Stage) -> None:
     stage.engine.fail_load("It is not a model.", "Choose another.", model_gone=False)
     stage.drain()
     assert words(stage).endswith("38.5 tokens/s")
+
+
+def test_line_and_tip_say_what_runs_where(stage: Stage) -> None:
+    gpu = DevicePart("cuda", "NVIDIA H100", 24, 3_700_000_000)
+    processor = DevicePart("cpu", "", 12, 1_900_000_000)
+    stage.start(MODEL)
+    stage.engine.finish_load(runs_on=(gpu,))
+    stage.drain()
+    assert words(stage) == "Small Model 135M · NVIDIA H100"
+    assert "Runs on: NVIDIA H100" in line(stage).words.toolTip()
+    stage.controller.load_model(MODEL.with_name("b.gguf"))
+    moved = DeviceRefusal(DeviceFault.TOO_LARGE, "24 of 36 layers fit.")
+    stage.engine.finish_load(runs_on=(processor, gpu), moved=moved)
+    stage.drain()
+    assert words(stage).endswith("12 layers: processor, 24 layers: NVIDIA H100")
+    assert "24 of its 36 layers run there." in line(stage).words.toolTip()
+    stage.controller.load_model(MODEL)
+    stage.engine.finish_load(runs_on=(processor,))
+    stage.drain()
+    assert words(stage) == "Small Model 135M · reference"
+    assert "Runs on: processor" in line(stage).words.toolTip()

@@ -15,6 +15,7 @@ from pytestqt.qtbot import QtBot
 import scenes_library as scenes
 from app.downloads.queue import Phase
 from app.engines.model_ref import Local
+from app.settings.model_settings import ModelDefaults
 from app.state.chat import ModelPhase, ModelStatus
 from app.state.library import FileState, Line, LineAction, Memory, Place
 from app.ui.library.page import LibraryPage
@@ -387,6 +388,27 @@ def test_card_emits_valid_input_and_marks_invalid_input(qtbot: QtBot, shown: Sho
     assert changed.args[1] == type(changed.args[1])()
     with qtbot.waitSignal(shown.page.defaults_closed):
         qtbot.mouseClick(card.close_button, Qt.MouseButton.LeftButton)
+
+
+def test_what_a_model_runs_on_is_chosen_where_there_is_a_choice(qtbot: QtBot, shown: Shown) -> None:
+    show(shown, scenes.library_defaults)
+    card = shown.page.card
+    assert not card.device_label.isVisible()  # only the processor
+    show(shown, scenes.library_split)
+    assert card.device_label.isVisible()
+    assert card.devices[None].isChecked()
+    assert all(button.isEnabled() for button in card.devices.values())
+    assert "24 layers: NVIDIA GeForce RTX 4070 (3.7 GB)" in card.device_words.text()
+    assert "2.4 times as fast" in card.device_words.text()
+    for choice in ("auto", "cpu", "gpu", "split", None):
+        card._values = ModelDefaults(runs_on="gpu" if choice != "gpu" else "cpu")
+        with qtbot.waitSignal(shown.page.defaults_changed) as changed:
+            qtbot.mouseClick(card.devices[choice], Qt.MouseButton.LeftButton)
+        assert changed.args[1].runs_on == choice
+    show(shown, scenes.library_gpu_refused)
+    assert not card.devices["gpu"].isEnabled()
+    assert card.devices["gpu"].toolTip() == "The GPU of this computer is too old."
+    assert card.device_words.text().endswith("The processor runs the model.")
 
 
 def test_a_draft_model_is_chosen_from_a_menu(qtbot: QtBot, shown: Shown) -> None:

@@ -21,6 +21,7 @@ from app.ui.settings.row import PreferenceRow
 from app.ui.theme.palette import PALETTES
 from app.ui.theme.theme import Theme
 from app.ui.widgets.controls import TextButton
+from engine import DeviceFault, DeviceInfo, DeviceRefusal
 from stage import flush, until
 
 SHOWN = [name for name, setting in SETTINGS.items() if setting.label]
@@ -249,7 +250,7 @@ def test_reset_button_shows_for_changed_values(page: Page, qtbot: QtBot) -> None
 def test_every_setting_can_be_reset_to_its_default(qtbot: QtBot) -> None:
     changed = Settings(
         theme="dark", zoom=125, scale=150, notify="off", system_prompt="Short.", temperature=0.0, top_k=1, top_p=0.5, min_p=0.5,
-        repeat_penalty=1.0, max_tokens=5, thinking="off", faster_answers="off", context=512, cache="f16", threads=2, memory_gb=3.0,
+        repeat_penalty=1.0, max_tokens=5, thinking="off", faster_answers="off", context=512, cache="f16", threads=2, memory_gb=3.0, runs_on="cpu",
         parallel_downloads=1, hub_endpoint="https://a.example", proxy="b:1", snapshot_budget_gb=0.0,
     )  # fmt: skip
     page = Page(changed)
@@ -458,3 +459,20 @@ def test_typing_on_the_page_does_not_reach_the_composer(page: Page) -> None:
     key = QKeyEvent(QKeyEvent.Type.KeyPress, Qt.Key.Key_A, Qt.KeyboardModifier.NoModifier, "a")
     QApplication.sendEvent(page.preferences, key)
     assert key.isAccepted()
+
+
+def test_devices_that_there_are_can_be_chosen(qtbot: QtBot) -> None:
+    page = Page(Settings())
+    qtbot.addWidget(page.preferences)
+    row = page.preferences.rows["runs_on"]
+    buttons = row.field.buttons
+    refused = DeviceRefusal(DeviceFault.TOO_OLD, "It is of 2016.")
+    for devices, usable, words in (
+        ((), False, "no GPU that can be used"),
+        ((DeviceInfo("cuda", "NVIDIA H100"),), True, "Automatic takes the GPU"),
+        ((DeviceInfo("cuda", "GTX 1060", refusal=refused),), False, "is too old"),
+    ):
+        page.preferences.show_devices(devices)
+        assert [button.isEnabled() for button in buttons.values()] == [True, True, usable, usable]
+        assert words in row.help.text()
+        assert row.help.text().endswith("Applies when a model is loaded.")

@@ -1,0 +1,237 @@
+"""Choice of the device that a model runs on: the processor, a GPU, or its layers split over both.
+
+By the free memory: a GPU has the whole model if that fits, else as many of its last layers as do.
+What cannot be used is no error: the processor runs the model, and a refusal says why.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import groupby
+
+import torch
+
+from engine.errors import EngineError, RequestError
+from engine.gguf.reader import GGUFFile
+from engine.loading.memory import HOST, MemoryPlan
+from engine.loading.placement import predict
+from engine.messages import CacheType, DeviceFault, DeviceInfo, DevicePart, DeviceRefusal
+from engine.models.config import Config
+from kernels import backends, devices
+from kernels.backend import Backend
+from kernels.devices import PROCESSOR
+from kernels.placement import Placement
+from kernels.refusal import Refusal
+
+log = logging.getLogger(__name__)
+
+# Values of `LoadModel.device`, beside the names of devices such as "cuda:1".
+AUTOMATIC, GPU, SPLIT = "", "gpu", "split"
+
+_LEAST_CONTEXT = 8_192  # tokens; for less of them a GPU gets fewer layers
+_MEASURED_BYTES = 128 << 20  # read to measure a bandwidth
+
+_bandwidths: dict[str, float] = {}  # bytes/s, by name of the backend
+
+
+class DeviceError(RequestError):
+    """A device failed while a model was loaded on it, or while it ran."""
+
+    def __init__(self, refusal: DeviceRefusal) -> None:
+        super().__init__(refusal.text, "Place the model on another backend.")
+        self.refusal = refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A placement, and why it is not what was asked for."""
+
+    placement: Placement
+    refusal: DeviceRefusal | None = None
+
+
+def placed(
+    file: GGUFFile,
+    config: Config,
+    device: str,
+    context: int,
+    cache: CacheType,
+    reclaimable: int = 0,
+    limit: int = 0,
+) -> Choice:
+    """The placement of a model of a file on a device, see `choose`, by its memory plan."""
+
+    def fits(placement: Placement) -> bool:
+        plan, _ = predict(file, config, placement, context, cache, reclaimable, limit=limit)
+        return _is_whole(plan, context, config.context)
+
+    return choose(device, config.layers, fits)
+
+
+def choose(wanted: str, layers: int, fits: Callable[[Placement], bool]) -> Choice:
+    """The placement of a model of so many layers on the device `wanted`, see `LoadModel`.
+
+    `fits` is whether a model with this placement fits in the memory of its devices.
+    """
+    processor = Placement.on(backends.choose(), layers)
+    if wanted == PROCESSOR:
+        return Choice(processor)
+    found = devices.found()
+    if wanted not in (AUTOMATIC, GPU, SPLIT):
+        found = [one for one in found if one.name == wanted]
+    usable = [one for one in found if one.refusal is None]
+    if not usable:
+        if wanted == AUTOMATIC and not found:
+            return Choice(processor)
+        refused = found[0].refusal if found else None
+        return Choice(processor, _refusal(refused) or _no_device(wanted))
+    device = max(usable, key=lambda one: one.free_bytes)
+    try:
+        gpu = device.backend()
+        if wanted == AUTOMATIC and bandwidth(gpu) < bandwidth(processor.head):
+            return Choice(processor)
+        return _placed(processor, gpu, layers, fits)
+    except Exception as error:  # noqa: BLE001  of its driver
+        log.warning("the device %s failed before the load: %s", device.name, error)
+        return Choice(processor, failure(error))
+
+
+def _placed(
+    processor: Placement, gpu: Backend, layers: int, fits: Callable[[Placement], bool]
+) -> Choice:
+    whole = Placement.on(gpu, layers)
+    if fits(whole):
+        return Choice(whole)
+    placed, too_many = 0, layers  # of layers on the GPU
+    while too_many - placed > 1:
+        middle = (placed + too_many) // 2
+        if fits(_split(processor, gpu, layers, middle)):
+            placed = middle
+        else:
+            too_many = middle
+    refusal = DeviceRefusal(
+        DeviceFault.TOO_LARGE,
+        f"The model is too large for the free memory of the GPU: {placed} of {layers} layers fit.",
+    )
+    return Choice(_split(processor, gpu, layers, placed) if placed else processor, refusal)
+
+
+def _split(processor: Placement, gpu: Backend, layers: int, count: int) -> Placement:
+    """The last `count` layers and the head on the GPU."""
+    return Placement.split([(processor.head, layers - count), (gpu, count)])
+
+
+def found() -> tuple[DeviceInfo, ...]:
+    """The devices of this computer beside the processor."""
+    return tuple(
+        DeviceInfo(one.name, one.label, one.total_bytes, one.free_bytes, _refusal(one.refusal))
+        for one in devices.found()
+    )
+
+
+def labels() -> dict[str, str]:
+    """The names of the hardware of devices, by their own."""
+    return {one.name: one.label for one in devices.found()}
+
+
+def parts(placement: Placement, plan: MemoryPlan) -> tuple[DevicePart, ...]:
+    """What runs where: consecutive layers of a device, and the bytes that the model takes there."""
+    sizes = {one.device: one.total_bytes for one in plan.devices} or {HOST: plan.total_bytes}
+    known = labels() if len(placement.backends) > 1 or is_elsewhere(placement) else {}
+    found: list[DevicePart] = []
+    for backend, group in groupby(placement.layers):
+        place = HOST if backend.free_bytes() is None else str(backend.device)
+        name = PROCESSOR if place == HOST else backend.name
+        found.append(DevicePart(name, known.get(name, ""), len(list(group)), sizes.get(place, 0)))
+    return tuple(found)
+
+
+def speedup(placement: Placement, plan: MemoryPlan) -> float:
+    """Predicted speed of a token relative to the processor alone, by bytes and bandwidths; 0: it is
+    the processor.
+    """
+    if not is_elsewhere(placement) or not plan.devices:
+        return 0.0
+    processor = bandwidth(backends.choose())
+    by_device = {str(one.device): one for one in placement.backends if one.free_bytes() is not None}
+    seconds = 0.0
+    for one in plan.devices:
+        backend = by_device.get(one.device)
+        size = one.weights_bytes + one.cache_bytes
+        seconds += size / (processor if backend is None else bandwidth(backend))
+    alone = sum(one.weights_bytes + one.cache_bytes for one in plan.devices) / processor
+    return alone / seconds
+
+
+def bandwidth(backend: Backend) -> float:
+    """Bandwidth of a backend's memory in bytes/s, measured once."""
+    if backend.name not in _bandwidths:
+        _bandwidths[backend.name] = backend.read_bandwidth(_MEASURED_BYTES)
+    return _bandwidths[backend.name]
+
+
+def _is_whole(plan: MemoryPlan, context: int, context_model: int) -> bool:
+    """Whether a model fits in the memory of its devices, with no layers read from the disk.
+
+    Without a wanted `context` in tokens it must have room for an ordinary one.
+    """
+    least = context or min(_LEAST_CONTEXT, context_model)
+    return plan.fits and plan.paging is None and plan.context >= least
+
+
+def is_elsewhere(placement: Placement) -> bool:
+    """Whether any part of a model is on a device with memory of its own."""
+    return any(one.free_bytes() is not None for one in placement.backends)
+
+
+# --- failures -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def device_errors(placement: Placement) -> Iterator[None]:
+    """Raise DeviceError for what a device raises; errors of the engine pass."""
+    if not is_elsewhere(placement):
+        yield
+        return
+    refusal: DeviceRefusal | None = None
+    try:
+        yield
+    except EngineError:
+        raise
+    except Exception as error:
+        log.warning("a device failed", exc_info=error)
+        refusal = failure(error)
+        error.__context__ = error.__cause__ = error.__traceback__ = None  # frames hold tensors
+    if refusal is not None:  # outside, where the fault and the tensors of its frames are free
+        raise DeviceError(refusal)
+
+
+def failure(error: BaseException) -> DeviceRefusal:
+    """The refusal of a device that raised an error."""
+    reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return DeviceRefusal(DeviceFault.OUT_OF_MEMORY, "The memory of the GPU ran out.")
+    return DeviceRefusal(DeviceFault.DRIVER_FAILS, f"The GPU failed: {reason}.")
+
+
+def free_memory() -> None:
+    """Return to the driver what no tensor uses any more; a driver that fails is left alone."""
+    gc.collect()
+    with suppress(Exception):
+        if torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+
+
+def _refusal(refused: Refusal | None) -> DeviceRefusal | None:
+    return (
+        None if refused is None else DeviceRefusal(DeviceFault(refused.reason.value), refused.text)
+    )
+
+
+def _no_device(wanted: str) -> DeviceRefusal:
+    name = "GPU that can be used" if wanted in (GPU, SPLIT) else f"device '{wanted}'"
+    return DeviceRefusal(DeviceFault.NO_DEVICE, f"This computer has no {name}.")

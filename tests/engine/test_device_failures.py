@@ -1,0 +1,255 @@
+"""A GPU that fails in the middle of answers: they go on, on the processor, with the same text."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import tiny
+import tiny_lora
+from engine import (
+    AdapterUse,
+    Cancel,
+    CountTokens,
+    DeviceFault,
+    DevicesFound,
+    Event,
+    Failed,
+    FindDevices,
+    Finished,
+    FinishReason,
+    Generate,
+    LoadModel,
+    ModelLoaded,
+    ModelMoved,
+    ModelUnloaded,
+    SetAdapters,
+    Text,
+    TokensCounted,
+)
+from engine.errors import OutOfMemory
+from engine_bench import (
+    GREEDY,
+    SEEDED,
+    TIMEOUT_SECONDS,
+    Bench,
+    answer_text,
+    turns_of,
+    with_printable_output,
+)
+from fake_gpu import LABEL, FakeGpu
+from kernels.refusal import Reason
+
+TOKENS = 30
+FAULTS = [
+    (RuntimeError("CUDA error: an illegal memory access was encountered"), "driver fails"),
+    (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), "out of memory"),
+]
+every_fault = pytest.mark.parametrize(("fault", "kind"), FAULTS)
+
+
+@pytest.fixture
+def bench(gpu: FakeGpu, caplog: pytest.LogCaptureFixture) -> Iterator[Bench]:
+    del gpu  # before the engine's thread
+    with caplog.at_level(logging.CRITICAL):
+        made = Bench()
+        yield made
+        made.engine.stop()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return with_printable_output(tiny.write(tmp_path / "m.gguf", layers=3, context=600))
+
+
+def loaded(bench: Bench, path: Path) -> ModelLoaded:
+    event = bench.load(path, 1)
+    assert [one.name for one in event.runs_on] == ["cuda"]
+    assert event.runs_on[0].label == LABEL
+    return event
+
+
+def asked(request: int, **options: object) -> Generate:
+    options = {"sampling": GREEDY, "max_tokens": TOKENS} | options
+    return Generate(request, turns_of("Hello there"), **options)  # type: ignore[arg-type]
+
+
+def answers(bench: Bench, *commands: Generate) -> dict[int, list[Event]]:
+    """All events of several requests that run together."""
+    for command in commands:
+        bench.engine.send(command)
+    seen: dict[int, list[Event]] = {one.request: [] for one in commands}
+    seen[0] = []
+    left = {one.request for one in commands}
+    while left:
+        event = bench.events.get(timeout=TIMEOUT_SECONDS)
+        seen.setdefault(event.request, []).append(event)
+        if isinstance(event, Failed) or (isinstance(event, Finished) and event.last):
+            left.discard(event.request)
+    return seen
+
+
+@every_fault
+@pytest.mark.parametrize("after", [0, 50, 200])
+def test_an_answer_goes_on_with_the_same_text(
+    fault: BaseException, kind: str, after: int, bench: Bench, gpu: FakeGpu, path: Path
+) -> None:
+    before = loaded(bench, path)
+    wanted = answer_text(answers(bench, asked(2))[2])
+    gpu.fail(fault, after)
+    events = answers(bench, asked(3, conversation="b", sampling=GREEDY))
+    assert answer_text(events[3]) == wanted
+    (moved,) = events[0]
+    assert isinstance(moved, ModelMoved)
+    assert [one.name for one in moved.loaded.runs_on] == ["cpu"]
+    assert moved.loaded.moved is not None
+    assert moved.loaded.moved.fault.value == kind
+    assert moved.loaded.moved.text.count(".") == 1
+    assert moved.loaded.context == before.context
+    assert gpu.held == 0
+    finished = events[3][-1]
+    assert isinstance(finished, Finished)
+    assert finished.generated_tokens == TOKENS
+    # The session is one on the processor from here on.
+    assert answer_text(answers(bench, asked(4))[4]) == wanted
+
+
+def test_the_device_is_free_before_the_processor_has_the_model(
+    bench: Bench, gpu: FakeGpu, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from engine import model_moves
+
+    held: list[int] = []
+    load = model_moves.load
+
+    def watched(*operands: object, **options: object) -> object:
+        held.append(gpu.held)
+        return load(*operands, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(model_moves, "load", watched)
+    loaded(bench, path)
+    gpu.fail(RuntimeError("CUDA error: unspecified launch failure"), 120)
+    answers(bench, asked(2))
+    assert held == [0]
+
+
+def test_several_answers_with_seeds_and_adapters_go_on(
+    bench: Bench, gpu: FakeGpu, path: Path, tmp_path: Path
+) -> None:
+    leaf = AdapterUse(tiny_lora.write(tmp_path / "leaf.gguf", path, seed=3), 0.5)
+    root = AdapterUse(tiny_lora.write(tmp_path / "root.gguf", path, seed=4), 1.0)
+
+    def commands(first: int) -> list[Generate]:
+        return [
+            asked(first, sampling=SEEDED),
+            asked(first + 1, adapters=(root,), conversation="r"),
+            asked(first + 2, sampling=SEEDED, answers=2, conversation="s"),
+        ]
+
+    loaded(bench, path)
+    bench.engine.send(SetAdapters(9, (leaf,)))
+    wanted = answers(bench, *commands(10))
+    gpu.fail(RuntimeError("CUDA error: device-side assert triggered"), 400)
+    found = answers(bench, *commands(20))
+    assert any(isinstance(one, ModelMoved) for one in found[0])
+    for number in range(3):
+        for answer in range(2):
+            texts = [
+                "".join(
+                    one.text for one in events if isinstance(one, Text) and one.answer == answer
+                )
+                for events in (wanted[10 + number], found[20 + number])
+            ]
+            assert texts[0] == texts[1]
+    gpu.fault = None
+    assert answer_text(answers(bench, asked(30, sampling=SEEDED))[30]) == answer_text(wanted[10])
+
+
+def test_an_answer_can_be_stopped_while_the_model_moves(
+    bench: Bench, gpu: FakeGpu, path: Path
+) -> None:
+    loaded(bench, path)
+
+    def react(event: Event) -> None:
+        if isinstance(event, ModelMoved):
+            bench.engine.send(Cancel(2))
+
+    bench.react = react
+    gpu.fail(RuntimeError("CUDA error: unknown error"), 60)
+    finished = answers(bench, asked(2, max_tokens=300))[2][-1]
+    assert isinstance(finished, Finished)
+    assert finished.reason is FinishReason.CANCELLED
+
+
+def test_without_memory_for_the_processor_the_answer_ends_and_the_engine_goes_on(
+    bench: Bench, gpu: FakeGpu, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from engine import model_moves
+
+    def refuse(*operands: object, **options: object) -> object:
+        raise OutOfMemory("The model needs 9 GB.", "Close other programs.")
+
+    loaded(bench, path)
+    with monkeypatch.context() as patch:
+        patch.setattr(model_moves, "load", refuse)
+        gpu.fail(RuntimeError("CUDA error: unknown error"), 60)
+        events = answers(bench, asked(2))
+    failed = events[2][-1]
+    assert isinstance(failed, Failed)
+    assert failed.message == "The model needs 9 GB."
+    assert [type(one) for one in events[0]] == [ModelUnloaded]
+    assert gpu.held == 0
+    gpu.fault = None
+    loaded(bench, path)
+    assert answer_text(answers(bench, asked(3))[3])
+
+
+def test_a_fault_of_a_request_is_no_fault_of_the_device(
+    bench: Bench, gpu: FakeGpu, path: Path
+) -> None:
+    loaded(bench, path)
+    bench.engine.send(asked(2, max_tokens=-1))
+    assert isinstance(bench.until(Failed, ModelMoved)[-1], Failed)
+    assert gpu.held > 0
+
+
+def test_a_fault_outside_of_answers_moves_the_model_too(
+    bench: Bench, gpu: FakeGpu, path: Path, tmp_path: Path
+) -> None:
+    """While adapters are prepared."""
+    loaded(bench, path)
+    leaf = tiny_lora.write(tmp_path / "leaf.gguf", path, seed=3)
+    monkey = pytest.MonkeyPatch()
+
+    def fail(*operands: object) -> object:
+        raise RuntimeError("CUDA error: unknown error")
+
+    with monkey.context() as patch:
+        patch.setattr("engine.adapter_cache.lora.load_adapter", fail)
+        bench.engine.send(SetAdapters(2, (AdapterUse(leaf),)))
+        seen = bench.until(Failed)
+    assert any(isinstance(one, ModelMoved) for one in seen)
+    assert "runs on the processor now" in seen[-1].remedy  # type: ignore[union-attr]
+    assert bench.expect(CountTokens(3, "abc"), TokensCounted).request == 3
+    assert gpu.held == 0
+
+
+def test_devices_are_found(bench: Bench, gpu: FakeGpu) -> None:
+    (one,) = bench.expect(FindDevices(1), DevicesFound).devices
+    assert (one.name, one.label, one.refusal) == ("cuda", LABEL, None)
+    gpu.refuse(Reason.NO_TRITON, "It has none.")
+    (one,) = bench.expect(FindDevices(2), DevicesFound).devices
+    assert one.refusal is not None
+    assert (one.refusal.fault, one.refusal.text) == (DeviceFault.NO_TRITON, "It has none.")
+
+
+def test_the_choice_of_a_load(bench: Bench, gpu: FakeGpu, path: Path) -> None:
+    bench.engine.send(LoadModel(1, path, device="cpu"))
+    event = bench.until(ModelLoaded)[-1]
+    assert isinstance(event, ModelLoaded)
+    assert [one.name for one in event.runs_on] == ["cpu"]
+    assert gpu.held == 0
