@@ -15,6 +15,7 @@ if sys.version_info < (3, 11):  # noqa: UP036  # print a sentence instead of a t
     )
 
 import argparse
+import importlib.util
 import os
 import subprocess
 import time
@@ -194,6 +195,9 @@ def check(options: argparse.Namespace) -> int:
 
 def bench(options: argparse.Namespace) -> int:
     """Run the benchmark scripts and the engine's own bench."""
+    if options.name == "cuda" and all(map(importlib.util.find_spec, ("torch", "triton", "numpy"))):
+        # On a borrowed machine without a network: this interpreter has what it needs.
+        return _python(str(BENCHMARKS / "cuda.py"), interpreter=sys.executable)
     _set_up(triton=True)
     fetch.ensure(fetch.starter())
     scripts = {path.stem: path for path in sorted(BENCHMARKS.glob("*.py"))}
@@ -266,14 +270,14 @@ def _set_up(*, oracle: bool = False, triton: bool = False) -> dict[str, str]:
     return {} if native.ensure() else {"KERNELS": "reference"}
 
 
-def _python(*arguments: str, **settings: str) -> int:
-    """Run .venv's interpreter with the project and the tests' helper modules on its import path."""
+def _python(*arguments: str, interpreter: str = "", **settings: str) -> int:
+    """Run .venv's interpreter, or another, with the project and the tests' helpers to import."""
     # -P keeps the caller's folder, which may hold another `app`, and the script's folder out of the
     # import path, so the folders of helpers are listed.
     helpers = [ROOT / "tests" / name for name in ("support", "drivers", "pictures")]
     found = os.pathsep.join(map(str, [ROOT, *helpers]))
     return subprocess.run(
-        [venv_python(), "-P", *arguments],
+        [interpreter or venv_python(), "-P", *arguments],
         env=child_environment(PYTHONPATH=found, **settings),
         check=False,
     ).returncode
