@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from kernels import reference
+from kernels.draw import Drawer
 from kernels.formats import Format
 from kernels.interpreter import Interpreter
 from kernels.ops import Ops
@@ -55,17 +56,20 @@ class Backend:
         words: Callable[[], str] | None = None,
         device: torch.device = HOST,
         free_bytes: Callable[[], int | None] = lambda: None,
+        drawer: Callable[[int], Drawer] | None = None,
     ) -> None:
         """`words` returns the display name; None: the name itself.
 
         `device` has the weights, the KV cache and the activations. `free_bytes` are those of its
-        memory; None: it uses the host's.
+        memory; None: it uses the host's. `drawer` makes what draws tokens of a vocabulary
+        there; None: the host draws.
         """
         self.name = name
         self.kernels = kernels
         self.device = device
         self.ops = Ops(self._find, _find_reference)
         self._free_bytes = free_bytes
+        self._drawer = drawer
         self._words = words or (lambda: name)
         self._missing: set[tuple[str, str]] = set()  # already logged
 
@@ -80,6 +84,15 @@ class Backend:
             return self._free_bytes()
         except RuntimeError:
             return 0
+
+    def finish(self) -> None:
+        """Wait until the device has done what was launched; raises what its driver reports."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def new_drawer(self, vocabulary: int) -> Drawer | None:
+        """What draws tokens of a vocabulary on the device; None: the host draws."""
+        return None if self._drawer is None else self._drawer(vocabulary)
 
     def _find(self, op: str, format: str = "F32") -> Kernel:
         kernel = self.kernels.get((op, format))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
+import torch
 from torch import Tensor
 
 from kernels.backend import HOST, Backend
@@ -52,21 +53,30 @@ def split(program: Program, embedding: str) -> tuple[Stage, ...]:
 
 
 def record(
-    program: Program, placement: Placement, refused: Mapping[str, Collection[str]] = NOTHING_REFUSED
+    program: Program,
+    placement: Placement,
+    refused: Mapping[str, Collection[str]] = NOTHING_REFUSED,
+    *,
+    keeps_logits: bool = False,
 ) -> Recorded:
-    """A program recorded by the backends of a placement; its logits are in the host's memory.
+    """A program recorded by the backends of a placement.
 
+    Its logits are in the host's memory or, where it `keeps_logits`, on the device of the head.
     `refused` has, by name of a backend, the ops that it must not run, see `Backend.record`.
     """
 
     def recorded(backend: Backend, stage: Program) -> Recorded:
         return backend.record(stage, refused.get(backend.name, ()))
 
-    return recorded_stages(program, placement, recorded)
+    return recorded_stages(program, placement, recorded, keeps_logits=keeps_logits)
 
 
 def recorded_stages(
-    program: Program, placement: Placement, record: Callable[[Backend, Program], Recorded]
+    program: Program,
+    placement: Placement,
+    record: Callable[[Backend, Program], Recorded],
+    *,
+    keeps_logits: bool = False,
 ) -> Recorded:
     """A program whose stages are recorded by `record`; a single one on the host is returned."""
     backends = {one.name: one for one in placement.backends}
@@ -77,7 +87,8 @@ def recorded_stages(
     made = [(backend, record(backend, stage)) for backend, stage in stages]
     if len(made) == 1 and made[0][0].device == HOST:
         return made[0][1]
-    return StagedProgram(made, head_alone=not stages[-1][1].body)
+    to = made[-1][0].device if keeps_logits else HOST
+    return StagedProgram(made, head_alone=not stages[-1][1].body, logits_on=to)
 
 
 def is_lowered(recorded: Recorded) -> bool:
@@ -95,8 +106,14 @@ def has_equal_bits(recorded: Recorded) -> bool:
 class StagedProgram:
     """A program in stages; see `Recorded`. Hidden states are on the device of the last layer."""
 
-    def __init__(self, stages: Sequence[tuple[Backend, Recorded]], head_alone: bool) -> None:
-        """`head_alone`: the last stage has no body."""
+    def __init__(
+        self,
+        stages: Sequence[tuple[Backend, Recorded]],
+        head_alone: bool,
+        logits_on: torch.device = HOST,
+    ) -> None:
+        """`head_alone`: the last stage has no body. `logits_on` is the device of the results."""
+        self._logits_on = logits_on
         self.stages = stages
         self.equal_bits = all(stage.equal_bits for _, stage in stages)
         self.exact = all(stage.exact for _, stage in stages)
@@ -117,7 +134,7 @@ class StagedProgram:
     def logits(self, hidden: Tensor) -> Tensor:
         """Run the head: hidden states [T, D] f32 → logits [T, V] f32."""
         backend, stage = self.stages[-1]
-        return stage.logits(hidden.to(backend.device)).to(HOST)
+        return stage.logits(hidden.to(backend.device)).to(self._logits_on)
 
     def step(self, batch: Sequence[Segment], given: Tensor | None = None) -> Tensor:
         """Body and head for all tokens, bit-identical to the two calls → logits [T, V] f32."""
@@ -125,7 +142,7 @@ class StagedProgram:
             *before, (backend, last) = self.stages
             for one, stage in before:
                 given = stage.hidden(batch, given=_moved(given, one))
-            return last.step(batch, _moved(given, backend)).to(HOST)
+            return last.step(batch, _moved(given, backend)).to(self._logits_on)
         return self.logits(self.hidden(batch, given=given))
 
 

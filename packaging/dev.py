@@ -197,10 +197,11 @@ def bench(options: argparse.Namespace) -> int:
     """Run the benchmark scripts and the engine's own bench."""
     if options.name == "cuda" and all(map(importlib.util.find_spec, ("torch", "triton", "numpy"))):
         # On a borrowed machine without a network: this interpreter has what it needs.
-        return _python(str(BENCHMARKS / "cuda.py"), interpreter=sys.executable)
+        return _python(str(BENCHMARKS / "cuda_speed.py"), interpreter=sys.executable)
     _set_up(triton=True)
     fetch.ensure(fetch.starter())
-    scripts = {path.stem: path for path in sorted(BENCHMARKS.glob("*.py"))}
+    # "cuda" would be the name of a package that torch imports, so its script has another.
+    scripts = {path.stem.removesuffix("_speed"): path for path in sorted(BENCHMARKS.glob("*.py"))}
     names = [options.name] if options.name else ["engine", *scripts]
     if not set(names) <= {"engine", *scripts}:
         known = ", ".join(["engine", *scripts])

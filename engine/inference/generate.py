@@ -29,6 +29,7 @@ from engine.lora.stack import NO_ADAPTERS, Stack
 from engine.messages import Constraint, Finished, FinishReason, Sampling, Text, TokenLogprobs
 from engine.state.sequence import Sequence as CachedSequence
 from engine.tokenizer.tokenizer import Tokenizer
+from kernels.draw import Draw
 
 MOST_ANSWERS = 16  # to one prompt
 _CHARACTER_BYTES = 4  # at most, in UTF-8
@@ -245,8 +246,26 @@ class Generation:
         if self._speculation is not None:
             self._speculation.shorten(length)
 
-    def accept(self, logits: Tensor, seconds: float) -> Iterator[Text]:
+    def device_draw(self) -> Draw | None:
+        """What a device must know to draw the next token; None: the host draws it.
+
+        That is so for drafts, whose later tokens depend on the first, for log probabilities, and
+        where the constraint leaves no choice.
+        """
+        if self.is_prefilling or self.draft or self.request.logprobs:
+            return None
+        if (matcher := self._matcher) is not None:
+            self._forced += () if self._forced else matcher.forced()
+            if self._forced:
+                return None
+        excluded = self._banned.excluded if self._banned else ()
+        allowed = None if matcher is None else matcher.mask()
+        return self._sampler.device_draw(self.text, allowed, excluded)
+
+    def accept(self, logits: Tensor, seconds: float, drawn: int | None = None) -> Iterator[Text]:
         """Sample the next tokens, from the logits [1 + draft, V] of a pass of so many seconds.
+
+        The first one is `drawn` by the device, if that is given.
 
         A token of the draft is accepted if the model draws it too: the text is then the one that it
         would have generated without drafts, token for token. Tokens that the constraint forces are
@@ -256,10 +275,14 @@ class Generation:
         """
         now = time.perf_counter()
         self._started = self._started or now
+        if drawn is None:
+            logits = logits.cpu()  # of a device that could have drawn
         start, self._taken_back = len(self.text), None
         for row, proposed in zip(logits, (*self.draft, None), strict=True):
             mu, token = self._sampler.mu, self._forced_token()
-            if token is None:
+            if token is None and drawn is not None:
+                token = drawn
+            elif token is None:
                 allowed = None if self._matcher is None else self._matcher.mask()
                 excluded = self._banned.excluded if self._banned else ()
                 token = self._sampler.draw(row, self.text, allowed, excluded)

@@ -66,6 +66,11 @@ def waiting_times(seed: int, position: int, ids: NDArray[np.int64]) -> NDArray[n
     return np.negative(np.log(numbers, out=numbers), out=numbers)
 
 
+def draw_bits(seed: int, position: int) -> int:
+    """The 64 random bits from which `waiting_times` makes those of all tokens."""
+    return _bits(seed, position, Purpose.DRAW)
+
+
 def _bits(seed: int, position: int, purpose: Purpose) -> int:
     """64 random bits."""
     counter = position & _WORD, position >> 32, int(purpose), 0

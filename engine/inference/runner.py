@@ -56,8 +56,15 @@ class Runner:
         cache: CacheType = CacheType.F32,
         recorder: Callable[[Program], Recorded] | None = None,
         result: Result = Result.LOGITS,
+        *,
+        draws: bool = False,
     ) -> None:
-        """`recorder` replaces `record` of the model's backends; `logits` computes the `result`."""
+        """`recorder` replaces `record` of the model's backends; `logits` computes the `result`.
+
+        With `draws` the logits stay on the device if the head's backend can draw tokens there.
+        """
+        vocabulary = model.head.weight.shape[0]
+        self.drawer = model.placement.head.new_drawer(vocabulary) if draws else None
         self.model = model
         self._result = result
         self.layout = KVLayout(model.layer_states, storage_dtype(cache))
@@ -101,7 +108,12 @@ class Runner:
             if self._recorder is not None and not self.model.refused:
                 found = self._recorder(program)
             else:
-                found = stages.record(program, self.model.placement, self.model.refused)
+                found = stages.record(
+                    program,
+                    self.model.placement,
+                    self.model.refused,
+                    keeps_logits=self.drawer is not None,
+                )
         self._recorded[stack.key] = found
         while len(self._recorded) > _MOST_PROGRAMS:
             del self._recorded[next(iter(self._recorded))]
@@ -142,6 +154,8 @@ class Runner:
             outs = self._logits(batch, self._hidden(batch, checkpoint))
         else:
             outs = self._step(batch)
+        for backend in self.model.placement.backends:
+            backend.finish()  # a pass is timed, and its faults are raised here
         _commit([rows for rows in batch if rows.wanted < 2])
         return outs
 

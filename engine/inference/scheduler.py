@@ -22,6 +22,7 @@ from engine.host.device import memory_error
 from engine.inference.constraints.beginning import matcher_at_end
 from engine.inference.constraints.grammars import Grammars
 from engine.inference.constraints.matcher import Matcher, lookahead
+from engine.inference.device_draws import draw_on_device
 from engine.inference.generate import Generation, Request, SamplerState, check
 from engine.inference.metrics import Metrics
 from engine.inference.prompt import reuse_cached_ids
@@ -45,7 +46,6 @@ _SMALLEST_SHARED_CHUNK = 16  # tokens
 _INTERRUPTED = 32  # answers whose sampler state is remembered
 _STARVED_SECONDS, _POLL_SECONDS = 30.0, 0.005  # an answer alone waits for pages being saved
 _COMPARED_TEXTS = 32  # cached texts compared with a prompt, the last used ones
-_CANCELLED = FinishReason.CANCELLED
 _UNKNOWN_SECONDS = 1e-3  # per token of a prompt, before the first one was measured
 
 
@@ -103,9 +103,8 @@ class Scheduler:
         """
         check(request, self.context)
         check_sampling(request.sampling, self._tokenizer.size)
-        if request.resume is None:
-            key = request.stack.key, tuple(request.prompt)
-            request.resume = self._interrupted.pop(key, None)
+        key = request.stack.key, tuple(request.prompt)
+        request.resume = request.resume or self._interrupted.pop(key, None)
         ticket = Ticket(request, self._matcher(request), open_answers=request.count)
         self._tickets[id(request)] = ticket
         self._waiting.append(ticket)
@@ -196,12 +195,9 @@ class Scheduler:
 
     def stop(self, error: BaseException) -> None:
         """End every request with an error."""
-        for item in list(self._waiting):
-            ticket = item if isinstance(item, Ticket) else self._ticket(item)
-            ticket.error = error
         self._waiting.clear()
-        self._fail_running(error)
-        self._tickets.clear()
+        for ticket in list(self._tickets.values()):
+            self._fail(ticket.request, error)
 
     # --- schedule -------------------------------------------------------------------------------
 
@@ -223,7 +219,7 @@ class Scheduler:
         ticket = self._ticket(generation)
         if not ticket.forked:
             ticket.open_answers = 1
-        self._finish(generation, _CANCELLED)
+        self._finish(generation, FinishReason.CANCELLED)
 
     def _admit(self) -> None:
         """Start waiting requests, foreground first, while there is memory for their prompts."""
@@ -374,10 +370,12 @@ class Scheduler:
         lookahead([each for each in ahead if each is not None])
         before = [len(one.sequence) // PAGE_TOKENS for one, _ in rows]
         logits = self.runner.step([_rows(one, count) for one, count in rows], self._checkpoint)
+        drawn = draw_on_device(self.runner.drawer, [one for one, _ in rows], logits)
         self._refused = False
         seconds = time.perf_counter() - started
         self._measure(rows, seconds)
-        for (generation, count), pages, found in zip(rows, before, logits, strict=True):
+        for row, pages, found, token in zip(rows, before, logits, drawn, strict=True):
+            generation, count = row
             if generation not in self._running:  # another answer to its prompt has failed
                 continue
             if generation.is_prefilling:
@@ -385,7 +383,7 @@ class Scheduler:
                 generation.prefill_seconds += time.perf_counter() - started
             if generation.is_prefilling:
                 continue
-            self._sample(generation, found, seconds)
+            self._sample(generation, found, token, seconds)
             if len(generation.sequence) // PAGE_TOKENS > pages and generation in self._running:
                 self._insert(generation, checkpoint=False)
 
@@ -401,7 +399,9 @@ class Scheduler:
         key = generation.request.stack.key
         self.tree.insert(key, generation.sequence, whole_pages=True, checkpoint=checkpoint)
 
-    def _sample(self, generation: Generation, logits: Tensor, seconds: float) -> None:
+    def _sample(
+        self, generation: Generation, logits: Tensor, drawn: int | None, seconds: float
+    ) -> None:
         """The next tokens of an answer; at the end of a prompt the first one of all its answers."""
         answers, ticket = [generation], self._ticket(generation)
         if not ticket.forked:
@@ -410,7 +410,7 @@ class Scheduler:
             ticket.forked = True
         for one in answers:
             try:
-                ticket.events += one.accept(logits, seconds)
+                ticket.events += one.accept(logits, seconds, drawn)
             except EngineError as error:
                 self._fail(one.request, error)
                 return

@@ -104,7 +104,7 @@ class LoadedModel:
 
     def new_scheduler(self, budget_bytes: int = 1 << 62) -> Scheduler:
         """A scheduler of answers with this model; `budget_bytes` limits its KV pages."""
-        runner = self.new_runner()
+        runner = Runner(self.decoder, self.cache, draws=True)
         pool = runner.new_pool(budget_bytes)
         tree = PrefixTree(pool)
         return Scheduler(runner, pool, tree, self.tokenizer, self.plan.context)

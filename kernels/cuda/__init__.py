@@ -88,7 +88,7 @@ def cuda_backend(device: str = "") -> Backend:
 
 def backend_on(place: torch.device, name: str = NAME) -> Backend:
     """The backend on a device of torch; on the processor only in Triton's interpreter."""
-    from kernels.cuda import ops, program  # noqa: PLC0415  # need Triton
+    from kernels.cuda import ops, program, sampling  # noqa: PLC0415  # need Triton
 
     def words() -> str:
         return f"{name} {torch.cuda.get_device_name(place)}" if place.type == "cuda" else name
@@ -97,5 +97,6 @@ def backend_on(place: torch.device, name: str = NAME) -> Backend:
         return program.record(recorded, made.ops, place)
 
     kernels = {**ops.table(place), ("record", "F32"): record}
-    made = Backend(name, kernels, words, place, partial(available_bytes, place))
+    drawer = partial(sampling.DeviceSampler, device=place)
+    made = Backend(name, kernels, words, place, partial(available_bytes, place), drawer)
     return made

@@ -201,7 +201,8 @@ class Lowering:
             return 2
         deferred = codes is not None and codes.squares is not None
         alone = len(operands) == 1 and not deferred and not any(one.changes)
-        if isinstance(after, Add) and alone and after.y == one.outs[0]:
+        # A product that is added to its own input would read rows that it has written.
+        if isinstance(after, Add) and alone and after.y == one.outs[0] and after.x != one.x:
             self._added(after, then[1:], operands[0], biases[0], x, codes, launches)
             return 2
         for start in range(0, len(operands), 3):

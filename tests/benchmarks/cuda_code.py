@@ -24,7 +24,7 @@ warnings.filterwarnings("ignore", message=".*FP_FUSION.*")
 import torch
 
 import cuda_ahead as ahead
-from kernels.cuda import adapters, attention, experts, launch, weights
+from kernels.cuda import adapters, attention, experts, launch, sampling, weights
 from kernels.cuda.layout import FORMATS, weight_bytes
 from kernels.formats import by_name
 from kernels.kv_pages import KVLayout
@@ -172,6 +172,14 @@ def element_by_element() -> list[ahead.Launch]:
     return found
 
 
+def draws() -> list[ahead.Launch]:
+    """The draw of a token, with a mask and penalties."""
+    step = sampling.Step((1, True, True), VOCABULARY, NOWHERE, None)
+    with ahead.recorded_launches() as found:
+        step.launch()
+    return found
+
+
 def unique(found: list[ahead.Launch]) -> list[ahead.Launch]:
     """Launches without those that repeat a kernel with the same types and constants."""
     kept: dict[str, ahead.Launch] = {}
@@ -207,7 +215,7 @@ def every(formats: Sequence[str]) -> list[Part]:
     for dtype, width in itertools.product(PAGES, (HEAD_WIDTH, WIDE_HEAD)):
         name = f"{dtype} of {width}".removeprefix("torch.")
         found += [Part(True, name, step(dtype, width)), Part(False, name, rows(dtype, width))]
-    return [*found, Part(True, "float32", [*element_by_element(), *terms()])]
+    return [*found, Part(True, "float32", [*element_by_element(), *terms(), *draws()])]
 
 
 def main() -> int:

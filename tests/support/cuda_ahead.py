@@ -26,6 +26,7 @@ from triton.runtime import JITFunction
 
 _TYPES = {
     torch.float32: "fp32",
+    torch.float64: "fp64",
     torch.float16: "fp16",
     torch.bfloat16: "bf16",
     torch.int64: "i64",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 from torch import Tensor
 
 from engine.errors import ModelFileError, RequestError
-from engine.inference.random_stream import Purpose, uniform, waiting_times
+from engine.inference.random_stream import Purpose, draw_bits, uniform, waiting_times
 from engine.inference.sampling.candidates import Candidates, Floats, everything, shortlist
 from engine.inference.sampling.checks import check
 from engine.inference.sampling.dry import Dry
@@ -29,6 +30,7 @@ from engine.inference.sampling.mirostat import mirostat_1, mirostat_2, next_mu
 from engine.inference.sampling.penalties import Mask, mask, penalize, penalizes
 from engine.messages import Sampling
 from engine.tokenizer.tokenizer import Tokenizer
+from kernels.draw import Draw
 
 Filter = Callable[[Candidates], Candidates]
 
@@ -79,6 +81,47 @@ class Sampler:
         token = self.pick(candidates, len(tokens))
         self.accept(candidates, token)
         return token
+
+    def device_draw(
+        self,
+        tokens: Sequence[int],
+        allowed: Mask | None = None,
+        excluded: Collection[int] = (),
+    ) -> Draw | None:
+        """What a device must know to draw as `draw` does; None: it cannot, the host must draw."""
+        sampling = self.sampling
+        has_filter = sampling.top_k or sampling.top_p < 1 or sampling.min_p > 0 or self._is_greedy
+        if (
+            not has_filter
+            or self._dry
+            or sampling.mirostat
+            or sampling.typical_p < 1
+            or sampling.top_n_sigma > 0
+            or sampling.xtc_probability > 0
+            or sampling.temperature_range
+        ):
+            return None
+        counts: Counter[int] = Counter()
+        if self._penalizes:
+            window = sampling.penalty_window if sampling.penalty_window >= 0 else len(tokens)
+            counts.update(tokens[max(len(tokens) - window, 0) :])
+        biases: dict[int, float] = {}
+        for token, bias in self._bias:
+            biases[token] = biases.get(token, 0.0) + bias
+        biases.update(dict.fromkeys(excluded, -math.inf))
+        return Draw(
+            draw_bits(self.seed, len(tokens)),
+            0.0 if self._is_greedy else sampling.temperature,
+            sampling.top_k,
+            sampling.top_p,
+            sampling.min_p,
+            sampling.repeat_penalty,
+            sampling.frequency_penalty,
+            sampling.presence_penalty,
+            counts,
+            biases,
+            allowed,
+        )
 
     def distribution(
         self,

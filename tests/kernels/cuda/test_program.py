@@ -15,16 +15,18 @@ import every_architecture
 import tiny
 import tiny_lora
 from engine.cli.quantize import quantize
+from engine.inference.generate import Request
 from engine.inference.runner import Runner
 from engine.loading.loader import LoadedModel, load
 from engine.lora.stack import NO_ADAPTERS, Stack, load_adapter
-from engine.messages import CacheType
+from engine.messages import CacheType, Sampling
 from engine.models.forward import forward_program
 from engine.state.sequence import Sequence
 from kernels import cuda
 from kernels.cuda import launch
 from kernels.cuda.graphs import Replay, Step
 from kernels.cuda.program import Recorded
+from kernels.cuda.sampling import DeviceSampler
 from kernels.formats import Format, by_name
 from kernels.interpreter import Interpreter
 from kernels.kv_pages import KVLayout, LayerShape, PageTable
@@ -116,7 +118,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         launched.append(kernel.fn.__name__)
         run(kernel, *operands, **constants)
 
-    for module in ("launch", "attention", "experts", "adapters"):
+    for module in ("launch", "attention", "experts", "adapters", "sampling"):
         monkeypatch.setattr(f"kernels.cuda.{module}.run", count)
     return launched
 
@@ -281,6 +283,27 @@ def test_programs_that_fuse_otherwise(even_rows: MakeRows, random: torch.Generat
     assert float(error) <= MOST_ERROR, float(error)
 
 
+def test_a_product_that_is_added_to_its_own_input(
+    even_rows: MakeRows, random: torch.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs of one launch must not read rows that others of it have written."""
+    monkeypatch.setattr("kernels.cuda.launch._ROWS", 16)
+    format = by_name("F16")
+    data = even_rows(format, 65, 64)[1:]
+    matrix = BACKEND.prepare(Weight.from_bytes(data.numpy().data.cast("B"), format, (64, 64)))
+    body = Linear("x", (matrix,), ("y",)), Add("x", "y")
+    head = (Linear("x", (matrix,), ("y",)),)
+    layout = KVLayout([], torch.float16)
+    program = Program(body, (0,), head, "x", "y", {"x": 64, "y": 64}, layout)
+    recorded = BACKEND.record(program)
+    assert isinstance(recorded, Recorded)
+    given = torch.randn(3, 64, generator=random)
+    segments = [Segment([at], 0, []) for at in range(3)]
+    found = recorded.hidden(segments, given=given)
+    wanted = Interpreter(program, BACKEND.ops).hidden(segments, given=given)
+    assert torch.allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["llama", "gemma3"])
 def test_steps_of_other_families(architecture: str, tmp_path: Path) -> None:
@@ -358,3 +381,24 @@ def test_steps_of_more_sequences_with_adapters_and_experts(
     quantize(path, tmp_path / "m.gguf", "Q8_0")
     mixture = Decoding(opened(tmp_path / "m.gguf"))
     mixture.check([mixture.sequence(number) for number in range(5)], 9)
+
+
+def test_an_answer_is_drawn_on_the_device(
+    model: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same tokens as on the host, with penalties, a seed, and several answers."""
+    monkeypatch.setattr("kernels.cuda.sampling.MOST_CANDIDATES", 64)
+    monkeypatch.setattr("kernels.cuda.sampling._BLOCK", 32)
+    sampling = Sampling(temperature=0.8, top_k=6, repeat_penalty=1.2, seed=4)
+    scheduler = model.new_scheduler()
+    assert isinstance(scheduler.runner.drawer, DeviceSampler)
+    launched = launches(monkeypatch)
+
+    def answer() -> dict[int, list[int]]:
+        return scheduler.run(Request([5, 6], sampling, max_tokens=3, count=2)).answers
+
+    found = answer()
+    assert launched.count("drawn") == 2  # after the first token, which both answers begin with
+    scheduler.runner.drawer = None
+    assert answer() == found
+    assert launched.count("drawn") == 2

@@ -20,10 +20,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# This file's folder would make it the package "cuda", which torch imports.
-HERE = Path(__file__).resolve().parent
-sys.path[:] = [one for one in sys.path if Path(one or ".").resolve() != HERE]
-
 import torch
 
 if not torch.cuda.is_available():
@@ -57,7 +53,7 @@ from kernels.quantizers import QUANTIZERS
 from kernels.weight import Weight
 
 ROOT = Path(__file__).parents[2]
-TABLE = Path(__file__).with_suffix(".md")
+TABLE = Path(__file__).with_name("cuda.md")
 BUDGET_SECONDS = 440.0
 PROMPT = 512
 STEPS, COLD_STEPS = 48, 5
