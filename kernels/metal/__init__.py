@@ -1,0 +1,1 @@
+"""Metal backend: kernels in Metal Shading Language for GPUs of Apple."""
