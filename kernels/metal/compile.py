@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,14 @@ import torch
 SHADERS = Path(__file__).parent / "shaders"
 PRELUDE = "prelude"
 
+_INCLUDE = re.compile(r'^#include "(\w+)\.metal"$', re.MULTILINE)
+
 
 @cache
 def source(file: str) -> str:
-    """The text of shaders/`file`.metal."""
-    return (SHADERS / f"{file}.metal").read_text(encoding="utf-8")
+    """The text of shaders/`file`.metal, with the files that it includes."""
+    text = (SHADERS / f"{file}.metal").read_text(encoding="utf-8")
+    return _INCLUDE.sub(lambda found: source(found[1]), text)
 
 
 @cache

@@ -1,0 +1,147 @@
+"""Launches of kernels that read weights: products of few and of many tokens, and embeddings.
+
+Activations are contiguous f32 [tokens, columns]; a buffer may have more rows than tokens. Nothing
+here waits for the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernels.cuda.layout import LAYOUTS
+from kernels.metal.compile import library
+from kernels.metal.weights import Operand, shader_format
+from kernels.program import Activation
+
+# Tokens that one pass over the weights multiplies.
+FEW = 4
+# Tokens from which weights are decoded to float32 and multiplied by torch.
+MANY = 32
+
+_ROWS = 4  # of a SIMD group
+_GATED_ROWS = 2  # of each matrix, of a SIMD group
+_SIMDGROUPS = 2  # of a thread group, as in multiply.metal
+_LANES = 32
+_ALIGNMENT = 4  # floats
+_DECODED = 4 << 20  # weights decoded at once: 16 MB, about the cache of the system
+_GROUP = 64  # threads of a group that decodes
+
+_ACTIVATIONS = {Activation.SILU: 0, Activation.GELU: 1, Activation.GELU_TANH: 2}
+
+
+def linear(x: Tensor, weights: Sequence[Operand], outs: Sequence[Tensor], tokens: int) -> None:
+    """Products of one x of at most `FEW` tokens with up to three weights."""
+    first = weights[0]
+    every = [*weights, *[first] * (3 - len(weights))]
+    made = [*outs, *[outs[0]] * (3 - len(outs))]
+    kernels = _few("products", tokens, _ROWS, [one.format for one in every], COUNT=len(weights))
+    blocks = sum(-(-one.rows // _ROWS) for one in weights)
+    _launch(
+        kernels.products,
+        blocks,
+        _checked(x),
+        *(one.data for one in every),
+        *made,
+        [number for one in every for number in one.fields],
+    )
+
+
+def linear_added(
+    x: Tensor, weight: Operand, residual: Tensor, tokens: int, scale: float = 1.0
+) -> None:
+    """residual += scale * product, of at most `FEW` tokens."""
+    kernels = _few("product_added", tokens, _ROWS, [weight.format])
+    blocks = -(-weight.rows // _ROWS)
+    fields = list(weight.fields)
+    _launch(kernels.product_added, blocks, _checked(x), weight.data, residual, float(scale), fields)
+
+
+def linear_gated(
+    x: Tensor, gate: Operand, up: Operand, activation: Activation, tokens: int, out: Tensor
+) -> None:
+    """out = activation(gate) * up, of at most `FEW` tokens; both weights have the same rows."""
+    formats, number = [gate.format, up.format], _ACTIVATIONS[activation]
+    kernels = _few("products_gated", tokens, _GATED_ROWS, formats, ACTIVATION=number)
+    blocks = -(-gate.rows // _GATED_ROWS)
+    fields = [*gate.fields, *up.fields]
+    _launch(kernels.products_gated, blocks, _checked(x), gate.data, up.data, out, fields)
+
+
+def linear_many(x: Tensor, weight: Operand, out: Tensor, tokens: int) -> None:
+    """Product of any number of tokens."""
+    if tokens >= MANY:
+        _linear_decoded(x, weight, out, tokens)
+        return
+    for first in range(0, tokens, FEW):
+        some = min(FEW, tokens - first)
+        linear(x[first : first + some], [weight], [out[first : first + some]], some)
+
+
+def _linear_decoded(x: Tensor, weight: Operand, out: Tensor, tokens: int) -> None:
+    """Rows are decoded in pieces, and multiplied by torch."""
+    step = max(_DECODED // weight.columns, 1)
+    rows = torch.empty(min(step, weight.rows), weight.columns, device=x.device)
+    for first in range(0, weight.rows, step):
+        end = min(first + step, weight.rows)
+        some = rows[: end - first]
+        decode_rows(weight, first, some)
+        out[:tokens, first:end] = x[:tokens] @ some.T
+
+
+def decode_rows(weight: Operand, first: int, out: Tensor) -> None:
+    """out [N, D] f32 = the rows of a weight from `first` on."""
+    kernel, parts = _decoding(weight)
+    kernel.decoded_rows(
+        weight.data,
+        out,
+        first,
+        list(weight.fields),
+        threads=(parts, len(out)),
+        group_size=(min(parts, _GROUP), 1),
+    )
+
+
+def embed(ids: Tensor, table: Operand, out: Tensor, scale: float = 1.0) -> None:
+    """out [T, D] f32 = scale * rows `ids` [T] i64; with scale 1 the bits of the decoder."""
+    kernel, parts = _decoding(table)
+    kernel.embedded(
+        ids,
+        table.data,
+        out,
+        float(scale),
+        list(table.fields),
+        threads=(parts, len(ids)),
+        group_size=(min(parts, _GROUP), 1),
+    )
+
+
+def _decoding(weight: Operand) -> tuple[Any, int]:
+    """The kernels that decode a weight, and the threads of a row."""
+    kernels = library("embed", ("W0", shader_format(weight.format)))
+    return kernels, weight.columns // 4 if weight.format in LAYOUTS else weight.columns
+
+
+def _few(file: str, tokens: int, rows: int, formats: Sequence[str], **macros: int) -> Any:
+    """The kernels of one number of tokens, compiled for formats."""
+    assert 0 < tokens <= FEW
+    types = ((f"W{index}", shader_format(name)) for index, name in enumerate(formats))
+    settings = (("TOKENS", tokens), ("ROWS", rows), *macros.items())
+    return library(file, *settings, *types)
+
+
+def _launch(kernel: Any, blocks: int, *operands: object) -> None:
+    """Run a kernel on so many SIMD groups."""
+    size = _LANES * _SIMDGROUPS
+    groups = -(-blocks // _SIMDGROUPS)
+    kernel(*operands, threads=groups * size, group_size=size)
+
+
+def _checked(x: Tensor) -> Tensor:
+    """Activations, which kernels read 16 bytes at once."""
+    assert x.is_contiguous()
+    assert x.storage_offset() % _ALIGNMENT == 0 or x.shape[-1] % _ALIGNMENT
+    return x
