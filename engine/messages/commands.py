@@ -28,7 +28,7 @@ class LoadModel:
     threads: int = 0  # 0: physical cores
     cache: CacheType = DEFAULT_CACHE
     tokenizer: Path | None = None  # a tokenizer.json that replaces the file's vocabulary
-    backend: str = ""  # "cpu", "reference", "cuda", "torch:DEVICE"; "": the preferred one
+    backend: str = ""  # "cpu", "reference", "cuda", "metal", "torch:DEVICE"; "": the preferred one
     # Backends of consecutive layers and how many each has, the last 0: the rest. Empty: `backend`.
     placement: tuple[tuple[str, int], ...] = ()
     embeddings: bool = False  # also a model that only makes these, or scores documents

@@ -158,7 +158,7 @@ def _start(array: Tensor, data: Tensor) -> int:
     """First byte of an array in the buffer of a weight; 0 for one that the layout does not have."""
     if not array.numel():
         return 0
-    return array.storage_offset() * array.element_size() - data.storage_offset()
+    return int(array.storage_offset()) * array.element_size() - int(data.storage_offset())
 
 
 def _fields(found: Arrays) -> tuple[Tensor, ...]:
