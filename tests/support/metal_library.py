@@ -207,6 +207,7 @@ def compile_shader(source: str) -> Library:
     """Compile Metal Shading Language. Raises RuntimeError with what the compiler says."""
     text = _without_comments(source)
     found = _kernels(text)
+    _check_pointers(text)
     lines = ['#line 1 "shader"', _plain(text), _IDS]
     for name, parameters in found.items():
         lines.append(_caller(name, parameters))
@@ -280,6 +281,21 @@ def _parameter(text: str) -> _Parameter | tuple[str, str]:
         raise RuntimeError(f"a parameter needs an address space and * or &: {text.strip()}")
     type = " ".join(re.sub(r"\b(device|constant|const)\b", "", words[1]).split())
     return _Parameter(words[3], type, words[2] == "*", space[1])
+
+
+_DECLARED = re.compile(r"\b(?:struct|typename|class)\s+(\w+)|\btypedef\b[^;]*?(\w+)\s*;")
+_SPACE = re.compile(r"\b(?:device|constant|threadgroup|thread)\s+(?:const\s+|volatile\s+)*$")
+
+
+def _check_pointers(text: str) -> None:
+    """Raises RuntimeError for a pointer or a reference without address space, as Metal does."""
+    vectors = (f"{name}{width}" for name in _DTYPES for width in "234")
+    declared = (name for pair in _DECLARED.findall(text) for name in pair if name)
+    types = "|".join(sorted({*_DTYPES, *vectors, *declared, "void"}, key=len, reverse=True))
+    for found in re.finditer(rf"\b(?:{types})(?:<[\w, ]*>)?\s*[*&]\s*(?=[\w)>])", text):
+        if not _SPACE.search(text[max(found.start() - 80, 0) : found.start()]):
+            line = text.count("\n", 0, found.start()) + 1
+            raise RuntimeError(f"shader:{line}: a pointer without address space: '{found[0]}'")
 
 
 _SHARED = re.compile(r"(^|[;{}])(\s*)threadgroup\s+([\w:<>, ]+?)\s+(\w+)((?:\s*\[[^\];]*\])*)\s*;")

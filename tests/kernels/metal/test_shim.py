@@ -192,3 +192,11 @@ def test_wrong_calls_are_refused() -> None:
 def test_a_fault_in_the_text_is_reported_by_its_line() -> None:
     with pytest.raises(RuntimeError, match="shader:5"):
         compile_shader(HEAD + "kernel void one(device float* out) {\n  /*\n*/ out[0] = wrong;\n}")
+
+
+@pytest.mark.parametrize("line", ["const float* from = x;", "thread float& y = z; uchar4 *w;"])
+def test_a_pointer_without_address_space_is_refused(line: str) -> None:
+    text = f"kernel void one(device float* x) {{\n  float z; {line}\n}}"
+    with pytest.raises(RuntimeError, match="shader:4: a pointer without address space"):
+        compile_shader(HEAD + text)
+    compile_shader(HEAD + text.replace(line, "device const float* from = x; z = z * z;"))
