@@ -1,12 +1,14 @@
 """Launches of kernels that read weights: products of few and of many tokens, and embeddings.
 
 Activations are contiguous f32 [tokens, columns]; a buffer may have more rows than tokens. Nothing
-here waits for the device.
+here waits for the device. A step that is run again and again keeps the `Launch`es: they look up
+nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,8 +24,9 @@ FEW = 4
 # Tokens from which weights are decoded to float32 and multiplied by torch.
 MANY = 32
 
-_ROWS = 4  # of a SIMD group
-_GATED_ROWS = 2  # of each matrix, of a SIMD group
+Launch = Callable[[], None]
+
+_MANY_ROWS = 2048  # of a product whose SIMD groups compute 4 rows each, else 2
 _SIMDGROUPS = 2  # of a thread group, as in multiply.metal
 _LANES = 32
 _ALIGNMENT = 4  # floats
@@ -35,18 +38,22 @@ _ACTIVATIONS = {Activation.SILU: 0, Activation.GELU: 1, Activation.GELU_TANH: 2}
 
 def linear(x: Tensor, weights: Sequence[Operand], outs: Sequence[Tensor], tokens: int) -> None:
     """Products of one x of at most `FEW` tokens with up to three weights."""
-    first = weights[0]
-    every = [*weights, *[first] * (3 - len(weights))]
-    made = [*outs, *[outs[0]] * (3 - len(outs))]
-    kernels = _few("products", tokens, _ROWS, [one.format for one in every], COUNT=len(weights))
-    blocks = sum(-(-one.rows // _ROWS) for one in weights)
-    _launch(
-        kernels.products,
-        blocks,
-        _checked(x),
-        *(one.data for one in every),
-        *made,
-        [number for one in every for number in one.fields],
+    linear_launch(x, weights, outs, tokens)()
+
+
+def linear_launch(
+    x: Tensor, weights: Sequence[Operand], outs: Sequence[Tensor], tokens: int
+) -> Launch:
+    """`linear`, to be run later, perhaps many times."""
+    first, count = weights[0], len(weights)
+    every = [*weights, *[first] * (3 - count)]
+    made = [*outs, *[outs[0]] * (3 - count)]
+    rows = _rows(sum(one.rows for one in weights))
+    kernels = _few("products", tokens, rows, [one.format for one in every], COUNT=count)
+    blocks = sum(-(-one.rows // rows) for one in weights)
+    fields = [number for one in every for number in one.fields]
+    return _launch(
+        kernels.products, blocks, _checked(x), *(one.data for one in every), *made, fields
     )
 
 
@@ -54,21 +61,36 @@ def linear_added(
     x: Tensor, weight: Operand, residual: Tensor, tokens: int, scale: float = 1.0
 ) -> None:
     """residual += scale * product, of at most `FEW` tokens."""
-    kernels = _few("product_added", tokens, _ROWS, [weight.format])
-    blocks = -(-weight.rows // _ROWS)
-    fields = list(weight.fields)
-    _launch(kernels.product_added, blocks, _checked(x), weight.data, residual, float(scale), fields)
+    added_launch(x, weight, residual, tokens, scale)()
+
+
+def added_launch(
+    x: Tensor, weight: Operand, residual: Tensor, tokens: int, scale: float = 1.0
+) -> Launch:
+    """`linear_added`, to be run later."""
+    rows = _rows(weight.rows)
+    kernels = _few("product_added", tokens, rows, [weight.format])
+    blocks, fields = -(-weight.rows // rows), list(weight.fields)
+    operands = _checked(x), weight.data, residual, float(scale), fields
+    return _launch(kernels.product_added, blocks, *operands)
 
 
 def linear_gated(
     x: Tensor, gate: Operand, up: Operand, activation: Activation, tokens: int, out: Tensor
 ) -> None:
     """out = activation(gate) * up, of at most `FEW` tokens; both weights have the same rows."""
+    gated_launch(x, gate, up, activation, tokens, out)()
+
+
+def gated_launch(
+    x: Tensor, gate: Operand, up: Operand, activation: Activation, tokens: int, out: Tensor
+) -> Launch:
+    """`linear_gated`, to be run later."""
+    rows = _rows(gate.rows) if tokens <= FEW // 2 else 2  # sums of both are in registers
     formats, number = [gate.format, up.format], _ACTIVATIONS[activation]
-    kernels = _few("products_gated", tokens, _GATED_ROWS, formats, ACTIVATION=number)
-    blocks = -(-gate.rows // _GATED_ROWS)
-    fields = [*gate.fields, *up.fields]
-    _launch(kernels.products_gated, blocks, _checked(x), gate.data, up.data, out, fields)
+    kernels = _few("products_gated", tokens, rows, formats, ACTIVATION=number)
+    blocks, fields = -(-gate.rows // rows), [*gate.fields, *up.fields]
+    return _launch(kernels.products_gated, blocks, _checked(x), gate.data, up.data, out, fields)
 
 
 def linear_many(x: Tensor, weight: Operand, out: Tensor, tokens: int) -> None:
@@ -94,8 +116,8 @@ def _linear_decoded(x: Tensor, weight: Operand, out: Tensor, tokens: int) -> Non
 
 def decode_rows(weight: Operand, first: int, out: Tensor) -> None:
     """out [N, D] f32 = the rows of a weight from `first` on."""
-    kernel, parts = _decoding(weight)
-    kernel.decoded_rows(
+    kernels, parts = _decoding(weight)
+    kernels.decoded_rows(
         weight.data,
         out,
         first,
@@ -107,8 +129,14 @@ def decode_rows(weight: Operand, first: int, out: Tensor) -> None:
 
 def embed(ids: Tensor, table: Operand, out: Tensor, scale: float = 1.0) -> None:
     """out [T, D] f32 = scale * rows `ids` [T] i64; with scale 1 the bits of the decoder."""
-    kernel, parts = _decoding(table)
-    kernel.embedded(
+    embed_launch(ids, table, out, scale)()
+
+
+def embed_launch(ids: Tensor, table: Operand, out: Tensor, scale: float = 1.0) -> Launch:
+    """`embed`, to be run later."""
+    kernels, parts = _decoding(table)
+    return partial(
+        kernels.embedded,
         ids,
         table.data,
         out,
@@ -133,11 +161,16 @@ def _few(file: str, tokens: int, rows: int, formats: Sequence[str], **macros: in
     return library(file, *settings, *types)
 
 
-def _launch(kernel: Any, blocks: int, *operands: object) -> None:
-    """Run a kernel on so many SIMD groups."""
+def _rows(rows: int) -> int:
+    """Rows of a SIMD group: fewer where there are not SIMD groups enough for all cores."""
+    return 4 if rows >= _MANY_ROWS else 2
+
+
+def _launch(kernel: Any, blocks: int, *operands: object) -> Launch:
+    """A kernel on so many SIMD groups."""
     size = _LANES * _SIMDGROUPS
     groups = -(-blocks // _SIMDGROUPS)
-    kernel(*operands, threads=groups * size, group_size=size)
+    return partial(kernel, *operands, threads=groups * size, group_size=size)
 
 
 def _checked(x: Tensor) -> Tensor:

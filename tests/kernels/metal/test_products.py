@@ -106,7 +106,10 @@ def test_a_product_is_the_references(
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 4])
-def test_other_numbers_of_tokens(tokens: int, matrix: MakeMatrix, random: torch.Generator) -> None:
+def test_other_numbers_of_tokens(
+    tokens: int, matrix: MakeMatrix, random: torch.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(products, "_MANY_ROWS", 10)  # 4 rows of a SIMD group
     for name, columns in (("Q6_K", 1280), ("F16", 516)):
         made = matrix(name, 17, columns)
         x = activations(tokens + 1, columns, random)
@@ -116,11 +119,14 @@ def test_other_numbers_of_tokens(tokens: int, matrix: MakeMatrix, random: torch.
         check_close(out, x[:tokens].double() @ made.dense.T, energy_of(x, made.dense))
 
 
-def test_several_products_of_one_x(matrix: MakeMatrix, random: torch.Generator) -> None:
+def test_several_products_of_one_x(
+    matrix: MakeMatrix, random: torch.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tokens, columns = 2, 512
     made = [matrix(name, rows, columns) for name, rows in (("Q4_K", 21), ("Q6_K", 9), ("F16", 3))]
     x = activations(tokens, columns, random)
-    for count in (2, 3):
+    for count in (2, 3):  # 30 rows: 2 of a SIMD group; 33 rows: 4
+        monkeypatch.setattr(products, "_MANY_ROWS", 33)
         some = made[:count]
         outs = [guarded(tokens, one.operand.rows) for one in some]
         products.linear(x, [one.operand for one in some], [y for y, _ in outs], tokens)
@@ -144,16 +150,20 @@ def test_a_product_is_added(name: str, matrix: MakeMatrix, random: torch.Generat
 
 @pytest.mark.parametrize("activation", Activation)
 def test_a_gated_product(
-    activation: Activation, matrix: MakeMatrix, random: torch.Generator
+    activation: Activation,
+    matrix: MakeMatrix,
+    random: torch.Generator,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tokens, rows, columns = 2, 15, 256
+    monkeypatch.setattr(products, "_MANY_ROWS", rows)
     gate, up = matrix("Q4_K", rows, columns), matrix("Q5_0", rows, columns)
     x = activations(tokens, columns, random) / 64
     out, check = guarded(tokens, rows)
     products.linear_gated(x, gate.operand, up.operand, activation, tokens, out)
     check()
     both = [x.double() @ one.dense.T for one in (gate, up)]
-    check_close(out, reference.gated(*both, activation))
+    check_close(out, reference.gated(both[0], both[1], activation))
 
 
 @every_format
