@@ -14,13 +14,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.cuda.layout import LAYOUTS
+from kernels.cuda.layout import LAYOUTS, UNIT
 from kernels.metal.compile import library
 from kernels.metal.weights import Operand, shader_format
 from kernels.program import Activation
 
-# Tokens that one pass over the weights multiplies.
+# Tokens of a step of a program.
 FEW = 4
+# Tokens that one pass over the weights multiplies.
+MOST = 8
 # Tokens from which weights are decoded to float32 and multiplied by torch.
 MANY = 32
 
@@ -37,7 +39,7 @@ _ACTIVATIONS = {Activation.SILU: 0, Activation.GELU: 1, Activation.GELU_TANH: 2}
 
 
 def linear(x: Tensor, weights: Sequence[Operand], outs: Sequence[Tensor], tokens: int) -> None:
-    """Products of one x of at most `FEW` tokens with up to three weights."""
+    """Products of one x of at most `MOST` tokens with up to three weights."""
     linear_launch(x, weights, outs, tokens)()
 
 
@@ -48,8 +50,8 @@ def linear_launch(
     first, count = weights[0], len(weights)
     every = [*weights, *[first] * (3 - count)]
     made = [*outs, *[outs[0]] * (3 - count)]
-    rows = _rows(sum(one.rows for one in weights))
-    kernels = _few("products", tokens, rows, [one.format for one in every], COUNT=count)
+    rows = _rows(sum(one.rows for one in weights), tokens)
+    kernels = _few("products", tokens, rows, every, COUNT=count)
     blocks = sum(-(-one.rows // rows) for one in weights)
     fields = [number for one in every for number in one.fields]
     return _launch(
@@ -60,7 +62,7 @@ def linear_launch(
 def linear_added(
     x: Tensor, weight: Operand, residual: Tensor, tokens: int, scale: float = 1.0
 ) -> None:
-    """residual += scale * product, of at most `FEW` tokens."""
+    """residual += scale * product, of at most `MOST` tokens."""
     added_launch(x, weight, residual, tokens, scale)()
 
 
@@ -68,8 +70,8 @@ def added_launch(
     x: Tensor, weight: Operand, residual: Tensor, tokens: int, scale: float = 1.0
 ) -> Launch:
     """`linear_added`, to be run later."""
-    rows = _rows(weight.rows)
-    kernels = _few("product_added", tokens, rows, [weight.format])
+    rows = _rows(weight.rows, tokens)
+    kernels = _few("product_added", tokens, rows, [weight])
     blocks, fields = -(-weight.rows // rows), list(weight.fields)
     operands = _checked(x), weight.data, residual, float(scale), fields
     return _launch(kernels.product_added, blocks, *operands)
@@ -78,7 +80,7 @@ def added_launch(
 def linear_gated(
     x: Tensor, gate: Operand, up: Operand, activation: Activation, tokens: int, out: Tensor
 ) -> None:
-    """out = activation(gate) * up, of at most `FEW` tokens; both weights have the same rows."""
+    """out = activation(gate) * up, of at most `MOST` tokens; both weights have the same rows."""
     gated_launch(x, gate, up, activation, tokens, out)()
 
 
@@ -86,9 +88,9 @@ def gated_launch(
     x: Tensor, gate: Operand, up: Operand, activation: Activation, tokens: int, out: Tensor
 ) -> Launch:
     """`linear_gated`, to be run later."""
-    rows = _rows(gate.rows) if tokens <= FEW // 2 else 2  # sums of both are in registers
-    formats, number = [gate.format, up.format], _ACTIVATIONS[activation]
-    kernels = _few("products_gated", tokens, rows, formats, ACTIVATION=number)
+    rows = _rows(gate.rows, 2 * tokens)  # the sums of both are in registers
+    number = _ACTIVATIONS[activation]
+    kernels = _few("products_gated", tokens, rows, [gate, up], ACTIVATION=number)
     blocks, fields = -(-gate.rows // rows), [*gate.fields, *up.fields]
     return _launch(kernels.products_gated, blocks, _checked(x), gate.data, up.data, out, fields)
 
@@ -98,8 +100,8 @@ def linear_many(x: Tensor, weight: Operand, out: Tensor, tokens: int) -> None:
     if tokens >= MANY:
         _linear_decoded(x, weight, out, tokens)
         return
-    for first in range(0, tokens, FEW):
-        some = min(FEW, tokens - first)
+    for first in range(0, tokens, MOST):
+        some = min(MOST, tokens - first)
         linear(x[first : first + some], [weight], [out[first : first + some]], some)
 
 
@@ -153,17 +155,27 @@ def _decoding(weight: Operand) -> tuple[Any, int]:
     return kernels, weight.columns // 4 if weight.format in LAYOUTS else weight.columns
 
 
-def _few(file: str, tokens: int, rows: int, formats: Sequence[str], **macros: int) -> Any:
-    """The kernels of one number of tokens, compiled for formats."""
-    assert 0 < tokens <= FEW
-    types = ((f"W{index}", shader_format(name)) for index, name in enumerate(formats))
-    settings = (("TOKENS", tokens), ("ROWS", rows), *macros.items())
-    return library(file, *settings, *types)
+def _few(file: str, tokens: int, rows: int, weights: Sequence[Operand], **macros: int) -> Any:
+    """The kernels of one number of tokens, compiled for the formats of weights."""
+    assert 0 < tokens <= MOST
+    types = ((f"W{index}", shader_format(one.format)) for index, one in enumerate(weights))
+    sizes = ("TOKENS", tokens), ("ROWS", rows), ("SPLIT", _split(weights[0].columns))
+    return library(file, *sizes, *macros.items(), *types)
 
 
-def _rows(rows: int) -> int:
-    """Rows of a SIMD group: fewer where there are not SIMD groups enough for all cores."""
-    return 4 if rows >= _MANY_ROWS else 2
+def _rows(rows: int, tokens: int) -> int:
+    """Rows of a SIMD group, by registers, and by whether there are SIMD groups for all cores."""
+    return 4 if rows >= _MANY_ROWS and tokens <= FEW else 2
+
+
+def _split(columns: int) -> int:
+    """1: a lane reads units of a row, 2: halves of units, where fewer lanes have nothing to do."""
+    parts = columns // UNIT
+
+    def used(count: int) -> float:
+        return count / (-(-count // _LANES) * _LANES)
+
+    return 2 if parts and used(2 * parts) > 1.1 * used(parts) else 1
 
 
 def _launch(kernel: Any, blocks: int, *operands: object) -> Launch:

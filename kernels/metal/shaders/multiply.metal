@@ -1,8 +1,8 @@
 // Products of matrices with the activations of a few tokens.
 //
-// A SIMD group computes ROWS rows for TOKENS tokens: a lane reads every 32nd unit of each row, and
-// its 32 activations once for all rows. Nothing is shared between SIMD groups, so that nothing
-// waits. x [T, D] f32, y [T, N] f32.
+// A SIMD group computes ROWS rows for TOKENS tokens: a lane reads every 32nd unit of each row, or
+// with SPLIT 2 every 32nd half of a unit, and its activations once for all rows. Nothing is shared
+// between SIMD groups, so that nothing waits. x [T, D] f32, y [T, N] f32.
 #include "decoding.metal"
 
 #define SIMDGROUPS 2 // of a thread group
@@ -11,12 +11,21 @@ struct Sums {
   float of[ROWS][TOKENS];
 };
 
-template <typename F> inline void add_packed(thread Sums &sums, device const float *x, Matrix w, uint row, uint lane) {
-  uint units = w.columns / 32;
-  for (uint u = lane; u < units; u += LANES) {
+// sum + the dot product of a and b
+inline float add_products(float4 a, float4 b, float sum) {
+  return fma(a.x, b.x, fma(a.y, b.y, fma(a.z, b.z, fma(a.w, b.w, sum))));
+}
+
+template <typename F>
+inline void add_packed(thread Sums &sums, device const float *x, Matrix w, uint row, uint lane) {
+  const uint pieces = SPLIT == 2 ? 1 : F::HALVES; // of what a lane reads; each has one scale
+  const uint count = 8 / SPLIT / pieces;          // lanes of a unit in a piece
+  for (uint part = lane; part < w.columns / 32 * SPLIT; part += LANES) {
+    uint u = part / SPLIT;
     device const float4 *some = (device const float4 *)(x + u * 32);
 #pragma unroll
-    for (uint half_unit = 0; half_unit < F::HALVES; half_unit++) {
+    for (uint piece = 0; piece < pieces; piece++) {
+      uint second = SPLIT == 2 ? part % 2 : piece; // the half of the unit
       Sums partial;
       float totals[TOKENS];
       uint low[ROWS], high[ROWS];
@@ -26,7 +35,8 @@ template <typename F> inline void add_packed(thread Sums &sums, device const flo
           partial.of[r][t] = 0.0f;
       }
 #pragma unroll
-      for (uint i = half_unit * 8 / F::HALVES; i < (half_unit + 1) * 8 / F::HALVES; i++) {
+      for (uint j = 0; j < count; j++) {
+        uint i = second * count + j; // the lane of the unit
         float4 values[TOKENS];
 #pragma unroll
         for (uint t = 0; t < TOKENS; t++) {
@@ -37,22 +47,20 @@ template <typename F> inline void add_packed(thread Sums &sums, device const flo
 #pragma unroll
         for (uint r = 0; r < ROWS; r++) {
           uint at = min(row + r, w.rows - 1);
-          if (i % F::LOW_LANES == 0)
+          if (j % F::LOW_LANES == 0)
             low[r] = low_word<F>(w, at, u, i);
-          // The lanes of a word of the second plane can be those of two halves.
-          if (i % F::HIGH_LANES == 0 || i % (8 / F::HALVES) == 0)
+          if (j % F::HIGH_LANES == 0)
             high[r] = high_word<F>(w, at, u, i);
           float4 q = codes_of<F>(low[r], high[r], i);
 #pragma unroll
-          for (uint t = 0; t < TOKENS; t++) {
-            float4 v = values[t];
-            partial.of[r][t] = fma(q.x, v.x, fma(q.y, v.y, fma(q.z, v.z, fma(q.w, v.w, partial.of[r][t]))));
-          }
+          for (uint t = 0; t < TOKENS; t++)
+            partial.of[r][t] = add_products(q, values[t], partial.of[r][t]);
         }
       }
 #pragma unroll
       for (uint r = 0; r < ROWS; r++) {
-        float2 scale = scale_of<F>(w, min(row + r, w.rows - 1), u, half_unit);
+        uint at = min(row + r, w.rows - 1);
+        float2 scale = scale_of<F>(w, at, u, F::HALVES == 2 ? second : 0);
         for (uint t = 0; t < TOKENS; t++) {
           float value = partial.of[r][t] * float(F::FACTOR);
           if (F::OFFSET)
@@ -66,7 +74,8 @@ template <typename F> inline void add_packed(thread Sums &sums, device const flo
   }
 }
 
-template <typename F> inline void add_floats(thread Sums &sums, device const float *x, Matrix w, uint row, uint lane) {
+template <typename F>
+inline void add_floats(thread Sums &sums, device const float *x, Matrix w, uint row, uint lane) {
   ulong width = w.columns;
   if (width % 4) {
     for (uint c = lane; c < width; c += LANES)
@@ -83,16 +92,15 @@ template <typename F> inline void add_floats(thread Sums &sums, device const flo
       values[t] = *(device const float4 *)(x + t * width + c);
     for (uint r = 0; r < ROWS; r++) {
       float4 q = floats_at<F>(w, min(row + r, w.rows - 1) * width + c);
-      for (uint t = 0; t < TOKENS; t++) {
-        float4 v = values[t];
-        sums.of[r][t] = fma(q.x, v.x, fma(q.y, v.y, fma(q.z, v.z, fma(q.w, v.w, sums.of[r][t]))));
-      }
+      for (uint t = 0; t < TOKENS; t++)
+        sums.of[r][t] = add_products(q, values[t], sums.of[r][t]);
     }
   }
 }
 
 // Products of ROWS rows from `row` on; every lane gets all sums.
-template <typename F> inline Sums products_of(device const float *x, Matrix w, uint row, uint lane) {
+template <typename F>
+inline Sums products_of(device const float *x, Matrix w, uint row, uint lane) {
   Sums sums;
   for (uint r = 0; r < ROWS; r++)
     for (uint t = 0; t < TOKENS; t++)

@@ -92,10 +92,11 @@ def columns_of(name: str, blocks: int) -> int:
 
 @every_format
 def test_a_product_is_the_references(
-    name: str, matrix: MakeMatrix, random: torch.Generator
+    name: str, matrix: MakeMatrix, random: torch.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = plain_random.Random(random.initial_seed() + len(name))
-    for blocks in (1, 3):
+    for blocks, split in ((1, 2), (3, 1)):
+        monkeypatch.setattr(products, "_split", lambda columns, split=split: split)
         rows, columns = chosen.choice((1, 7, 9, 19)), columns_of(name, blocks)
         made = matrix(name, rows, columns)
         x = activations(3, columns, random)
@@ -188,6 +189,11 @@ def test_rows_of_a_table_are_the_decoders_bit_for_bit(
     assert torch.equal(out, weight.rows(ids) * 1.5)
 
 
+def test_lanes_read_halves_of_units_where_more_of_them_work() -> None:
+    splits = {columns: products._split(columns) for columns in (32, 576, 1024, 1152, 1536, 4096)}
+    assert splits == {32: 2, 576: 1, 1024: 1, 1152: 2, 1536: 2, 4096: 1}
+
+
 @pytest.mark.parametrize("name", ["Q3_K", "F16"])
 def test_products_of_more_tokens(
     name: str, matrix: MakeMatrix, random: torch.Generator, monkeypatch: pytest.MonkeyPatch
@@ -195,7 +201,7 @@ def test_products_of_more_tokens(
     rows, columns = 35, 256
     monkeypatch.setattr(products, "_DECODED", 10 * columns)
     made = matrix(name, rows, columns)
-    for tokens in (5, products.MANY):
+    for tokens in (products.MOST + 5, products.MANY):
         x = activations(tokens, columns, random)
         out, check = guarded(tokens, rows)
         products.linear_many(x, made.operand, out, tokens)
