@@ -11,7 +11,9 @@ import torch
 
 from kernels.backend import Backend
 from kernels.cuda.layout import FORMATS
+from kernels.formats import by_name
 from kernels.program import Program, Recorded
+from kernels.weight import Weight
 
 NAME = "metal"
 
@@ -38,13 +40,40 @@ def refusal(device: str = "") -> str:
     return ""
 
 
+def failure(place: torch.device) -> str:
+    """Why a first kernel fails on a device, in one sentence; "": it works.
+
+    Shaders are compiled on the user's computer, by a compiler that no test of this version knows.
+    """
+    from kernels.metal import products, weights  # noqa: PLC0415  # as in `backend_on`
+
+    format = by_name("Q5_1")
+    blocks = torch.arange(3 * format.size, dtype=torch.uint8).view(3, format.size)
+    blocks[:, 1:4:2] = 0x2E  # of the half-precision scale and minimum: about 0.1
+    weight = Weight(blocks, format, (3, format.block))
+    wanted = weight.dense()
+    try:
+        operand = weights.operand(weights.prepare(weight, device=place))
+        rows, product = torch.empty(3, format.block, device=place), torch.empty(1, 3, device=place)
+        products.decode_rows(operand, 0, rows)
+        products.linear(rows[:1], [operand], [product], 1)
+        found = rows.cpu(), product.cpu()
+    except (RuntimeError, SyntaxError, TypeError, AttributeError) as error:
+        lines = str(error).strip().split("\n")
+        return f"Its first kernel fails: {lines[0] or type(error).__name__}."
+    # The exact bits are for the check of each model, which can do without single kernels.
+    if torch.allclose(found[0], wanted) and torch.allclose(found[1], wanted[:1] @ wanted.T):
+        return ""
+    return "Its first kernel gives wrong numbers."
+
+
 @cache
 def metal_backend(device: str = "") -> Backend:
     """The backend on the GPU. Raises ValueError with the reason if it cannot run."""
-    if reason := refusal(device):
+    place = torch.device("mps")
+    if reason := refusal(device) or failure(place):
         raise ValueError(f"The GPU cannot be used: {reason}")
-    name = f"{NAME}:{device}" if device else NAME
-    return backend_on(torch.device("mps"), name)
+    return backend_on(place, f"{NAME}:{device}" if device else NAME)
 
 
 def backend_on(place: torch.device, name: str = NAME) -> Backend:

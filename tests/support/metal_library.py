@@ -72,7 +72,7 @@ _DTYPES = {
     "atomic_float": (torch.float32,),
 }
 _C_TYPES = {
-    "fp32": ctypes.c_float,
+    "float": ctypes.c_float,
     "int32": ctypes.c_int32,
     "int64": ctypes.c_int64,
     "int16": ctypes.c_int16,
@@ -81,7 +81,7 @@ _C_TYPES = {
 }
 # Types of a number that a parameter may read: little-endian, so an int64 is also its low half.
 _READS = {
-    "fp32": ("float",),
+    "float": ("float",),
     "int64": ("long", "ulong", "int", "uint"),
     "int32": ("int", "uint"),
     "int16": ("short", "ushort"),
@@ -178,12 +178,14 @@ class Kernel:
             raise TypeError(f"{where} takes a tensor, not {arg!r}")
         if not all(isinstance(value, type(values[0])) for value in values):
             raise TypeError(f"{where}: numbers of several types, {values}")
-        kind = cast or ("fp32" if isinstance(values[0], float) else "int64")
+        if cast not in ("", "int32", "int16", "int8", "uint8"):
+            raise ValueError(f"{where}: torch has no cast '{cast}', or the stand-in has not")
+        kind = cast or ("float" if isinstance(values[0], float) else "int64")
         if parameter.element not in _READS[kind] or (
             len(values) > 1 and parameter.element != _READS[kind][0] and kind == "int64"
         ):
             raise TypeError(f"{where} is of {parameter.type}, not {kind} {arg!r}")
-        number = float if kind == "fp32" else int
+        number = float if kind == "float" else int
         return (_C_TYPES[kind] * len(values))(*map(number, values))
 
 

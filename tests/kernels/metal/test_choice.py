@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from kernels import backends, metal
+from kernels.backend import HOST
 from kernels.cuda.layout import FORMATS
-from kernels.metal import compile
+from kernels.metal import compile, products
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +42,28 @@ def test_other_numbers_are_refused() -> None:
     assert metal.refusal() == metal.refusal("0") == ""
     for wrong in ("1", "-1", "one"):
         assert metal.refusal(wrong) == f"There is no GPU {wrong}; the computer has 1."
+
+
+def test_a_first_kernel_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert metal.failure(HOST) == ""
+    with monkeypatch.context() as patch:
+        patch.setattr(products, "decode_rows", lambda weight, first, out: out.zero_())
+        assert metal.failure(HOST) == "Its first kernel gives wrong numbers."
+
+    def refused(source: str) -> None:
+        raise SyntaxError("program_source:1:1: error: unknown type\n  1 | wrong")
+
+    compile.library.cache_clear()
+    monkeypatch.setattr("torch.mps.compile_shader", refused)
+    wanted = "Its first kernel fails: program_source:1:1: error: unknown type."
+    assert metal.failure(HOST) == wanted
+    compile.library.cache_clear()
+
+
+def test_a_gpu_whose_first_kernel_fails_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernels.metal.failure", lambda place: f"Wrong on {place}.")
+    with pytest.raises(ValueError, match="The GPU cannot be used: Wrong on mps"):
+        backends.choose("metal")
 
 
 def test_what_has_kernels() -> None:

@@ -181,7 +181,7 @@ def test_wrong_calls_are_refused() -> None:
         library.one(out, 1.5)
     with pytest.raises(TypeError, match="x is of float, not int64 1"):
         library.one(out, 1, 2)
-    with pytest.raises(TypeError, match=r"n is of long, not fp32 2\.0"):
+    with pytest.raises(TypeError, match=r"n is of long, not float 2\.0"):
         library.one(out, 1.0, 2.0)
     with pytest.raises(TypeError, match=r"out is of torch\.float64, not float"):
         library.one(out.double(), 1.0, 2)
