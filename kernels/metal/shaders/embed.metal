@@ -9,7 +9,7 @@ typedef W0 Weights;
 inline void write_row(Matrix w, ulong row, uint part, device float *out, float scale) {
   if (Weights::IS_PACKED) {
     float4 values = decoded<Weights>(w, row, part / 8, part % 8) * scale;
-    for (uint i = 0; i < 4; i++)
+    EACH(i, 4)
       out[4 * part + i] = values[i];
   } else {
     out[part] = float_at<Weights>(w, row * w.columns + part) * scale;

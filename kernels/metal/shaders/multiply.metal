@@ -23,45 +23,39 @@ inline void add_packed(thread Sums &sums, device const float *x, Matrix w, uint 
   for (uint part = lane; part < w.columns / 32 * SPLIT; part += LANES) {
     uint u = part / SPLIT;
     device const float4 *some = (device const float4 *)(x + u * 32);
-#pragma unroll
-    for (uint piece = 0; piece < pieces; piece++) {
+    EACH(piece, pieces) {
       uint second = SPLIT == 2 ? part % 2 : piece; // the half of the unit
       Sums partial;
       float totals[TOKENS];
       uint low[ROWS], high[ROWS];
-      for (uint t = 0; t < TOKENS; t++) {
+      EACH(t, TOKENS) {
         totals[t] = 0.0f;
-        for (uint r = 0; r < ROWS; r++)
+        EACH(r, ROWS)
           partial.of[r][t] = 0.0f;
       }
-#pragma unroll
-      for (uint j = 0; j < count; j++) {
+      EACH(j, count) {
         uint i = second * count + j; // the lane of the unit
         float4 values[TOKENS];
-#pragma unroll
-        for (uint t = 0; t < TOKENS; t++) {
+        EACH(t, TOKENS) {
           values[t] = some[t * (w.columns / 4) + i];
           if (F::OFFSET || F::HAS_MINIMUM)
             totals[t] += (values[t].x + values[t].y) + (values[t].z + values[t].w);
         }
-#pragma unroll
-        for (uint r = 0; r < ROWS; r++) {
+        EACH(r, ROWS) {
           uint at = min(row + r, w.rows - 1);
           if (j % F::LOW_LANES == 0)
             low[r] = low_word<F>(w, at, u, i);
           if (j % F::HIGH_LANES == 0)
             high[r] = high_word<F>(w, at, u, i);
           float4 q = codes_of<F>(low[r], high[r], i);
-#pragma unroll
-          for (uint t = 0; t < TOKENS; t++)
+          EACH(t, TOKENS)
             partial.of[r][t] = add_products(q, values[t], partial.of[r][t]);
         }
       }
-#pragma unroll
-      for (uint r = 0; r < ROWS; r++) {
+      EACH(r, ROWS) {
         uint at = min(row + r, w.rows - 1);
         float2 scale = scale_of<F>(w, at, u, F::HALVES == 2 ? second : 0);
-        for (uint t = 0; t < TOKENS; t++) {
+        EACH(t, TOKENS) {
           float value = partial.of[r][t] * float(F::FACTOR);
           if (F::OFFSET)
             value = fma(-float(F::OFFSET), totals[t], value);
@@ -79,20 +73,20 @@ inline void add_floats(thread Sums &sums, device const float *x, Matrix w, uint 
   ulong width = w.columns;
   if (width % 4) {
     for (uint c = lane; c < width; c += LANES)
-      for (uint r = 0; r < ROWS; r++) {
+      EACH(r, ROWS) {
         float q = float_at<F>(w, min(row + r, w.rows - 1) * width + c);
-        for (uint t = 0; t < TOKENS; t++)
+        EACH(t, TOKENS)
           sums.of[r][t] = fma(q, x[t * width + c], sums.of[r][t]);
       }
     return;
   }
   for (uint c = 4 * lane; c < width; c += 4 * LANES) {
     float4 values[TOKENS];
-    for (uint t = 0; t < TOKENS; t++)
+    EACH(t, TOKENS)
       values[t] = *(device const float4 *)(x + t * width + c);
-    for (uint r = 0; r < ROWS; r++) {
+    EACH(r, ROWS) {
       float4 q = floats_at<F>(w, min(row + r, w.rows - 1) * width + c);
-      for (uint t = 0; t < TOKENS; t++)
+      EACH(t, TOKENS)
         sums.of[r][t] = add_products(q, values[t], sums.of[r][t]);
     }
   }
@@ -102,15 +96,15 @@ inline void add_floats(thread Sums &sums, device const float *x, Matrix w, uint 
 template <typename F>
 inline Sums products_of(device const float *x, Matrix w, uint row, uint lane) {
   Sums sums;
-  for (uint r = 0; r < ROWS; r++)
-    for (uint t = 0; t < TOKENS; t++)
+  EACH(r, ROWS)
+    EACH(t, TOKENS)
       sums.of[r][t] = 0.0f;
   if (F::IS_PACKED)
     add_packed<F>(sums, x, w, row, lane);
   else
     add_floats<F>(sums, x, w, row, lane);
-  for (uint r = 0; r < ROWS; r++)
-    for (uint t = 0; t < TOKENS; t++)
+  EACH(r, ROWS)
+    EACH(t, TOKENS)
       sums.of[r][t] = simd_sum(sums.of[r][t]);
   return sums;
 }

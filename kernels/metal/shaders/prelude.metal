@@ -8,6 +8,10 @@ using namespace metal;
 
 #define LANES 32 // of a SIMD group, on every GPU of Apple
 
+// A loop whose `count` is known to the compiler; unrolled, because an array of a thread that is
+// indexed by a variable is not kept in registers.
+#define EACH(i, count) _Pragma("unroll") for (uint i = 0; i < uint(count); i++)
+
 // Of kernels/program.py, in its order.
 enum Activation { SILU, GELU, GELU_TANH };
 

@@ -14,8 +14,8 @@ kernel void product_added(device const float *x, device const uchar *w0, device 
   if (row >= w.rows)
     return;
   Sums sums = products_of<W0>(x, w, row, lane);
-  for (uint r = 0; r < ROWS; r++)
-    for (uint t = 0; t < TOKENS; t++)
+  EACH(r, ROWS)
+    EACH(t, TOKENS)
       if (lane == r * TOKENS + t && row + r < w.rows)
         y[ulong(t) * w.rows + row + r] += scale * sums.of[r][t];
 }

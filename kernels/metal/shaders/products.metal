@@ -5,8 +5,8 @@
 
 template <typename F> inline void store(device const float *x, Matrix w, device float *y, uint row, uint lane) {
   Sums sums = products_of<F>(x, w, row, lane);
-  for (uint r = 0; r < ROWS; r++)
-    for (uint t = 0; t < TOKENS; t++)
+  EACH(r, ROWS)
+    EACH(t, TOKENS)
       if (lane == r * TOKENS + t && row + r < w.rows)
         y[ulong(t) * w.rows + row + r] = sums.of[r][t];
 }

@@ -14,8 +14,8 @@ kernel void products_gated(device const float *x, device const uchar *w0, device
   if (row >= a.rows)
     return;
   Sums gate = products_of<W0>(x, a, row, lane), up = products_of<W1>(x, b, row, lane);
-  for (uint r = 0; r < ROWS; r++)
-    for (uint t = 0; t < TOKENS; t++)
+  EACH(r, ROWS)
+    EACH(t, TOKENS)
       if (lane == r * TOKENS + t && row + r < a.rows)
         y[ulong(t) * a.rows + row + r] = activated<ACTIVATION>(gate.of[r][t]) * up.of[r][t];
 }
