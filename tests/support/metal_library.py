@@ -3,7 +3,8 @@
 The same text that a Mac compiles is compiled as C++, with the headers of the folder `metal`, after
 a small change of the text: attributes in [[ ]] are removed, parameters with an attribute get their
 value from the launch, and arrays of thread groups become static. Lines keep their numbers. A call
-is checked more strictly than torch does: types of tensors and numbers, and their count.
+is checked more strictly than torch does: types of tensors and numbers, their count, and access
+beyond a tensor (see `metal_memory`).
 
 Not understood: kernels made by macros, `[[host_name]]`, and several kernels' names in one file.
 """
@@ -25,6 +26,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from metal_memory import GuardedArguments
+
 _FOLDER = Path(__file__).parent / "metal"
 _BUILD = Path(__file__).parents[2] / "build" / "metal"
 # As Metal: no float64, no fused multiply-add that the text does not ask for.
@@ -32,6 +35,7 @@ _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-w", "-ffp-contract=off", "-fno-strict-
 _MOST_THREADS = 1024  # of a group
 
 _LOCK = threading.Lock()  # fibers of one kernel at a time, as of a queue of a GPU
+_MEMORY = GuardedArguments()
 
 _THREAD_VALUES = {
     "thread_position_in_grid": "grid",
@@ -131,16 +135,13 @@ class Kernel:
             )
         casts = dict.fromkeys(range(len(args)), arg_casts) if isinstance(arg_casts, str) else {}
         casts |= arg_casts if isinstance(arg_casts, dict) else {}
-        kept: list[object] = []
-        places = (ctypes.c_void_p * max(len(args), 1))()
+        numbers: dict[int, ctypes.Array[ctypes._SimpleCData[object]]] = {}
         for index, (arg, parameter) in enumerate(zip(args, self._parameters, strict=True)):
             if isinstance(arg, Tensor):
-                places[index] = self._address(arg, parameter)
+                self._check(arg, parameter)
                 threads = arg.numel() if threads is None else threads
                 continue
-            array = self._numbers(arg, parameter, casts.get(index) or "")
-            kept.append(array)
-            places[index] = ctypes.addressof(array)
+            numbers[index] = self._numbers(arg, parameter, casts.get(index) or "")
         if threads is None:
             raise ValueError(f"{self.name}: the number of threads is not given")
         grid = _sizes(threads)
@@ -151,23 +152,28 @@ class Kernel:
         if min(*grid, *group) < 1 or group[0] * group[1] * group[2] > _MOST_THREADS:
             raise ValueError(f"{self.name}: {grid} threads in groups of {group}")
         with _LOCK:
-            failure = self._run(
-                self._call, places, (ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*group)
-            )
+            places = (ctypes.c_void_p * max(len(args), 1))()
+            for index, arg in enumerate(args):
+                found = _MEMORY.place(arg) if isinstance(arg, Tensor) else 0
+                places[index] = found or ctypes.addressof(numbers[index])
+            sizes = (ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*group)
+            failure = self._run(self._call, places, *sizes).decode()
+            if failure:
+                _MEMORY.forget()
+            elif not _MEMORY.collect():
+                failure = "a thread writes beside a tensor"
         if failure:
-            raise RuntimeError(f"{self.name}: {failure.decode()}")
+            raise RuntimeError(f"{self.name}: {failure}")
 
-    def _address(self, tensor: Tensor, parameter: _Parameter) -> int:
+    def _check(self, tensor: Tensor, parameter: _Parameter) -> None:
         where = f"{self.name}: {parameter.name}"
         if tensor.device.type != "cpu":
             raise TypeError(f"{where} is on {tensor.device}")
         if parameter.element in _DTYPES and tensor.dtype not in _DTYPES[parameter.element]:
             raise TypeError(f"{where} is of {tensor.dtype}, not {parameter.type}")
         width = int(parameter.type[-1]) if parameter.element != parameter.type else 1
-        address = tensor.data_ptr()
-        if address % ((4 if width == 3 else width) * tensor.element_size()):
+        if tensor.data_ptr() % ((4 if width == 3 else width) * tensor.element_size()):
             raise TypeError(f"{where} is not aligned for {parameter.type}")
-        return address
 
     def _numbers(
         self, arg: float | Sequence[float], parameter: _Parameter, cast: str

@@ -200,3 +200,30 @@ def test_a_pointer_without_address_space_is_refused(line: str) -> None:
     with pytest.raises(RuntimeError, match="shader:4: a pointer without address space"):
         compile_shader(HEAD + text)
     compile_shader(HEAD + text.replace(line, "device const float* from = x; z = z * z;"))
+
+
+def test_access_outside_of_a_tensor_is_reported() -> None:
+    library = compile_shader(
+        HEAD
+        + """
+        kernel void moved(device const float* x, device float* out, constant long& by,
+                          uint i [[thread_position_in_grid]]) {
+          out[long(i) + by] = x[long(i) + by] + 1.0f;
+        }
+        """
+    )
+    around = torch.arange(12.0)
+    x, out = around[4:8], torch.zeros(4)
+    library.moved(x, out, 0, threads=4, group_size=4)
+    assert torch.equal(out, x + 1)
+    library.moved(x, x, 0, threads=4, group_size=4)  # a tensor may be given twice
+    with pytest.raises(RuntimeError, match="beyond the end of a tensor"):
+        library.moved(x, out, 4000, threads=4, group_size=4)
+    with pytest.raises(RuntimeError, match="beyond the end of a tensor"):
+        library.moved(x, out, 1, threads=4, group_size=4)
+    with pytest.raises(RuntimeError, match="writes beside a tensor"):
+        library.moved(x, out, -1, threads=4, group_size=4)
+    wanted = torch.arange(12.0)
+    wanted[4:8] += 1
+    assert torch.equal(around, wanted)
+    library.moved(x, out, 0, threads=4, group_size=4)

@@ -5,9 +5,11 @@
 // that a result that needs an order, or a barrier that lacks, is seen. A thread that waits for
 // others that have ended, or wait elsewhere, is an error; in Metal it is undefined.
 #include <csetjmp>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 
@@ -53,6 +55,7 @@ ucontext_t boot;
 Call *call;
 void *const *arguments;
 const char *problem;
+pthread_t runner;
 
 [[noreturn]] void fail(const char *text) {
   problem = text;
@@ -108,6 +111,15 @@ void make(unsigned number) {
   swapcontext(&boot, &context);
 }
 
+// Of the thread that runs a kernel; a fault of another one ends the process, as without this.
+void on_fault(int number) {
+  if (!pthread_equal(pthread_self(), runner)) {
+    signal(number, SIG_DFL);
+    return;
+  }
+  fail("a thread reads or writes beyond the end of a tensor");
+}
+
 void start(Meeting &meeting, unsigned size) {
   meeting.size = size;
   meeting.arrived = 0;
@@ -157,9 +169,9 @@ extern "C" void shim_share(void *memory, size_t size) {
   memset(memory, 0xFF, size);
 }
 
-// Returns "" or what went wrong.
-extern "C" const char *shim_run(Call *kernel, void *const *given, const unsigned *threads,
-                                const unsigned *group) {
+namespace {
+
+const char *run(Call *kernel, void *const *given, const unsigned *threads, const unsigned *group) {
   unsigned groups[3];
   for (int i = 0; i < 3; i++)
     groups[i] = (threads[i] + group[i] - 1) / group[i];
@@ -209,4 +221,21 @@ extern "C" const char *shim_run(Call *kernel, void *const *given, const unsigned
     }
   }
   return "";
+}
+
+} // namespace
+
+// Returns "" or what went wrong.
+extern "C" const char *shim_run(Call *kernel, void *const *given, const unsigned *threads,
+                                const unsigned *group) {
+  struct sigaction action = {}, segment, bus;
+  action.sa_handler = on_fault;
+  action.sa_flags = SA_NODEFER; // the handler does not return
+  runner = pthread_self();
+  sigaction(SIGSEGV, &action, &segment);
+  sigaction(SIGBUS, &action, &bus);
+  const char *wrong = run(kernel, given, threads, group);
+  sigaction(SIGSEGV, &segment, nullptr);
+  sigaction(SIGBUS, &bus, nullptr);
+  return wrong;
 }
