@@ -6,7 +6,7 @@ value from the launch, and arrays of thread groups become static. Lines keep the
 is checked more strictly than torch does: types of tensors and numbers, their count, and access
 beyond a tensor (see `metal_memory`).
 
-Not understood: kernels made by macros, `[[host_name]]`, and several kernels' names in one file.
+Not understood: kernels made by macros or left out by `#if`, and `[[host_name]]`.
 """
 
 from __future__ import annotations
