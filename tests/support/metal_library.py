@@ -33,6 +33,7 @@ _BUILD = Path(__file__).parents[2] / "build" / "metal"
 # As Metal: no float64, no fused multiply-add that the text does not ask for.
 _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-w", "-ffp-contract=off", "-fno-strict-aliasing")
 _MOST_THREADS = 1024  # of a group
+_MOST_BUFFERS = 31
 
 _LOCK = threading.Lock()  # fibers of one kernel at a time, as of a queue of a GPU
 _MEMORY = GuardedArguments()
@@ -132,6 +133,10 @@ class Kernel:
         if len(args) != len(self._parameters):
             raise TypeError(
                 f"{self.name}: {len(args)} arguments for {len(self._parameters)} parameters"
+            )
+        if len(args) > _MOST_BUFFERS:
+            raise TypeError(
+                f"{self.name}: {len(args)} arguments; Metal has {_MOST_BUFFERS} buffers"
             )
         casts = dict.fromkeys(range(len(args)), arg_casts) if isinstance(arg_casts, str) else {}
         casts |= arg_casts if isinstance(arg_casts, dict) else {}

@@ -227,3 +227,23 @@ def test_access_outside_of_a_tensor_is_reported() -> None:
     wanted[4:8] += 1
     assert torch.equal(around, wanted)
     library.moved(x, out, 0, threads=4, group_size=4)
+
+
+def test_limits_of_metal_are_kept() -> None:
+    buffers = ", ".join(f"device float* x{number}" for number in range(32))
+    library = compile_shader(
+        HEAD
+        + f"kernel void many({buffers}) {{ x0[0] = 1.0f; }}"
+        + """
+        kernel void large(device float* out, uint i [[thread_position_in_grid]]) {
+          threadgroup float held[8193];
+          held[i] = 1.0f;
+          out[i] = held[i];
+        }
+        """
+    )
+    out = torch.zeros(1)
+    with pytest.raises(TypeError, match="Metal has 31 buffers"):
+        library.many(*[out] * 32)
+    with pytest.raises(RuntimeError, match="more than 32 KB"):
+        library.large(out, threads=1, group_size=1)

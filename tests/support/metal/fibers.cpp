@@ -16,7 +16,7 @@
 namespace {
 
 constexpr unsigned MOST = 1024, LANES = 32, VALUE = 16;
-constexpr size_t STACK = 256 << 10;
+constexpr size_t STACK = 256 << 10, GROUP_MEMORY = 32 << 10;
 
 struct Ids { // as metal_library.py declares it
   unsigned grid[3], local[3], group[3];
@@ -39,7 +39,8 @@ struct Meeting {
   alignas(16) unsigned char values[2][LANES][VALUE];
 };
 
-struct Shared {
+struct Shared { // an array of the thread groups of a kernel
+  Call *kernel;
   void *memory;
   size_t size;
 };
@@ -165,8 +166,13 @@ extern "C" const unsigned char *shim_exchange(int scope, int operation, const vo
 extern "C" void shim_share(void *memory, size_t size) {
   if (shared_count == sizeof shared / sizeof *shared)
     fail("too many arrays of thread groups");
-  shared[shared_count++] = {memory, size};
+  shared[shared_count++] = {call, memory, size};
   memset(memory, 0xFF, size);
+  size_t total = 0;
+  for (unsigned i = 0; i < shared_count; i++)
+    total += shared[i].kernel == call ? shared[i].size : 0;
+  if (total > GROUP_MEMORY)
+    fail("more than 32 KB of memory of a thread group");
 }
 
 namespace {
@@ -212,7 +218,8 @@ const char *run(Call *kernel, void *const *given, const unsigned *threads, const
     for (unsigned i = 0; i * LANES < count; i++)
       start(simdgroups[i], count - i * LANES < LANES ? count - i * LANES : LANES);
     for (unsigned i = 0; i < shared_count; i++)
-      memset(shared[i].memory, 0xFF, shared[i].size);
+      if (shared[i].kernel == call)
+        memset(shared[i].memory, 0xFF, shared[i].size);
     idle = 0;
     run_group();
     if (*problem) {
