@@ -139,7 +139,7 @@ class Lowering:
             activation = after.activation
             launches.append(products.gated_launch(x, gate, up, activation, tokens, out))
             return 2
-        if isinstance(after, Add) and len(operands) == 1 and after.y == one.outs[0] != after.x:
+        if isinstance(after, Add) and one.outs == (after.y,) and after.x not in (one.x, after.y):
             residual = self.buffers[after.x]
             launches.append(products.added_launch(x, operands[0], residual, tokens, after.scale))
             return 2
