@@ -1,12 +1,14 @@
 """Memory of KV pages for the Metal backend: many pages in each of a few buffers.
 
 A kernel is given buffers, at most 31, and cannot follow addresses. So pages of one size are places
-in up to `CHUNKS` buffers, which double in size, and a page table has the number of a buffer and the
-place in it. All buffers together are at most twice as large as the pages that were in use at once.
+in up to `CHUNKS` buffers, each larger than the one before, and a page table has the number of a
+buffer and the place in it. All buffers together are at most 1.6 times as large as the pages that
+were in use at once, and have room for 2,272 pages, which is half a million positions.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -17,8 +19,10 @@ from torch import Tensor
 
 from kernels.kv_pages import PageTable
 
-CHUNKS = 12  # buffers that a kernel is given, as in pages.metal
+CHUNKS = 16  # buffers that a kernel is given, as in pages.metal
 CHUNK_BITS = 48  # of a table's entry from which on it has the number of a buffer
+
+_GROWTH = 0.6  # places of a new buffer for each one that there is
 
 _LARGEST = 256 << 20  # bytes of a page; larger memory, such as slots of paged weights, is apart
 _ALIGNMENT = 256  # bytes
@@ -63,14 +67,15 @@ class Arena:
             memory = one.memory()
             if one.free and memory is not None:
                 return memory, one
-        places = max(sum(one.places for one in chunks), 1)
-        try:
-            memory = self._allocate(places * stride)
-        except MemoryError:
-            if places == 1:
-                raise
-            places = 1
-            memory = self._allocate(stride)
+        places = max(math.ceil(_GROWTH * sum(one.places for one in chunks)), 1)
+        while True:
+            try:
+                memory = self._allocate(places * stride)
+                break
+            except MemoryError:
+                if places == 1:
+                    raise
+                places //= 2
         made = _Chunk(weakref.ref(memory), places, list(range(places))[::-1])
         chunks.append(made)
         return memory, made

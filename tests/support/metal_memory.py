@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 _PAGE = mmap.PAGESIZE
+_GUARD = 1 << 20  # bytes
 _ALIGNMENT = 16
 _POISON = 0xA5
 _LARGEST = 16 << 20  # bytes; larger tensors are not copied
@@ -25,16 +26,17 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class _Slot:
-    """Pages for one argument, then one page without access."""
+    """Pages for one argument, between pages without access."""
 
     def __init__(self, size: int) -> None:
         self.size = -(-size // _PAGE) * _PAGE
-        self._memory = mmap.mmap(-1, self.size + _PAGE)
-        self.bytes: Bytes = np.frombuffer(self._memory, dtype=np.uint8)
+        self._memory = mmap.mmap(-1, self.size + 2 * _GUARD)
+        whole: Bytes = np.frombuffer(self._memory, dtype=np.uint8)
+        self.bytes = whole[_GUARD : _GUARD + self.size]
         self.address = self.bytes.ctypes.data
-        guard = ctypes.c_void_p(self.address + self.size)
-        if _LIBC.mprotect(guard, ctypes.c_size_t(_PAGE), 0):
-            raise OSError(ctypes.get_errno(), "mprotect")
+        for start in (self.address - _GUARD, self.address + self.size):
+            if _LIBC.mprotect(ctypes.c_void_p(start), ctypes.c_size_t(_GUARD), 0):
+                raise OSError(ctypes.get_errno(), "mprotect")
 
 
 class GuardedArguments:

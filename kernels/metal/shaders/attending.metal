@@ -43,8 +43,8 @@ inline void multiply_key(thread float *scores, threadgroup const float *queries,
       uint quad = j * 8 + part * 4 + i;
       float4 key = float4(codes[quad * TILE]);
       EACH(r, R) {
-        threadgroup const float *q = queries + r * ROW + quad * 4;
-        sums[r] = fma(q[0], key.x, fma(q[1], key.y, fma(q[2], key.z, fma(q[3], key.w, sums[r]))));
+        float4 q = *(threadgroup const float4 *)(queries + r * ROW + quad * 4);
+        sums[r] = fma(q.x, key.x, fma(q.y, key.y, fma(q.z, key.z, fma(q.w, key.w, sums[r]))));
       }
     }
     float size = float(scales[scale_place(head, at, j)]);
@@ -53,10 +53,14 @@ inline void multiply_key(thread float *scores, threadgroup const float *queries,
   }
 #else
   device const Stored *keys = (device const Stored *)(page + layer.keys) + key_place(head, at, 0);
-  for (uint c = part; c < C; c += 2) {
-    float key = float(keys[c * TILE]);
-    EACH(r, R)
-      scores[r] = fma(queries[r * ROW + c], key, scores[r]);
+  for (uint c = part * 4; c < C; c += 8) {
+    float4 key;
+    EACH(i, 4)
+      key[i] = c + i < C ? float(keys[(c + i) * TILE]) : 0.0f;
+    EACH(r, R) {
+      float4 q = *(threadgroup const float4 *)(queries + r * ROW + c);
+      scores[r] = fma(q.x, key.x, fma(q.y, key.y, fma(q.z, key.z, fma(q.w, key.w, scores[r]))));
+    }
   }
 #endif
   EACH(r, R)

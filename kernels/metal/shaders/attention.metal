@@ -19,6 +19,7 @@ kernel void attend_step(device const float *q, device const float *k, device con
                         device uchar *a0, device uchar *a1, device uchar *a2, device uchar *a3,
                         device uchar *a4, device uchar *a5, device uchar *a6, device uchar *a7,
                         device uchar *a8, device uchar *a9, device uchar *a10, device uchar *a11,
+                        device uchar *a12, device uchar *a13, device uchar *a14, device uchar *a15,
                         constant long *p, constant float *f,
                         uint3 group [[threadgroup_position_in_grid]],
                         uint3 groups [[threadgroups_per_grid]],
@@ -27,7 +28,7 @@ kernel void attend_step(device const float *q, device const float *k, device con
   threadgroup float queries[R * ROW];
   threadgroup float sums[SIMDGROUPS * R * ROW];
   threadgroup float parts[SIMDGROUPS * 2 * R];
-  Chunks chunks = {{a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11}};
+  Chunks chunks = {{a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15}};
   Layer layer = layer_of(p);
   uint window = uint(p[4]), width = uint(p[5]);
   uint sequence = group.z, head = group.y / ROW_BLOCKS, first_row = group.y % ROW_BLOCKS * R;
@@ -118,11 +119,12 @@ kernel void append_rows(device float *q, device const float *k, device const flo
                         device uchar *a0, device uchar *a1, device uchar *a2, device uchar *a3,
                         device uchar *a4, device uchar *a5, device uchar *a6, device uchar *a7,
                         device uchar *a8, device uchar *a9, device uchar *a10, device uchar *a11,
+                        device uchar *a12, device uchar *a13, device uchar *a14, device uchar *a15,
                         constant long *p, constant float *f,
                         uint2 group [[threadgroup_position_in_grid]],
                         uint lane [[thread_index_in_simdgroup]]) {
   threadgroup float row[ROW];
-  Chunks chunks = {{a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11}};
+  Chunks chunks = {{a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15}};
   Layer layer = layer_of(p);
   uint heads = uint(p[5]), kv_heads = heads / G, token = group.y, position = uint(p[4]) + token;
   Rotation how = {frequencies, f[0], f[1], float(position)};
@@ -153,6 +155,7 @@ kernel void attend_rows(device const float *q, device float *out, device const l
                         device uchar *a0, device uchar *a1, device uchar *a2, device uchar *a3,
                         device uchar *a4, device uchar *a5, device uchar *a6, device uchar *a7,
                         device uchar *a8, device uchar *a9, device uchar *a10, device uchar *a11,
+                        device uchar *a12, device uchar *a13, device uchar *a14, device uchar *a15,
                         constant long *p, constant float *f,
                         uint2 group [[threadgroup_position_in_grid]],
                         uint2 groups [[threadgroups_per_grid]],
@@ -161,7 +164,7 @@ kernel void attend_rows(device const float *q, device float *out, device const l
   threadgroup float queries[R * ROW];
   threadgroup float sums[SIMDGROUPS * R * ROW];
   threadgroup float parts[SIMDGROUPS * 2 * R];
-  Chunks chunks = {{a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11}};
+  Chunks chunks = {{a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15}};
   Layer layer = layer_of(p);
   uint start_position = uint(p[4]), window = uint(p[5]), rows_of_head = uint(p[6]) * G;
   uint head = group.y, kv_heads = groups.y, first_row = group.x * R;

@@ -5,7 +5,7 @@
 // scales; C channels of a head; PAIRS of channels that RoPE rotates, INTERLEAVED or not; NORM:
 // heads are normed before; SPAN channels of a Hadamard transform, in ROUNDS.
 
-#define CHUNKS 12 // as in arena.py
+#define CHUNKS 16 // as in arena.py
 #define PAGE 256  // positions
 #define TILE 16   // positions whose keys are next to each other
 #define BLOCKS ((C + 31) / 32)

@@ -1,4 +1,4 @@
-"""Memory of KV pages: buffers that double, places that are used again, tables of their places."""
+"""Memory of KV pages: buffers that grow, places that are used again, tables of their places."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def storages(pages: list[Tensor]) -> int:
     return len({page.untyped_storage().data_ptr() for page in pages})
 
 
-def test_buffers_double(allocator: Allocator) -> None:
+def test_buffers_grow(allocator: Allocator) -> None:
     taken = Arena(allocator)
     pages = [taken.take(1000) for _ in range(9)]
-    assert allocator.sizes == [1024, 1024, 2048, 4096, 8192]
+    assert allocator.sizes == [1024, 1024, 2048, 3072, 5120]
     assert storages(pages) == 5
     for value, page in enumerate(pages):
         page.fill_(value)
@@ -69,12 +69,24 @@ def test_sizes_and_large_memory_are_apart(allocator: Allocator) -> None:
 def test_a_page_is_found_where_memory_is_short(allocator: Allocator) -> None:
     taken = Arena(allocator)
     pages = [taken.take(256) for _ in range(4)]
-    allocator.most = 256
+    pages += [taken.take(256) for _ in range(3)]
+    allocator.most = 600
     pages.append(taken.take(256))
-    assert allocator.sizes == [256, 256, 512, 256]
+    assert allocator.sizes == [256, 256, 512, 768, 512]
+    pages.append(taken.take(256))
     allocator.most = 0
     with pytest.raises(MemoryError):
         taken.take(256)
+
+
+def test_a_kernel_is_given_all_buffers(allocator: Allocator) -> None:
+    taken = Arena(allocator)
+    table = PageTable()
+    for _ in range(2272):
+        table.append(taken.take(64))
+    found = arena.places([table], 2272)
+    assert found is not None
+    assert len(allocator.sizes) == arena.CHUNKS
 
 
 def test_several_threads_take_places(allocator: Allocator) -> None:
@@ -116,9 +128,9 @@ def test_pages_of_too_many_buffers_are_copied() -> None:
     table.append(None)
     for value in range(arena.CHUNKS + 1):
         table.append(torch.full((64,), value, dtype=torch.uint8))
-    assert arena.places([table], 16) is None
+    assert arena.places([table], 32) is None
     copied = arena.copied(table)
     assert copied.pages[0] is None
-    found = arena.places([copied], 16)
+    found = arena.places([copied], 32)
     assert found is not None
     assert found.chunks[0][64 * 5] == 5

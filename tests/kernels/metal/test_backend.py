@@ -65,7 +65,7 @@ def test_attention_of_rotated_queries(
 ) -> None:
     layout = KVLayout([LayerShape(2, 40)], dtype)
     table = PageTable()
-    for _ in range(14):  # more buffers than a kernel is given
+    for _ in range(20):  # more buffers than a kernel is given
         table.append(torch.full((layout.page_bytes[0],), 0xFF, dtype=torch.uint8))
     kv = PagedKV(layout.kv(0), table)
     kv.append(*torch.randn(2, 259, 2, 40, generator=random), 0)
