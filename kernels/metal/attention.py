@@ -12,6 +12,7 @@ from torch import Tensor
 
 from kernels.kv_pages import PageLayer
 from kernels.metal.compile import library
+from kernels.program import Attend, Program
 
 MOST_SPLITS = 16  # thread groups that share the keys of one token and head
 SPLIT_TOKENS = 512  # of one of them, at least; joining their results is one more launch
@@ -108,6 +109,23 @@ class Heads:
         )
 
 
+def heads_of(one: Attend, program: Program) -> Heads:
+    """The heads of an instruction."""
+    return Heads(
+        program.kv.kv(one.layer),
+        program.widths[one.q] // one.head_width,
+        one.query_norm,
+        one.key_norm if one.key_norm is not None else one.query_norm,
+        one.epsilon,
+        one.frequencies,
+        one.interleaved,
+        one.rope_scale,
+        one.scale,
+        one.window,
+        one.cap,
+    )
+
+
 def new_partial(one: Heads, sequences: int, device: torch.device) -> Tensor:
     """Memory for the parts of a step; layers that run one after the other can share it."""
     size = sequences * one.heads * MOST_SPLITS * (one.width + 2)
@@ -161,7 +179,7 @@ def append_rows(
     start: int,
 ) -> None:
     """Rotate the queries [T, H * C] of a segment in place; append its keys and values."""
-    kernel = one.kernels(1, writes=True).append_rows
+    kernel = one.kernels(one.rows(one.group), writes=True).append_rows
     heads = one.heads + (0 if k is None else one.kv_heads)
     operands = q, q if k is None else k, q if v is None else v, table, *one.rotation(q)
     numbers = [*one.places(), start, one.heads], one.numbers()
@@ -175,7 +193,7 @@ def attend_rows(
     """Attention of a segment's queries [T, H * C], rotated, whose keys are in their pages."""
     queries = len(q) * one.group
     rows = one.rows(queries)
-    kernel = one.kernels(rows, writes=False).attend_rows
+    kernel = one.kernels(rows, writes=True).attend_rows
     numbers = [*one.places(), start, one.window, len(q)], one.numbers()
     threads = -(-queries // rows) * _GROUP, one.kv_heads
     launch = partial(kernel, q, out, table, *chunks, *numbers)

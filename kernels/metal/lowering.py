@@ -14,7 +14,6 @@ from torch import Tensor
 
 from kernels.kv_pages import PageLayer
 from kernels.metal import attention, elementwise, products, weights
-from kernels.metal.attention import Heads
 from kernels.metal.products import Launch
 from kernels.metal.weights import Operand
 from kernels.program import (
@@ -150,21 +149,8 @@ class Lowering:
         return 1
 
     def _attend(self, one: Attend) -> Launch:
-        layer = self._program.kv.kv(one.layer)
-        buffers, group = self.buffers, layer.group
-        heads = Heads(
-            layer,
-            self._program.widths[one.q] // one.head_width,
-            one.query_norm,
-            one.key_norm if one.key_norm is not None else one.query_norm,
-            one.epsilon,
-            one.frequencies,
-            one.interleaved,
-            one.rope_scale,
-            one.scale,
-            one.window,
-            one.cap,
-        )
+        heads = attention.heads_of(one, self._program)
+        buffers, group = self.buffers, heads.layer.group
         key = heads.heads, heads.width
         if key not in self._partial:
             self._partial[key] = attention.new_partial(heads, self._tokens, self._device)

@@ -1,20 +1,21 @@
 """Recorded programs on Metal: decode steps of a few sequences as prepared launches.
 
-Other batches, such as prompts, are run op by op.
+Other batches, such as prompts, are run op by op, but for attention: its norms, RoPE and page writes
+are one launch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from kernels.interpreter import Interpreter
-from kernels.metal import arena, products
+from kernels.interpreter import Attending, Interpreter
+from kernels.metal import arena, attention, products
 from kernels.metal.lowering import Lowering, can_lower
 from kernels.ops import Ops
-from kernels.program import Program, Segment
+from kernels.program import Attend, Program, Segment
 
 _FEWEST_PAGES = 64  # of a page table: 16,384 positions
 
@@ -33,7 +34,7 @@ class Recorded:
     def __init__(self, program: Program, ops: Ops, device: torch.device) -> None:
         self._program = program
         self._device = device
-        self._interpreter = Interpreter(program, ops)
+        self._interpreter = Interpreter(program, ops, self._attending)
         self._buckets: dict[int, tuple[int, Lowering]] = {}  # with the width of page tables
 
     def hidden(
@@ -95,6 +96,42 @@ class Recorded:
             hidden[: len(batch)] = given
             hidden[len(batch) :] = given[-1:]
         return lowered
+
+    def _attending(self, batch: Sequence[Segment]) -> Attending:
+        """The attention of a batch; page tables are copied to the device once."""
+        program, device = self._program, self._device
+        found: dict[int, list[tuple[Tensor, Sequence[Tensor]]] | None] = {}  # by group
+
+        def places(group: int) -> list[tuple[Tensor, Sequence[Tensor]]] | None:
+            """Page tables of the sequences, and the buffers of each."""
+            each = [arena.places([one.tables[group]], len(one.tables[group])) for one in batch]
+            some = [one for one in each if one is not None]
+            if len(some) < len(each):
+                return None
+            return [(torch.tensor(one.entries[0]).to(device), one.chunks) for one in some]
+
+        def attend(one: Attend, buffers: Mapping[str, Tensor]) -> Tensor | None:
+            heads = attention.heads_of(one, program)
+            group = heads.layer.group
+            if group not in found:
+                found[group] = places(group)
+            tables = found[group]
+            if tables is None:
+                return None
+            q = buffers[one.q].contiguous()
+            k, v = (buffers[name].contiguous() if name else None for name in (one.k, one.v))
+            out = torch.empty_like(q)
+            first = 0
+            for segment, (table, chunks) in zip(batch, tables, strict=True):
+                rows = slice(first, first + len(segment.tokens))
+                first = rows.stop
+                keys, values = (None if each is None else each[rows] for each in (k, v))
+                position = segment.position
+                attention.append_rows(heads, q[rows], keys, values, table, chunks, position)
+                attention.attend_rows(heads, q[rows], table, chunks, position, out[rows])
+            return out
+
+        return attend
 
     def _bucket(self, count: int, pages: int) -> tuple[int, Lowering]:
         """The steps of so many sequences; made again when a page table outgrows theirs."""

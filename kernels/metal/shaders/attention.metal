@@ -25,7 +25,8 @@ kernel void attend_step(device const float *q, device const float *k, device con
                         uint3 groups [[threadgroups_per_grid]],
                         uint simdgroup [[simdgroup_index_in_threadgroup]],
                         uint lane [[thread_index_in_simdgroup]]) {
-  threadgroup float queries[R * ROW];
+  threadgroup float4 held[R * ROW / 4]; // aligned for loads of four
+  threadgroup float *queries = (threadgroup float *)held;
   threadgroup float sums[SIMDGROUPS * R * ROW];
   threadgroup float parts[SIMDGROUPS * 2 * R];
   Chunks chunks = {{a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15}};
@@ -161,7 +162,8 @@ kernel void attend_rows(device const float *q, device float *out, device const l
                         uint2 groups [[threadgroups_per_grid]],
                         uint simdgroup [[simdgroup_index_in_threadgroup]],
                         uint lane [[thread_index_in_simdgroup]]) {
-  threadgroup float queries[R * ROW];
+  threadgroup float4 held[R * ROW / 4]; // aligned for loads of four
+  threadgroup float *queries = (threadgroup float *)held;
   threadgroup float sums[SIMDGROUPS * R * ROW];
   threadgroup float parts[SIMDGROUPS * 2 * R];
   Chunks chunks = {{a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15}};

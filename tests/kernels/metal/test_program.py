@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import tiny
 from engine.inference.runner import Runner
@@ -74,6 +75,20 @@ class Decoding:
     def check(self, sequences: list[Sequence], token: int) -> None:
         found = self.step(self.recorded, sequences, token)
         check_close(found, self.step(self.interpreter, sequences, token))
+
+
+class Called(TorchDispatchMode):
+    """Notes the operations of torch that run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.names.append(func.name().split(".")[0])
+        return func(*args, **kwargs or {})
 
 
 def loaded(path: Path, **options: Any) -> LoadedModel:
@@ -160,14 +175,48 @@ def test_a_longer_page_table_is_prepared_again(
 
 
 def test_pages_of_too_many_buffers_are_run_op_by_op(
-    model: LoadedModel, monkeypatch: pytest.MonkeyPatch, launched: list[str]
+    model: LoadedModel, launched: list[str]
 ) -> None:
     decoding = Decoding(model)
-    monkeypatch.setattr("kernels.metal.arena.CHUNKS", 0)
-    monkeypatch.setattr("kernels.metal.ops.arena.copied", lambda table: table)
-    with pytest.raises(AssertionError, match="pages of one buffer"):
-        decoding.step(decoding.recorded, [decoding.sequence()], 9)
+    one = decoding.sequence(4, 3)
+    one.reserve(1)
+    segment = one.segment([9])
+    table = PageTable()
+    for page in segment.tables[0].pages * 20:
+        assert page is not None
+        table.append(page.clone())
+    many = Segment([9], 2, [table])
+    check_close(decoding.recorded.step([many]), decoding.interpreter.step([segment]))
     assert "attend_step" not in launched
+    assert "append_rows" not in launched
+
+
+def test_a_prompt_is_written_and_attended_by_two_launches(
+    model: LoadedModel, launched: list[str]
+) -> None:
+    decoding = Decoding(model)
+    both = [decoding.sequence(5, 6, 7), decoding.sequence()]
+    tokens = [[8, 9, 3], [1, 2, 3, 4]]
+    for one in both:
+        one.reserve(4)
+    segments = [one.segment(some) for one, some in zip(both, tokens, strict=True)]
+    launched.clear()
+    found = decoding.recorded.step(segments)
+    assert launched.count("append_rows") == launched.count("attend_rows") == 4
+    launched.clear()
+    check_close(found, decoding.interpreter.step(segments))
+    assert launched.count("append_rows") == 0
+
+
+def test_a_step_waits_for_nothing(model: LoadedModel) -> None:
+    """Inputs are copied to the device at once; no number is read from it."""
+    decoding = Decoding(model)
+    one = decoding.sequence(5)
+    decoding.step(decoding.recorded, [one], 9)
+    with Called() as called:
+        decoding.step(decoding.recorded, [one], 9)
+    assert called.names.count("aten::copy_") == 1
+    assert not set(called.names) & {"aten::_local_scalar_dense", "aten::_to_copy", "aten::nonzero"}
 
 
 def test_a_layer_is_seven_launches(model: LoadedModel, launched: list[str]) -> None:
