@@ -17,7 +17,9 @@ import os
 import re
 import subprocess
 import threading
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -34,6 +36,7 @@ _BUILD = Path(__file__).parents[2] / "build" / "metal"
 _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-w", "-ffp-contract=off", "-fno-strict-aliasing")
 _MOST_THREADS = 1024  # of a group
 _MOST_BUFFERS = 31
+_KEPT_SECONDS = 7 * 24 * 3600  # of a library that no run has used
 
 _LOCK = threading.Lock()  # fibers of one kernel at a time, as of a queue of a GPU
 _MEMORY = GuardedArguments()
@@ -358,7 +361,9 @@ def _compiled(text: str) -> Path:
     runtime = _runtime()
     name = hashlib.sha256((text + runtime.name).encode()).hexdigest()[:32]
     target = _BUILD / f"{name}.so"
-    if not target.exists():
+    if target.exists():
+        target.touch()
+    else:
         # -Wl,-Bsymbolic: every library has fibers of its own.
         command = (*_FLAGS, "-shared", f"-I{_FOLDER}", "-x", "c++", "-", "-x", "none", str(runtime))
         _run_compiler((*command, "-Wl,-Bsymbolic"), text, target)
@@ -368,6 +373,10 @@ def _compiled(text: str) -> Path:
 @cache
 def _runtime() -> Path:
     """The object file of the fibers; named after all that libraries depend on."""
+    for old in _BUILD.glob("*"):
+        with suppress(FileNotFoundError):  # another process may remove it
+            if old.stat().st_mtime < time.time() - _KEPT_SECONDS:
+                old.unlink()
     files = [path.read_bytes() for path in sorted(_FOLDER.iterdir()) if path.is_file()]
     name = hashlib.sha256(b"\0".join([*files, _compiler().encode(), repr(_FLAGS).encode()]))
     target = _BUILD / f"fibers-{name.hexdigest()[:16]}.o"
