@@ -9,13 +9,12 @@ kernel void product_added(device const float *x, device const uchar *w0, device 
                           uint group [[threadgroup_position_in_grid]],
                           uint simdgroup [[simdgroup_index_in_threadgroup]],
                           uint lane [[thread_index_in_simdgroup]]) {
-  Matrix w = matrix_of(w0, p);
-  uint row = (group * SIMDGROUPS + simdgroup) * ROWS;
-  if (row >= w.rows)
-    return;
-  Sums sums = products_of<W0>(x, w, row, lane);
-  EACH(r, ROWS)
-    EACH(t, TOKENS)
-      if (lane == r * TOKENS + t && row + r < w.rows)
-        y[ulong(t) * w.rows + row + r] += scale * sums.of[r][t];
+    Matrix w = matrix_of(w0, p);
+    uint row = (group * SIMDGROUPS + simdgroup) * ROWS;
+    if (row >= w.rows) return;
+    Sums sums = products_of<W0>(x, w, row, lane);
+    EACH (r, ROWS)
+        EACH (t, TOKENS)
+            if (lane == r * TOKENS + t && row + r < w.rows)
+                y[ulong(t) * w.rows + row + r] += scale * sums.of[r][t];
 }
