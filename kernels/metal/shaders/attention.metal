@@ -50,7 +50,6 @@ kernel void attend_step(device const float *q, device const float *k, device con
       rotate(row, key_norm, how, made, lane);
     else
       copy_head(row, made, lane);
-    simdgroup_barrier(mem_flags::mem_threadgroup);
     device uchar *page = page_at(chunks, table, position / PAGE);
     store_head(made, simdgroup == 0, page, layer, head, position % PAGE, span_scale, lane);
   }
@@ -141,11 +140,8 @@ kernel void append_rows(device float *q, device const float *k, device const flo
   ulong at = (ulong(token) * kv_heads + number) * C;
   device uchar *page = page_at(chunks, table, position / PAGE);
   rotate(k + at, key_norm, how, row, lane);
-  simdgroup_barrier(mem_flags::mem_threadgroup);
   store_head(row, true, page, layer, number, position % PAGE, f[4], lane);
-  simdgroup_barrier(mem_flags::mem_threadgroup);
   copy_head(v + at, row, lane);
-  simdgroup_barrier(mem_flags::mem_threadgroup);
   store_head(row, false, page, layer, number, position % PAGE, f[4], lane);
 }
 

@@ -66,6 +66,9 @@ inline uint scale_place(uint head, uint at, uint block) { return (head * BLOCKS 
 
 // --- by a SIMD group -----------------------------------------------------------------------------
 
+// A lane reads and writes every 32nd channel of a head in the memory of a thread group, so that one
+// function can follow another without a barrier; `transform` has its own.
+
 // What norm and RoPE of heads need.
 struct Rotation {
   device const float *frequencies; // [PAIRS]
