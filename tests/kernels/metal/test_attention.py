@@ -250,3 +250,16 @@ def test_a_prompt_is_the_references(case: str, dtype: torch.dtype, random: torch
     attention.attend_rows(one, query, table, found.chunks, made.length, out)
     check_close(out, right, dtype)
     check_rows(made, other, 20)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.int8])
+def test_large_values_saturate(dtype: torch.dtype, random: torch.Generator) -> None:
+    """An infinity would stay in the page."""
+    one = heads(dtype, random)
+    made = sequence(one, 3, 5, random)
+    other = copied(made)
+    q, k, v = rows_of(one, 1, random)
+    v[0, 5], v[0, 40], v[0, 45] = 1e6, math.inf, -math.inf
+    right = wanted(one, other, q, k, v)
+    check_close(step(one, [made], q, k, v), right, dtype)
+    check_rows(made, other, 1)
