@@ -51,7 +51,8 @@ class Arena:
         if not 0 < size <= _LARGEST:
             return self._allocate(size)
         stride = -(-size // _ALIGNMENT) * _ALIGNMENT
-        with self._lock:
+        # Not an inference tensor: what shares its buffer is written outside of inference mode too.
+        with self._lock, torch.inference_mode(False):
             memory, chunk = self._chunk(stride)
             index = chunk.free.pop()
             made = memory[index * stride : index * stride + size]

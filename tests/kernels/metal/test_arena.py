@@ -66,6 +66,14 @@ def test_sizes_and_large_memory_are_apart(allocator: Allocator) -> None:
     assert taken.take(0).numel() == 0
 
 
+def test_pages_are_written_in_any_mode(allocator: Allocator) -> None:
+    taken = Arena(allocator)
+    with torch.inference_mode():
+        pages = [taken.take(256) for _ in range(4)]
+    pages.append(taken.take(256))
+    assert not any(page.is_inference() for page in pages)
+
+
 def test_a_page_is_found_where_memory_is_short(allocator: Allocator) -> None:
     taken = Arena(allocator)
     pages = [taken.take(256) for _ in range(4)]

@@ -141,6 +141,16 @@ def step(one: Heads, made: list[Sequence], q: Tensor, k: Tensor | None, v: Tenso
     return out
 
 
+def prompt(one: Heads, made: Sequence, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    found = arena.places([made.kv.table], 4)
+    assert found is not None
+    table = torch.tensor(found.entries[0])
+    query, out = q.clone(), torch.full_like(q, math.nan)
+    attention.append_rows(one, query, k.clone(), v.clone(), table, found.chunks, made.length)
+    attention.attend_rows(one, query, table, found.chunks, made.length, out)
+    return out
+
+
 Case = Callable[[Heads], Heads]
 CASES: dict[str, Case] = {
     "plain": lambda one: one,
@@ -242,14 +252,23 @@ def test_a_prompt_is_the_references(case: str, dtype: torch.dtype, random: torch
     other = copied(made)
     q, k, v = rows_of(one, 20, random)
     right = wanted(one, other, q, k, v)
-    found = arena.places([made.kv.table], 4)
-    assert found is not None
-    table = torch.tensor(found.entries[0])
-    query, out = q.clone(), torch.full_like(q, math.nan)
-    attention.append_rows(one, query, k.clone(), v.clone(), table, found.chunks, made.length)
-    attention.attend_rows(one, query, table, found.chunks, made.length, out)
+    out = prompt(one, made, q, k, v)
     check_close(out, right, dtype)
     check_rows(made, other, 20)
+
+
+@every_type
+def test_pages_before_a_window_are_dropped(dtype: torch.dtype, random: torch.Generator) -> None:
+    one = replace(heads(dtype, random), window=70)
+    made = sequence(one, 600, 620, random)
+    other = copied(made)
+    made.kv.table.set(0, None)
+    made.kv.table.set(1, None)
+    q, k, v = rows_of(one, 1, random)
+    right = wanted(one, copied(other), q, k, v)
+    check_close(step(one, [made], q.clone(), k, v), right, dtype)
+    q, k, v = rows_of(one, 20, random)
+    check_close(prompt(one, made, q, k, v), wanted(one, other, q, k, v), dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.int8])
