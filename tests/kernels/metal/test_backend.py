@@ -83,13 +83,15 @@ def test_the_matrix_names_the_kernels_that_there_are() -> None:
             assert metal.has_kernel(op, format) == (kernel is not reference.KERNELS[op, format])
 
 
-def test_every_format_can_be_prepared(random_rows: MakeRows) -> None:
+def test_formats_without_kernels_are_decoded(random_rows: MakeRows) -> None:
     for format in FORMATS.values():
+        if metal.has_kernel("linear", format.name):
+            continue
         columns = max(format.block, 32)
         data = random_rows(format, 2, columns)
         weight = Weight.from_bytes(data.numpy().data.cast("B"), format, (2, columns))
-        ids = torch.tensor([1])
-        assert BACKEND.ops.embed(ids, BACKEND.prepare(weight)).shape == (1, columns)
+        found = BACKEND.ops.embed(torch.tensor([1]), BACKEND.prepare(weight))
+        assert torch.equal(found.nan_to_num(), weight.dense()[1:].nan_to_num())
 
 
 def test_pages_share_buffers() -> None:
