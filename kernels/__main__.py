@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kernels import cuda
+from kernels import cuda, metal
 from kernels.backend import OTHER_OPS, SHOWN_WEIGHT_OPS, STATE_OPS
 from kernels.backends import KNOWN
 from kernels.formats import FORMATS
@@ -29,7 +29,8 @@ def matrix() -> str:
 def _backends(op: str, format: str) -> str:
     """Names of the backends that have a kernel for `op` on `format`."""
     names = [name for name, one in KNOWN.items() if (op, format) in one.kernels]
-    return ", ".join([*names, cuda.NAME] if cuda.has_kernel(op, format) else names)
+    names += [one.NAME for one in (cuda, metal) if one.has_kernel(op, format)]
+    return ", ".join(names)
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

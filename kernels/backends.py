@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import torch
 
-from kernels import cpu, cuda, reference
+from kernels import cpu, cuda, metal, reference
 from kernels.backend import Backend
 from kernels.cpu import library
 from kernels.torch_backend import NAME, torch_backend
@@ -23,7 +23,7 @@ KNOWN = {
 }
 BACKENDS = {name: KNOWN[name] for name in KNOWN if name != "cpu" or library.available()}
 # What `choose` takes; "torch:cuda" names the device of the backend "torch", "cuda:1" a GPU.
-NAMES = (*BACKENDS, cuda.NAME, NAME)
+NAMES = (*BACKENDS, cuda.NAME, metal.NAME, NAME)
 
 if "cpu" not in BACKENDS and os.environ.get("KERNELS") != "reference":
     log.warning("The slow reference runs, not the native kernels. %s", library.reason())
@@ -40,6 +40,8 @@ def choose(name: str = "") -> Backend:
     kind, _, device = wanted.partition(":")
     if kind == cuda.NAME:
         return cuda.cuda_backend(device)
+    if kind == metal.NAME:
+        return metal.metal_backend(device)
     if kind != NAME:
         present = ", ".join(NAMES)
         raise ValueError(f"There is no backend '{wanted}'; this build has: {present}.")

@@ -7,7 +7,7 @@ kernels, and after a kernel failed its check.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import assert_never
 
 import torch
@@ -37,6 +37,9 @@ from kernels.program import (
 )
 from kernels.weight import Weight
 
+# Causal attention of a batch, of an instruction and the buffers → [T, H*C]; None: run by ops.
+Attending = Callable[[Attend, Mapping[str, Tensor]], Tensor | None]
+
 
 class Interpreter:
     """A program that is run op by op; results belong to the caller."""
@@ -44,9 +47,16 @@ class Interpreter:
     equal_bits = False  # torch's sums depend on the size of a batch
     exact = True
 
-    def __init__(self, program: Program, ops: Ops) -> None:
+    def __init__(
+        self,
+        program: Program,
+        ops: Ops,
+        attending: Callable[[Sequence[Segment]], Attending] | None = None,
+    ) -> None:
+        """`attending` makes what a batch's causal attention runs on, in place of several ops."""
         self.program = program
         self._ops = ops
+        self._attending = attending
 
     def hidden(
         self,
@@ -56,7 +66,7 @@ class Interpreter:
     ) -> Tensor:
         """Run the body for all tokens of a batch → hidden states [T, D] f32."""
         buffers = {} if given is None else {self.program.hidden: given}
-        pass_ = _Pass(self._ops, self.program, buffers, batch)
+        pass_ = _Pass(self._ops, self.program, buffers, batch, self._attending)
         for at, one in enumerate(self.program.body):
             if at in self.program.layers:
                 checkpoint()
@@ -87,8 +97,10 @@ class _Pass:
         program: Program,
         buffers: dict[str, Tensor],
         batch: Sequence[Segment],
+        attending: Callable[[Sequence[Segment]], Attending] | None = None,
     ) -> None:
         """`batch` is empty in a head, which has no embedding and no attention."""
+        self._attending = attending(batch) if attending is not None else None
         self.buffers = buffers
         self._ops = ops
         self._widths = program.widths
@@ -186,6 +198,10 @@ class _Pass:
             self._set(out, y if bias is None else y + bias)
 
     def _attend(self, one: Attend) -> Tensor:
+        if one.causal and self._attending is not None:
+            found = self._attending(one, self.buffers)
+            if found is not None:
+                return found
         query = self._rotated(one, one.q, one.query_norm)
         key = self._rotated(one, one.k, one.key_norm) if one.k else None
         value = self._heads(one.v, one.head_width) if one.v else None

@@ -51,10 +51,11 @@ class Step:
 
 
 def native_sources() -> list[str]:
-    """Paths of the C++ files that clang-format checks, relative to the repository."""
-    folders = (ROOT / "kernels" / "cpu" / "native", ROOT / "tests")
+    """Paths of the C++ files and shaders that clang-format checks, relative to the repository."""
+    folders = (ROOT / "kernels" / "cpu" / "native", ROOT / "kernels" / "metal", ROOT / "tests")
     paths = sorted(path for folder in folders for path in folder.rglob("*"))
-    return [str(path.relative_to(ROOT)) for path in paths if path.suffix in (".h", ".cpp", ".inc")]
+    suffixes = (".h", ".cpp", ".inc", ".metal")
+    return [str(path.relative_to(ROOT)) for path in paths if path.suffix in suffixes]
 
 
 _NATIVE = tuple(native_sources())

@@ -28,7 +28,7 @@ class LoadModel:
     threads: int = 0  # 0: physical cores
     cache: CacheType = DEFAULT_CACHE
     tokenizer: Path | None = None  # a tokenizer.json that replaces the file's vocabulary
-    backend: str = ""  # "cpu", "reference", "cuda", "torch:DEVICE"; "": the preferred one
+    backend: str = ""  # "cpu", "reference", "cuda", "metal", "torch:DEVICE"; "": the preferred one
     # What it runs on, where neither `backend` nor `placement` is given: "" automatic, "cpu" the
     # processor, "gpu" the one with the most free memory, "cuda:1" a certain one, "split" the GPU with
     # as many layers as fit. The processor has what a device cannot run; `ModelLoaded.moved` says why.

@@ -141,7 +141,7 @@ def test_the_matrix_lists_every_format_and_op() -> None:
     assert {row.name for row in FORMATS.values()} <= set(first)
     assert set(OTHER_OPS) <= set(first)
     # What is supported, whether or not this machine has the library.
-    every = "cpu, reference, cuda"
+    every = "cpu, reference, cuda, metal"
     assert f"| Q1_0 | 1.125 | 1-bit, groups of 128 | {every} | {every} |" in printed
     assert f"| attention | {every} |" in printed
     assert "| rope | cpu, reference |" in printed

@@ -1,0 +1,200 @@
+"""Launches of the attention kernels over KV pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernels.kv_pages import PageLayer
+from kernels.metal.compile import library
+from kernels.program import Attend, Program
+
+MOST_SPLITS = 16  # thread groups that share the keys of one token and head
+SPLIT_TOKENS = 512  # of one of them, at least; joining their results is one more launch
+
+_GROUP = 128  # threads: the SIMD groups of attending.metal
+_LANES = 32
+_MOST_ROWS = 8  # queries of a thread group
+_SUMS = 32  # numbers of a thread's registers, and of a thread group's memory, that are sums
+_MOST_SPAN = 256  # channels, see `kernels.quantized_kv.hadamard`
+
+_TYPES = {torch.float32: 0, torch.float16: 1, torch.int8: 2}
+
+AttendStep = Callable[[Sequence[Tensor], int], None]  # given chunks and the most positions
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """The heads of a layer: norms and RoPE of queries and keys, scale and limits of scores."""
+
+    layer: PageLayer
+    heads: int
+    query_norm: Tensor | None  # f32 [C]
+    key_norm: Tensor | None
+    epsilon: float
+    frequencies: Tensor  # f32 [pairs]
+    interleaved: bool
+    rope_scale: float
+    scale: float
+    window: int = 0
+    cap: float = 0.0
+
+    @property
+    def kv_heads(self) -> int:
+        """Heads of keys and values."""
+        return self.layer.shape.kv_heads
+
+    @property
+    def width(self) -> int:
+        """Channels of a head."""
+        return self.layer.shape.head_width
+
+    @property
+    def group(self) -> int:
+        """Queries that share a key."""
+        return self.heads // self.kv_heads
+
+    def rows(self, queries: int) -> int:
+        """Queries of a thread group, of so many that share keys."""
+        return max(min(_SUMS // -(-self.width // 32), _MOST_ROWS, queries), 1)
+
+    def splits(self, positions: int) -> int:
+        """Thread groups that share the keys of so many positions."""
+        seen = min(positions, self.window) if self.window else positions
+        return min(max(seen // SPLIT_TOKENS, 1), MOST_SPLITS)
+
+    def kernels(self, rows: int, *, writes: bool) -> Any:
+        """The kernels compiled for these heads."""
+        span = min(self.width & -self.width, _MOST_SPAN)
+        return library(
+            "attention",
+            ("TYPE", _TYPES[self.layer.dtype]),
+            ("C", self.width),
+            ("G", self.group),
+            ("R", rows),
+            ("PAIRS", len(self.frequencies)),
+            ("INTERLEAVED", int(self.interleaved)),
+            ("NORM", int(self.query_norm is not None)),
+            ("WRITE", int(writes)),
+            ("SPAN", span),
+            ("ROUNDS", span.bit_length() - 1),
+        )
+
+    def places(self) -> list[int]:
+        """Byte offsets of the layer's parts in a page."""
+        layer = self.layer
+        return [layer.keys, layer.key_scales, layer.values, layer.value_scales]
+
+    def numbers(self) -> list[float]:
+        """Numbers that all kernels get."""
+        numbers = self.epsilon, self.rope_scale, self.scale, self.cap, self.span_scale
+        return [float(number) for number in numbers]
+
+    @property
+    def span_scale(self) -> float:
+        """Factor of the Hadamard transform."""
+        return float(min(self.width & -self.width, _MOST_SPAN) ** -0.5)
+
+    def rotation(self, q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Operands of norm and RoPE; those that there are not are never read."""
+        return (
+            q if self.query_norm is None else self.query_norm,
+            q if self.key_norm is None else self.key_norm,
+            self.frequencies if len(self.frequencies) else q,
+        )
+
+
+def heads_of(one: Attend, program: Program) -> Heads:
+    """The heads of an instruction."""
+    return Heads(
+        program.kv.kv(one.layer),
+        program.widths[one.q] // one.head_width,
+        one.query_norm,
+        one.key_norm if one.key_norm is not None else one.query_norm,
+        one.epsilon,
+        one.frequencies,
+        one.interleaved,
+        one.rope_scale,
+        one.scale,
+        one.window,
+        one.cap,
+    )
+
+
+def new_partial(one: Heads, sequences: int, device: torch.device) -> Tensor:
+    """Memory for the parts of a step; layers that run one after the other can share it."""
+    size = sequences * one.heads * MOST_SPLITS * (one.width + 2)
+    return torch.empty(size, device=device)
+
+
+def step_launch(
+    one: Heads,
+    q: Tensor,
+    k: Tensor | None,
+    v: Tensor | None,
+    positions: Tensor,
+    tables: Tensor,
+    partial_sums: Tensor,
+    out: Tensor,
+) -> AttendStep:
+    """Attention of one token of each sequence; `positions` i64 [B], `tables` i64 [B, pages].
+
+    Without k and v the row of this position is in its page. The result goes to `out` [B, H * C].
+    The function is called with the buffers of the pages and the number of positions at most.
+    """
+    sequences, rows = len(positions), one.rows(one.group)
+    kernels = one.kernels(rows, writes=k is not None)
+    operands = (
+        *(q, q if k is None else k, q if v is None else v, out, partial_sums),
+        *(positions, tables, *one.rotation(q)),
+    )
+    numbers = [*one.places(), one.window, tables.shape[1]], one.numbers()
+    blocks = one.kv_heads * -(-one.group // rows)
+    attend, combine, span_scale = kernels.attend_step, kernels.combine, one.span_scale
+    heads = sequences * one.heads
+
+    def launch(chunks: Sequence[Tensor], longest: int) -> None:
+        splits = one.splits(longest)
+        threads = splits * _GROUP, blocks, sequences
+        attend(*operands, *chunks, *numbers, threads=threads, group_size=(_GROUP, 1, 1))
+        if splits > 1:
+            parts = partial_sums, out, splits, span_scale
+            combine(*parts, threads=heads * _LANES, group_size=_LANES)
+
+    return launch
+
+
+def append_rows(
+    one: Heads,
+    q: Tensor,
+    k: Tensor | None,
+    v: Tensor | None,
+    table: Tensor,
+    chunks: Sequence[Tensor],
+    start: int,
+) -> None:
+    """Rotate the queries [T, H * C] of a segment in place; append its keys and values."""
+    kernel = one.kernels(one.rows(one.group), writes=True).append_rows
+    heads = one.heads + (0 if k is None else one.kv_heads)
+    operands = q, q if k is None else k, q if v is None else v, table, *one.rotation(q)
+    numbers = [*one.places(), start, one.heads], one.numbers()
+    threads = heads * _LANES, len(q)
+    kernel(*operands, *chunks, *numbers, threads=threads, group_size=(_LANES, 1))
+
+
+def attend_rows(
+    one: Heads, q: Tensor, table: Tensor, chunks: Sequence[Tensor], start: int, out: Tensor
+) -> None:
+    """Attention of a segment's queries [T, H * C], rotated, whose keys are in their pages."""
+    queries = len(q) * one.group
+    rows = one.rows(queries)
+    kernel = one.kernels(rows, writes=True).attend_rows
+    numbers = [*one.places(), start, one.window, len(q)], one.numbers()
+    threads = -(-queries // rows) * _GROUP, one.kv_heads
+    launch = partial(kernel, q, out, table, *chunks, *numbers)
+    launch(threads=threads, group_size=(_GROUP, 1))

@@ -1,0 +1,170 @@
+"""Lowering of programs for decode steps: instructions to launches of fused kernels.
+
+Of one token for each of a few sequences. A layer is seven launches: two norms; queries, keys and
+values; attention with norms, RoPE and page write; output; gate and up; down. The keys of a long
+context are shared by thread groups, whose results an eighth one joins. Nothing waits for the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from kernels.kv_pages import PageLayer
+from kernels.metal import attention, elementwise, products, weights
+from kernels.metal.products import Launch
+from kernels.metal.weights import Operand
+from kernels.program import (
+    Add,
+    Attend,
+    Embed,
+    Gate,
+    Instruction,
+    Linear,
+    Norm,
+    Program,
+    Softcap,
+)
+from kernels.weight import Weight
+
+_WEIGHTS_AT_ONCE = 3  # of one launch
+
+
+def can_lower(program: Program) -> bool:
+    """Whether fused kernels can run a program; the others are run op by op."""
+    if not all(isinstance(layer, PageLayer) for layer in program.kv.layers):
+        return False
+    return all(map(_is_known, (*program.body, *program.head)))
+
+
+def _is_known(one: Instruction) -> bool:
+    match one:
+        case Embed():
+            plain = one.change is None and one.positions is None and one.types is None
+            return plain and weights.is_stored(one.table)
+        case Linear():
+            plain = not any(one.changes) and all(bias is None for bias in one.biases)
+            return plain and all(map(weights.is_stored, one.weights))
+        case Attend():
+            both = (one.query_norm is None) == (one.key_norm is None)
+            return one.causal and (both or not one.k)
+        case Norm() | Gate() | Add() | Softcap():
+            return True
+        case _:
+            return False
+
+
+class Lowering:
+    """Launches of a step of so many sequences, and the buffers that they read and write."""
+
+    def __init__(self, program: Program, sequences: int, pages: int, device: torch.device) -> None:
+        """`pages` is the width of the page tables."""
+        self._program = program
+        self._tokens = sequences
+        self._device = device
+        self.buffers = {
+            name: torch.zeros(sequences, width, device=device)
+            for name, width in program.widths.items()
+        }
+        groups = program.kv.groups
+        # Ids, positions, and page tables: one copy to the device a step.
+        inputs = torch.zeros(2 + groups * pages, sequences, dtype=torch.int64, device=device)
+        self._inputs = inputs.flatten()
+        self._ids, self._positions = inputs[0], inputs[1]
+        self._tables = inputs[2:].view(groups, sequences, pages)
+        self._chunks: list[Sequence[Tensor]] = [()] * groups  # buffers of the pages
+        self._longest = 0  # positions of a sequence
+        self._operands: dict[int, Operand] = {}
+        self._partial: dict[tuple[int, int], Tensor] = {}
+        self.body = self._lower(program.body)
+        self.head = self._lower(program.head)
+
+    def set_inputs(
+        self,
+        ids: Sequence[int],
+        positions: Sequence[int],
+        tables: Sequence[Sequence[Sequence[int]]],
+        chunks: Sequence[Sequence[Tensor]],
+    ) -> None:
+        """The inputs of the next step: page tables [groups][sequences][pages], and their buffers."""
+        entries = (entry for group in tables for row in group for entry in row)
+        self._inputs.copy_(torch.tensor([*ids, *positions, *entries]))
+        self._chunks = list(chunks)
+        self._longest = max(positions) + 1
+
+    def _lower(self, instructions: Sequence[Instruction]) -> list[Launch]:
+        launches: list[Launch] = []
+        at = 0
+        while at < len(instructions):
+            after = instructions[at + 1] if at + 1 < len(instructions) else None
+            at += self._one(instructions[at], after, launches)
+        return launches
+
+    def _one(self, one: Instruction, after: Instruction | None, launches: list[Launch]) -> int:
+        """Lower an instruction, with the one after it if both are fused; returns their number."""
+        buffers = self.buffers
+        match one:
+            case Embed():
+                table, out = self._operand(one.table), buffers[one.out]
+                launches.append(products.embed_launch(self._ids, table, out, one.scale))
+            case Norm():
+                operands = one.weight, one.bias, one.epsilon, one.centred
+                launches.append(
+                    elementwise.norm_launch(buffers[one.x], *operands, buffers[one.out])
+                )
+            case Linear():
+                return self._linear(one, after, launches)
+            case Attend():
+                launches.append(self._attend(one))
+            case Gate():
+                up = buffers[one.up] if one.up else None
+                operands = buffers[one.gate], up, one.activation, buffers[one.out]
+                launches.append(elementwise.gated_launch(*operands))
+            case Add():
+                launches.append(elementwise.add_launch(buffers[one.x], buffers[one.y], one.scale))
+            case Softcap():
+                launches.append(elementwise.softcap_launch(buffers[one.x], one.cap))
+            case _:
+                raise ValueError(f"{type(one).__name__}: `can_lower` refuses it")
+        return 1
+
+    def _linear(self, one: Linear, after: Instruction | None, launches: list[Launch]) -> int:
+        operands = [self._operand(weight) for weight in one.weights]
+        x, tokens = self.buffers[one.x], self._tokens
+        if isinstance(after, Gate) and _is_gate_of(one, after):
+            (gate, up), out = operands, self.buffers[after.out]
+            activation = after.activation
+            launches.append(products.gated_launch(x, gate, up, activation, tokens, out))
+            return 2
+        if isinstance(after, Add) and one.outs == (after.y,) and after.x not in (one.x, after.y):
+            residual = self.buffers[after.x]
+            launches.append(products.added_launch(x, operands[0], residual, tokens, after.scale))
+            return 2
+        for start in range(0, len(operands), _WEIGHTS_AT_ONCE):
+            some = slice(start, start + _WEIGHTS_AT_ONCE)
+            outs = [self.buffers[name] for name in one.outs[some]]
+            launches.append(products.linear_launch(x, operands[some], outs, tokens))
+        return 1
+
+    def _attend(self, one: Attend) -> Launch:
+        heads = attention.heads_of(one, self._program)
+        buffers, group = self.buffers, heads.layer.group
+        key = heads.heads, heads.width
+        if key not in self._partial:
+            self._partial[key] = attention.new_partial(heads, self._tokens, self._device)
+        k, v = (buffers[name] if name else None for name in (one.k, one.v))
+        inputs = self._positions, self._tables[group], self._partial[key], buffers[one.out]
+        step = attention.step_launch(heads, buffers[one.q], k, v, *inputs)
+        return lambda: step(self._chunks[group], self._longest)
+
+    def _operand(self, weight: Weight) -> Operand:
+        if id(weight) not in self._operands:
+            self._operands[id(weight)] = weights.operand(weight)
+        return self._operands[id(weight)]
+
+
+def _is_gate_of(one: Linear, gate: Gate) -> bool:
+    rows = {weight.shape[0] for weight in one.weights}
+    return one.outs == (gate.gate, gate.up) and gate.out != one.x and len(rows) == 1
