@@ -89,6 +89,8 @@ class Backend:
         """Wait until the device has done what was launched; raises what its driver reports."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+        elif self.device.type == "mps":
+            torch.mps.synchronize()
 
     def new_drawer(self, vocabulary: int) -> Drawer | None:
         """What draws tokens of a vocabulary on the device; None: the host draws."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from kernels import backends, cuda
+from kernels import backends, cuda, metal
 from kernels.backend import Backend
 from kernels.refusal import Reason, Refusal
 
@@ -37,10 +37,10 @@ def found() -> list[Device]:
     One that is refused is listed if the computer seems to have it: a build of torch for it, or its
     driver. The first call starts the driver, which takes up to a second.
     """
-    first = _described("")
+    first = _described("") or _apple()
     if first is None:
         return []
-    if first.refusal is not None:
+    if first.refusal is not None or first.name == metal.NAME:
         return [first]
     others = (_described(str(number)) for number in range(1, torch.cuda.device_count()))
     return [first, *(one for one in others if one is not None)]
@@ -59,6 +59,13 @@ def _described(number: str) -> Device | None:
     except (RuntimeError, AssertionError) as error:
         refused = refused or cuda.driver_refusal(error)
     return Device(name, "", refusal=refused)
+
+
+def _apple() -> Device | None:
+    """The GPU of a Mac; its memory is the computer's."""
+    if not torch.backends.mps.is_built():
+        return None
+    return Device(metal.NAME, "Apple", refusal=metal.refused())
 
 
 def _has_nvidia_driver() -> bool:

@@ -21,7 +21,7 @@ from engine.models.layers import Decoder
 from engine.state.pages import PagePool, storage_dtype
 from engine.state.sequence import Sequence
 from kernels import stages
-from kernels.backend import Backend
+from kernels.backend import HOST, Backend
 from kernels.kv_pages import KVLayout
 from kernels.placement import Placement
 from kernels.program import Program, Recorded, Segment
@@ -78,8 +78,8 @@ class Runner:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether any part of the model is on a device with memory of its own."""
-        return any(one.free_bytes() is not None for one in self.model.placement.backends)
+        """Whether any part of the model is on a device beside the processor."""
+        return any(one.device != HOST for one in self.model.placement.backends)
 
     def is_of_device(self, fault: BaseException) -> bool:
         """Whether a fault may be one of a device beside the processor, and not of the engine."""

@@ -22,6 +22,7 @@ from engine.loading.placement import predict
 from engine.messages import CacheType, DeviceFault, DeviceInfo, DevicePart, DeviceRefusal
 from engine.models.config import Config
 from kernels import backends, devices
+from kernels.backend import HOST as PLACE
 from kernels.backend import Backend
 from kernels.devices import PROCESSOR
 from kernels.placement import Placement
@@ -95,6 +96,9 @@ def choose(wanted: str, layers: int, fits: Callable[[Placement], bool]) -> Choic
         if wanted == AUTOMATIC and bandwidth(gpu) < bandwidth(processor.head):
             return Choice(processor)
         return _placed(processor, gpu, layers, fits)
+    except ValueError as error:  # of a backend that refuses the device
+        refusal = DeviceRefusal(DeviceFault.DRIVER_FAILS, str(error))
+        return Choice(processor, refusal)
     except Exception as error:  # noqa: BLE001  of its driver
         log.warning("the device %s failed before the load: %s", device.name, error)
         return Choice(processor, failure(error))
@@ -141,12 +145,12 @@ def labels() -> dict[str, str]:
 def parts(placement: Placement, plan: MemoryPlan) -> tuple[DevicePart, ...]:
     """What runs where: consecutive layers of a device, and the bytes that the model takes there."""
     sizes = {one.device: one.total_bytes for one in plan.devices} or {HOST: plan.total_bytes}
-    known = labels() if len(placement.backends) > 1 or is_elsewhere(placement) else {}
+    known = labels() if is_elsewhere(placement) else {}
     found: list[DevicePart] = []
     for backend, group in groupby(placement.layers):
-        place = HOST if backend.free_bytes() is None else str(backend.device)
-        name = PROCESSOR if place == HOST else backend.name
-        found.append(DevicePart(name, known.get(name, ""), len(list(group)), sizes.get(place, 0)))
+        name = PROCESSOR if backend.device == PLACE else backend.name
+        size = sizes.get(HOST if backend.free_bytes() is None else str(backend.device), 0)
+        found.append(DevicePart(name, known.get(name, ""), len(list(group)), size))
     return tuple(found)
 
 
@@ -154,17 +158,11 @@ def speedup(placement: Placement, plan: MemoryPlan) -> float:
     """Predicted speed of a token relative to the processor alone, by bytes and bandwidths; 0: it is
     the processor.
     """
-    if not is_elsewhere(placement) or not plan.devices:
+    if not is_elsewhere(placement):
         return 0.0
-    processor = bandwidth(backends.choose())
-    by_device = {str(one.device): one for one in placement.backends if one.free_bytes() is not None}
-    seconds = 0.0
-    for one in plan.devices:
-        backend = by_device.get(one.device)
-        size = one.weights_bytes + one.cache_bytes
-        seconds += size / (processor if backend is None else bandwidth(backend))
-    alone = sum(one.weights_bytes + one.cache_bytes for one in plan.devices) / processor
-    return alone / seconds
+    size, layers = plan.weights_bytes + plan.cache_bytes, placement.layers
+    seconds = sum(size / len(layers) / bandwidth(one) for one in layers)
+    return size / bandwidth(backends.choose()) / seconds
 
 
 def bandwidth(backend: Backend) -> float:
@@ -184,8 +182,8 @@ def _is_whole(plan: MemoryPlan, context: int, context_model: int) -> bool:
 
 
 def is_elsewhere(placement: Placement) -> bool:
-    """Whether any part of a model is on a device with memory of its own."""
-    return any(one.free_bytes() is not None for one in placement.backends)
+    """Whether any part of a model is on a device beside the processor."""
+    return any(one.device != PLACE for one in placement.backends)
 
 
 # --- failures -----------------------------------------------------------------------------------
@@ -224,6 +222,8 @@ def free_memory() -> None:
     with suppress(Exception):
         if torch.cuda.is_initialized():
             torch.cuda.empty_cache()
+        if torch.backends.mps.is_available():
+            torch.mps.empty_cache()
 
 
 def _refusal(refused: Refusal | None) -> DeviceRefusal | None:

@@ -13,6 +13,7 @@ from kernels.backend import Backend
 from kernels.cuda.layout import FORMATS
 from kernels.formats import by_name
 from kernels.program import Program, Recorded
+from kernels.refusal import Reason, Refusal
 from kernels.weight import Weight
 
 NAME = "metal"
@@ -26,18 +27,20 @@ def has_kernel(op: str, format: str) -> bool:
     return (op in WEIGHT_OPS and format in FORMATS) or op in OTHER_OPS
 
 
-def refusal(device: str = "") -> str:
-    """Why kernels cannot run on the GPU of this computer, in one sentence; "": they can.
+def refused(device: str = "") -> Refusal | None:
+    """Why kernels cannot run on the GPU of this computer; None: they can.
 
     `device` is the number of a GPU, "" or "0": torch has only one.
     """
     if not torch.backends.mps.is_built():
-        return "This build of torch has no Metal; it needs a Mac with a processor of Apple."
+        text = "This build of torch has no Metal; it needs a Mac with a processor of Apple."
+        return Refusal(Reason.NO_SUPPORT, text)
     if not torch.backends.mps.is_available():
-        return "torch finds no GPU of Apple, or macOS is older than 14."
+        text = "torch finds no GPU of Apple, or macOS is older than 14."
+        return Refusal(Reason.NO_DEVICE, text)
     if device not in ("", "0"):
-        return f"There is no GPU {device}; the computer has 1."
-    return ""
+        return Refusal(Reason.NO_DEVICE, f"There is no GPU {device}; the computer has 1.")
+    return None
 
 
 def failure(place: torch.device) -> str:
@@ -71,7 +74,8 @@ def failure(place: torch.device) -> str:
 def metal_backend(device: str = "") -> Backend:
     """The backend on the GPU. Raises ValueError with the reason if it cannot run."""
     place = torch.device("mps")
-    if reason := refusal(device) or failure(place):
+    found = refused(device)
+    if reason := failure(place) if found is None else found.text:
         raise ValueError(f"The GPU cannot be used: {reason}")
     return backend_on(place, f"{NAME}:{device}" if device else NAME)
 

@@ -14,6 +14,7 @@ import tiny
 from engine.errors import RequestError
 from engine.loading.loader import LoadedModel, load
 from engine.messages import CacheType
+from fake_driver import FakeDriver
 from kernels import backends, cuda, reference
 from kernels.backend import OTHER_OPS, SHOWN_WEIGHT_OPS
 from kernels.formats import FORMATS, Format, by_name
@@ -152,23 +153,6 @@ def test_a_model_is_split_with_the_processor(tmp_path: Path) -> None:
 # --- refusals -----------------------------------------------------------------------------------
 
 
-class Gpu:
-    """What torch says of a GPU; `fails` is what the driver raises."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.available, self.capability, self.fails = True, (9, 0), ""
-        monkeypatch.setattr("torch.version.cuda", "13.0")
-        monkeypatch.setattr("torch.cuda.is_available", lambda: self.available)
-        monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
-        monkeypatch.setattr("torch.cuda.get_device_name", self._name)
-        monkeypatch.setattr("torch.cuda.get_device_capability", lambda number: self.capability)
-
-    def _name(self, number: int) -> str:
-        if self.fails:
-            raise RuntimeError(self.fails)
-        return "NVIDIA H200"
-
-
 def refusal(reason: Reason, device: str = "") -> str:
     """The sentence with which a GPU is refused for this reason."""
     found = cuda.refused(device)
@@ -178,8 +162,8 @@ def refusal(reason: Reason, device: str = "") -> str:
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
-    return Gpu(monkeypatch)
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    return FakeDriver(monkeypatch)
 
 
 def test_a_build_of_torch_without_cuda_is_refused(
@@ -192,26 +176,26 @@ def test_a_build_of_torch_without_cuda_is_refused(
         load(path, backend="cuda")
 
 
-def test_no_gpu_and_no_driver_are_refused(gpu: Gpu) -> None:
+def test_no_gpu_and_no_driver_are_refused(gpu: FakeDriver) -> None:
     assert cuda.refused() is None
     gpu.available = False
     assert "no NVIDIA GPU or no driver" in refusal(Reason.NO_DEVICE)
 
 
-def test_other_numbers_are_refused(gpu: Gpu) -> None:
+def test_other_numbers_are_refused(gpu: FakeDriver) -> None:
     assert cuda.refused("0") is None
     assert refusal(Reason.NO_DEVICE, "1") == "There is no GPU 1; the computer has 1."
     for wrong in ("one", "-1"):
         assert refusal(Reason.NO_DEVICE, wrong) == f"There is no GPU {wrong}; the computer has 1."
 
 
-def test_an_old_gpu_is_refused(gpu: Gpu) -> None:
+def test_an_old_gpu_is_refused(gpu: FakeDriver) -> None:
     gpu.capability = (7, 5)
     assert "too old" in refusal(Reason.TOO_OLD)
     assert "7.5" in refusal(Reason.TOO_OLD)
 
 
-def test_a_driver_that_fails_is_refused(gpu: Gpu) -> None:
+def test_a_driver_that_fails_is_refused(gpu: FakeDriver) -> None:
     gpu.fails = "CUDA error: unknown error\nCompile with..."
     assert refusal(Reason.DRIVER_FAILS) == "The NVIDIA driver fails: CUDA error: unknown error."
 

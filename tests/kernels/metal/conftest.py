@@ -9,7 +9,7 @@ import pytest
 import metal_library
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)  # no test of another folder may see it
 def shaders_on_the_processor() -> Iterator[None]:
     """torch compiles shaders with the stand-in of Metal's compiler."""
     with pytest.MonkeyPatch.context() as patch:

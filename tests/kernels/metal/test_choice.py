@@ -39,9 +39,11 @@ def test_no_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_other_numbers_are_refused() -> None:
-    assert metal.refusal() == metal.refusal("0") == ""
+    assert metal.refused() is metal.refused("0") is None
     for wrong in ("1", "-1", "one"):
-        assert metal.refusal(wrong) == f"There is no GPU {wrong}; the computer has 1."
+        found = metal.refused(wrong)
+        assert found is not None
+        assert found.text == f"There is no GPU {wrong}; the computer has 1."
 
 
 def test_a_first_kernel_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
