@@ -108,6 +108,10 @@ class ModelHost:
         identity_of = ModelFiles(paths, self._files, memory)
         self._disk = DiskTier(self._store, self._saver, self._scheduler, identity_of, model)
 
+    def prepare(self) -> None:
+        """Compile and capture what the device needs for the first token; raises its faults."""
+        self._scheduler.runner.prepare()
+
     # --- a device that fails --------------------------------------------------------------------
 
     @property

@@ -394,7 +394,13 @@ class Engine:
             model = replace(model, plan=plan)
         self._host = ModelHost(model, files, self._snapshots, self._saver)
         self._command = command
-        self._deliver(self._host.loaded(command.request))
+        try:
+            self._host.prepare()
+        except Exception as fault:
+            if not self._host.can_move(fault):
+                raise
+            self._move(fault)
+        self._deliver(self._loaded_host().loaded(command.request))
 
     def _move(self, fault: BaseException) -> None:
         """After the device of the model failed: go on with the processor, or without a model."""

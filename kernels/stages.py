@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -18,6 +19,15 @@ from kernels.placement import Placement
 from kernels.program import Instruction, Program, Recorded, Segment, Transfer
 
 NOTHING_REFUSED: Mapping[str, Collection[str]] = {}
+
+
+@runtime_checkable
+class Preparable(Protocol):
+    """A recorded program that can compile and capture its decode step before the first token."""
+
+    def prepare(self) -> None:
+        """Raises what the device raises."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +128,12 @@ class StagedProgram:
         self.equal_bits = all(stage.equal_bits for _, stage in stages)
         self.exact = all(stage.exact for _, stage in stages)
         self._body = stages[:-1] if head_alone else stages
+
+    def prepare(self) -> None:
+        """Compile and capture what the stages can, before the first token."""
+        for _, stage in self.stages:
+            if isinstance(stage, Preparable):
+                stage.prepare()
 
     def hidden(
         self,

@@ -92,6 +92,13 @@ class Runner:
         """Whether a backend lowered the program; otherwise it is interpreted, op by op."""
         return stages.is_lowered(self.recorded(NO_ADAPTERS))
 
+    def prepare(self) -> None:
+        """Compile and capture the decode step without adapters, where its device does that."""
+        recorded = self.recorded(NO_ADAPTERS)
+        if isinstance(recorded, stages.Preparable):
+            with torch.inference_mode():
+                recorded.prepare()
+
     def has_equal_bits(self, stack: Stack = NO_ADAPTERS) -> bool:
         """Whether a token gets the same bits in any batch."""
         return stages.has_equal_bits(self.recorded(stack))

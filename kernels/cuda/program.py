@@ -15,8 +15,9 @@ from kernels.cuda import attention, graphs
 from kernels.cuda.graphs import Capturer
 from kernels.cuda.lowering import Lowering, can_lower
 from kernels.interpreter import Interpreter
+from kernels.kv_pages import PageTable
 from kernels.ops import Ops
-from kernels.program import Program, Segment
+from kernels.program import Embed, Program, Segment
 
 MOST_SEQUENCES = 16  # of a recorded step
 _FEWEST_PAGES = 64  # of a page table: 16,384 positions
@@ -92,6 +93,20 @@ class Recorded:
         bucket = self._prepared(batch, given)
         bucket.both()
         return bucket.lowering.buffers[self._program.logits][: len(batch)].clone()
+
+    def prepare(self) -> None:
+        """Compile and capture the step of one sequence, so that the first token need not wait."""
+        program = self._program
+        hidden = torch.zeros(1, program.widths[program.hidden], device=self._device)
+        if program.body:
+            tables = [PageTable() for _ in program.kv.page_bytes]
+            for table, size in zip(tables, program.kv.page_bytes, strict=True):
+                table.append(torch.zeros(size, dtype=torch.uint8, device=self._device))
+            given = None if isinstance(program.body[0], Embed) else hidden
+            segments = [Segment([0], 0, tables)]
+            self.step(segments, given) if program.head else self.hidden(segments, given=given)
+        elif program.head:
+            self.logits(hidden)
 
     def _prepared(self, batch: Sequence[Segment], given: Tensor | None) -> _Bucket:
         """The bucket of a batch, its inputs in device memory.

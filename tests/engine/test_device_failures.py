@@ -238,6 +238,27 @@ def test_a_fault_outside_of_answers_moves_the_model_too(
     assert gpu.held == 0
 
 
+def test_a_device_that_fails_when_it_is_prepared_is_replaced(
+    bench: Bench, gpu: FakeGpu, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the load and its check, when steps are captured."""
+    from engine.inference.runner import Runner
+
+    def fail(self: Runner) -> None:
+        if self.is_elsewhere:
+            raise RuntimeError("CUDA error: operation not permitted")
+
+    monkeypatch.setattr(Runner, "prepare", fail)
+    bench.engine.send(LoadModel(1, path))
+    *before, event = bench.until(ModelLoaded, Failed)
+    assert isinstance(event, ModelLoaded)
+    assert [one.name for one in event.runs_on] == ["cpu"]
+    assert event.moved is not None
+    assert any(isinstance(one, ModelMoved) for one in before)
+    assert gpu.held == 0
+    assert answer_text(answers(bench, asked(2))[2])
+
+
 def test_devices_are_found(bench: Bench, gpu: FakeGpu) -> None:
     (one,) = bench.expect(FindDevices(1), DevicesFound).devices
     assert (one.name, one.label, one.refusal) == ("cuda", LABEL, None)

@@ -170,6 +170,18 @@ def test_body_and_head_are_the_step(model: LoadedModel) -> None:
         decoding.recorded.hidden(segments, stop)
 
 
+def test_the_first_step_is_captured_before_it_is_asked_for(model: LoadedModel) -> None:
+    device = FakeDevice()
+    decoding = Decoding(model, device)
+    decoding.recorded.prepare()
+    assert (device.captured, device.replayed) == (1, 0)
+    decoding.check([decoding.sequence(5)], 9)
+    assert (device.captured, device.replayed) == (1, 1)
+    device.fails = True
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        decoding.recorded.prepare()
+
+
 def test_a_longer_page_table_is_captured_again(
     model: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
