@@ -30,7 +30,7 @@ from engine.inference.constraints.grammars import Grammars
 from engine.inference.generate import Request
 from engine.inference.speculative.drafters import Drafts, maker
 from engine.inference.speculative.vocabulary import VocabularyMap
-from engine.inference.suspended import Suspended
+from engine.inference.suspended import Suspended, without_frames
 from engine.loading.identity import ModelFiles, Stamp
 from engine.loading.library import data_folder, model_parts
 from engine.loading.loader import LoadedModel, load
@@ -108,9 +108,15 @@ class ModelHost:
         identity_of = ModelFiles(paths, self._files, memory)
         self._disk = DiskTier(self._store, self._saver, self._scheduler, identity_of, model)
 
-    def prepare(self) -> None:
-        """Compile and capture what the device needs for the first token; raises its faults."""
-        self._scheduler.runner.prepare()
+    def prepare(self) -> BaseException | None:
+        """Compile and capture what the device needs for the first token; returns its fault."""
+        try:
+            self._scheduler.runner.prepare()
+        except Exception as fault:
+            if not self.can_move(fault):
+                raise
+            return without_frames(fault)
+        return None
 
     # --- a device that fails --------------------------------------------------------------------
 

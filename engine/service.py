@@ -77,7 +77,7 @@ class Engine:
     - LoadModel: ModelLoaded, or Failed; ModelUnloaded precedes Failed when no model remains.
       When cancelled: ModelUnloaded, or ModelLoaded for the previous model if it is still loaded.
     - UnloadModel: ModelUnloaded.
-    - FindDevices: DevicesFound, or Failed.
+    - FindDevices: DevicesFound, without devices if they cannot be found.
     - Generate: Finished, or Failed. Of several answers each has a Finished event when it ends; the
       final event is the one with `last`, and Failed ends those that have not ended.
     - SetAdapters: AdaptersSet, or Failed; then the stack is unchanged. When cancelled: AdaptersSet
@@ -206,11 +206,13 @@ class Engine:
         except EngineError as error:
             self._fail(command, error)
         except BaseException as fault:  # noqa: BLE001  a panic is no Exception
+            from engine.inference.suspended import without_frames
+
             error = memory_error(fault) or _unexpected(fault)
             if isinstance(command, LoadModel) or not (self._host and self._host.can_move(fault)):
                 self._fail(command, error)
                 return
-            self._move(fault)
+            self._move(without_frames(fault))
             self._fail(command, _moved_error(error))
 
     def _has_work(self) -> bool:
@@ -394,11 +396,8 @@ class Engine:
             model = replace(model, plan=plan)
         self._host = ModelHost(model, files, self._snapshots, self._saver)
         self._command = command
-        try:
-            self._host.prepare()
-        except Exception as fault:
-            if not self._host.can_move(fault):
-                raise
+        del model  # the host alone has it, and can free it
+        if (fault := self._host.prepare()) is not None:
             self._move(fault)
         self._deliver(self._loaded_host().loaded(command.request))
 
@@ -458,6 +457,9 @@ class Engine:
 
     def _fail(self, command: Command, error: EngineError) -> None:
         log.info("request %d failed: %s", command.request, error)
+        if isinstance(command, FindDevices):  # then there is the processor alone
+            self._deliver(DevicesFound(command.request, ()))
+            return
         if isinstance(command, LoadModel) and self._host is None:
             self._deliver(ModelUnloaded(command.request, 0, resident_memory()))
             if self._is_cancelled(command.request):

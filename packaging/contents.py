@@ -15,12 +15,15 @@ from pathlib import PurePosixPath
 EXCLUDED_MODULES = (
     # The CUDA kernels and their compiler, which only the CUDA build of torch can use.
     "triton",
+    "kernels.cuda.adapters",
     "kernels.cuda.attention",
+    "kernels.cuda.experts",
     "kernels.cuda.jit",
     "kernels.cuda.launch",
     "kernels.cuda.lowering",
     "kernels.cuda.ops",
     "kernels.cuda.program",
+    "kernels.cuda.sampling",
     # torch: compilers, exporters, and tools that need further packages
     "torch._dynamo",
     "torch._inductor",

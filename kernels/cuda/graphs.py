@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -28,7 +29,7 @@ class Capturer(Protocol):
 
 def capturer(device: torch.device) -> Capturer | None:
     """The capturer of a device; None: it has no graphs."""
-    return _captured if device.type == "cuda" else None
+    return partial(_captured, device) if device.type == "cuda" else None
 
 
 class Step:
@@ -59,9 +60,10 @@ class Step:
             log.info("The step runs launch by launch, since its capture failed: %s", error)
 
 
-def _captured(launches: Callable[[], None]) -> Replay:
-    graph = torch.cuda.CUDAGraph()
-    torch.cuda.synchronize()
-    with torch.cuda.graph(graph):
-        launches()
+def _captured(device: torch.device, launches: Callable[[], None]) -> Replay:
+    with torch.cuda.device(device):
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize(device)
+        with torch.cuda.graph(graph):
+            launches()
     return graph.replay

@@ -7,6 +7,7 @@ Triton's interpreter, if that is on: slow, for tests.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,8 +43,15 @@ def interpreted() -> bool:
 
 
 def run(kernel: Any, grid: tuple[int, ...], *operands: object, **constants: object) -> None:
-    """Launch a kernel."""
-    kernel[grid](*operands, **constants)
+    """Launch a kernel on the device of its first operand, a tensor or the arrays of a weight."""
+    first: Any = operands[0]
+    with on_device((first[0] if isinstance(first, tuple) else first).device):
+        kernel[grid](*operands, **constants)
+
+
+def on_device(device: torch.device) -> AbstractContextManager[object]:
+    """While entered, a GPU is the one that kernels are launched on."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 @dataclass(frozen=True, slots=True)

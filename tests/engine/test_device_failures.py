@@ -242,12 +242,21 @@ def test_a_device_that_fails_when_it_is_prepared_is_replaced(
     bench: Bench, gpu: FakeGpu, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the load and its check, when steps are captured."""
+    from engine import model_moves
     from engine.inference.runner import Runner
 
     def fail(self: Runner) -> None:
         if self.is_elsewhere:
             raise RuntimeError("CUDA error: operation not permitted")
 
+    held: list[int] = []
+    load = model_moves.load
+
+    def watched(*operands: object, **options: object) -> object:
+        held.append(gpu.held)
+        return load(*operands, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(model_moves, "load", watched)
     monkeypatch.setattr(Runner, "prepare", fail)
     bench.engine.send(LoadModel(1, path))
     *before, event = bench.until(ModelLoaded, Failed)
@@ -255,7 +264,7 @@ def test_a_device_that_fails_when_it_is_prepared_is_replaced(
     assert [one.name for one in event.runs_on] == ["cpu"]
     assert event.moved is not None
     assert any(isinstance(one, ModelMoved) for one in before)
-    assert gpu.held == 0
+    assert held == [0]
     assert answer_text(answers(bench, asked(2))[2])
 
 
@@ -266,6 +275,16 @@ def test_devices_are_found(bench: Bench, gpu: FakeGpu) -> None:
     (one,) = bench.expect(FindDevices(2), DevicesFound).devices
     assert one.refusal is not None
     assert (one.refusal.fault, one.refusal.text) == (DeviceFault.NO_TRITON, "It has none.")
+
+
+def test_devices_that_cannot_be_found_are_none(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> list[object]:
+        raise RuntimeError("CUDA error: unknown error")
+
+    monkeypatch.setattr("kernels.devices.found", fail)
+    assert bench.expect(FindDevices(1), DevicesFound).devices == ()
 
 
 def test_the_choice_of_a_load(bench: Bench, gpu: FakeGpu, path: Path) -> None:
