@@ -31,6 +31,7 @@ from engine.inference.generate import Request
 from engine.inference.speculative.drafters import Drafts, maker
 from engine.inference.speculative.vocabulary import VocabularyMap
 from engine.inference.suspended import Suspended, without_frames
+from engine.loading.device_choice import AUTOMATIC
 from engine.loading.identity import ModelFiles, Stamp
 from engine.loading.library import data_folder, model_parts
 from engine.loading.loader import LoadedModel, load
@@ -371,7 +372,8 @@ class ModelHost:
             plan, placement = self.model.plan, self.model.decoder.placement
             model = load(
                 command.path,
-                backend=placement.backends[0].name,
+                device=command.device or AUTOMATIC,
+                backend=placement.backends[0].name if command.device is None else "",
                 context=plan.context,
                 threads=None,
                 cache=self.model.cache,

@@ -115,7 +115,10 @@ class Controller(QObject):
         states.adapters.request_finished.connect(self._answers.start_next)
         self.library = Library(state, states.library, settings, user_files, self)
         self.draft_models = DraftModels(
-            state, self._link, lambda path: self.library.defaults.own(path).draft
+            state,
+            self._link,
+            lambda path: self.library.defaults.own(path).draft,
+            lambda path: self.library.defaults.own(path).runs_on,
         )
         self.library.defaults.changed.connect(self.draft_models.update)
         self.drafts = Drafts(state, archive)

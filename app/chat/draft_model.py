@@ -12,6 +12,7 @@ from pathlib import Path
 from app.engines.requests import EngineRequests
 from app.settings.table import Settings, drafts
 from app.state.chat import ModelPhase, Notice, State
+from app.state.devices import CHOICES
 from app.system.translation import tr
 from engine import DraftKind, DraftSet, Failed, ModelLoaded, SetDraft, model_name
 
@@ -22,10 +23,16 @@ class DraftModels:
     """Sends SetDraft when a model is loaded, or another draft model is chosen for it."""
 
     def __init__(
-        self, state: State, link: EngineRequests, chosen: Callable[[Path], Path | None]
+        self,
+        state: State,
+        link: EngineRequests,
+        chosen: Callable[[Path], Path | None],
+        runs_on: Callable[[Path], str | None],
     ) -> None:
-        """`chosen` is the draft model in a model's settings; None: none."""
-        self._state, self._link, self._chosen = state, link, chosen
+        """`chosen` is the draft model in a model's settings; None: none. `runs_on` is the choice in
+        the draft model's own; None: it is beside the model.
+        """
+        self._state, self._link, self._chosen, self._runs_on = state, link, chosen, runs_on
         self._loaded: ModelLoaded | None = None  # the load that the draft model belongs to
         self._wanted: Path | None = None
         self._request = 0  # the last one that sets it; 0: none is under way
@@ -51,7 +58,9 @@ class DraftModels:
             return
         self._wanted, self._in_use = wanted, None
         self._state.set_notice(NOTICE, None)
-        self._request = self._link.send(lambda number: SetDraft(number, wanted))
+        choice = None if wanted is None else self._runs_on(wanted)
+        device = None if choice is None else CHOICES.get(choice, choice)
+        self._request = self._link.send(lambda number: SetDraft(number, wanted, device))
         self._sent.add(self._request)
 
     def on_set(self, event: DraftSet) -> None:

@@ -6,6 +6,7 @@ sampler, the text decoder and the stop strings. The scheduler runs the model and
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -30,6 +31,8 @@ from engine.messages import Constraint, Finished, FinishReason, Sampling, Text, 
 from engine.state.sequence import Sequence as CachedSequence
 from engine.tokenizer.tokenizer import Tokenizer
 from kernels.draw import Draw
+
+log = logging.getLogger(__name__)
 
 MOST_ANSWERS = 16  # to one prompt
 _CHARACTER_BYTES = 4  # at most, in UTF-8
@@ -232,7 +235,14 @@ class Generation:
         room = self.sequence.context - len(self.text) - 1
         if self.request.max_tokens:
             room = min(room, self.request.max_tokens - self.generated - 1)
-        self.draft = self._speculation.propose(self.text, rows, room)
+        try:
+            self.draft = self._speculation.propose(self.text, rows, room)
+        except RuntimeError:  # of the draft model's device: the answer goes on without drafts
+            log.exception("a draft model failed")
+            with suppress(Exception):
+                self._speculation.close()
+            self._speculation = None
+            return
         if self._matcher is not None and self.draft:
             self.shorten_draft(self._matcher.allowed(self.draft))
 

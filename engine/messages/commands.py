@@ -104,6 +104,7 @@ class SetDraft:
 
     request: int
     path: Path | None
+    device: str | None = None  # as in LoadModel; None: where the loaded model begins
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ from engine import (
     CountTokens,
     DeviceFault,
     DevicesFound,
+    DraftKind,
+    DraftSet,
     Event,
     Failed,
     FindDevices,
@@ -28,6 +30,7 @@ from engine import (
     ModelMoved,
     ModelUnloaded,
     SetAdapters,
+    SetDraft,
     Text,
     TokensCounted,
 )
@@ -206,6 +209,25 @@ def test_without_memory_for_the_processor_the_answer_ends_and_the_engine_goes_on
     gpu.fault = None
     loaded(bench, path)
     assert answer_text(answers(bench, asked(3))[3])
+
+
+def test_a_draft_model_on_a_device_that_fails_costs_only_its_help(
+    bench: Bench, gpu: FakeGpu, path: Path
+) -> None:
+    """The model is on the processor, and its draft model on the GPU."""
+    bench.engine.send(LoadModel(1, path, device="cpu"))
+    bench.until(ModelLoaded)
+    wanted = answer_text(answers(bench, asked(2))[2])
+    bench.expect(SetDraft(3, path, device="gpu"), DraftSet)
+    assert gpu.held > 0
+    drafted = answers(bench, asked(4, drafts=DraftKind.MODEL))[4]
+    assert answer_text(drafted) == wanted
+    gpu.fail(RuntimeError("CUDA error: unknown error"), 30)
+    for request in (5, 6):
+        events = answers(bench, asked(request, drafts=DraftKind.MODEL))
+        assert answer_text(events[request]) == wanted
+        assert isinstance(events[request][-1], Finished)
+        assert events[0] == []
 
 
 def test_a_fault_of_a_request_is_no_fault_of_the_device(

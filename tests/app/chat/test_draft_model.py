@@ -57,6 +57,20 @@ def test_the_chosen_one_is_loaded_after_the_model_and_used(stage: Stage) -> None
     assert answer(stage).drafts is DraftKind.NONE
 
 
+def test_the_draft_model_runs_on_what_its_own_settings_say(stage: Stage) -> None:
+    choose(stage, SMALL)
+    stage.ready(MODEL)
+    stage.wait_until_idle()
+    assert stage.engine.last(SetDraft).device is None  # beside the model
+    set_done(stage)
+    for choice, device in (("cpu", "cpu"), ("gpu", "gpu"), ("auto", "")):
+        stage.controller.library.defaults.change(OTHER, ModelDefaults(runs_on=choice))
+        choose(stage, SMALL)
+        choose(stage, OTHER)
+        stage.wait_until_idle()
+        assert stage.engine.last(SetDraft).device == device
+
+
 def test_another_choice_takes_effect_at_once(stage: Stage) -> None:
     stage.ready(MODEL)
     choose(stage, SMALL)
