@@ -83,7 +83,7 @@ class ModelHost:
         self, model: LoadedModel, files: tuple[Stamp, ...], store: PageStore, saver: Saver
     ) -> None:
         """`files` are the stamps of the model's files, taken before they were read."""
-        self._files, self._store, self._saver = files, store, saver
+        self.files, self._store, self._saver = files, store, saver
         self._draft: Drafts | None = None
         self._draft_set = DraftSet(0, None)
         self._reading = 0  # commands whose texts are being read
@@ -104,9 +104,9 @@ class ModelHost:
         self._ranker = model.new_ranker(self._scheduler) if model.decoder.ranking else None
         self._prompts = PromptBuilder(model.template, model.tokenizer, context)
         figures = MeasuredFigures(measured_file())
-        self._prefill = PrefillEstimator(model, self._scheduler.runner, self._files, figures)
+        self._prefill = PrefillEstimator(model, self._scheduler.runner, self.files, figures)
         paths, memory = model_parts(model.path), data_folder() / "hashes.json"
-        identity_of = ModelFiles(paths, self._files, memory)
+        identity_of = ModelFiles(paths, self.files, memory)
         self._disk = DiskTier(self._store, self._saver, self._scheduler, identity_of, model)
 
     def prepare(self) -> BaseException | None:
@@ -135,6 +135,8 @@ class ModelHost:
         self._paths, self._uses = self._adapters.paths, self._adapters.uses
         with suppress(Exception):  # of the device
             self._disk.evicted.drop()
+        with suppress(Exception):  # it may still read pages
+            self._saver.wait(_no_checkpoint)
         with suppress(Exception):
             self.close()
         self._draft = None
@@ -164,7 +166,12 @@ class ModelHost:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that unloading frees: weights, KV pages and adapters."""
+        """Memory of the computer that unloading frees: weights, KV pages and adapters.
+
+        What a device has of its own is not counted.
+        """
+        if devices := self.model.plan.devices:
+            return devices[0].weights_bytes + self._draft_set.memory_bytes
         held = self.model.plan.weights_bytes + self._scheduler.pool.allocated_bytes
         return held + self._adapters.size_bytes + self._draft_set.memory_bytes
 

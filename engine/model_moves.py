@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from engine.errors import OutOfMemory
+from engine.errors import ModelFileError, OutOfMemory
 from engine.host.device import memory_error
 from engine.loading.device_choice import PROCESSOR, failure, free_memory
+from engine.loading.identity import stamps
+from engine.loading.library import model_parts
 from engine.loading.loader import LoadedModel, load
 from engine.messages import LoadModel
 from engine.model_host import ModelHost
@@ -27,9 +29,14 @@ def move_to_processor(
     one of what is no EngineError), the host is of no more use, and False is returned.
     """
     context, refusal = host.model.plan.context, failure(fault)
+    files = host.files
     suspended = host.leave_device()
     free_memory()  # before the processor has the model: they may share their memory
     try:
+        if files != stamps(model_parts(command.path)):
+            raise ModelFileError(
+                "The model's file has changed since it was loaded.", "Load the model again."
+            )
         try:
             model = _loaded(command, context, checkpoint)
         except OutOfMemory:  # with as much context as the device had

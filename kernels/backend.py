@@ -92,6 +92,13 @@ class Backend:
         elif self.device.type == "mps":
             torch.mps.synchronize()
 
+    def reserved_bytes(self) -> int:
+        """Bytes of the device's own memory that this process has: free once its model is gone."""
+        try:
+            return torch.cuda.memory_reserved(self.device) if self.device.type == "cuda" else 0
+        except RuntimeError:
+            return 0
+
     def new_drawer(self, vocabulary: int) -> Drawer | None:
         """What draws tokens of a vocabulary on the device; None: the host draws."""
         return None if self._drawer is None else self._drawer(vocabulary)

@@ -62,8 +62,7 @@ class Scheduler:
     ) -> None:
         """`context` is the capacity of one sequence in tokens; the pool has room for it."""
         self.runner = runner
-        self.pool = pool
-        self.tree = tree
+        self.pool, self.tree = pool, tree
         self.context = context
         self._tokenizer = tokenizer
         self._waiting: deque[Ticket | Generation] = deque()  # generations were preempted
@@ -161,11 +160,13 @@ class Scheduler:
             self._drop_cancelled()
         except BaseException as fault:  # noqa: BLE001  each request gets its final event
             error = memory_error(fault)
+            is_retried = error is not None and not self._refused
             if error is None or not self._give_memory_back():
-                if self.runner.is_of_device(fault):
+                if not self.runner.is_of_device(fault):
+                    self._fail_running(fault if error is None else error)
+                elif not is_retried:  # with what the caches gave back
                     self.device_fault = without_frames(fault)  # the caller moves the model
                     return
-                self._fail_running(fault if error is None else error)
             for generation in self._running:
                 generation.rewind()
 
@@ -174,13 +175,12 @@ class Scheduler:
         items: list[Ticket | Generation] = [*self._running, *self._waiting]
         found = Suspended(items, self._tickets, self.metrics, self._interrupted).left()
         self._running, self._waiting, self._tickets = [], deque(), {}
-        with suppress(Exception):  # of the device
-            self.tree.evict(self.pool.budget_bytes, keep=False)
-            self.pool.trim()
+        with suppress(Exception):
+            self._give_memory_back()
         return found
 
     def resume(self, suspended: Suspended, moved: Callable[[Stack], Stack]) -> None:
-        """Go on with requests of another scheduler: their texts are processed once more.
+        """Process requests of another scheduler once more.
 
         `moved` returns a stack for this model, or raises EngineError, which ends the request.
         """

@@ -28,6 +28,7 @@ class Suspended:
     def left(self) -> Suspended:
         """The same, once pages and drafts on the device are given up."""
         for item in self.items:
+            item.request.drafter = None  # which has a draft model, perhaps there too
             if isinstance(item, Generation):
                 item.leave_device()
         return self

@@ -172,6 +172,8 @@ def predict(
         host, others = _needs(
             model, placement, tensors, vocabulary, cache, storage, refused or {}, failed, paging
         )
+        if reclaimable:  # of a model that is replaced: what it has on devices is freed too
+            others = [_with_reserved(one, placement) for one in others]
         found = plan_memory(
             host,
             context_wanted=context,
@@ -195,6 +197,12 @@ def predict(
     if not paged.fits:
         return replace(found, least_bytes=paged.total_bytes), storage
     return replace(paged, paging=timed(paged.paging, file.paths[0])), packed
+
+
+def _with_reserved(needs: DeviceNeeds, placement: Placement) -> DeviceNeeds:
+    """The needs on a device whose memory that this process has now is free by then."""
+    own = next(one for one in placement.backends if str(one.device) == needs.device)
+    return replace(needs, available_bytes=needs.available_bytes + own.reserved_bytes())
 
 
 def predict_shape(

@@ -290,6 +290,16 @@ def test_a_device_that_fails_when_it_is_prepared_is_replaced(
     assert answer_text(answers(bench, asked(2))[2])
 
 
+def test_memory_that_is_held_is_the_computers(bench: Bench, gpu: FakeGpu, path: Path) -> None:
+    """What the next load may count on: not what the GPU has."""
+    on_gpu = loaded(bench, path)
+    assert gpu.held > 0
+    bench.engine.send(LoadModel(2, path, device="cpu"))
+    (*_, on_processor) = bench.until(ModelLoaded)
+    assert isinstance(on_processor, ModelLoaded)
+    assert on_gpu.held_bytes < on_processor.held_bytes
+
+
 def test_devices_are_found(bench: Bench, gpu: FakeGpu) -> None:
     (one,) = bench.expect(FindDevices(1), DevicesFound).devices
     assert (one.name, one.label, one.refusal) == ("cuda", LABEL, None)

@@ -29,6 +29,7 @@ class FakeGpu:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.free_bytes = 1 << 40
+        self.reserved_bytes = 0  # that this process has
         self.refusal: Refusal | None = None
         self.fault: BaseException | None = None  # what the driver raises from now on
         self.calls_left = -1  # products until it raises `fault`; -1: at once
@@ -41,6 +42,7 @@ class FakeGpu:
                 kernels[key] = self._watched(key[0], kernel)
         kernels["read_bandwidth", "F32"] = lambda size: 1e15
         self.backend = Backend("cuda", kernels, None, PLACE, lambda: self.free_bytes)
+        monkeypatch.setattr(self.backend, "reserved_bytes", lambda: self.reserved_bytes)
         monkeypatch.setattr("kernels.devices.found", self._found)
         monkeypatch.setattr("kernels.cuda.cuda_backend", lambda number: self.backend)
         monkeypatch.setattr("kernels.backends.BACKENDS", {"reference": KNOWN["reference"]})

@@ -94,6 +94,15 @@ def test_a_gpu_without_room_leaves_the_model_to_the_processor(path: Path, gpu: F
     assert model.moved.fault is DeviceFault.TOO_LARGE
 
 
+def test_memory_of_a_model_that_is_replaced_is_free(path: Path, gpu: FakeGpu) -> None:
+    """On the GPU too, but not for a model that is loaded beside it."""
+    gpu.free_bytes, gpu.reserved_bytes = 1000, 1 << 30
+    assert layers(opened(path)) == [("cpu", LAYERS)]
+    replacing = load(path, reclaimable=1000, cache=CacheType.F16)
+    assert layers(replacing) == [("cuda", LAYERS)]
+    assert replacing.moved is None
+
+
 def test_a_gpu_slower_than_the_processor_is_not_chosen_by_itself(
     path: Path, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
