@@ -140,7 +140,7 @@ class Report:
             [
                 "# Speed of the CUDA backend\n",
                 "Written by `python3 packaging/dev.py bench cuda`; the models are synthetic, of real",
-                "shapes, with f16 keys and values. tests/benchmarks/cuda.py says what the columns are.\n",
+                "shapes, with f16 keys and values. tests/benchmarks/cuda_speed.py says what the columns are.\n",
                 f"- Device: {self.clock.name}",
                 f"- torch {torch.__version__}, Triton {triton.__version__}, {minutes:.1f} minutes",
                 f"- Copy bandwidth: {self.bandwidth / 1e9:,.0f} GB/s",
