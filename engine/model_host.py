@@ -168,7 +168,7 @@ class ModelHost:
     def memory_bytes(self) -> int:
         """Memory of the computer that unloading frees: weights, KV pages and adapters.
 
-        What a device has of its own is not counted.
+        The memory of a GPU is not counted.
         """
         if devices := self.model.plan.devices:
             return devices[0].weights_bytes + self._draft_set.memory_bytes

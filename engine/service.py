@@ -92,8 +92,9 @@ class Engine:
     - Rerank: Reranked, or Failed. When cancelled: Reranked without scores.
     - CheckConstraint: ConstraintChecked, or Failed. When cancelled: without a fault.
 
-    ModelMoved, of request 0, says that the device of the model failed and the processor goes on with
-    the answers; ModelUnloaded of request 0 that it could not.
+    Two events belong to no command and have request 0. ModelMoved: the model's device failed, the
+    model was loaded again on the processor, and running answers continue. ModelUnloaded: that
+    failed too.
 
     Cancel has no event; one for a request that is neither running nor queued does nothing.
     """

@@ -205,7 +205,7 @@ class Generation:
         self.pending, self.is_prefilling = list(self.text), True
 
     def leave_device(self) -> None:
-        """Give up pages and drafts on a device that failed; it goes on without drafts."""
+        """Release the KV pages after the device failed, and stop speculative decoding for good."""
         self.draft = ()
         with suppress(Exception):  # of the device
             self.release()
@@ -237,7 +237,8 @@ class Generation:
             room = min(room, self.request.max_tokens - self.generated - 1)
         try:
             self.draft = self._speculation.propose(self.text, rows, room)
-        except RuntimeError:  # of the draft model's device: the answer goes on without drafts
+        except RuntimeError:
+            # The draft model's device failed: continue without speculative decoding.
             log.exception("a draft model failed")
             with suppress(Exception):
                 self._speculation.close()
