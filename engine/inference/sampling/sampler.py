@@ -103,8 +103,7 @@ class Sampler:
             return None
         counts: Counter[int] = Counter()
         if self._penalizes:
-            window = sampling.penalty_window if sampling.penalty_window >= 0 else len(tokens)
-            counts.update(tokens[max(len(tokens) - window, 0) :])
+            counts.update(self._recent(tokens))
         biases: dict[int, float] = {}
         for token, bias in self._bias:
             biases[token] = biases.get(token, 0.0) + bias
@@ -188,7 +187,6 @@ class Sampler:
         _best(row)
         if allowed is None and not self._changes_logits and not excluded:
             return row
-        sampling = self.sampling
         row = row.copy() if allowed is None else mask(row, allowed)
         for token, bias in self._bias:
             if token < len(row):
@@ -196,8 +194,7 @@ class Sampler:
         if excluded:
             row[list(excluded)] = -np.inf
         if self._penalizes:
-            window = sampling.penalty_window if sampling.penalty_window >= 0 else len(tokens)
-            penalize(row, tokens[max(len(tokens) - window, 0) :], sampling)
+            penalize(row, self._recent(tokens), self.sampling)
         if self._dry:
             self._dry.apply(row, tokens)
         if (allowed is not None or self._bias or excluded) and row.max() == -np.inf:
@@ -206,6 +203,11 @@ class Sampler:
                 "Change the grammar, the logit bias or the banned texts.",
             )
         return row
+
+    def _recent(self, tokens: Sequence[int]) -> Sequence[int]:
+        """The last tokens, those that penalties count: `penalty_window` of them, all if negative."""
+        window = self.sampling.penalty_window
+        return tokens if window < 0 else tokens[max(len(tokens) - window, 0) :]
 
     def _temperature(self, candidates: Candidates) -> float:
         sampling = self.sampling
