@@ -69,6 +69,22 @@ def path(tmp_path: Path) -> Path:
     return with_printable_output(tiny.write(tmp_path / "m.gguf", layers=3, context=600))
 
 
+@pytest.fixture
+def held_at_loads(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Bytes that the GPU holds at the beginning of each load that replaces the model on it."""
+    from engine import model_moves
+
+    held: list[int] = []
+    load = model_moves.load
+
+    def watched(*operands: object, **options: object) -> object:
+        held.append(gpu.held)
+        return load(*operands, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(model_moves, "load", watched)
+    return held
+
+
 def loaded(bench: Bench, path: Path) -> ModelLoaded:
     event = bench.load(path, 1)
     assert [one.name for one in event.runs_on] == ["cuda"]
@@ -122,22 +138,12 @@ def test_an_answer_goes_on_with_the_same_text(
 
 
 def test_the_device_is_free_before_the_processor_has_the_model(
-    bench: Bench, gpu: FakeGpu, path: Path, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, gpu: FakeGpu, path: Path, held_at_loads: list[int]
 ) -> None:
-    from engine import model_moves
-
-    held: list[int] = []
-    load = model_moves.load
-
-    def watched(*operands: object, **options: object) -> object:
-        held.append(gpu.held)
-        return load(*operands, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(model_moves, "load", watched)
     loaded(bench, path)
     gpu.fail(RuntimeError("CUDA error: unspecified launch failure"), 120)
     answers(bench, asked(2))
-    assert held == [0]
+    assert held_at_loads == [0]
 
 
 def test_several_answers_with_seeds_and_adapters_go_on(
@@ -261,24 +267,15 @@ def test_a_fault_outside_of_answers_moves_the_model_too(
 
 
 def test_a_device_that_fails_when_it_is_prepared_is_replaced(
-    bench: Bench, gpu: FakeGpu, path: Path, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, path: Path, held_at_loads: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the load and its check, when steps are captured."""
-    from engine import model_moves
     from engine.inference.runner import Runner
 
     def fail(self: Runner) -> None:
         if self.is_elsewhere:
             raise RuntimeError("CUDA error: operation not permitted")
 
-    held: list[int] = []
-    load = model_moves.load
-
-    def watched(*operands: object, **options: object) -> object:
-        held.append(gpu.held)
-        return load(*operands, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(model_moves, "load", watched)
     monkeypatch.setattr(Runner, "prepare", fail)
     bench.engine.send(LoadModel(1, path))
     *before, event = bench.until(ModelLoaded, Failed)
@@ -286,7 +283,7 @@ def test_a_device_that_fails_when_it_is_prepared_is_replaced(
     assert [one.name for one in event.runs_on] == ["cpu"]
     assert event.moved is not None
     assert any(isinstance(one, ModelMoved) for one in before)
-    assert held == [0]
+    assert held_at_loads == [0]
     assert answer_text(answers(bench, asked(2))[2])
 
 
