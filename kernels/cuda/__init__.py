@@ -13,7 +13,7 @@ from functools import cache, partial
 import torch
 
 from kernels.backend import Backend
-from kernels.cuda.layout import FORMATS
+from kernels.gpu.layout import FORMATS
 from kernels.program import Program, Recorded
 from kernels.refusal import Reason, Refusal
 from kernels.torch_backend import available_bytes
@@ -21,7 +21,7 @@ from kernels.torch_backend import available_bytes
 NAME = "cuda"
 LEAST_CAPABILITY = (8, 0)  # of GPUs with tensor cores for bfloat16
 
-WEIGHT_OPS = ("linear", "embed")  # with kernels for the formats of `kernels.cuda.layout`
+WEIGHT_OPS = ("linear", "embed")  # with kernels for the formats of `kernels.gpu.layout`
 OTHER_OPS = ("rms_norm", "layer_norm", "attention", "gated")
 
 _COMPILERS = ("cc", "gcc", "clang")

@@ -12,8 +12,8 @@ from torch import Tensor
 from kernels.cuda import launch, weights
 from kernels.cuda.jit import experts as jit
 from kernels.cuda.launch import Quantized, run
-from kernels.cuda.layout import UNIT, units
 from kernels.cuda.weights import Operand
+from kernels.gpu.layout import UNIT, units
 from kernels.program import Activation
 from kernels.weight import Weight
 

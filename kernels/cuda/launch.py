@@ -18,8 +18,8 @@ from torch import Tensor
 
 from kernels.cuda.jit import dense, norms, products
 from kernels.cuda.jit.products import X_WORDS
-from kernels.cuda.layout import UNIT, units
 from kernels.cuda.weights import Operand
+from kernels.gpu.layout import UNIT, units
 from kernels.program import Activation
 
 # Tokens that one pass over the weights multiplies.

@@ -18,8 +18,8 @@ from kernels.cuda import adapters, attention, experts, launch, weights
 from kernels.cuda.attention import Heads, Scratch
 from kernels.cuda.dataflow import Uses, is_gate_of, uses
 from kernels.cuda.launch import Quantized
-from kernels.cuda.layout import UNIT
 from kernels.cuda.weights import Operand
+from kernels.gpu.layout import UNIT
 from kernels.kv_pages import PageLayer
 from kernels.program import (
     Add,

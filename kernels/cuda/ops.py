@@ -11,7 +11,7 @@ from kernels import formats, reference
 from kernels.cuda import attention as pages
 from kernels.cuda import launch, weights
 from kernels.cuda.attention import Heads
-from kernels.cuda.layout import FORMATS
+from kernels.gpu.layout import FORMATS
 from kernels.kv_pages import PagedKV
 from kernels.program import Activation
 from kernels.weight import Weight

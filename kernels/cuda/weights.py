@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from kernels import reference
-from kernels.cuda.layout import (
+from kernels.formats import Format
+from kernels.gpu.layout import (
     FORMATS,
     Arrays,
     arrays,
@@ -20,7 +21,6 @@ from kernels.cuda.layout import (
     units,
     weight_bytes,
 )
-from kernels.formats import Format
 from kernels.weight import Weight, file_dtype
 
 LAYOUT = "cuda"  # layout name of weights stored here

@@ -10,15 +10,15 @@ from functools import cache
 import torch
 
 from kernels.backend import Backend
-from kernels.cuda.layout import FORMATS
 from kernels.formats import by_name
+from kernels.gpu.layout import FORMATS
 from kernels.program import Program, Recorded
 from kernels.refusal import Reason, Refusal
 from kernels.weight import Weight
 
 NAME = "metal"
 
-WEIGHT_OPS = ("linear", "embed")  # with kernels for the formats of `kernels.cuda.layout`
+WEIGHT_OPS = ("linear", "embed")  # with kernels for the formats of `kernels.gpu.layout`
 OTHER_OPS = ("rms_norm", "layer_norm", "attention", "gated")
 
 

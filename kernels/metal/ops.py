@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from kernels import formats, reference
-from kernels.cuda.layout import FORMATS
+from kernels.gpu.layout import FORMATS
 from kernels.kv_pages import PagedKV
 from kernels.metal import arena, elementwise, products, weights
 from kernels.metal import attention as pages

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.cuda.layout import LAYOUTS, UNIT
+from kernels.gpu.layout import LAYOUTS, UNIT
 from kernels.metal.compile import library
 from kernels.metal.weights import Operand, shader_format
 from kernels.program import Activation

@@ -1,7 +1,7 @@
 """Weights of the Metal backend: re-laid by the processor, in pieces, when a model is loaded.
 
-The layout is that of the CUDA backend, see `kernels.cuda.layout`. A kernel is given one buffer a
-weight, and where its arrays start in it.
+For the layout see `kernels.gpu.layout`. A kernel is given one buffer a weight, and where its arrays
+start in it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from kernels import reference
-from kernels.cuda.layout import (
+from kernels.formats import Format
+from kernels.gpu.layout import (
     FORMATS,
     LAYOUTS,
     UNIT,
@@ -28,7 +29,6 @@ from kernels.cuda.layout import (
     units,
     weight_bytes,
 )
-from kernels.formats import Format
 from kernels.weight import Weight
 
 LAYOUT = "metal"  # layout name of weights stored here

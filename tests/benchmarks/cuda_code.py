@@ -25,8 +25,8 @@ import torch
 
 import cuda_ahead as ahead
 from kernels.cuda import adapters, attention, experts, launch, sampling, weights
-from kernels.cuda.layout import FORMATS, weight_bytes
 from kernels.formats import by_name
+from kernels.gpu.layout import FORMATS, weight_bytes
 from kernels.kv_pages import KVLayout
 from kernels.layer_state import LayerShape
 from kernels.program import Activation, LoraDelta

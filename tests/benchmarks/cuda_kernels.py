@@ -28,9 +28,9 @@ import blocks
 from kernels import reference
 from kernels.cuda import attention, experts, launch, sampling, weights
 from kernels.cuda.attention import Heads
-from kernels.cuda.layout import FORMATS
 from kernels.draw import UNDECIDED, Draw
 from kernels.formats import by_name
+from kernels.gpu.layout import FORMATS
 from kernels.kv_pages import PAGE_TOKENS, KVLayout, PagedKV, PageTable
 from kernels.layer_state import LayerShape
 from kernels.program import Activation

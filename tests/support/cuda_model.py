@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from kernels.cuda import weights
-from kernels.cuda.layout import FORMATS, arrays, layout_of, weight_bytes
 from kernels.formats import by_name
+from kernels.gpu.layout import FORMATS, arrays, layout_of, weight_bytes
 from kernels.kv_pages import PAGE_TOKENS, KVLayout, PageTable
 from kernels.layer_state import LayerShape
 from kernels.program import (

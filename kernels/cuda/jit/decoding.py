@@ -1,4 +1,4 @@
-"""Functions of kernels that read weights in the layout of `kernels.cuda.layout`.
+"""Functions of kernels that read weights in the layout of `kernels.gpu.layout`.
 
 A weight is a tuple of pointers, `Arrays` in this order: codes, high, d, m, scales, minimums; of a
 float format all are the matrix. Tiles are [tokens, rows, groups of units, units of a group].

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import triton
 
-from kernels.cuda.layout import FORMATS, LANES, LAYOUTS, UNIT, Layout
-from kernels.cuda.layout import Scales as _Scales
+from kernels.gpu.layout import FORMATS, LANES, LAYOUTS, UNIT, Layout
+from kernels.gpu.layout import Scales as _Scales
 
 # The number of a format in kernels.
 KINDS: dict[str, int] = {name: number for number, name in enumerate(FORMATS)}

@@ -2,7 +2,7 @@
 
 Bound by the bytes of the weights: a program computes some rows for all tokens, and a dot product of
 four weights is one instruction (dp4a). Quantized activations are words [tokens, 11, units] i32:
-codes by lane, see `kernels.cuda.layout`, then for each unit its scale, and the scaled sums of the
+codes by lane, see `kernels.gpu.layout`, then for each unit its scale, and the scaled sums of the
 codes of its two halves, all three f32.
 
 A norm before a product needs no kernel: the one that wrote x quantized x times the norm's weight and

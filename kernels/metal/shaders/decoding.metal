@@ -1,4 +1,4 @@
-// Weights in the layout of kernels/cuda/layout.py: bit planes of codes, and arrays of their scales,
+// Weights in the layout of kernels/gpu/layout.py: bit planes of codes, and arrays of their scales,
 // one after the other in one buffer. Floats are stored as in a file.
 //
 // A unit is 32 columns; a lane of it are 4 columns that follow each other.

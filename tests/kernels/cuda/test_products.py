@@ -17,9 +17,9 @@ from torch.nn import functional
 
 from kernels import reference
 from kernels.cuda import launch, weights
-from kernels.cuda.layout import FORMATS
 from kernels.cuda.weights import Operand
 from kernels.formats import Format, by_name
+from kernels.gpu.layout import FORMATS
 from kernels.program import Activation
 from kernels.weight import Weight
 

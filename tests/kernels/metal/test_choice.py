@@ -8,7 +8,7 @@ import pytest
 
 from kernels import backends, metal
 from kernels.backend import HOST
-from kernels.cuda.layout import FORMATS
+from kernels.gpu.layout import FORMATS
 from kernels.metal import compile, products
 
 

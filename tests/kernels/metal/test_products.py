@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from kernels import reference
-from kernels.cuda.layout import FORMATS
 from kernels.formats import Format, by_name
+from kernels.gpu.layout import FORMATS
 from kernels.metal import products, weights
 from kernels.metal.weights import Operand
 from kernels.program import Activation

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from blocks import PACKED
 from kernels.cuda import weights
-from kernels.cuda.layout import LANES, LAYOUTS, UNIT, Scales, arrays, stored_bytes, units
 from kernels.formats import Format, by_name
+from kernels.gpu.layout import LANES, LAYOUTS, UNIT, Scales, arrays, stored_bytes, units
 from kernels.weight import Weight
 
 MakeRows = Callable[[Format, int, int], Tensor]

@@ -1,0 +1,1 @@
+"""What the backends of GPUs share: the layout of weights."""
