@@ -8,6 +8,7 @@ from kernels import cuda, metal
 from kernels.backend import OTHER_OPS, SHOWN_WEIGHT_OPS, STATE_OPS
 from kernels.backends import KNOWN
 from kernels.formats import FORMATS
+from kernels.gpu.ops import has_kernel
 
 
 def matrix() -> str:
@@ -29,7 +30,8 @@ def matrix() -> str:
 def _backends(op: str, format: str) -> str:
     """Names of the backends that have a kernel for `op` on `format`."""
     names = [name for name, one in KNOWN.items() if (op, format) in one.kernels]
-    names += [one.NAME for one in (cuda, metal) if one.has_kernel(op, format)]
+    if has_kernel(op, format):
+        names += [cuda.NAME, metal.NAME]
     return ", ".join(names)
 
 

@@ -13,7 +13,6 @@ from functools import cache, partial
 import torch
 
 from kernels.backend import Backend
-from kernels.gpu.layout import FORMATS
 from kernels.program import Program, Recorded
 from kernels.refusal import Reason, Refusal
 from kernels.torch_backend import available_bytes
@@ -21,15 +20,7 @@ from kernels.torch_backend import available_bytes
 NAME = "cuda"
 LEAST_CAPABILITY = (8, 0)  # of GPUs with tensor cores for bfloat16
 
-WEIGHT_OPS = ("linear", "embed")  # with kernels for the formats of `kernels.gpu.layout`
-OTHER_OPS = ("rms_norm", "layer_norm", "attention", "gated")
-
 _COMPILERS = ("cc", "gcc", "clang")
-
-
-def has_kernel(op: str, format: str) -> bool:
-    """Whether an op has a kernel for weights of a format, F32 where it reads none."""
-    return (op in WEIGHT_OPS and format in FORMATS) or op in OTHER_OPS
 
 
 def refused(device: str = "") -> Refusal | None:
@@ -96,7 +87,7 @@ def backend_on(place: torch.device, name: str = NAME) -> Backend:
     def record(recorded: Program) -> Recorded | None:
         return program.record(recorded, made.ops, place)
 
-    kernels = {**ops.table(place), ("record", "F32"): record}
+    kernels = {**ops.CudaOps().table(place), ("record", "F32"): record}
     drawer = partial(sampling.DeviceSampler, device=place)
     made = Backend(name, kernels, words, place, partial(available_bytes, place), drawer)
     return made

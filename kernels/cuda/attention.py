@@ -11,7 +11,8 @@ from torch import Tensor
 
 from kernels.cuda.jit import attention as jit
 from kernels.cuda.launch import Quantized, run
-from kernels.kv_pages import PageLayer, PageTable
+from kernels.gpu.heads import Heads
+from kernels.kv_pages import PageTable
 
 MOST_SPLITS = 16  # programs that share the keys of one token and head
 
@@ -45,35 +46,8 @@ _ROW_BLOCKS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Heads:
-    """The heads of a layer: norms and RoPE of queries and keys, scale and limits of scores."""
-
-    layer: PageLayer
-    heads: int
-    query_norm: Tensor | None  # f32 [C]
-    key_norm: Tensor | None
-    epsilon: float
-    frequencies: Tensor  # f32 [pairs]
-    interleaved: bool
-    rope_scale: float
-    scale: float
-    window: int = 0
-    cap: float = 0.0
-
-    @property
-    def kv_heads(self) -> int:
-        """Heads of keys and values."""
-        return self.layer.shape.kv_heads
-
-    @property
-    def width(self) -> int:
-        """Channels of a head."""
-        return self.layer.shape.head_width
-
-    @property
-    def group(self) -> int:
-        """Queries that share a key."""
-        return self.heads // self.kv_heads
+class CudaHeads(Heads):
+    """The heads of a layer, and the constants of the Triton kernels that follow from them."""
 
     def sizes(self) -> dict[str, int]:
         """Constants of all kernels."""
@@ -93,11 +67,6 @@ class Heads:
             "NORM": self.query_norm is not None,
         }
 
-    def places(self) -> tuple[int, int, int, int]:
-        """Byte offsets of the layer's parts in a page."""
-        layer = self.layer
-        return layer.keys, layer.key_scales, layer.values, layer.value_scales
-
 
 class Scratch:
     """Memory in which the programs of a step leave their parts of a token's attention."""
@@ -111,7 +80,7 @@ class Scratch:
         self.counters = torch.zeros(sequences * kv_heads, dtype=torch.int32, device=device)
 
 
-def scratch_for(one: Heads, sequences: int, splits: int, device: torch.device) -> Scratch:
+def scratch_for(one: CudaHeads, sequences: int, splits: int, device: torch.device) -> Scratch:
     """Scratch of a layer; layers that run one after the other can share it."""
     sizes = one.sizes()
     rows = _rows(one) * (sizes["CP"] + 2)
@@ -119,7 +88,7 @@ def scratch_for(one: Heads, sequences: int, splits: int, device: torch.device) -
 
 
 def attend_step(
-    one: Heads,
+    one: CudaHeads,
     q: Tensor,
     k: Tensor | None,
     v: Tensor | None,
@@ -169,7 +138,7 @@ def attend_step(
 
 
 def append_rows(
-    one: Heads, q: Tensor, k: Tensor | None, v: Tensor | None, table: Tensor, start: int
+    one: CudaHeads, q: Tensor, k: Tensor | None, v: Tensor | None, table: Tensor, start: int
 ) -> None:
     """Rotate the queries [T, H * C] of a segment in place; append its keys and values."""
     run(
@@ -189,7 +158,7 @@ def append_rows(
     )
 
 
-def attend_rows(one: Heads, q: Tensor, table: Tensor, start: int, out: Tensor) -> None:
+def attend_rows(one: CudaHeads, q: Tensor, table: Tensor, start: int, out: Tensor) -> None:
     """Attention of a segment's queries [T, H * C], rotated, whose keys are in their pages."""
     blocks = _ROW_BLOCKS[one.layer.dtype][one.width > 128]
     rows = min(max(triton.next_power_of_2(len(q) * one.group), 16), blocks.rows)
@@ -223,12 +192,12 @@ def addresses(tables: Sequence[PageTable], width: int) -> Tensor:
     return found
 
 
-def _rows(one: Heads) -> int:
+def _rows(one: CudaHeads) -> int:
     """Rows of a program: the group's queries, at least as many as tensor cores multiply."""
     return max(triton.next_power_of_2(one.group), 16)
 
 
-def _rotation(one: Heads, q: Tensor) -> tuple[object, ...]:
+def _rotation(one: CudaHeads, q: Tensor) -> tuple[object, ...]:
     """Operands of norm and RoPE."""
     frequencies = one.frequencies if len(one.frequencies) else q
     return (

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from kernels.cuda import adapters, attention, experts, launch, weights
-from kernels.cuda.attention import Heads, Scratch
+from kernels.cuda.attention import CudaHeads, Scratch
 from kernels.cuda.dataflow import Uses, is_gate_of, uses
 from kernels.cuda.launch import Quantized
 from kernels.cuda.weights import Operand
+from kernels.gpu.heads import can_attend
 from kernels.gpu.layout import UNIT
 from kernels.kv_pages import PageLayer
 from kernels.program import (
@@ -59,10 +60,9 @@ def _is_known(one: Instruction) -> bool:
             every = (*one.gates, *one.ups, *one.downs)
             alike = len({weight.format.name for weight in (*one.gates, *one.ups)}) == 1
             alike = alike and len({weight.format.name for weight in one.downs}) == 1
-            return alike and all(map(weights.is_stored, every))
+            return alike and all(map(weights.STORE.has, every))
         case Attend():
-            both = (one.query_norm is None) == (one.key_norm is None)
-            return one.causal and (both or not one.k)
+            return can_attend(one)
         case Norm() | HeadNorm() | Gate() | Multiply() | Add() | Softcap():
             return True
         case _:
@@ -70,7 +70,7 @@ def _is_known(one: Instruction) -> bool:
 
 
 def _is_readable(weight: Weight) -> bool:
-    return weights.is_stored(weight) or weight.format.name == "F32"
+    return weights.STORE.has(weight) or weight.format.name == "F32"
 
 
 class Lowering:
@@ -371,23 +371,10 @@ class Lowering:
         )
 
     def _attend(self, one: Attend, then: Sequence[Instruction], launches: list[Launch]) -> None:
-        layer = self._program.kv.kv(one.layer)
-        buffers, width = self.buffers, self._program.widths[one.q]
-        heads = Heads(
-            layer,
-            width // one.head_width,
-            one.query_norm,
-            one.key_norm if one.key_norm is not None else one.query_norm,
-            one.epsilon,
-            one.frequencies,
-            one.interleaved,
-            one.rope_scale,
-            one.scale,
-            one.window,
-            one.cap,
-        )
+        heads = CudaHeads.of(one, self._program)
+        buffers, layer = self.buffers, heads.layer
         quantize = one.head_width % UNIT == 0 and self._reads_codes(one.out, then)
-        made = self._new_quantized(width) if quantize else None
+        made = self._new_quantized(self._program.widths[one.q]) if quantize else None
         scratch = self._scratch_of(heads)
         q, out, table = buffers[one.q], buffers[one.out], self.tables[layer.group]
         k, v = (buffers[name] if name else None for name in (one.k, one.v))
@@ -398,7 +385,7 @@ class Lowering:
         if made is not None:
             self._quantized[one.out] = made
 
-    def _scratch_of(self, heads: Heads) -> Scratch:
+    def _scratch_of(self, heads: CudaHeads) -> Scratch:
         key = heads.kv_heads, heads.group, heads.width
         if key not in self._scratch:
             self._scratch[key] = attention.scratch_for(

@@ -1,133 +1,71 @@
-"""Ops of the CUDA backend, run one by one; operands are those of `kernels.ops`, on the device."""
+"""Ops of the CUDA backend, run one by one."""
 
 from __future__ import annotations
-
-from functools import partial
 
 import torch
 from torch import Tensor
 
-from kernels import formats, reference
 from kernels.cuda import attention as pages
 from kernels.cuda import launch, weights
-from kernels.cuda.attention import Heads
-from kernels.gpu.layout import FORMATS
+from kernels.cuda.attention import CudaHeads
+from kernels.gpu.ops import GpuOps
 from kernels.kv_pages import PagedKV
 from kernels.program import Activation
 from kernels.weight import Weight
 
-# Multiply-adds in 100 ms: 20 TFLOP/s, which any GPU that Triton supports has on tensor cores.
-_MACS_PER_100_MS = 1_000_000_000_000
 
+class CudaOps(GpuOps):
+    """Launches of the Triton kernels."""
 
-def table(device: torch.device) -> dict[tuple[str, str], reference.Kernel]:
-    """The kernels of a backend on a device; ops that it lacks run as torch operations there."""
-    decoded = {
-        ("prepare", format.name): partial(reference.prepare, device=device)
-        for format in formats.FORMATS.values()
-    }
-    made = {**reference.KERNELS, **decoded, **weights.entries(device)}
-    for name in FORMATS:
-        made["linear", name] = linear
-        made["embed", name] = embed
-    for op in (rms_norm, layer_norm, gated, attention, attention_bytes, macs_per_100_ms):
-        made[op.__name__, "F32"] = op
-    made["memory", "F32"] = partial(reference.memory, device=device)
-    made["read_bandwidth", "F32"] = partial(reference.read_bandwidth, device=device)
-    return made
+    store = weights.STORE
+    macs = 1_000_000_000_000  # at 20 TFLOP/s, which any GPU that Triton supports has
 
+    def dense(self, weight: Weight) -> Tensor:
+        return weights.operand(weight).arrays[0].view(weight.shape[0], weight.columns)
 
-def linear(x: Tensor, weight: Weight) -> Tensor:
-    """Product with a stored weight, by the number of tokens; F32 matrices are exact."""
-    tokens, columns = x.shape
-    rows = weight.shape[0]
-    if not weights.is_stored(weight):
-        return reference.linear(x, weight)
-    if not tokens:
-        return x.new_empty(0, rows)
-    operand = weights.operand(weight)
-    if weight.format.name == "F32":
-        return torch.nn.functional.linear(x, operand.arrays[0].view(rows, columns))
-    if tokens > launch.FEW:
-        y = torch.empty(tokens, rows, device=x.device)
-        product = launch.linear_tiles if tokens < launch.MANY else launch.linear_decoded
-        product(x.contiguous(), operand, y, tokens)
-        return y
-    padded = torch.zeros(launch.padded(tokens), columns, device=x.device)
-    padded[:tokens] = x
-    quantized = None if operand.reads_floats else launch.quantized(padded, tokens)
-    y = torch.empty(len(padded), rows, device=x.device)
-    launch.linear(padded, quantized, [operand], [y], tokens)
-    return y[:tokens]
+    def launch_linear(self, x: Tensor, weight: Weight) -> Tensor:
+        operand, tokens = weights.operand(weight), len(x)
+        if tokens > launch.FEW:
+            y = torch.empty(tokens, operand.rows, device=x.device)
+            product = launch.linear_tiles if tokens < launch.MANY else launch.linear_decoded
+            product(x, operand, y, tokens)
+            return y
+        padded = torch.zeros(launch.padded(tokens), operand.columns, device=x.device)
+        padded[:tokens] = x
+        quantized = None if operand.reads_floats else launch.quantized(padded, tokens)
+        y = torch.empty(len(padded), operand.rows, device=x.device)
+        launch.linear(padded, quantized, [operand], [y], tokens)
+        return y[:tokens]
 
+    def launch_embed(self, ids: Tensor, table: Weight, out: Tensor) -> None:
+        launch.embed(ids, weights.operand(table), out)
 
-def embed(ids: Tensor, weight: Weight) -> Tensor:
-    """Embedding rows of a stored table, bit-identical to the format's decoder."""
-    if not weights.is_stored(weight):
-        return reference.embed(ids, weight)
-    if not len(ids):
-        return torch.empty(0, weight.columns, device=ids.device)
-    if ids.min() < 0 or ids.max() >= weight.shape[0]:
-        raise IndexError(f"embed: an id is outside the {weight.shape[0]} rows of the table")
-    out = torch.empty(len(ids), weight.columns, device=ids.device)
-    launch.embed(ids.contiguous(), weights.operand(weight), out)
-    return out
+    def launch_norm(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        epsilon: float,
+        centred: bool,
+        out: Tensor,
+    ) -> None:
+        launch.normed(x, weight, bias, epsilon, centred, len(x), out)
 
+    def launch_gated(
+        self, gate: Tensor, up: Tensor | None, activation: Activation, out: Tensor
+    ) -> None:
+        launch.gated(gate, up, activation, out)
 
-def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-    """RMS norm of every row."""
-    return _norm(x, weight, None, epsilon, centred=False)
-
-
-def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float) -> Tensor:
-    """Layer norm of every row."""
-    return _norm(x, weight, bias, epsilon, centred=True)
-
-
-def _norm(
-    x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float, *, centred: bool
-) -> Tensor:
-    x = x.contiguous()
-    out = torch.empty_like(x)
-    if x.numel():
-        rows, width = x.view(-1, x.shape[-1]), x.shape[-1]
-        bias = None if bias is None else bias.contiguous()
-        operands = rows, weight.contiguous(), bias, epsilon, centred, len(rows)
-        launch.normed(*operands, out.view(-1, width))
-    return out
-
-
-def gated(gate: Tensor, up: Tensor | None, activation: Activation) -> Tensor:
-    """activation(gate) * up; activation(gate) without `up`."""
-    gate = gate.contiguous()
-    out = torch.empty_like(gate)
-    if gate.numel():
-        launch.gated(gate, None if up is None else up.contiguous(), activation, out)
-    return out
-
-
-def attention(
-    q: Tensor, kv: PagedKV, position: int, scale: float, window: int, cap: float
-) -> Tensor:
-    """Attention over KV pages, of queries [T, H, C] that were rotated before."""
-    tokens, heads, width = q.shape
-    out = torch.empty(tokens, heads * width, device=q.device)
-    if tokens:
-        nothing = torch.empty(0, device=q.device)
-        one = Heads(
-            kv.layer, heads, None, None, 0.0, nothing, False, 1.0, scale, window=window, cap=cap
-        )
+    def launch_attention(
+        self,
+        q: Tensor,
+        kv: PagedKV,
+        position: int,
+        scale: float,
+        window: int,
+        cap: float,
+        out: Tensor,
+    ) -> None:
+        one = CudaHeads.rotated(kv.layer, q.shape[1], scale, window, cap, q)
         places = pages.addresses([kv.table], len(kv.table))[0].to(q.device)
-        pages.attend_rows(one, q.reshape(tokens, heads * width), places, position, out)
-    return out
-
-
-def attention_bytes(T: int, S: int, H: int, K: int, C: int, cache_dtype: torch.dtype) -> int:
-    """Bytes of the queries and the result."""
-    del S, K, cache_dtype
-    return 8 * T * H * C
-
-
-def macs_per_100_ms() -> int:
-    """Multiply-adds in about 100 ms."""
-    return _MACS_PER_100_MS
+        pages.attend_rows(one, q.reshape(out.shape), places, position, out)

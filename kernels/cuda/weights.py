@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
-import torch
 from torch import Tensor
 
-from kernels import reference
 from kernels.formats import Format
 from kernels.gpu.layout import (
     FORMATS,
@@ -19,13 +15,11 @@ from kernels.gpu.layout import (
     layout_of,
     store,
     units,
-    weight_bytes,
 )
+from kernels.gpu.weights import WeightStore, fields
 from kernels.weight import Weight, file_dtype
 
 LAYOUT = "cuda"  # layout name of weights stored here
-
-_PIECE = 1 << 22  # weights re-laid between two calls of the checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,49 +38,6 @@ class Operand:
         return units(self.columns)
 
 
-def entries(device: torch.device) -> dict[tuple[str, str], reference.Kernel]:
-    """The entries of a backend's table that make weights on a device."""
-    made: dict[tuple[str, str], reference.Kernel] = {}
-    for name in FORMATS:
-        made["prepare", name] = partial(prepare, device=device)
-        made["held_bytes", name] = held_bytes
-        made["empty", name] = empty
-        made["fill", name] = fill
-    return made
-
-
-def prepare(
-    weight: Weight,
-    checkpoint: Callable[[], None] = lambda: None,
-    done: Callable[[int, int], None] = lambda first, end: None,
-    device: torch.device | None = None,
-) -> Weight:
-    """Re-lay a matrix on the device; see `Backend.prepare`. A vector is decoded to float32."""
-    if is_stored(weight):
-        return weight
-    place = device or weight.data.device
-    if len(weight.shape) == 1:
-        return reference.prepare(weight, checkpoint, done, place)
-    size = weight_bytes(weight.format, weight.shape)
-    made = empty(weight.format, weight.shape, torch.empty(size, dtype=torch.uint8, device=place))
-    rows = weight.data.shape[0]
-    step = max(_PIECE // weight.columns, 1)
-    stored = weight.data.view(torch.uint8).view(rows, -1)
-    for first in range(0, rows, step):
-        checkpoint()
-        end = min(first + step, rows)
-        fill(made, first, end, stored[first:end])
-        done(first, end)
-    return made
-
-
-def empty(format: Format, shape: Sequence[int], memory: Tensor) -> Weight:
-    """A weight over the beginning of `memory` u8; `fill` writes its rows."""
-    size = weight_bytes(format, shape)
-    assert size <= memory.numel(), (format.name, shape)
-    return Weight(memory[:size], format, tuple(shape), LAYOUT)
-
-
 def fill(weight: Weight, first: int, end: int, rows: Tensor) -> None:
     """Re-lay rows u8, as in a file, into the rows from `first` to before `end` of a weight."""
     layout = layout_of(weight.format)
@@ -97,18 +48,11 @@ def fill(weight: Weight, first: int, end: int, rows: Tensor) -> None:
         weight.data.view(-1, row_bytes)[first:end] = moved
         return
     whole = arrays(layout, weight.data, math.prod(weight.shape[:-1]), weight.columns)
-    part = Arrays(*(_part(array, first, end) for array in _fields(whole)))
+    part = Arrays(*(_part(array, first, end) for array in fields(whole)))
     store(layout, moved.reshape(-1, weight.format.size), part, weight.columns)
 
 
-def held_bytes(format: Format, shape: Sequence[int]) -> int:
-    """Bytes that `prepare` allocates for a weight."""
-    return 4 * shape[0] if len(shape) == 1 else weight_bytes(format, shape)
-
-
-def is_stored(weight: Weight) -> bool:
-    """Whether kernels can read this weight."""
-    return weight.layout == LAYOUT
+STORE = WeightStore(LAYOUT, fill)
 
 
 def operand(weight: Weight) -> Operand:
@@ -119,20 +63,16 @@ def operand(weight: Weight) -> Operand:
     if layout is None:
         data = weight.data if weight.layout != LAYOUT else weight.data.view(file_dtype(format))
         return Operand((data,) * 6, kind, rows, columns, reads_floats=True)
-    assert is_stored(weight), weight.layout
+    assert STORE.has(weight), weight.layout
     found = arrays(layout, weight.data, rows, columns)
     # A kernel is given six arrays; it does not read those that the layout does not have.
-    each = tuple(array if array.numel() else found.codes for array in _fields(found))
+    each = tuple(array if array.numel() else found.codes for array in fields(found))
     return Operand(each, kind, rows, columns, reads_floats(format))
 
 
 def reads_floats(format: Format) -> bool:
     """Whether products with weights of a format read x as floats, not its quantized copy."""
     return layout_of(format) is None or format.name.startswith("F8")
-
-
-def _fields(found: Arrays) -> tuple[Tensor, ...]:
-    return found.codes, found.high, found.d, found.m, found.scales, found.minimums
 
 
 def _part(array: Tensor, first: int, end: int) -> Tensor:

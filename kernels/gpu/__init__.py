@@ -1,1 +1,1 @@
-"""What the backends of GPUs share: the layout of weights."""
+"""What the backends of GPUs share: layout and preparation of weights, heads, ops around launches."""

@@ -11,20 +11,11 @@ import torch
 
 from kernels.backend import Backend
 from kernels.formats import by_name
-from kernels.gpu.layout import FORMATS
 from kernels.program import Program, Recorded
 from kernels.refusal import Reason, Refusal
 from kernels.weight import Weight
 
 NAME = "metal"
-
-WEIGHT_OPS = ("linear", "embed")  # with kernels for the formats of `kernels.gpu.layout`
-OTHER_OPS = ("rms_norm", "layer_norm", "attention", "gated")
-
-
-def has_kernel(op: str, format: str) -> bool:
-    """Whether an op has a kernel for weights of a format, F32 where it reads none."""
-    return (op in WEIGHT_OPS and format in FORMATS) or op in OTHER_OPS
 
 
 def refused(device: str = "") -> Refusal | None:
@@ -56,7 +47,7 @@ def failure(place: torch.device) -> str:
     weight = Weight(blocks, format, (3, format.block))
     wanted = weight.dense()
     try:
-        operand = weights.operand(weights.prepare(weight, device=place))
+        operand = weights.operand(weights.STORE.prepare(weight, device=place))
         rows, product = torch.empty(3, format.block, device=place), torch.empty(1, 3, device=place)
         products.decode_rows(operand, 0, rows)
         products.linear(rows[:1], [operand], [product], 1)
@@ -90,5 +81,6 @@ def backend_on(place: torch.device, name: str = NAME) -> Backend:
     def record(recorded: Program) -> Recorded | None:
         return program.record(recorded, made.ops, place)
 
-    made = Backend(name, {**ops.table(place), ("record", "F32"): record}, words, place)
+    kernels = {**ops.MetalOps().table(place), ("record", "F32"): record}
+    made = Backend(name, kernels, words, place)
     return made

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.kv_pages import PageLayer
+from kernels.gpu.heads import Heads
 from kernels.metal.compile import library
-from kernels.program import Attend, Program
 
 MOST_SPLITS = 16  # thread groups that share the keys of one token and head
 SPLIT_TOKENS = 512  # of one of them, at least; joining their results is one more launch
@@ -29,35 +28,8 @@ AttendStep = Callable[[Sequence[Tensor], int], None]  # given chunks and the mos
 
 
 @dataclass(frozen=True, slots=True)
-class Heads:
-    """The heads of a layer: norms and RoPE of queries and keys, scale and limits of scores."""
-
-    layer: PageLayer
-    heads: int
-    query_norm: Tensor | None  # f32 [C]
-    key_norm: Tensor | None
-    epsilon: float
-    frequencies: Tensor  # f32 [pairs]
-    interleaved: bool
-    rope_scale: float
-    scale: float
-    window: int = 0
-    cap: float = 0.0
-
-    @property
-    def kv_heads(self) -> int:
-        """Heads of keys and values."""
-        return self.layer.shape.kv_heads
-
-    @property
-    def width(self) -> int:
-        """Channels of a head."""
-        return self.layer.shape.head_width
-
-    @property
-    def group(self) -> int:
-        """Queries that share a key."""
-        return self.heads // self.kv_heads
+class MetalHeads(Heads):
+    """The heads of a layer, and the shaders compiled for them, with the sizes of their launches."""
 
     def rows(self, queries: int) -> int:
         """Queries of a thread group, of so many that share keys."""
@@ -85,11 +57,6 @@ class Heads:
             ("ROUNDS", span.bit_length() - 1),
         )
 
-    def places(self) -> list[int]:
-        """Byte offsets of the layer's parts in a page."""
-        layer = self.layer
-        return [layer.keys, layer.key_scales, layer.values, layer.value_scales]
-
     def numbers(self) -> list[float]:
         """Numbers that all kernels get."""
         numbers = self.epsilon, self.rope_scale, self.scale, self.cap, self.span_scale
@@ -109,31 +76,14 @@ class Heads:
         )
 
 
-def heads_of(one: Attend, program: Program) -> Heads:
-    """The heads of an instruction."""
-    return Heads(
-        program.kv.kv(one.layer),
-        program.widths[one.q] // one.head_width,
-        one.query_norm,
-        one.key_norm if one.key_norm is not None else one.query_norm,
-        one.epsilon,
-        one.frequencies,
-        one.interleaved,
-        one.rope_scale,
-        one.scale,
-        one.window,
-        one.cap,
-    )
-
-
-def new_partial(one: Heads, sequences: int, device: torch.device) -> Tensor:
+def new_partial(one: MetalHeads, sequences: int, device: torch.device) -> Tensor:
     """Memory for the parts of a step; layers that run one after the other can share it."""
     size = sequences * one.heads * MOST_SPLITS * (one.width + 2)
     return torch.empty(size, device=device)
 
 
 def step_launch(
-    one: Heads,
+    one: MetalHeads,
     q: Tensor,
     k: Tensor | None,
     v: Tensor | None,
@@ -170,7 +120,7 @@ def step_launch(
 
 
 def append_rows(
-    one: Heads,
+    one: MetalHeads,
     q: Tensor,
     k: Tensor | None,
     v: Tensor | None,
@@ -188,7 +138,7 @@ def append_rows(
 
 
 def attend_rows(
-    one: Heads, q: Tensor, table: Tensor, chunks: Sequence[Tensor], start: int, out: Tensor
+    one: MetalHeads, q: Tensor, table: Tensor, chunks: Sequence[Tensor], start: int, out: Tensor
 ) -> None:
     """Attention of a segment's queries [T, H * C], rotated, whose keys are in their pages."""
     queries = len(q) * one.group

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from kernels.gpu.heads import can_attend
 from kernels.kv_pages import PageLayer
 from kernels.metal import attention, elementwise, products, weights
 from kernels.metal.products import Launch
@@ -43,13 +44,12 @@ def _is_known(one: Instruction) -> bool:
     match one:
         case Embed():
             plain = one.change is None and one.positions is None and one.types is None
-            return plain and weights.is_stored(one.table)
+            return plain and weights.STORE.has(one.table)
         case Linear():
             plain = not any(one.changes) and all(bias is None for bias in one.biases)
-            return plain and all(map(weights.is_stored, one.weights))
+            return plain and all(map(weights.STORE.has, one.weights))
         case Attend():
-            both = (one.query_norm is None) == (one.key_norm is None)
-            return one.causal and (both or not one.k)
+            return can_attend(one)
         case Norm() | Gate() | Add() | Softcap():
             return True
         case _:
@@ -149,7 +149,7 @@ class Lowering:
         return 1
 
     def _attend(self, one: Attend) -> Launch:
-        heads = attention.heads_of(one, self._program)
+        heads = attention.MetalHeads.of(one, self._program)
         buffers, group = self.buffers, heads.layer.group
         key = heads.heads, heads.width
         if key not in self._partial:

@@ -111,7 +111,7 @@ class Recorded:
             return [(torch.tensor(one.entries[0]).to(device), one.chunks) for one in some]
 
         def attend(one: Attend, buffers: Mapping[str, Tensor]) -> Tensor | None:
-            heads = attention.heads_of(one, program)
+            heads = attention.MetalHeads.of(one, program)
             group = heads.layer.group
             if group not in found:
                 found[group] = places(group)

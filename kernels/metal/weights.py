@@ -7,33 +7,25 @@ start in it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
 
-from kernels import reference
-from kernels.formats import Format
 from kernels.gpu.layout import (
-    FORMATS,
     LAYOUTS,
     UNIT,
-    Arrays,
     Layout,
     arrays,
     layout_of,
     store,
     stored_bytes,
     units,
-    weight_bytes,
 )
+from kernels.gpu.weights import WeightStore, fields
 from kernels.weight import Weight
 
 LAYOUT = "metal"  # layout name of weights stored here
-
-_PIECE = 1 << 22  # weights re-laid between two calls of the checkpoint
 
 # enum Storage of decoding.metal.
 _PACKED = 0
@@ -51,49 +43,6 @@ class Operand:
     fields: tuple[int, ...]  # of `Matrix` in decoding.metal
 
 
-def entries(device: torch.device) -> dict[tuple[str, str], reference.Kernel]:
-    """The entries of a backend's table that make weights on a device."""
-    made: dict[tuple[str, str], reference.Kernel] = {}
-    for name in FORMATS:
-        made["prepare", name] = partial(prepare, device=device)
-        made["held_bytes", name] = held_bytes
-        made["empty", name] = empty
-        made["fill", name] = fill
-    return made
-
-
-def prepare(
-    weight: Weight,
-    checkpoint: Callable[[], None] = lambda: None,
-    done: Callable[[int, int], None] = lambda first, end: None,
-    device: torch.device | None = None,
-) -> Weight:
-    """Re-lay a matrix for the device; see `Backend.prepare`. A vector is decoded to float32."""
-    if is_stored(weight):
-        return weight
-    place = device or weight.data.device
-    if len(weight.shape) == 1:
-        return reference.prepare(weight, checkpoint, done, place)
-    size = weight_bytes(weight.format, weight.shape)
-    made = empty(weight.format, weight.shape, torch.empty(size, dtype=torch.uint8, device=place))
-    rows = weight.data.shape[0]
-    step = max(_PIECE // weight.columns, 1)
-    stored = weight.data.view(torch.uint8).view(rows, -1)
-    for first in range(0, rows, step):
-        checkpoint()
-        end = min(first + step, rows)
-        fill(made, first, end, stored[first:end])
-        done(first, end)
-    return made
-
-
-def empty(format: Format, shape: Sequence[int], memory: Tensor) -> Weight:
-    """A weight over the beginning of `memory` u8; `fill` writes its rows."""
-    size = weight_bytes(format, shape)
-    assert size <= memory.numel(), (format.name, shape)
-    return Weight(memory[:size], format, tuple(shape), LAYOUT)
-
-
 def fill(weight: Weight, first: int, end: int, rows: Tensor) -> None:
     """Re-lay rows u8, as in a file, into the rows from `first` to before `end` of a weight."""
     layout, columns = layout_of(weight.format), weight.columns
@@ -107,19 +56,12 @@ def fill(weight: Weight, first: int, end: int, rows: Tensor) -> None:
     made = arrays(layout, piece, end - first, columns)
     store(layout, stored.cpu().reshape(-1, weight.format.size), made, columns)
     whole = arrays(layout, weight.data, math.prod(weight.shape[:-1]), columns)
-    for to, array in zip(_fields(whole), _fields(made), strict=True):
+    for to, array in zip(fields(whole), fields(made), strict=True):
         if to.numel():
             to[first:end].copy_(array)
 
 
-def held_bytes(format: Format, shape: Sequence[int]) -> int:
-    """Bytes that `prepare` allocates for a weight."""
-    return 4 * shape[0] if len(shape) == 1 else weight_bytes(format, shape)
-
-
-def is_stored(weight: Weight) -> bool:
-    """Whether kernels can read this weight."""
-    return weight.layout == LAYOUT
+STORE = WeightStore(LAYOUT, fill)
 
 
 def operand(weight: Weight) -> Operand:
@@ -129,9 +71,9 @@ def operand(weight: Weight) -> Operand:
     if layout is None:
         data = data.view(torch.uint8).flatten()
         return Operand(data, format.name, rows, columns, (rows, columns, 0, 0, 0, 0, 0, 0))
-    assert is_stored(weight), weight.layout
+    assert STORE.has(weight), weight.layout
     found = arrays(layout, data, rows, columns)
-    starts = (_start(array, data) for array in _fields(found)[1:])
+    starts = (_start(array, data) for array in fields(found)[1:])
     return Operand(data, format.name, rows, columns, (rows, columns, units(columns), *starts))
 
 
@@ -159,7 +101,3 @@ def _start(array: Tensor, data: Tensor) -> int:
     if not array.numel():
         return 0
     return int(array.storage_offset()) * array.element_size() - int(data.storage_offset())
-
-
-def _fields(found: Arrays) -> tuple[Tensor, ...]:
-    return found.codes, found.high, found.d, found.m, found.scales, found.minimums

@@ -75,12 +75,14 @@ def products(name: str) -> list[ahead.Launch]:
     return found
 
 
-def heads(dtype: torch.dtype, width: int) -> attention.Heads:
+def heads(dtype: torch.dtype, width: int) -> attention.CudaHeads:
     """The heads of a layer, of `width` channels, over pages of a type."""
     layout = KVLayout([LayerShape(KV_HEADS, width)], dtype)
     some = torch.empty(width, device=NOWHERE)
     rope = some[: width // 2]
-    return attention.Heads(layout.kv(0), HEADS, some, some, EPSILON, rope, False, 1.0, width**-0.5)
+    return attention.CudaHeads(
+        layout.kv(0), HEADS, some, some, EPSILON, rope, False, 1.0, width**-0.5
+    )
 
 
 def step(dtype: torch.dtype, width: int) -> list[ahead.Launch]:

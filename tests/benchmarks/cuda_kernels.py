@@ -27,7 +27,7 @@ from torch import Tensor
 import blocks
 from kernels import reference
 from kernels.cuda import attention, experts, launch, sampling, weights
-from kernels.cuda.attention import Heads
+from kernels.cuda.attention import CudaHeads
 from kernels.draw import UNDECIDED, Draw
 from kernels.formats import by_name
 from kernels.gpu.layout import FORMATS
@@ -122,7 +122,7 @@ class Checks:
         data = blocks.similar_scale_blocks(format, count, self.random)
         data = data.view(rows + 1, format.row_bytes(columns))[1:]  # the first block is zero
         weight = Weight.from_bytes(data.numpy().tobytes(), format, (rows, columns))
-        made = weights.prepare(weight, device=self.device)
+        made = weights.STORE.prepare(weight, device=self.device)
         return made, weight.dense().double().to(self.device)
 
     def matrix(self, name: str, rows: int, columns: int) -> tuple[weights.Operand, Tensor]:
@@ -207,7 +207,7 @@ class Checks:
             wanted = reference.gated(x.double(), x.double(), activation)
             self.expect("norms and activations", activation.name, nmse(out, wanted), 1e-10)
 
-    def heads(self, dtype: torch.dtype, width: int) -> Heads:
+    def heads(self, dtype: torch.dtype, width: int) -> CudaHeads:
         """Heads as a model of the qwen3 family has them."""
         layout = KVLayout([LayerShape(self.sizes.kv_heads, width)] * 2, dtype)
         frequencies = 1e6 ** (-torch.arange(0, width // 2) / (width // 2))
@@ -215,9 +215,9 @@ class Checks:
         heads = 4 * self.sizes.kv_heads
         norms = query_norm, key_norm, EPSILON
         rope = frequencies.to(self.device), False, 1.0
-        return Heads(layout.kv(1), heads, *norms, *rope, width**-0.5)
+        return CudaHeads(layout.kv(1), heads, *norms, *rope, width**-0.5)
 
-    def sequence(self, one: Heads, length: int, more: int) -> tuple[PagedKV, PageTable]:
+    def sequence(self, one: CudaHeads, length: int, more: int) -> tuple[PagedKV, PageTable]:
         """Rows in pages on the processor, and a table of copies on the device, NaN beyond them."""
         table, copies = PageTable(), PageTable()
         size = KVLayout([one.layer.shape] * 2, one.layer.dtype).page_bytes[0]
@@ -234,7 +234,7 @@ class Checks:
         return kv, copies
 
     def right(
-        self, one: Heads, kv: PagedKV, length: int, q: Tensor, k: Tensor, v: Tensor
+        self, one: CudaHeads, kv: PagedKV, length: int, q: Tensor, k: Tensor, v: Tensor
     ) -> Tensor:
         """What the reference gives, on the processor."""
         tokens = len(q)
@@ -251,7 +251,7 @@ class Checks:
         return reference.attention(query, kv, length, one.scale, one.window, one.cap)
 
     def check_pages(
-        self, words: str, one: Heads, kv: PagedKV, copies: PageTable, end: int, most: float
+        self, words: str, one: CudaHeads, kv: PagedKV, copies: PageTable, end: int, most: float
     ) -> None:
         """The rows stored on the device are those of the reference."""
         back = PageTable()
@@ -298,7 +298,7 @@ class Checks:
                     self.check_pages(words, one, kv, copies, length + 1, most)
                 self.prompt(one, words, most)
 
-    def prompt(self, one: Heads, words: str, most: float) -> None:
+    def prompt(self, one: CudaHeads, words: str, most: float) -> None:
         """Attention of a prompt's tokens after others."""
         tokens, length = self.sizes.prompt, self.sizes.lengths[1]
         kv, copies = self.sequence(one, length, tokens)

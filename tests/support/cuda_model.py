@@ -73,7 +73,7 @@ def random_weight(format: str, device: torch.device) -> MakeWeight:
     def make(rows: int, columns: int) -> Weight:
         kind, shape = by_name(format), (rows, columns)
         size = weight_bytes(kind, shape)
-        made = weights.empty(kind, shape, torch.empty(size, dtype=torch.uint8, device=device))
+        made = weights.STORE.empty(kind, shape, torch.empty(size, dtype=torch.uint8, device=device))
         layout = layout_of(kind)
         if layout is None:
             values = made.data.view(torch.float32 if format == "F32" else torch.float16)

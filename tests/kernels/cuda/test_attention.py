@@ -3,124 +3,43 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import pytest
 import torch
 from torch import Tensor
 
-from kernels import reference
+from gpu_attention import (
+    CASES,
+    PagedSequence,
+    copied,
+    every_type,
+    heads,
+    rows_of,
+    sequence,
+    wanted,
+    wanted_step,
+)
+from gpu_results import check_close
 from kernels.cuda import attention, launch
-from kernels.cuda.attention import Heads
-from kernels.kv_pages import PAGE_TOKENS, KVLayout, PagedKV, PageTable
-from kernels.layer_state import LayerShape
+from kernels.cuda.attention import CudaHeads
 
 # Normalized mean square error by type of the cache, whose rounding queries and shares have too.
 MOST_ERROR = {torch.float32: 1e-10, torch.float16: 1e-5, torch.int8: 1e-4}
 
-every_type = pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int8])
 
-
-@dataclass
-class Sequence:
-    """A sequence whose earlier rows are in pages; what lies beside them is NaN."""
-
-    kv: PagedKV
-    length: int
-
-
-def heads(
-    dtype: torch.dtype,
-    random: torch.Generator,
-    *,
-    width: int = 32,
-    group: int = 3,
-    kv_heads: int = 2,
-) -> Heads:
-    layout = KVLayout([LayerShape(kv_heads, width)] * 2, dtype)
-    return Heads(
-        layer=layout.kv(1),
-        heads=group * kv_heads,
-        query_norm=torch.rand(width, generator=random) + 0.5,
-        key_norm=torch.rand(width, generator=random) + 0.5,
-        epsilon=1e-6,
-        frequencies=10000.0 ** (-torch.arange(0, width // 2) / (width // 2)),
-        interleaved=False,
-        rope_scale=1.1,
-        scale=width**-0.5,
-    )
-
-
-def poisoned(size: int) -> Tensor:
-    """A page of NaN, in any float type."""
-    return torch.full((size,), 0xFF, dtype=torch.uint8)
-
-
-def sequence(one: Heads, length: int, total: int, random: torch.Generator) -> Sequence:
-    """A sequence of so many rows, with pages for `total`."""
-    layout = KVLayout([one.layer.shape] * 2, one.layer.dtype)
-    table = PageTable()
-    for _ in range(-(-total // PAGE_TOKENS)):
-        table.append(poisoned(layout.page_bytes[0]))
-    kv = PagedKV(one.layer, table)
-    if length:
-        shape = length, one.kv_heads, one.width
-        kv.append(
-            torch.randn(shape, generator=random), torch.randn(shape, generator=random) + 0.3, 0
-        )
-    return Sequence(kv, length)
-
-
-def wanted(one: Heads, made: Sequence, q: Tensor, k: Tensor | None, v: Tensor | None) -> Tensor:
-    """What the reference gives on a copy of the pages, and the rows that it stores."""
-    tokens = len(q)
-    positions = torch.arange(made.length, made.length + tokens)
-
-    def turned(x: Tensor, norm: Tensor | None) -> Tensor:
-        x = x.view(tokens, -1, one.width)
-        if norm is not None:
-            x = reference.rms_norm(x, norm, one.epsilon)
-        return reference.rope(x, positions, one.frequencies, one.interleaved, one.rope_scale)
-
-    if k is not None and v is not None:
-        made.kv.append(turned(k, one.key_norm), v.view(tokens, -1, one.width), made.length)
-    query = turned(q, one.query_norm)
-    return reference.attention(query, made.kv, made.length, one.scale, one.window, one.cap)
-
-
-def copied(made: Sequence) -> Sequence:
-    table = PageTable()
-    for page in made.kv.table.pages:
-        table.append(None if page is None else page.clone())
-    return Sequence(PagedKV(made.kv.layer, table), made.length)
-
-
-def check_close(found: Tensor, right: Tensor, dtype: torch.dtype) -> None:
-    assert found.isfinite().all()
-    error = float((found.double() - right).square().sum() / right.double().square().sum())
-    assert error <= MOST_ERROR[dtype], error
-
-
-def check_rows(found: Sequence, right: Sequence, count: int) -> None:
+def check_rows(found: PagedSequence, right: PagedSequence, count: int) -> None:
     """The rows of both are equal but for rounding, and no other byte was written."""
-    end = found.length + count
+    end, most = found.length + count, MOST_ERROR[found.kv.layer.dtype]
     for one, other in zip(found.kv.rows(0, end), right.kv.rows(0, end), strict=True):
         dense = [rows if isinstance(rows, Tensor) else rows.dense() for rows in (one, other)]
-        check_close(dense[0].double(), dense[1].double(), found.kv.layer.dtype)
+        check_close(dense[0].double(), dense[1].double(), most)
     for one, other in zip(found.kv.table.pages, right.kv.table.pages, strict=True):
         assert one is not None
         assert other is not None
         assert torch.equal(one == 0xFF, other == 0xFF) or (one != other).float().mean() < 0.02
 
 
-def rows_of(one: Heads, tokens: int, random: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    q = torch.randn(tokens, one.heads * one.width, generator=random)
-    k, v = torch.randn(2, tokens, one.kv_heads * one.width, generator=random)
-    return q, k, v
-
-
-def step(one: Heads, made: list[Sequence], q: Tensor, k: Tensor | None, v: Tensor | None, splits: int,
+def step(one: CudaHeads, made: list[PagedSequence], q: Tensor, k: Tensor | None, v: Tensor | None, splits: int,
          then: launch.Quantized | None = None) -> Tensor:  # fmt: skip
     positions = torch.tensor([each.length for each in made])
     tables = attention.addresses([each.kv.table for each in made], 4)
@@ -132,28 +51,16 @@ def step(one: Heads, made: list[Sequence], q: Tensor, k: Tensor | None, v: Tenso
     return out
 
 
-Case = Callable[[Heads], Heads]
-CASES: dict[str, Case] = {
-    "plain": lambda one: one,
-    "window": lambda one: replace(one, window=70),
-    "cap": lambda one: replace(one, cap=5.0),
-    "interleaved": lambda one: replace(one, interleaved=True, frequencies=one.frequencies[:5]),
-    "no rope": lambda one: replace(one, frequencies=one.frequencies[:0]),
-    "no norm": lambda one: replace(one, query_norm=None, key_norm=None),
-}
-
-
 @every_type
 @pytest.mark.parametrize("case", CASES)
 def test_a_step_is_the_references(case: str, dtype: torch.dtype, random: torch.Generator) -> None:
-    one = CASES[case](heads(dtype, random))
+    one = CASES[case](heads(CudaHeads, dtype, random))
     made = [sequence(one, length, length + 1, random) for length in (0, 75, 300)]
     others = [copied(each) for each in made]
     q, k, v = rows_of(one, len(made), random)
-    operands = zip(others, q.split(1), k.split(1), v.split(1), strict=True)
-    right = torch.cat([wanted(one, *each) for each in operands])
+    right = wanted_step(one, others, q, k, v)
     found = step(one, made, q.clone(), k.clone(), v.clone(), splits=3)
-    check_close(found, right, dtype)
+    check_close(found, right, MOST_ERROR[dtype])
     for each, other in zip(made, others, strict=True):
         check_rows(each, other, 1)
 
@@ -163,12 +70,14 @@ def test_a_step_is_the_references(case: str, dtype: torch.dtype, random: torch.G
 def test_a_step_of_odd_heads(
     width: int, group: int, kv_heads: int, dtype: torch.dtype, random: torch.Generator
 ) -> None:
-    one = heads(dtype, random, width=width, group=group, kv_heads=kv_heads)
+    one = heads(CudaHeads, dtype, random, width=width, group=group, kv_heads=kv_heads)
     made = sequence(one, 64, 65, random)
     other = copied(made)
     q, k, v = rows_of(one, 1, random)
     right = wanted(one, other, q, k, v)
-    check_close(step(one, [made], q.clone(), k.clone(), v.clone(), splits=1), right, dtype)
+    check_close(
+        step(one, [made], q.clone(), k.clone(), v.clone(), splits=1), right, MOST_ERROR[dtype]
+    )
     check_rows(made, other, 1)
 
 
@@ -176,16 +85,16 @@ def test_a_step_of_odd_heads(
 def test_a_step_on_rows_that_another_layer_wrote(
     dtype: torch.dtype, random: torch.Generator
 ) -> None:
-    one = heads(dtype, random)
+    one = heads(CudaHeads, dtype, random)
     made = sequence(one, 131, 131, random)
     q, _, _ = rows_of(one, 1, random)
     made.length = 130
     right = wanted(one, made, q, None, None)
-    check_close(step(one, [made], q.clone(), None, None, splits=2), right, dtype)
+    check_close(step(one, [made], q.clone(), None, None, splits=2), right, MOST_ERROR[dtype])
 
 
 def test_a_step_quantizes_its_result(random: torch.Generator) -> None:
-    one = heads(torch.float16, random, width=64)
+    one = heads(CudaHeads, torch.float16, random, width=64)
     made = sequence(one, 99, 100, random)
     q, k, v = rows_of(one, 1, random)
     right = wanted(one, copied(made), q, k, v)
@@ -193,13 +102,13 @@ def test_a_step_quantizes_its_result(random: torch.Generator) -> None:
     step(one, [made], q.clone(), k.clone(), v.clone(), 2, then)
     codes = then.words[:, :8].transpose(1, 2).contiguous().view(torch.int8).float()
     values = codes * then.words[:, 8].view(torch.float32)[..., None]
-    check_close(values.flatten(1)[:, : right.shape[1]], right, torch.int8)
+    check_close(values.flatten(1)[:, : right.shape[1]], right, MOST_ERROR[torch.int8])
 
 
 @every_type
 @pytest.mark.parametrize("case", CASES)
 def test_a_prompt_is_the_references(case: str, dtype: torch.dtype, random: torch.Generator) -> None:
-    one = CASES[case](heads(dtype, random))
+    one = CASES[case](heads(CudaHeads, dtype, random))
     made = sequence(one, 250, 270, random)
     other = copied(made)
     q, k, v = rows_of(one, 20, random)
@@ -208,5 +117,5 @@ def test_a_prompt_is_the_references(case: str, dtype: torch.dtype, random: torch
     query, out = q.clone(), torch.full_like(q, math.nan)
     attention.append_rows(one, query, k.clone(), v.clone(), table, made.length)
     attention.attend_rows(one, query, table, made.length, out)
-    check_close(out, right, dtype)
+    check_close(out, right, MOST_ERROR[dtype])
     check_rows(made, other, 20)

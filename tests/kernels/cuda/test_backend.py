@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
+import gpu_results
 import tiny
 from engine.errors import RequestError
-from engine.loading.loader import LoadedModel, load
+from engine.loading.loader import load
 from engine.messages import CacheType
 from fake_driver import FakeDriver
+from gpu_decoding import logits
+from gpu_products import MakeRows, energy_of, weight_of
 from kernels import backends, cuda, reference
 from kernels.backend import OTHER_OPS, SHOWN_WEIGHT_OPS
-from kernels.formats import FORMATS, Format, by_name
+from kernels.formats import FORMATS
+from kernels.gpu.ops import has_kernel
 from kernels.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
 from kernels.program import Activation
 from kernels.refusal import Reason, Refusal
 from kernels.weight import Weight
-
-MakeRows = Callable[[Format, int, int], Tensor]
 
 MOST_ERROR = 5e-4
 HOST = torch.device("cpu")
@@ -31,15 +32,7 @@ BACKEND = cuda.backend_on(HOST)
 
 
 def check_close(found: Tensor, wanted: Tensor, energy: float | None = None) -> None:
-    size = energy or float(wanted.double().square().sum())
-    error = float((found.double() - wanted).square().sum()) / size
-    assert error <= MOST_ERROR * (1 + 8 / found.numel()), error
-
-
-def weight_of(name: str, rows: int, columns: int, even_rows: MakeRows) -> Weight:
-    format = by_name(name)
-    data = even_rows(format, rows + 1, columns)[1:]
-    return Weight.from_bytes(data.numpy().data.cast("B"), format, (rows, columns))
+    gpu_results.check_close(found, wanted, MOST_ERROR * (1 + 8 / found.numel()), energy)
 
 
 @pytest.mark.parametrize("name", ["F32", "F16", "Q4_K", "Q1_0", "IQ2_XS"])
@@ -55,8 +48,7 @@ def test_products_of_any_number_of_tokens(
     assert found.shape == (tokens, 9)
     if tokens:
         dense = weight.dense().double()
-        energy = float((x.double().square() @ dense.square().T).sum())
-        check_close(found, x.double() @ dense.T, energy)
+        check_close(found, x.double() @ dense.T, energy_of(x, dense))
 
 
 def test_an_id_outside_the_table_is_refused(even_rows: MakeRows) -> None:
@@ -97,7 +89,7 @@ def test_the_matrix_names_the_kernels_that_there_are() -> None:
     for op, format in reference.KERNELS:
         if op in (*SHOWN_WEIGHT_OPS, *OTHER_OPS):
             kernel = BACKEND.kernels[op, format]
-            assert cuda.has_kernel(op, format) == (kernel is not reference.KERNELS[op, format])
+            assert has_kernel(op, format) == (kernel is not reference.KERNELS[op, format])
 
 
 # --- whole models -------------------------------------------------------------------------------
@@ -109,14 +101,6 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kernels.cuda.cuda_backend", lambda device: BACKEND)
     monkeypatch.setattr("kernels.cuda.attention.MOST_SPLITS", 2)  # fewer programs to interpret
     monkeypatch.setattr("kernels.cuda.launch._ROWS", 128)
-
-
-def logits(model: LoadedModel) -> Tensor:
-    """Logits after a prompt of many tokens, and after one more."""
-    session = model.new_session()
-    found = [session.logits(hidden) for hidden in session.prefill([5, 6, 7, 8, 9, 3, 4])]
-    found += [session.logits(hidden) for hidden in session.prefill([11])]
-    return torch.cat(found)
 
 
 @pytest.mark.usefixtures("interpreted")
@@ -131,12 +115,12 @@ def test_a_model_runs_as_on_the_reference(
     architecture: str, format: str, cache: CacheType, tmp_path: Path
 ) -> None:
     path = tiny.write(tmp_path / "m.gguf", architecture=architecture, format=format, layers=2)
-    wanted = logits(load(path, backend="reference", cache=cache))
+    wanted = logits(load(path, backend="reference", cache=cache), 11)
     model = load(path, backend="cuda", cache=cache)
     assert model.backends.startswith("cuda")
     assert set(model.kernels.values()) == {"cuda"}
     assert model.slow == ()
-    found = logits(model)
+    found = logits(model, 11)
     check_close(found, wanted, float(wanted.double().square().sum()) * 8)
 
 
@@ -144,10 +128,10 @@ def test_a_model_runs_as_on_the_reference(
 @pytest.mark.usefixtures("interpreted")
 def test_a_model_is_split_with_the_processor(tmp_path: Path) -> None:
     path = tiny.write(tmp_path / "m.gguf", format="Q4_0", layers=3)
-    wanted = logits(load(path, backend="reference"))
+    wanted = logits(load(path, backend="reference"), 11)
     model = load(path, parts=[("reference", 1), ("cuda", 0)])
     assert model.backends == "layers 1: reference, 2-3: cuda"
-    check_close(logits(model), wanted, float(wanted.double().square().sum()) * 8)
+    check_close(logits(model, 11), wanted, float(wanted.double().square().sum()) * 8)
 
 
 # --- refusals -----------------------------------------------------------------------------------

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
+from gpu_products import MakeRows, weight_of
+from gpu_results import check_close
 from kernels import reference
 from kernels.cuda import experts, launch, weights
-from kernels.formats import Format, by_name
+from kernels.formats import by_name
 from kernels.program import Activation
 from kernels.weight import Weight
 
-MakeRows = Callable[[Format, int, int], Tensor]
-
 MOST_ERROR = 5e-4
 HERE = torch.device("cpu")
-
-
-def error_of(found: Tensor, wanted: Tensor) -> float:
-    assert found.isfinite().all()
-    return float((found.double() - wanted).square().sum() / wanted.double().square().sum())
 
 
 @pytest.mark.parametrize(("count", "chosen"), [(1, 1), (5, 2), (8, 8), (60, 4)])
@@ -49,9 +43,8 @@ def test_a_mixture_is_the_references(
     def matrices(rows: int, columns: int) -> tuple[list[Weight], list[Tensor]]:
         made, dense = [], []
         for _ in range(count):
-            data = even_rows(format, rows + 1, columns)[1:]
-            weight = Weight.from_bytes(data.numpy().data.cast("B"), format, (rows, columns))
-            made.append(weights.prepare(weight))
+            weight = weight_of(name, rows, columns, even_rows)
+            made.append(weights.STORE.prepare(weight))
             dense.append(weight.dense().double() * columns**-0.5)
         return made, dense
 
@@ -90,11 +83,12 @@ def test_a_mixture_is_the_references(
     residual[:tokens] = before
     experts.added(inner, then, routes, tables[2], residual, tokens, scale, norm, deferred)
     assert residual[tokens:].isnan().all()
-    assert error_of(residual[:tokens], wanted) <= MOST_ERROR
+    check_close(residual[:tokens], wanted, MOST_ERROR)
     # What it prepared for the product after the norm is that norm.
-    data = even_rows(by_name("Q8_0"), 6, width)[1:]
-    after = Weight.from_bytes(data.numpy().data.cast("B"), by_name("Q8_0"), (5, width))
+    after = weight_of("Q8_0", 5, width, even_rows)
     out = torch.full((4, 5), math.nan)
-    launch.linear(residual, deferred, [weights.operand(weights.prepare(after))], [out], tokens)
+    launch.linear(
+        residual, deferred, [weights.operand(weights.STORE.prepare(after))], [out], tokens
+    )
     normed = reference.rms_norm(residual[:tokens], norm, epsilon).double()
-    assert error_of(out[:tokens], normed @ after.dense().double().T) <= MOST_ERROR
+    check_close(out[:tokens], normed @ after.dense().double().T, MOST_ERROR)

@@ -7,82 +7,42 @@ from __future__ import annotations
 
 import math
 import random as plain_random
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+import gpu_products
+from gpu_products import MakeMatrix, MakeRows, energy_of, matrices
+from gpu_results import guarded
 from kernels import reference
 from kernels.cuda import launch, weights
-from kernels.cuda.weights import Operand
-from kernels.formats import Format, by_name
+from kernels.formats import by_name
 from kernels.gpu.layout import FORMATS
 from kernels.program import Activation
 from kernels.weight import Weight
 
-MakeRows = Callable[[Format, int, int], Tensor]
-
 MOST_ERROR = 5e-4  # normalized mean square error
-GUARD = 64  # floats before and after a result
 
 every_format = pytest.mark.parametrize("name", FORMATS)
 SOME_FORMATS = ("Q1_0", "Q2_0", "Q2_K", "Q3_K", "Q4_0", "Q4_K", "Q6_K", "Q8_0", "F16", "F8_E4M3")
 
 
-@dataclass(frozen=True)
-class Matrix:
-    """A weight as stored, and its values [rows, columns] f64."""
-
-    operand: Operand
-    dense: Tensor
-
-
 @pytest.fixture
-def matrix(even_rows: MakeRows) -> Callable[[str, int, int], Matrix]:
-    def make(name: str, rows: int, columns: int) -> Matrix:
-        format = by_name(name)
-        data = even_rows(format, rows + 1, columns)[1:]  # the first holds a block of zeros
-        weight = Weight.from_bytes(data.numpy().data.cast("B"), format, (rows, columns))
-        return Matrix(weights.operand(weights.prepare(weight)), weight.dense().double())
-
-    return make
+def matrix(even_rows: MakeRows) -> MakeMatrix:
+    return matrices(even_rows, lambda weight: weights.operand(weights.STORE.prepare(weight)))
 
 
 def activations(tokens: int, columns: int, random: torch.Generator) -> Tensor:
-    """Rows [padded tokens, columns]; tokens and stretches of channels of unlike size."""
+    """Rows [padded tokens, columns], NaN after the tokens."""
     x = torch.full((launch.padded(tokens), columns), math.nan)
-    some = torch.randn(tokens, columns, generator=random)
-    some *= torch.exp(torch.randn(tokens, 1, generator=random))
-    sizes = torch.exp(torch.randn(1, -(-columns // 32), generator=random))
-    x[:tokens] = some * sizes.repeat_interleave(32, 1)[:, :columns]
+    x[:tokens] = gpu_products.activations(tokens, columns, random)
     return x
 
 
-def guarded(*shape: int) -> tuple[Tensor, Callable[[], None]]:
-    """An output of NaN, and a check that nothing around it was written."""
-    count = math.prod(shape)
-    around = torch.full((count + 2 * GUARD,), math.nan)
-
-    def check() -> None:
-        assert around[:GUARD].isnan().all()
-        assert around[-GUARD:].isnan().all()
-
-    return around[GUARD : GUARD + count].view(shape), check
-
-
 def check_close(found: Tensor, wanted: Tensor, energy: float | None = None) -> None:
-    """By the energy expected: a single result may be zero by chance."""
-    assert found.isfinite().all()
-    size = energy if energy is not None else float(wanted.square().sum())
-    error = float((found.double() - wanted).square().sum()) / (size or 1.0)
-    assert error <= MOST_ERROR * (1 + 8 / found.numel()), error
-
-
-def energy_of(x: Tensor, dense: Tensor) -> float:
-    return float((x.double().square() @ dense.square().T).sum())
+    gpu_products.check_close(found, wanted, MOST_ERROR * (1 + 8 / found.numel()), energy)
 
 
 def columns_of(name: str, blocks: int) -> int:
@@ -91,7 +51,7 @@ def columns_of(name: str, blocks: int) -> int:
 
 @every_format
 def test_a_product_is_the_references(
-    name: str, matrix: Callable[[str, int, int], Matrix], random: torch.Generator
+    name: str, matrix: MakeMatrix, random: torch.Generator
 ) -> None:
     chosen = plain_random.Random(random.initial_seed())
     for tokens in (1, chosen.choice((2, 3, 5))):
@@ -106,9 +66,7 @@ def test_a_product_is_the_references(
         check_close(out[:tokens], x[:tokens].double() @ made.dense.T, energy)
 
 
-def test_several_products_of_one_x(
-    matrix: Callable[[str, int, int], Matrix], random: torch.Generator
-) -> None:
+def test_several_products_of_one_x(matrix: MakeMatrix, random: torch.Generator) -> None:
     tokens, columns = 2, 512
     made = [matrix(name, rows, columns) for name, rows in (("Q4_K", 20), ("Q6_K", 9), ("F16", 3))]
     x = activations(tokens, columns, random)
@@ -125,7 +83,7 @@ def test_several_products_of_one_x(
 
 @pytest.mark.parametrize("name", SOME_FORMATS)
 def test_a_product_is_added_and_prepares_the_next_norm(
-    name: str, matrix: Callable[[str, int, int], Matrix], random: torch.Generator
+    name: str, matrix: MakeMatrix, random: torch.Generator
 ) -> None:
     tokens, rows, columns, epsilon = 3, 96, columns_of(name, 1), 1e-5
     made, after = matrix(name, rows, columns), matrix("Q8_0", 5, rows)
@@ -155,7 +113,7 @@ def test_a_product_is_added_and_prepares_the_next_norm(
 def test_gate_and_up_are_multiplied(
     name: str,
     activation: Activation,
-    matrix: Callable[[str, int, int], Matrix],
+    matrix: MakeMatrix,
     random: torch.Generator,
 ) -> None:
     tokens, rows, columns = 2, 64, columns_of(name, 1)
@@ -183,9 +141,7 @@ def test_gate_and_up_are_multiplied(
     )
 
 
-def test_zeros_and_large_activations_stay_finite(
-    matrix: Callable[[str, int, int], Matrix],
-) -> None:
+def test_zeros_and_large_activations_stay_finite(matrix: MakeMatrix) -> None:
     made = matrix("Q4_K", 9, 256)
     x = torch.zeros(4, 256)
     x[1], x[2, ::7] = 1e-42, 1e30
@@ -209,14 +165,14 @@ def test_rows_of_a_table_are_the_decoders_bit_for_bit(
     weight = Weight.from_bytes(data.numpy().data.cast("B"), format, (rows, columns))
     ids = torch.randint(0, rows, (5,), generator=random)
     out, check = guarded(5, columns)
-    launch.embed(ids, weights.operand(weights.prepare(weight)), out)
+    launch.embed(ids, weights.operand(weights.STORE.prepare(weight)), out)
     check()
     assert torch.equal(out, weight.rows(ids))
 
 
 @every_format
 def test_products_of_more_tokens_on_decoded_weights(
-    name: str, matrix: Callable[[str, int, int], Matrix], random: torch.Generator
+    name: str, matrix: MakeMatrix, random: torch.Generator
 ) -> None:
     tokens, rows, columns = 18, 35, columns_of(name, 1)
     made = matrix(name, rows, columns)

@@ -12,28 +12,25 @@ import torch
 from torch import Tensor
 
 import every_architecture
+import gpu_decoding
 import tiny
 import tiny_lora
 from engine.cli.quantize import quantize
 from engine.inference.generate import Request
-from engine.inference.runner import Runner
 from engine.loading.loader import LoadedModel, load
 from engine.lora.stack import NO_ADAPTERS, Stack, load_adapter
 from engine.messages import CacheType, Sampling
-from engine.models.forward import forward_program
-from engine.state.sequence import Sequence
+from gpu_decoding import check_body_and_head, check_first_step
+from gpu_products import MakeRows, weight_of
 from kernels import cuda
 from kernels.cuda import launch
 from kernels.cuda.graphs import Replay, Step
 from kernels.cuda.program import Recorded
 from kernels.cuda.sampling import DeviceSampler
-from kernels.formats import Format, by_name
 from kernels.interpreter import Interpreter
-from kernels.kv_pages import KVLayout, LayerShape, PageTable
+from kernels.kv_pages import KVLayout, LayerShape
 from kernels.program import Add, Attend, Embed, Linear, Norm, Program, Segment
 from kernels.weight import Weight
-
-MakeRows = Callable[[Format, int, int], Tensor]
 
 MOST_ERROR = 5e-4
 BACKEND = cuda.backend_on(torch.device("cpu"))
@@ -62,37 +59,16 @@ class FakeDevice:
         return replay
 
 
-class Decoding:
-    """A tiny model on the backend, and sequences that it continues by single tokens."""
+class Decoding(gpu_decoding.Decoding):
+    """A tiny model on the backend, whose launches a device captures."""
 
     def __init__(
         self, model: LoadedModel, device: FakeDevice | None = None, stack: Stack = NO_ADAPTERS
     ) -> None:
-        runner = Runner(model.decoder, CacheType.F16)
-        self.pool = runner.new_pool()
-        program = forward_program(model.decoder, self.pool.layout, stack)
-        self.recorded = Recorded(program, BACKEND.ops, torch.device("cpu"), device)
-        self.interpreter = Interpreter(program, BACKEND.ops)
+        def record(program: Program) -> Recorded:
+            return Recorded(program, BACKEND.ops, torch.device("cpu"), device)
 
-    def sequence(self, *tokens: int) -> Sequence:
-        made = Sequence(self.pool, 600)
-        if tokens:
-            made.reserve(len(tokens))
-            self.interpreter.hidden([made.segment(list(tokens))])
-            made.commit(list(tokens))
-        return made
-
-    def step(self, run: Interpreter | Recorded, sequences: list[Sequence], token: int) -> Tensor:
-        """One token more for each of the sequences, whose rows are not committed."""
-        for one in sequences:
-            one.reserve(1)
-        return run.step([one.segment([token]) for one in sequences])
-
-    def check(self, sequences: list[Sequence], token: int) -> None:
-        found = self.step(self.recorded, sequences, token)
-        wanted = self.step(self.interpreter, sequences, token)
-        error = (found.double() - wanted).square().sum() / wanted.double().square().sum()
-        assert float(error) <= MOST_ERROR, float(error)
+        super().__init__(model, BACKEND, record, MOST_ERROR, stack)
 
 
 def loaded(path: Path, **options: Any) -> LoadedModel:
@@ -154,20 +130,7 @@ def test_steps_of_any_number_of_sequences(model: LoadedModel) -> None:
 
 
 def test_body_and_head_are_the_step(model: LoadedModel) -> None:
-    decoding = Decoding(model)
-    one = decoding.sequence(5, 6)
-    one.reserve(1)
-    segments = [one.segment([7])]
-    step = decoding.recorded.step(segments)
-    apart = decoding.recorded.logits(decoding.recorded.hidden(segments))
-    assert torch.equal(step, apart)
-    stopped = RuntimeError("stop")
-
-    def stop() -> None:
-        raise stopped
-
-    with pytest.raises(RuntimeError, match="stop"):
-        decoding.recorded.hidden(segments, stop)
+    check_body_and_head(Decoding(model))
 
 
 def test_the_first_step_is_captured_before_it_is_asked_for(model: LoadedModel) -> None:
@@ -190,13 +153,7 @@ def test_a_longer_page_table_is_captured_again(
     decoding = Decoding(model, device)
     decoding.step(decoding.recorded, [decoding.sequence()], 9)
     assert device.captured == 1
-    long = decoding.sequence()
-    long.reserve(257)  # two pages, whose rows are zeros
-    for page in long.segment([9]).tables[0].pages:
-        assert page is not None
-        page.zero_()
-    long.commit([3] * 256)
-    decoding.check([long], 9)
+    decoding.check([decoding.sequence_of_two_pages()], 9)
     assert device.captured == 2
 
 
@@ -256,10 +213,7 @@ def test_programs_that_fuse_otherwise(even_rows: MakeRows, random: torch.Generat
     width = 64
 
     def matrix() -> Weight:
-        format = by_name("Q8_0")
-        data = even_rows(format, width + 1, width)[1:]
-        made = Weight.from_bytes(data.numpy().data.cast("B"), format, (width, width))
-        return BACKEND.prepare(made)
+        return BACKEND.prepare(weight_of("Q8_0", width, width, even_rows))
 
     def norm(columns: int) -> Tensor:
         return torch.rand(columns, generator=random) + 0.5
@@ -286,13 +240,7 @@ def test_programs_that_fuse_otherwise(even_rows: MakeRows, random: torch.Generat
     program = Program(body, (0,), (Linear("x", (matrix(),), ("y",)),), "x", "y", widths, layout)
     recorded = BACKEND.record(program)
     assert isinstance(recorded, Recorded)
-    table = PageTable()
-    table.append(torch.zeros(layout.page_bytes[0], dtype=torch.uint8))
-    segments = [Segment([7], 0, [table])]
-    found = recorded.step(segments)
-    wanted = Interpreter(program, BACKEND.ops).step(segments)
-    error = (found.double() - wanted).square().sum() / wanted.double().square().sum()
-    assert float(error) <= MOST_ERROR, float(error)
+    check_first_step(program, recorded, BACKEND, MOST_ERROR)
 
 
 def test_a_product_that_is_added_to_its_own_input(
@@ -300,9 +248,7 @@ def test_a_product_that_is_added_to_its_own_input(
 ) -> None:
     """Programs of one launch must not read rows that others of it have written."""
     monkeypatch.setattr("kernels.cuda.launch._ROWS", 16)
-    format = by_name("F16")
-    data = even_rows(format, 65, 64)[1:]
-    matrix = BACKEND.prepare(Weight.from_bytes(data.numpy().data.cast("B"), format, (64, 64)))
+    matrix = BACKEND.prepare(weight_of("F16", 64, 64, even_rows))
     body = Linear("x", (matrix,), ("y",)), Add("x", "y")
     head = (Linear("x", (matrix,), ("y",)),)
     layout = KVLayout([], torch.float16)

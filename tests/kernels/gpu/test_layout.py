@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import Tensor
 
 from blocks import PACKED
+from gpu_products import MakeRows
 from kernels.cuda import weights
-from kernels.formats import Format, by_name
+from kernels.formats import by_name
 from kernels.gpu.layout import LANES, LAYOUTS, UNIT, Scales, arrays, stored_bytes, units
+from kernels.gpu.weights import held_bytes
 from kernels.weight import Weight
-
-MakeRows = Callable[[Format, int, int], Tensor]
 
 every_layout = pytest.mark.parametrize("name", LAYOUTS)
 
@@ -76,8 +74,8 @@ def test_a_stored_weight_has_the_bits_of_its_decoder(name: str, random_rows: Mak
         rows, columns = 5, blocks * max(format.block, 32)
         data = random_rows(format, rows, columns)
         weight = Weight.from_bytes(data.numpy().data.cast("B"), format, (rows, columns))
-        stored = weights.prepare(weight)
-        assert stored.size_bytes == weights.held_bytes(format, (rows, columns))
+        stored = weights.STORE.prepare(weight)
+        assert stored.size_bytes == held_bytes(format, (rows, columns))
         assert torch.equal(numbers(stored), weight.dense())
 
 
@@ -87,10 +85,8 @@ def test_rows_are_written_in_pieces(name: str, random_rows: MakeRows) -> None:
     rows, columns = 7, 2 * max(format.block, 32)
     data = random_rows(format, rows, columns)
     weight = Weight.from_bytes(data.numpy().data.cast("B"), format, (rows, columns))
-    memory = torch.full(
-        (weights.held_bytes(format, (rows, columns)) + 64,), 0xA5, dtype=torch.uint8
-    )
-    made = weights.empty(format, (rows, columns), memory)
+    memory = torch.full((held_bytes(format, (rows, columns)) + 64,), 0xA5, dtype=torch.uint8)
+    made = weights.STORE.empty(format, (rows, columns), memory)
     for first, end in ((3, 7), (0, 1), (1, 3)):
         weights.fill(made, first, end, data[first:end])
     assert torch.equal(numbers(made), weight.dense())

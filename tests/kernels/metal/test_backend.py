@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
 import tiny
-from engine.loading.loader import LoadedModel, load
+from engine.loading.loader import load
 from engine.messages import CacheType
+from gpu_decoding import logits
+from gpu_products import MakeRows, weight_of
+from gpu_results import check_close
 from kernels import metal, reference
 from kernels.backend import OTHER_OPS, SHOWN_WEIGHT_OPS
-from kernels.formats import FORMATS, Format, by_name
+from kernels.formats import FORMATS
+from kernels.gpu.ops import has_kernel
 from kernels.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
 from kernels.weight import Weight
 
-MakeRows = Callable[[Format, int, int], Tensor]
-
 MOST_ERROR = 5e-4
 BACKEND = metal.backend_on(torch.device("cpu"))
-
-
-def check_close(found: Tensor, wanted: Tensor, most: float = MOST_ERROR) -> None:
-    error = float((found.double() - wanted).square().sum() / wanted.double().square().sum())
-    assert error <= most, error
 
 
 @pytest.mark.parametrize("name", ["F32", "F16", "Q4_K", "IQ2_XS"])
@@ -35,9 +30,7 @@ def check_close(found: Tensor, wanted: Tensor, most: float = MOST_ERROR) -> None
 def test_products_of_any_number_of_tokens(
     name: str, tokens: int, even_rows: MakeRows, random: torch.Generator
 ) -> None:
-    format = by_name(name)
-    data = even_rows(format, 10, 256)[1:]
-    weight = Weight.from_bytes(data.numpy().data.cast("B"), format, (9, 256))
+    weight = weight_of(name, 9, 256, even_rows)
     x = torch.randn(tokens, 256, generator=random)
     prepared = BACKEND.prepare(weight)
     assert prepared.size_bytes == BACKEND.held_bytes(weight.format, weight.shape)
@@ -48,9 +41,7 @@ def test_products_of_any_number_of_tokens(
 
 
 def test_an_id_outside_the_table_is_refused(even_rows: MakeRows) -> None:
-    format = by_name("Q8_0")
-    data = even_rows(format, 6, 64)[1:]
-    prepared = BACKEND.prepare(Weight.from_bytes(data.numpy().data.cast("B"), format, (5, 64)))
+    prepared = BACKEND.prepare(weight_of("Q8_0", 5, 64, even_rows))
     assert BACKEND.ops.embed(torch.tensor([4]), prepared).shape == (1, 64)
     assert BACKEND.ops.embed(torch.tensor([], dtype=torch.int64), prepared).shape == (0, 64)
     for wrong in (-1, 5):
@@ -80,12 +71,12 @@ def test_the_matrix_names_the_kernels_that_there_are() -> None:
     for op, format in reference.KERNELS:
         if op in (*SHOWN_WEIGHT_OPS, *OTHER_OPS):
             kernel = BACKEND.kernels[op, format]
-            assert metal.has_kernel(op, format) == (kernel is not reference.KERNELS[op, format])
+            assert has_kernel(op, format) == (kernel is not reference.KERNELS[op, format])
 
 
 def test_formats_without_kernels_are_decoded(random_rows: MakeRows) -> None:
     for format in FORMATS.values():
-        if metal.has_kernel("linear", format.name):
+        if has_kernel("linear", format.name):
             continue
         columns = max(format.block, 32)
         data = random_rows(format, 2, columns)
@@ -110,15 +101,6 @@ def on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kernels.metal.metal_backend", lambda device: BACKEND)
 
 
-def logits(model: LoadedModel) -> Tensor:
-    """Logits after a prompt of many tokens, and after each of some more."""
-    session = model.new_session()
-    found = [session.logits(hidden) for hidden in session.prefill([5, 6, 7, 8, 9, 3, 4])]
-    for token in (11, 12, 4):
-        found += [session.logits(hidden) for hidden in session.prefill([token])]
-    return torch.cat(found)
-
-
 @pytest.mark.usefixtures("on_the_processor")
 @pytest.mark.parametrize(
     ("architecture", "format", "cache", "most"),
@@ -132,20 +114,20 @@ def test_a_model_runs_as_on_the_reference(
     architecture: str, format: str, cache: CacheType, most: float, tmp_path: Path
 ) -> None:
     path = tiny.write(tmp_path / "m.gguf", architecture=architecture, format=format, layers=2)
-    wanted = logits(load(path, backend="reference", cache=cache))
+    wanted = logits(load(path, backend="reference", cache=cache), 11, 12, 4)
     model = load(path, backend="metal", cache=cache)
     assert model.backends == "metal"
     assert set(model.kernels.values()) == {"metal"}
     assert model.slow == ()
     assert model.new_runner().is_recorded
-    check_close(logits(model), wanted, most)
+    check_close(logits(model, 11, 12, 4), wanted, most)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("on_the_processor")
 def test_a_model_is_split_with_the_processor(tmp_path: Path) -> None:
     path = tiny.write(tmp_path / "m.gguf", format="Q4_0", layers=3)
-    wanted = logits(load(path, backend="reference"))
+    wanted = logits(load(path, backend="reference"), 11, 12, 4)
     model = load(path, parts=[("reference", 1), ("metal", 0)])
     assert model.backends == "layers 1: reference, 2-3: metal"
-    check_close(logits(model), wanted)
+    check_close(logits(model, 11, 12, 4), wanted, MOST_ERROR)

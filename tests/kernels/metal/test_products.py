@@ -7,81 +7,34 @@ from __future__ import annotations
 
 import math
 import random as plain_random
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import pytest
 import torch
 from torch import Tensor
 
+import gpu_products
+from gpu_products import MakeMatrix, MakeRows, activations, energy_of, matrices
+from gpu_results import guarded
 from kernels import reference
-from kernels.formats import Format, by_name
+from kernels.formats import by_name
 from kernels.gpu.layout import FORMATS
+from kernels.gpu.weights import held_bytes
 from kernels.metal import products, weights
-from kernels.metal.weights import Operand
 from kernels.program import Activation
 from kernels.weight import Weight
 
-MakeRows = Callable[[Format, int, int], Tensor]
-
 MOST_ERROR = 1e-11  # normalized mean square error: only the order of additions differs
-GUARD = 64  # floats before and after a result
 
 every_format = pytest.mark.parametrize("name", FORMATS)
 
 
-@dataclass(frozen=True)
-class Matrix:
-    """A weight as stored, and its values [rows, columns] f64."""
-
-    operand: Operand
-    dense: Tensor
-
-
-MakeMatrix = Callable[[str, int, int], Matrix]
-
-
 @pytest.fixture
 def matrix(even_rows: MakeRows) -> MakeMatrix:
-    def make(name: str, rows: int, columns: int) -> Matrix:
-        format = by_name(name)
-        data = even_rows(format, rows + 1, columns)[1:]  # the first holds a block of zeros
-        weight = Weight.from_bytes(data.numpy().data.cast("B"), format, (rows, columns))
-        return Matrix(weights.operand(weights.prepare(weight)), weight.dense().double())
-
-    return make
-
-
-def activations(tokens: int, columns: int, random: torch.Generator) -> Tensor:
-    """Rows [tokens, columns]; tokens and stretches of channels of unlike size."""
-    x = torch.randn(tokens, columns, generator=random)
-    x *= torch.exp(torch.randn(tokens, 1, generator=random))
-    sizes = torch.exp(torch.randn(1, -(-columns // 32), generator=random))
-    return x * sizes.repeat_interleave(32, 1)[:, :columns]
-
-
-def guarded(*shape: int) -> tuple[Tensor, Callable[[], None]]:
-    """An output of NaN, and a check that nothing around it was written."""
-    count = math.prod(shape)
-    around = torch.full((count + 2 * GUARD,), math.nan)
-
-    def check() -> None:
-        assert around[:GUARD].isnan().all()
-        assert around[-GUARD:].isnan().all()
-
-    return around[GUARD : GUARD + count].view(shape), check
+    return matrices(even_rows, lambda weight: weights.operand(weights.STORE.prepare(weight)))
 
 
 def check_close(found: Tensor, wanted: Tensor, energy: float | None = None) -> None:
-    """By the energy expected: a single result may be zero by chance."""
-    assert found.isfinite().all()
-    size = energy if energy is not None else float(wanted.square().sum())
-    error = float((found.double() - wanted).square().sum()) / (size or 1.0)
-    assert error <= MOST_ERROR, error
-
-
-def energy_of(x: Tensor, dense: Tensor) -> float:
-    return float((x.double().square() @ dense.square().T).sum())
+    gpu_products.check_close(found, wanted, MOST_ERROR, energy)
 
 
 def columns_of(name: str, blocks: int) -> int:
@@ -175,7 +128,7 @@ def test_rows_of_a_table_are_the_decoders_bit_for_bit(
     rows, columns = 9, columns_of(name, 3)
     data = random_rows(format, rows, columns)
     weight = Weight.from_bytes(data.numpy().data.cast("B"), format, (rows, columns))
-    table = weights.operand(weights.prepare(weight))
+    table = weights.operand(weights.STORE.prepare(weight))
     ids = torch.randint(0, rows, (5,), generator=random)
     out, check = guarded(5, columns)
     products.embed(ids, table, out)
@@ -215,10 +168,10 @@ def test_rows_are_filled_in_pieces(name: str, random_rows: MakeRows) -> None:
     rows, columns = 7, columns_of(name, 1)
     data = random_rows(format, rows, columns)
     weight = Weight.from_bytes(data.numpy().data.cast("B"), format, (rows, columns))
-    whole = weights.prepare(weight)
-    assert whole.size_bytes == weights.held_bytes(format, (rows, columns))
+    whole = weights.STORE.prepare(weight)
+    assert whole.size_bytes == held_bytes(format, (rows, columns))
     memory = torch.zeros(whole.size_bytes + 100, dtype=torch.uint8)
-    made = weights.empty(format, (rows, columns), memory)
+    made = weights.STORE.empty(format, (rows, columns), memory)
     for first, end in ((4, 7), (0, 4)):
         weights.fill(made, first, end, data[first:end])
     found, wanted = torch.full((2, rows, columns), math.nan)

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import gpu_decoding
+import gpu_results
 import tiny
-from engine.inference.runner import Runner
 from engine.loading.loader import LoadedModel, load
 from engine.messages import CacheType
-from engine.models.forward import forward_program
-from engine.state.sequence import Sequence
+from gpu_decoding import check_body_and_head, check_first_step
+from gpu_products import MakeRows, weight_of
 from kernels import metal
-from kernels.formats import Format, by_name
 from kernels.interpreter import Interpreter
 from kernels.kv_pages import KVLayout, LayerShape, PageTable
 from kernels.metal import compile
@@ -37,44 +37,22 @@ from kernels.program import (
 )
 from kernels.weight import Weight
 
-MakeRows = Callable[[Format, int, int], Tensor]
-
 MOST_ERROR = 1e-6
 BACKEND = metal.backend_on(torch.device("cpu"))
 
 
 def check_close(found: Tensor, wanted: Tensor) -> None:
-    error = float((found.double() - wanted).square().sum() / wanted.double().square().sum())
-    assert error <= MOST_ERROR, error
+    gpu_results.check_close(found, wanted, MOST_ERROR)
 
 
-class Decoding:
-    """A tiny model on the backend, and sequences that it continues by single tokens."""
+class Decoding(gpu_decoding.Decoding):
+    """A tiny model on the backend."""
 
     def __init__(self, model: LoadedModel) -> None:
-        runner = Runner(model.decoder, CacheType.F16)
-        self.pool = runner.new_pool()
-        program = forward_program(model.decoder, self.pool.layout)
-        self.recorded = Recorded(program, BACKEND.ops, torch.device("cpu"))
-        self.interpreter = Interpreter(program, BACKEND.ops)
+        def record(program: Program) -> Recorded:
+            return Recorded(program, BACKEND.ops, torch.device("cpu"))
 
-    def sequence(self, *tokens: int) -> Sequence:
-        made = Sequence(self.pool, 600)
-        if tokens:
-            made.reserve(len(tokens))
-            self.interpreter.hidden([made.segment(list(tokens))])
-            made.commit(list(tokens))
-        return made
-
-    def step(self, run: Interpreter | Recorded, sequences: list[Sequence], token: int) -> Tensor:
-        """One token more for each of the sequences, whose rows are not committed."""
-        for one in sequences:
-            one.reserve(1)
-        return run.step([one.segment([token]) for one in sequences])
-
-    def check(self, sequences: list[Sequence], token: int) -> None:
-        found = self.step(self.recorded, sequences, token)
-        check_close(found, self.step(self.interpreter, sequences, token))
+        super().__init__(model, BACKEND, record, MOST_ERROR)
 
 
 class Called(TorchDispatchMode):
@@ -142,20 +120,7 @@ def test_steps_of_any_number_of_sequences(model: LoadedModel) -> None:
 
 
 def test_body_and_head_are_the_step(model: LoadedModel) -> None:
-    decoding = Decoding(model)
-    one = decoding.sequence(5, 6)
-    one.reserve(1)
-    segments = [one.segment([7])]
-    step = decoding.recorded.step(segments)
-    apart = decoding.recorded.logits(decoding.recorded.hidden(segments))
-    assert torch.equal(step, apart)
-    stopped = RuntimeError("stop")
-
-    def stop() -> None:
-        raise stopped
-
-    with pytest.raises(RuntimeError, match="stop"):
-        decoding.recorded.hidden(segments, stop)
+    check_body_and_head(Decoding(model))
 
 
 def test_a_longer_page_table_is_prepared_again(
@@ -165,13 +130,7 @@ def test_a_longer_page_table_is_prepared_again(
     monkeypatch.setattr("kernels.metal.attention.SPLIT_TOKENS", 100)
     decoding = Decoding(model)
     decoding.step(decoding.recorded, [decoding.sequence()], 9)
-    long = decoding.sequence()
-    long.reserve(257)  # two pages, whose rows are zeros
-    for page in long.segment([9]).tables[0].pages:
-        assert page is not None
-        page.zero_()
-    long.commit([3] * 256)
-    decoding.check([long], 9)
+    decoding.check([decoding.sequence_of_two_pages()], 9)
 
 
 def test_pages_of_too_many_buffers_are_run_op_by_op(
@@ -233,10 +192,7 @@ def test_programs_that_fuse_otherwise(even_rows: MakeRows, random: torch.Generat
     width = 64
 
     def matrix() -> Weight:
-        format = by_name("Q8_0")
-        data = even_rows(format, width + 1, width)[1:]
-        made = Weight.from_bytes(data.numpy().data.cast("B"), format, (width, width))
-        return BACKEND.prepare(made)
+        return BACKEND.prepare(weight_of("Q8_0", width, width, even_rows))
 
     def norm(columns: int) -> Tensor:
         return torch.rand(columns, generator=random) + 0.5
@@ -264,17 +220,11 @@ def test_programs_that_fuse_otherwise(even_rows: MakeRows, random: torch.Generat
     program = Program(body, (0,), head, "x", "y", widths, layout)
     recorded = BACKEND.record(program)
     assert isinstance(recorded, Recorded)
-    table = PageTable()
-    table.append(torch.zeros(layout.page_bytes[0], dtype=torch.uint8))
-    segments = [Segment([7], 0, [table])]
-    found = recorded.step(segments)
-    check_close(found, Interpreter(program, BACKEND.ops).step(segments))
+    check_first_step(program, recorded, BACKEND, MOST_ERROR)
 
 
 def test_hidden_states_that_are_given(even_rows: MakeRows, random: torch.Generator) -> None:
-    format = by_name("Q4_0")
-    data = even_rows(format, 65, 64)[1:]
-    matrix = BACKEND.prepare(Weight.from_bytes(data.numpy().data.cast("B"), format, (64, 64)))
+    matrix = BACKEND.prepare(weight_of("Q4_0", 64, 64, even_rows))
     body = Linear("x", (matrix,), ("y",)), Add("x", "y")
     layout = KVLayout([], torch.float16)
     widths = {"x": 64, "y": 64}

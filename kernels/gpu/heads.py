@@ -1,0 +1,80 @@
+"""Heads of an attention layer, as the launches of a backend need them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from kernels.kv_pages import PageLayer
+from kernels.program import Attend, Program
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """The heads of a layer: norms and RoPE of queries and keys, scale and limits of scores."""
+
+    layer: PageLayer
+    heads: int
+    query_norm: Tensor | None  # f32 [C]
+    key_norm: Tensor | None
+    epsilon: float
+    frequencies: Tensor  # f32 [pairs]
+    interleaved: bool
+    rope_scale: float
+    scale: float
+    window: int = 0
+    cap: float = 0.0
+
+    @classmethod
+    def of(cls, one: Attend, program: Program) -> Self:
+        """The heads of an instruction."""
+        return cls(
+            program.kv.kv(one.layer),
+            program.widths[one.q] // one.head_width,
+            one.query_norm,
+            one.key_norm if one.key_norm is not None else one.query_norm,
+            one.epsilon,
+            one.frequencies,
+            one.interleaved,
+            one.rope_scale,
+            one.scale,
+            one.window,
+            one.cap,
+        )
+
+    @classmethod
+    def rotated(
+        cls, layer: PageLayer, heads: int, scale: float, window: int, cap: float, like: Tensor
+    ) -> Self:
+        """Heads whose queries have their norm and RoPE already; `like` is on their device."""
+        nothing = torch.empty(0, device=like.device)
+        return cls(layer, heads, None, None, 0.0, nothing, False, 1.0, scale, window, cap)
+
+    @property
+    def kv_heads(self) -> int:
+        """Heads of keys and values."""
+        return self.layer.shape.kv_heads
+
+    @property
+    def width(self) -> int:
+        """Channels of a head."""
+        return self.layer.shape.head_width
+
+    @property
+    def group(self) -> int:
+        """Queries that share a key."""
+        return self.heads // self.kv_heads
+
+    def places(self) -> tuple[int, int, int, int]:
+        """Byte offsets of the layer's parts in a page."""
+        layer = self.layer
+        return layer.keys, layer.key_scales, layer.values, layer.value_scales
+
+
+def can_attend(one: Attend) -> bool:
+    """Whether fused kernels can run an instruction: norms of queries and keys, or of neither."""
+    both = (one.query_norm is None) == (one.key_norm is None)
+    return one.causal and (both or not one.k)
