@@ -18,22 +18,29 @@ from kernels.ops import Ops
 from kernels.program import (
     Add,
     Attend,
+    Columns,
     Embed,
     Experts,
     Fetch,
     Gate,
+    HeadGate,
+    HeadLinear,
     HeadNorm,
     Instruction,
+    Join,
     Linear,
     LoraDelta,
     Multiply,
     Norm,
+    PositionScale,
     Program,
     Recurrence,
+    Scale,
     Segment,
     ShortConv,
     Softcap,
     Transfer,
+    Xielu,
 )
 from kernels.weight import Weight
 
@@ -128,6 +135,15 @@ class _Pass:
                 self._set(one.x, _head_norm(ops, buffers[one.x], one))
             case Linear():
                 self._linear(one)
+            case HeadLinear():
+                self._set(one.out, self._head_linear(one))
+            case Join():
+                heads = [buffers[x].unflatten(1, (one.heads, -1)) for x in one.xs]
+                self._set(one.out, torch.cat(heads, -1).flatten(1))
+            case Columns():
+                self._set(one.out, buffers[one.x][:, one.start : one.start + one.width])
+            case PositionScale():
+                self._set(one.x, self._position_scale(one))
             case Attend():
                 self._set(one.out, self._attend(one))
             case ShortConv():
@@ -138,12 +154,21 @@ class _Pass:
                 self._set(one.x, buffers[one.x] * buffers[one.y])
             case Gate():
                 up = buffers[one.up] if one.up else None
-                self._set(one.out, ops.gated(buffers[one.gate], up, one.activation))
+                y = ops.gated(buffers[one.gate], up, one.activation, one.limit)
+                self._set(one.out, y)
+            case HeadGate():
+                gate = ops.gated(buffers[one.gate], None, one.activation)  # [T, H]
+                heads = buffers[one.x].unflatten(1, (gate.shape[1], -1))
+                self._set(one.x, (heads * gate[..., None]).flatten(1))
+            case Xielu():
+                self._set(one.x, _xielu(buffers[one.x], one))
             case Experts():
                 self._set(one.out, _experts(ops, buffers[one.x], buffers[one.scores], one))
             case Add():
                 y = buffers[one.y] if one.scale == 1.0 else buffers[one.y] * one.scale
                 self._set(one.x, buffers[one.x] + y)
+            case Scale():
+                self._set(one.x, buffers[one.x] * one.scale)
             case Softcap():
                 self._set(one.x, ops.softcap(buffers[one.x], one.cap))
             case Fetch():
@@ -191,11 +216,28 @@ class _Pass:
         ops, x = self._ops, self.buffers[one.x]
         changes = one.changes or (None,) * len(one.outs)
         biases = one.biases or (None,) * len(one.outs)
-        for weight, out, change, bias in zip(one.weights, one.outs, changes, biases, strict=True):
+        scales = one.scales or (1.0,) * len(one.outs)
+        products = zip(one.weights, one.outs, changes, biases, scales, strict=True)
+        for weight, out, change, bias, scale in products:
             y = ops.linear(x, weight)
+            if scale != 1.0:
+                y = y * scale
             if change is not None:
                 y = y + _lora(ops, ops.linear(x, change.down), change)
             self._set(out, y if bias is None else y + bias)
+
+    def _head_linear(self, one: HeadLinear) -> Tensor:
+        heads = self.buffers[one.x].unflatten(1, (len(one.weights), -1))
+        end = one.start + one.weights[0].columns
+        some = heads[..., one.start : end].transpose(0, 1).contiguous()  # [H, T, columns]
+        products = map(self._ops.linear, some, one.weights)
+        return torch.cat(list(products), 1)
+
+    def _position_scale(self, one: PositionScale) -> Tensor:
+        x = self.buffers[one.x]
+        _, positions = self._on(x.device)
+        steps = ((positions.float() + one.offset) / one.length).floor()
+        return x * (1 + one.strength * (1 + steps).log())[:, None]
 
     def _attend(self, one: Attend) -> Tensor:
         if one.causal and self._attending is not None:
@@ -217,8 +259,8 @@ class _Pass:
             kv = PagedKV(layer, segment.tables[layer.group])
             if key is not None and value is not None:
                 kv.append(key[rows], value[rows], segment.position)
-            position, scale = segment.position, one.scale
-            outs.append(self._ops.attention(query[rows], kv, position, scale, one.window, one.cap))
+            options = one.scale, one.window, one.cap, one.sinks
+            outs.append(self._ops.attention(query[rows], kv, segment.position, *options))
             first = rows.stop
         return torch.cat(outs)
 
@@ -235,10 +277,13 @@ class _Pass:
     def _rotated(self, one: Attend, name: str, norm: Tensor | None) -> Tensor:
         """Norm and RoPE of queries or keys: [T, H, C]."""
         x = self._heads(name, one.head_width)
-        if norm is not None:
+        if norm is not None and not one.norms_rotated:
             x = self._ops.rms_norm(x, norm, one.epsilon)
         _, positions = self._on(x.device)
-        return self._ops.rope(x, positions, one.frequencies, one.interleaved, one.rope_scale)
+        x = self._ops.rope(x, positions, one.frequencies, one.interleaved, one.rope_scale)
+        if norm is not None and one.norms_rotated:
+            x = self._ops.rms_norm(x, norm, one.epsilon)
+        return x
 
     def _heads(self, name: str, width: int) -> Tensor:
         """A buffer [T, H*C] as [T, H, C]."""
@@ -259,12 +304,13 @@ class _Pass:
         layer = self._kv.state(one.layer)
         _, C, V = layer.shape.shape
         q, k, v = self._heads(one.q, C), self._heads(one.k, C), self._heads(one.v, V)
-        decay, strength = self.buffers[one.decay], self.buffers[one.strength]
+        decay = self.buffers[one.decay]
+        strength = self.buffers[one.strength] if one.strength else None
         outs: list[Tensor] = []
         for rows, state, index in self._states(layer):
-            operands = q[rows], k[rows], v[rows], decay[rows], strength[rows], state.read(index - 1)
-            options = one.rate, one.decay_bias, one.scale, one.epsilon, one.corrected
-            y, after = self._ops.recurrence(*operands, *options)
+            some = None if strength is None else strength[rows]
+            operands = q[rows], k[rows], v[rows], decay[rows], some, state.read(index - 1)
+            y, after = self._ops.recurrence(*operands, one)
             state.write(index, after)
             outs.append(y.flatten(1))
         return torch.cat(outs)
@@ -286,20 +332,46 @@ def _lora(ops: Ops, low: Tensor, change: LoraDelta) -> Tensor:
 
 
 def _head_norm(ops: Ops, x: Tensor, one: HeadNorm) -> Tensor:
-    """Layer norm of each head of x [T, H*C], then its weights."""
+    """Norm of each head of x [T, H*C], then its weights."""
     heads = x.view(len(x), *one.weight.shape)
     ones = torch.ones(one.weight.shape[1], device=x.device)
-    return (ops.layer_norm(heads, ones, None, one.epsilon) * one.weight).view(x.shape)
+    if one.centred:
+        normed = ops.layer_norm(heads, ones, None, one.epsilon)
+    else:
+        normed = ops.rms_norm(heads, ones, one.epsilon)
+    return (normed * one.weight).view(x.shape)
+
+
+def _xielu(x: Tensor, one: Xielu) -> Tensor:
+    """Above 0 a parabola, else an exponential; see the instruction."""
+    above = one.positive * x.square()
+    below = (torch.expm1(x.clamp(max=one.epsilon)) - x) * one.negative
+    return torch.where(x > 0, above, below) + one.beta * x
 
 
 def _experts(ops: Ops, x: Tensor, scores: Tensor, one: Experts) -> Tensor:
     """Outputs of each token's experts times their shares, added in the order of the experts."""
-    shares = ops.route(scores, one.chosen)  # [T, E]
+    shares = ops.route(scores, one.routing)  # [T, E]
     y = torch.zeros_like(x)
     for number in shares.any(0).nonzero()[:, 0].cpu().tolist():
         tokens = shares[:, number].nonzero()[:, 0]
-        some = x[tokens]
-        gate, up = ops.linear(some, one.gates[number]), ops.linear(some, one.ups[number])
-        added = ops.linear(ops.gated(gate, up, one.activation), one.downs[number])
-        y.index_add_(0, tokens, added * shares[tokens, number, None])
+        some, share = x[tokens], shares[tokens, number, None]
+        added = _expert(ops, some * share if one.weighs_input else some, one, number)
+        y.index_add_(0, tokens, added if one.weighs_input else added * share)
     return y
+
+
+def _expert(ops: Ops, x: Tensor, one: Experts, number: int) -> Tensor:
+    """The output of one expert: [t, D]."""
+
+    def product(
+        x: Tensor, weights: tuple[Weight, ...], scale: Tensor | None, bias: Tensor | None
+    ) -> Tensor:
+        y = ops.linear(x, weights[number])
+        y = y if scale is None else y * scale[number]
+        return y if bias is None else y + bias[number]
+
+    gate = product(x, one.gates, one.gate_scale, one.gate_bias)
+    up = product(x, one.ups, one.up_scale, one.up_bias) if one.ups else None
+    inner = ops.gated(gate, up, one.activation, one.limit)
+    return product(inner, one.downs, one.down_scale, one.down_bias)

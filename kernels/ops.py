@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from kernels.kv_pages import PAGE_TOKENS, PagedKV
-from kernels.program import Activation
+from kernels.program import COMMON_ACTIVATIONS, Activation, Recurrence, Routing
 from kernels.reference import Kernel
 from kernels.weight import Weight
 
@@ -51,6 +51,11 @@ class Ops:
     def find(self, op: str, format: str = "F32") -> Kernel:
         """The kernel that runs an op on weights of a format; raises ValueError if there is none."""
         kernel = (self._reference if op in self._excluded else self._find)(op, format)
+        return kernel if self._observer is None else _observed(op, kernel, self._observer)
+
+    def _defined(self, op: str) -> Kernel:
+        """The reference of an op, for operands that the kernels of no backend know."""
+        kernel = self._reference(op, "F32")
         return kernel if self._observer is None else _observed(op, kernel, self._observer)
 
     def linear(self, x: Tensor, weight: Weight) -> Tensor:
@@ -147,15 +152,18 @@ class Ops:
         scale: float,
         window: int = 0,
         softcap: float = 0.0,
+        sinks: Tensor | None = None,
     ) -> Tensor:
         """Causal attention over KV pages: q [T, H, C] f32, K heads of `kv` → [T, H*C] f32.
 
         Query t is at `position` + t and attends to the keys up to that position: to all of them, or to
         the last `window` when that is not 0. Head h reads key/value head h // (H / K). Scores are
-        multiplied by `scale`, then capped at ±`softcap` when that is not 0. Masked rows of pages may
+        multiplied by `scale`, then capped at ±`softcap` when that is not 0. `sinks` [H] f32 are one
+        more score of each head, whose value is 0: it only takes a share. Masked rows of pages may
         have any contents, NaN included. Memory is bounded for any T, except for the reference's
         float32 copies of the visible rows.
-        Source: https://arxiv.org/abs/2305.13245; cap: https://arxiv.org/abs/2408.00118 section 2
+        Source: https://arxiv.org/abs/2305.13245; cap: https://arxiv.org/abs/2408.00118 section 2;
+        sinks: https://arxiv.org/abs/2508.10925 section 2.2
         """
         shape, pages = kv.layer.shape, kv.table.pages
         if q.dim() != 3 or q.shape[2] != shape.head_width or q.shape[1] % shape.kv_heads:
@@ -178,7 +186,13 @@ class Ops:
             raise ValueError(
                 f"attention: a page that is visible from position {position} is missing"
             )
-        return self.find("attention")(q, kv, position, scale, window, softcap)
+        if sinks is None:
+            return self.find("attention")(q, kv, position, scale, window, softcap)
+        if sinks.shape != q.shape[1:2] or sinks.dtype != torch.float32:
+            raise ValueError(
+                f"attention: sinks {_name(sinks)} {list(sinks.shape)} do not fit q {list(q.shape)}"
+            )
+        return self._defined("attention")(q, kv, position, scale, window, softcap, sinks)
 
     def full_attention(
         self, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int = 0
@@ -219,10 +233,13 @@ class Ops:
             tokens, context, heads, kv_heads, head_width, cache_dtype
         )
 
-    def gated(self, gate: Tensor, up: Tensor | None, activation: Activation) -> Tensor:
+    def gated(
+        self, gate: Tensor, up: Tensor | None, activation: Activation, limit: float = 0.0
+    ) -> Tensor:
         """Gated unit: gate and up, both [..., F] f32 → activation(gate) * up [..., F] f32.
 
-        Without `up` it is the activation alone.
+        Without `up` it is the activation alone. With a `limit` above 0 the gate is first cut to at
+        most that, and up to ± that.
         Source: https://arxiv.org/abs/2002.05202 section 2
         """
         if up is not None and gate.shape != up.shape:
@@ -231,19 +248,35 @@ class Ops:
             raise ValueError(f"gated: gate is {_name(gate)}, not float32")
         if up is not None and up.dtype != torch.float32:
             raise ValueError(f"gated: up is {_name(up)}, not float32")
+        if limit or activation not in COMMON_ACTIVATIONS:
+            return self._defined("gated")(gate, up, activation, limit)
         return self.find("gated")(gate, up, activation)
 
-    def route(self, scores: Tensor, chosen: int) -> Tensor:
+    def route(self, scores: Tensor, routing: Routing) -> Tensor:
         """Expert routing: scores [T, E] f32 → shares [T, E] f32, 0 for experts that are not chosen.
 
-        A token's `chosen` highest scores, of equal ones the first, become shares by a softmax.
-        Source: https://arxiv.org/abs/2401.04088 section 2.1
+        The gating makes values of the scores; with a bias added, a token's highest, of equal ones
+        the first, are its experts. With several groups they are of the best of these, by the sum
+        of a group's two highest. The values of the chosen experts, divided by their sum if
+        `normalized`, times `scale` are the shares.
+        Source: https://arxiv.org/abs/2401.04088 section 2.1; groups, bias and sigmoid:
+        https://arxiv.org/abs/2412.19437 section 2.1.2
         """
+        E, chosen, groups = scores.shape[-1], routing.chosen, routing.groups
         if scores.dim() != 2 or scores.dtype != torch.float32:
             raise ValueError(f"route: scores are float32 [T, E], got {list(scores.shape)}")
-        if not 0 < chosen <= scores.shape[1]:
-            raise ValueError(f"route: {chosen} of {scores.shape[1]} experts cannot be chosen")
-        return self.find("route")(scores, chosen)
+        if not 0 < chosen <= E:
+            raise ValueError(f"route: {chosen} of {E} experts cannot be chosen")
+        if routing.is_plain:
+            return self.find("route")(scores, chosen)
+        if routing.bias is not None and routing.bias.shape != (E,):
+            raise ValueError(f"route: a bias {list(routing.bias.shape)} does not fit {E} experts")
+        if E % groups or not 0 < routing.chosen_groups <= groups:
+            shape = f"{routing.chosen_groups} of {groups} groups"
+            raise ValueError(f"route: {shape} of {E} experts cannot be chosen")
+        if chosen > E // groups * routing.chosen_groups:
+            raise ValueError(f"route: {chosen} experts are more than the chosen groups have")
+        return self._defined("route")(scores, chosen, routing)
 
     def short_conv(
         self, x: Tensor, weight: Tensor, bias: Tensor | None, state: Tensor
@@ -274,13 +307,9 @@ class Ops:
         k: Tensor,
         v: Tensor,
         decay: Tensor,
-        strength: Tensor,
+        strength: Tensor | None,
         state: Tensor,
-        rate: Tensor,
-        decay_bias: Tensor,
-        scale: float,
-        epsilon: float,
-        corrected: bool,
+        one: Recurrence,
     ) -> tuple[Tensor, Tensor]:
         """Gated linear recurrence: v [T, H, V] f32 → y [T, H, V] f32 and the state after it.
 
@@ -290,35 +319,40 @@ class Ops:
             S = exp(rate * softplus(decay + decay_bias)) * S
             u = sigmoid(strength) * (v - S^T k) if `corrected` (delta rule), else of v
             S = S + k u^T
-            y = S^T q
+            y = S^T q, plus skip * v
 
-        q and k [T, K, C] f32: head h reads their head h // (H / K). decay and strength [T, H] f32,
-        rate and decay_bias [H] f32, state [H, C, V] f32: zeros before the first token. The result
-        does not depend on how the tokens are cut into calls.
-        Source: https://arxiv.org/abs/2412.06464 equation 10; uncorrected: section 2.1; the decay:
-        https://arxiv.org/abs/2405.21060 section 7
+        With a negative epsilon q and k are not divided. Without `strength` it is
+        softplus(decay + decay_bias) in place of the sigmoid: a state-space model's time step. q and
+        k [T, K, C] f32: head h reads their head h // (H / K), or h % K if `tiled`. decay and
+        decay_bias are [T, H] and [H] f32, or [T, H*C] and [H*C] with one value for each row of S.
+        strength [T, H], rate and skip [H] f32, state [H, C, V] f32: zeros before the first token.
+        The result does not depend on how the tokens are cut into calls.
+        Source: https://arxiv.org/abs/2412.06464 equation 10; uncorrected: section 2.1; the decay
+        and the step: https://arxiv.org/abs/2405.21060 section 7; by channel:
+        https://arxiv.org/abs/2510.26692 section 3
         """
         shape = f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}"
         if q.dim() != 3 or v.dim() != 3 or q.shape != k.shape or len(q) != len(v) or not len(v):
             raise ValueError(f"recurrence: {shape} are not [T, K, C] twice and [T, H, V]")
-        H = v.shape[1]
+        T, H, C = len(v), v.shape[1], q.shape[2]
         if H % q.shape[1]:
             raise ValueError(f"recurrence: {shape} do not have heads in groups")
-        for name, tensor, wanted in (
-            ("decay", decay, v.shape[:2]),
-            ("strength", strength, v.shape[:2]),
-            ("rate", rate, (H,)),
-            ("decay_bias", decay_bias, (H,)),
-            ("state", state, (H, q.shape[2], v.shape[2])),
-        ):
+        decays = H * C if one.decay_bias.numel() == H * C else H
+        operands = [
+            ("decay", decay, (T, decays)),
+            ("rate", one.rate, (H,)),
+            ("decay_bias", one.decay_bias, (decays,)),
+            ("state", state, (H, C, v.shape[2])),
+        ]
+        operands += [("strength", strength, (T, H))] if strength is not None else []
+        operands += [("skip", one.skip, (H,))] if one.skip is not None else []
+        for name, tensor, wanted in operands:
             if tensor.shape != wanted:
                 raise ValueError(f"recurrence: {name} {list(tensor.shape)} does not fit {shape}")
-        for tensor in (q, k, v, decay, strength, state, rate, decay_bias):
+        for tensor in (q, k, v, *(tensor for _, tensor, _ in operands)):
             if tensor.dtype != torch.float32:
                 raise ValueError(f"recurrence: an operand is {_name(tensor)}, not float32")
-        return self.find("recurrence")(
-            q, k, v, decay, strength, state, rate, decay_bias, scale, epsilon, corrected
-        )
+        return self.find("recurrence")(q, k, v, decay, strength, state, one)
 
     def softcap(self, x: Tensor, cap: float) -> Tensor:
         """cap * tanh(x / cap): x [...] f32 → [...] f32, within ±cap.

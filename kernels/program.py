@@ -25,6 +25,44 @@ class Activation(Enum):
     SILU = "silu"  # x * sigmoid(x)
     GELU = "gelu"  # x * normal distribution function
     GELU_TANH = "gelu_tanh"  # x * normal distribution function, by its tanh approximation
+    RELU = "relu"  # max(x, 0)
+    RELU_SQUARED = "relu_squared"  # max(x, 0) squared
+    SIGMOID = "sigmoid"  # 1 / (1 + exp(-x))
+    SOFTPLUS = "softplus"  # log(1 + exp(x))
+    GPT_OSS = "gpt_oss"  # x * sigmoid(1.702 x), times up + 1 in place of up
+
+
+# Those that the kernels of every backend compute.
+COMMON_ACTIVATIONS = frozenset({Activation.SILU, Activation.GELU, Activation.GELU_TANH})
+
+
+class Gating(Enum):
+    """How a router's scores of all experts become their shares."""
+
+    SOFTMAX = "softmax"  # of all experts
+    SIGMOID = "sigmoid"  # of each score
+    SOFTMAX_OF_CHOSEN = "softmax_of_chosen"  # of the scores of the chosen experts alone
+    SIGMOID_OF_CHOSEN = "sigmoid_of_chosen"  # chosen by score, then the sigmoid of each
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Routing:
+    """How a mixture chooses the experts of a token and weighs their outputs; see the op route."""
+
+    chosen: int  # experts of a token
+    gating: Gating = Gating.SOFTMAX
+    bias: Tensor | None = None  # f32 [E], added for the choice alone
+    groups: int = 1  # of experts; only those of the best `chosen_groups` can be chosen
+    chosen_groups: int = 1
+    normalized: bool = True  # the shares of the chosen experts are divided by their sum
+    scale: float = 1.0  # of the shares
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the shares are the softmax of the highest scores."""
+        plain = self.groups == 1 and self.bias is None and self.scale == 1.0
+        normalized = self.gating is Gating.SOFTMAX_OF_CHOSEN
+        return plain and (normalized or (self.gating is Gating.SOFTMAX and self.normalized))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,11 +105,12 @@ class Norm:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadNorm:
-    """x = layer norm of each head of x [T, H*C], times weights that differ by head; no bias."""
+    """x = norm of each head of x [T, H*C], times weights that may differ by head; no bias."""
 
     x: str
     weight: Tensor  # f32 [H, C]
     epsilon: float
+    centred: bool = True  # layer norm; else RMS norm
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,6 +122,39 @@ class Linear:
     outs: tuple[str, ...]
     changes: tuple[LoraDelta | None, ...] = ()  # one for each of `outs`; empty: no LoRA
     biases: tuple[Tensor | None, ...] = ()  # f32 [N] each, added last; empty: no bias
+    scales: tuple[float, ...] = ()  # of the products, before LoRA and bias; empty: 1 each
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeadLinear:
+    """Products of every head of x with a matrix of its own.
+
+    Of each head of x [T, H*n] the columns from `start` on, as many as the matrices have.
+    """
+
+    x: str
+    weights: tuple[Weight, ...]  # H of [N, columns]
+    out: str  # [T, H*N]
+    start: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Join:
+    """out [T, H*(A+B)] = of each of `heads` heads the channels of [T, H*A], then of [T, H*B]."""
+
+    xs: tuple[str, ...]
+    out: str
+    heads: int = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """out = `width` columns of x, from `start` on."""
+
+    x: str
+    start: int
+    width: int
+    out: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,6 +183,23 @@ class Attend:
     window: int = 0
     cap: float = 0.0
     causal: bool = True
+    norms_rotated: bool = False  # queries and keys are normed after RoPE, not before
+    sinks: Tensor | None = None  # f32 [H]: one more score of every head, of a value of zeros
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is causal, without sinks, and queries and keys are not normed after RoPE."""
+        return self.causal and self.sinks is None and not self.norms_rotated
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PositionScale:
+    """x = x * (1 + strength * log(1 + floor((position + offset) / length))), by token."""
+
+    x: str
+    strength: float
+    length: float
+    offset: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,15 +220,17 @@ class Recurrence:
     q: str  # [T, K*C]
     k: str  # [T, K*C]
     v: str  # [T, H*V]
-    decay: str  # [T, H]
-    strength: str  # [T, H]
+    decay: str  # [T, H] or, one for each channel of a key, [T, H*C]
+    strength: str  # [T, H]; "": that of a state-space model, its time step
     out: str  # [T, H*V]; another buffer than the others
     layer: int  # index in the program's KVLayout, of a RecurrentState
     rate: Tensor  # f32 [H], negative
-    decay_bias: Tensor  # f32 [H]
+    decay_bias: Tensor  # f32 [H] or [H*C], as `decay`
     scale: float  # of q
-    epsilon: float  # of the lengths of q and k
+    epsilon: float  # of the lengths of q and k; negative: they are not divided by their lengths
     corrected: bool = True  # the delta rule
+    tiled: bool = False  # head h reads key head h % K; else h // (H / K)
+    skip: Tensor | None = None  # f32 [H]: this much of v is added to the result
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,29 +243,79 @@ class Multiply:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gate:
-    """out = activation(gate) * up, or activation(gate) where `up` is ""; out may be either."""
+    """out = activation(gate) * up, or activation(gate) where `up` is ""; out may be either.
+
+    With a `limit` above 0 the gate is first cut to at most that, and up to ± that.
+    """
 
     gate: str
     up: str
     activation: Activation
     out: str
+    limit: float = 0.0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the kernels of every backend compute it."""
+        return self.activation in COMMON_ACTIVATIONS and not self.limit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeadGate:
+    """x = x * activation(gate) of each of the heads of x [T, H*C], with gate [T, H]."""
+
+    x: str
+    gate: str
+    activation: Activation
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Xielu:
+    """x = the expanded integral of the exponential linear unit, element by element.
+
+    Above 0: positive * x² + beta * x. Else: (expm1(min(x, epsilon)) - x) * negative + beta * x.
+    Source: https://arxiv.org/abs/2411.13010 equation 10
+    """
+
+    x: str
+    positive: float
+    negative: float
+    beta: float
+    epsilon: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Experts:
     """Mixture of experts: out = sum over the chosen experts of share * down(act(gate(x)) * up(x)).
 
-    The shares of a token are the softmax of its `chosen` highest scores; see the op route.
+    Without `ups` an expert is down(act(gate(x))). The shares of a token are those of the op route.
     """
 
     x: str
     scores: str  # [T, E], from the router
     gates: tuple[Weight, ...]  # E of [F, D]
-    ups: tuple[Weight, ...]  # E of [F, D]
+    ups: tuple[Weight, ...]  # E of [F, D], or none
     downs: tuple[Weight, ...]  # E of [D, F]
-    chosen: int
+    routing: Routing
     activation: Activation
     out: str  # [T, D]; another buffer than x
+    limit: float = 0.0  # as of Gate
+    gate_bias: Tensor | None = None  # f32 [E, F], added to gate(x)
+    up_bias: Tensor | None = None  # f32 [E, F]
+    down_bias: Tensor | None = None  # f32 [E, D]
+    gate_scale: Tensor | None = None  # f32 [E], of the product before the bias
+    up_scale: Tensor | None = None  # f32 [E]
+    down_scale: Tensor | None = None  # f32 [E]
+    weighs_input: bool = False  # the share scales the input of an expert, not its output
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has gates and ups without biases, scales or a limit, and plain routing."""
+        parts = (self.gate_bias, self.up_bias, self.down_bias)
+        parts = (*parts, self.gate_scale, self.up_scale, self.down_scale)
+        plain = self.routing.is_plain and bool(self.ups) and not self.weighs_input
+        plain = plain and self.activation in COMMON_ACTIVATIONS
+        return plain and not self.limit and all(part is None for part in parts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -184,6 +325,14 @@ class Add:
     x: str
     y: str
     scale: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scale:
+    """x = x * scale."""
+
+    x: str
+    scale: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -238,13 +387,20 @@ Instruction = (
     | Norm
     | HeadNorm
     | Linear
+    | HeadLinear
+    | Join
+    | Columns
+    | PositionScale
     | Attend
     | ShortConv
     | Recurrence
     | Multiply
     | Gate
+    | HeadGate
+    | Xielu
     | Experts
     | Add
+    | Scale
     | Softcap
     | Transfer
     | Fetch

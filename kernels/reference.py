@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from kernels.formats import FORMATS, Format, by_name
 from kernels.kv_pages import PagedKV
-from kernels.program import Activation, Program
+from kernels.program import Activation, Gating, Program, Recurrence, Routing
 from kernels.quantized_kv import QuantizedKV
 from kernels.weight import Weight, file_dtype
 
@@ -26,6 +26,9 @@ _SCORES = 1 << 24  # floats, 64 MiB
 
 # Weights decoded between two calls of the checkpoint, or at once in a product: about 5 ms.
 _PIECE = 1 << 21
+
+# The smallest sum that shares of experts are divided by.
+_LEAST_SUM = 2.0**-14
 
 # Memory of a product that decodes its weight: one piece, the decoder's temporaries, its outputs.
 DECODING_BYTES = 3 * 4 * _PIECE
@@ -144,7 +147,13 @@ def rope(
 
 
 def attention(
-    q: Tensor, kv: PagedKV, position: int, scale: float, window: int, cap: float
+    q: Tensor,
+    kv: PagedKV,
+    position: int,
+    scale: float,
+    window: int,
+    cap: float,
+    sinks: Tensor | None = None,
 ) -> Tensor:
     """Causal softmax attention, in tiles of queries."""
     T, H, C = q.shape
@@ -157,7 +166,8 @@ def attention(
     step = max(_SCORES // (H * (position + T)), 1)
     for start in range(0, T, step):
         tile = q[start : start + step]
-        y[start : start + step] = _attend(tile, k, v, position - first + start, scale, window, cap)
+        at = position - first + start
+        y[start : start + step] = _attend(tile, k, v, at, scale, window, cap, sinks)
     return y
 
 
@@ -191,7 +201,14 @@ def attention_bytes(T: int, S: int, H: int, K: int, C: int, cache_dtype: torch.d
 
 
 def _attend(
-    q: Tensor, k: Tensor, v: Tensor, position: int, scale: float, window: int, cap: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    position: int,
+    scale: float,
+    window: int,
+    cap: float,
+    sinks: Tensor | None,
 ) -> Tensor:
     """Attention of one tile of queries [t, H, C] over the keys visible to any of them."""
     t, H, C = q.shape
@@ -204,12 +221,16 @@ def _attend(
     mask = None  # a single query attends to every key of the slice
     if t > 1:
         mask = _mask(t, first, position, window, q.device).repeat(H // K, 1)  # [G*t, s]
-    if cap:
-        scores = softcap(q @ k.mT * scale, cap)  # [K, G*t, s]
+    if cap or sinks is not None:
+        scores = q @ k.mT * scale  # [K, G*t, s]
+        scores = softcap(scores, cap) if cap else scores
         if mask is not None:
             scores = scores.masked_fill(~mask, float("-inf"))
-        y = scores.softmax(-1) @ v
-    else:  # the same without the cap: torch's fused kernel, in one pass over the keys
+        if sinks is not None:
+            sink = sinks.view(K, -1, 1).repeat_interleave(t, 1)  # [K, G*t, 1]
+            scores = torch.cat((scores, sink), -1)
+        y = scores.softmax(-1)[..., : v.shape[1]] @ v
+    else:  # the same without a cap and sinks: torch's fused kernel, in one pass over the keys
         y = functional.scaled_dot_product_attention(q[None], k[None], v[None], mask, scale=scale)
     return y.view(K, -1, t, C).permute(2, 0, 1, 3).reshape(t, H * C)
 
@@ -222,21 +243,63 @@ def _mask(t: int, first: int, position: int, window: int, device: torch.device) 
     return mask & (query - key < window) if window else mask
 
 
-def gated(gate: Tensor, up: Tensor | None, activation: Activation) -> Tensor:
-    """activation(gate) * up; activation(gate) without `up`."""
-    if activation is Activation.SILU:
-        y = functional.silu(gate)
-    else:
-        exact = activation is Activation.GELU
-        y = functional.gelu(gate, approximate="none" if exact else "tanh")
+def gated(gate: Tensor, up: Tensor | None, activation: Activation, limit: float = 0.0) -> Tensor:
+    """activation(gate) * up, both within `limit` if it is not 0; activation(gate) without `up`."""
+    if limit:
+        gate = gate.clamp(max=limit)
+        up = None if up is None else up.clamp(-limit, limit)
+    match activation:
+        case Activation.SILU:
+            y = functional.silu(gate)
+        case Activation.GELU:
+            y = functional.gelu(gate)
+        case Activation.GELU_TANH:
+            y = functional.gelu(gate, approximate="tanh")
+        case Activation.RELU:
+            y = gate.relu()
+        case Activation.RELU_SQUARED:
+            y = gate.relu().square()
+        case Activation.SIGMOID:
+            y = gate.sigmoid()
+        case Activation.SOFTPLUS:
+            y = functional.softplus(gate)
+        case Activation.GPT_OSS:
+            y = gate * (1.702 * gate).sigmoid()
+            up = None if up is None else up + 1
     return y if up is None else y * up
 
 
-def route(scores: Tensor, chosen: int) -> Tensor:
-    """Softmax over the highest scores of each row, 0 elsewhere."""
-    highest = scores.sort(dim=-1, descending=True, stable=True).indices[:, :chosen]
+def route(scores: Tensor, chosen: int, routing: Routing | None = None) -> Tensor:
+    """Shares of the experts with the highest scores, 0 elsewhere; by default their softmax."""
     shares = torch.zeros_like(scores)
-    return shares.scatter_(1, highest, scores.gather(1, highest).softmax(-1))
+    if routing is None:
+        highest = _highest(scores, chosen)
+        return shares.scatter_(1, highest, scores.gather(1, highest).softmax(-1))
+    values = scores
+    if routing.gating is Gating.SOFTMAX:
+        values = scores.softmax(-1)
+    elif routing.gating is Gating.SIGMOID:
+        values = scores.sigmoid()
+    ranked = values if routing.bias is None else values + routing.bias
+    if routing.groups > 1:
+        grouped = ranked.view(len(ranked), routing.groups, -1)
+        best = grouped.topk(min(2, grouped.shape[-1])).values.sum(-1)  # [T, groups]
+        kept = torch.zeros_like(best).scatter_(1, _highest(best, routing.chosen_groups), 1.0)
+        ranked = grouped.masked_fill(kept[..., None] == 0, -math.inf).flatten(1)
+    highest = _highest(ranked, chosen)
+    some = values.gather(1, highest)
+    if routing.gating is Gating.SOFTMAX_OF_CHOSEN:
+        some = some.softmax(-1)
+    elif routing.gating is Gating.SIGMOID_OF_CHOSEN:
+        some = some.sigmoid()
+    if routing.normalized:
+        some = some / some.sum(-1, keepdim=True).clamp(min=_LEAST_SUM)
+    return shares.scatter_(1, highest, some * routing.scale)
+
+
+def _highest(scores: Tensor, count: int) -> Tensor:
+    """Indices of the highest scores of each row, of equal ones the first."""
+    return scores.sort(dim=-1, descending=True, stable=True).indices[:, :count]
 
 
 def short_conv(
@@ -256,31 +319,34 @@ def recurrence(
     k: Tensor,
     v: Tensor,
     decay: Tensor,
-    strength: Tensor,
+    strength: Tensor | None,
     state: Tensor,
-    rate: Tensor,
-    decay_bias: Tensor,
-    scale: float,
-    epsilon: float,
-    corrected: bool,
+    one: Recurrence,
 ) -> tuple[Tensor, Tensor]:
     """Gated linear recurrence, token by token; with `corrected` the delta rule."""
-    group = v.shape[1] // q.shape[1]
+    H, K = v.shape[1], q.shape[1]
+    read = torch.arange(H, device=v.device)
+    read = read % K if one.tiled else read // (H // K)
     y = torch.empty_like(v)
     for t in range(len(v)):
-        query, key = (
-            (x[t] / (x[t].square().sum(-1, keepdim=True) + epsilon).sqrt())
-            .repeat_interleave(group, 0)
-            .unsqueeze(-1)
-            for x in (q, k)
-        )  # [H, C, 1] each
-        kept = (rate * functional.softplus(decay[t] + decay_bias)).exp()  # [H]
-        state = state * kept[:, None, None]
-        known = (state * key).sum(1) if corrected else 0.0  # [H, V]
-        change = strength[t].sigmoid()[:, None] * (v[t] - known)
+        query, key = (_unit(x[t], one.epsilon)[read, :, None] for x in (q, k))  # [H, C, 1] each
+        step = functional.softplus(decay[t] + one.decay_bias).view(H, -1)  # [H, 1] or [H, C]
+        state = state * (one.rate[:, None] * step).exp()[..., None]
+        known = (state * key).sum(1) if one.corrected else 0.0  # [H, V]
+        share = step if strength is None else strength[t].sigmoid()[:, None]
+        change = share * (v[t] - known)
         state = state + key * change[:, None]
-        y[t] = (state * (query * scale)).sum(1)
+        y[t] = (state * (query * one.scale)).sum(1)
+        if one.skip is not None:
+            y[t] += one.skip[:, None] * v[t]
     return y, state
+
+
+def _unit(x: Tensor, epsilon: float) -> Tensor:
+    """x divided by its length over the last dimension, unless epsilon is negative."""
+    if epsilon < 0:
+        return x
+    return x / (x.square().sum(-1, keepdim=True) + epsilon).sqrt()
 
 
 def softcap(x: Tensor, cap: float) -> Tensor:

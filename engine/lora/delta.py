@@ -24,11 +24,12 @@ DAMAGED = "The adapter is damaged or made by a faulty converter; get another cop
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A range of rows of a fused tensor."""
+    """A range of rows of a fused tensor, or the same range of each of its groups of rows."""
 
     start: int
     end: int
     rows: int  # of the whole tensor
+    groups: int = 1  # each of rows / groups rows
 
 
 @dataclass(frozen=True, slots=True)

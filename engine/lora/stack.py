@@ -143,7 +143,8 @@ class Stack:
         delta = self._deltas.get(name)
         if delta is None or part is None:
             return delta
-        up = delta.up.data[part.start : part.end]  # F32 rows
+        groups = delta.up.data.unflatten(0, (part.groups, -1))  # F32 rows
+        up = groups[:, part.start : part.end].flatten(0, 1)
         return LoraDelta(delta.down, _weight(up), delta.scales)
 
 

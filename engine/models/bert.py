@@ -10,7 +10,8 @@ from engine.errors import RequestError
 from engine.gguf.reader import GGUFFile
 from engine.models.builder import attention, base_model, gated_mlp, layer_norm, mlp, ranking
 from engine.models.config import Config, read_config
-from engine.models.layers import Block, Decoder, Projection, Rope
+from engine.models.layers import Block, Decoder
+from engine.models.parts import Projection, Rope
 from engine.models.rope import no_rope, rope
 from engine.models.weights import Weights
 from kernels.program import Activation

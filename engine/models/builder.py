@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from torch import Tensor
+
 from engine.lora.delta import Part
 from engine.lora.stack import EMBEDDING, HEAD, BaseModel
 from engine.models.config import Config
-from engine.models.layers import (
-    MLP,
-    Attention,
-    Block,
-    Decoder,
-    Experts,
-    GatedMLP,
-    Norm,
-    Projection,
-    Ranking,
-    Rope,
-)
+from engine.models.feed_forward import MLP, ExpertMatrices, Experts, GatedMLP
+from engine.models.layers import Block, Decoder, Ranking
+from engine.models.mixers import Attention
+from engine.models.parts import Norm, Projection, Rope
 from engine.models.weights import Weights
-from kernels.program import Activation
+from kernels.program import Activation, Routing
 from kernels.weight import Weight
 
 RANKING = "cls.output"  # tensor of files that score documents
@@ -28,8 +22,9 @@ RANKING = "cls.output"  # tensor of files that score documents
 
 def projection(weights: Weights, name: str, rows: int, columns: int) -> Projection:
     """A linear layer over the tensor `name`.weight [rows, columns], with `name`.bias if present."""
+    weight = weights.matrix(f"{name}.weight", rows, columns)
     bias = weights.optional_vector(f"{name}.bias", rows)
-    return Projection(f"{name}.weight", weights.matrix(f"{name}.weight", rows, columns), bias)
+    return Projection(f"{name}.weight", weight, bias, scale=scale(weights, name))
 
 
 def projections(
@@ -43,8 +38,31 @@ def projections(
         start = sum(rows[: len(made)])
         part = Part(start, start + rows[len(made)], total)
         part_bias = None if bias is None else bias[part.start : part.end]
-        made.append(Projection(tensor, weight, part_bias, part))
+        made.append(Projection(tensor, weight, part_bias, part, scale(weights, name)))
     return made
+
+
+def interleaved(
+    weights: Weights, name: str, groups: int, rows: tuple[int, ...], columns: int
+) -> list[Projection]:
+    """Linear layers whose matrices are fused in one tensor, with rows of each in every group."""
+    tensor, total = f"{name}.weight", groups * sum(rows)
+    bias = weights.optional_vector(f"{name}.bias", total)
+    made: list[Projection] = []
+    for weight in weights.groups(tensor, groups, rows, columns):
+        start = sum(rows[: len(made)])
+        part = Part(start, start + rows[len(made)], total, groups)
+        part_bias = bias
+        if bias is not None:
+            part_bias = bias.view(groups, -1)[:, part.start : part.end].flatten()
+        made.append(Projection(tensor, weight, part_bias, part, scale(weights, name)))
+    return made
+
+
+def scale(weights: Weights, name: str) -> float:
+    """The factor of a product that some formats store beside the matrix; that of x is not used."""
+    weights.ignore(f"{name}.input_scale")
+    return weights.scalar(f"{name}.scale")
 
 
 def attention(
@@ -58,20 +76,22 @@ def attention(
     window: int = 0,
     cap: float = 0.0,
     causal: bool = True,
+    query: Projection | None = None,
 ) -> Attention:
     """Attention of block `index`; scale 0: C^-0.5.
 
     `qk_norm`: the number of heads that one query or key norm spans, 1 or all; 0: no such norm.
+    `query`: made before, where its tensor has other rows too.
     """
     D, C, name = config.width, config.head_width, f"blk.{index}"
     rope = replace(rope, frequencies=weights.beside(name, rope.frequencies))
     rows = (config.heads * C, config.kv_heads * C, config.kv_heads * C)
-    if weights.has(f"{name}.attn_qkv.weight"):
+    if query is None and weights.has(f"{name}.attn_qkv.weight"):
         query, key, value = projections(weights, f"{name}.attn_qkv", rows, D)
     else:
-        query, key, value = (
-            projection(weights, f"{name}.attn_{letter}", count, D)
-            for letter, count in zip("qkv", rows, strict=True)
+        query = query or projection(weights, f"{name}.attn_q", rows[0], D)
+        key, value = (
+            projection(weights, f"{name}.attn_{letter}", rows[1], D) for letter in ("k", "v")
         )
     query_norm = key_norm = None
     if qk_norm:
@@ -114,20 +134,98 @@ def mlp(weights: Weights, config: Config, index: int, activation: Activation) ->
     return MLP(up, projection(weights, f"{name}.ffn_down", D, F), activation)
 
 
-def experts(weights: Weights, config: Config, index: int, activation: Activation) -> Experts:
-    """Mixture of experts of block `index`; adapters do not apply to the experts."""
+def experts(
+    weights: Weights,
+    config: Config,
+    index: int,
+    activation: Activation,
+    routing: Routing | None = None,
+    *,
+    shared: int = 0,
+    has_up: bool = True,
+    limit: float = 0.0,
+) -> Experts:
+    """Mixture of experts of block `index`; adapters do not apply to the experts.
+
+    By default shares are the softmax of the highest scores. `shared` is the inner width of the
+    expert of all tokens; 0: none.
+    """
     D, F, E, name = config.width, config.feed_forward, config.experts, f"blk.{index}"
-    gates = weights.experts(f"{name}.ffn_gate_exps.weight", E, F, D)
-    ups = weights.experts(f"{name}.ffn_up_exps.weight", E, F, D)
-    downs = weights.experts(f"{name}.ffn_down_exps.weight", E, D, F)
+    gate_name, up_name = (f"{name}.ffn_{part}_exps" for part in ("gate", "up"))
+    up: ExpertMatrices | None = None
+    if not has_up:
+        gate = expert_matrices(weights, up_name, E, F, D)
+    elif weights.has(f"{name}.ffn_gate_up_exps.weight"):
+        gate, up = fused_experts(weights, f"{name}.ffn_gate_up_exps", E, F, D)
+    else:
+        gate = expert_matrices(weights, gate_name, E, F, D)
+        up = expert_matrices(weights, up_name, E, F, D)
+    shared_mlp = shared_gate = None
+    if shared:
+        shared_mlp = shared_expert(weights, config, index, activation, shared, gated=has_up)
+        gate_tensor = f"{name}.ffn_gate_inp_shexp"
+        if weights.has(f"{gate_tensor}.weight"):
+            shared_gate = Projection("", weights.row(f"{gate_tensor}.weight", D))
     return Experts(
-        projection(weights, f"{name}.ffn_gate_inp", E, D),
-        tuple(
-            GatedMLP(Projection("", gate), Projection("", up), Projection("", down), activation)
-            for gate, up, down in zip(gates, ups, downs, strict=True)
-        ),
-        config.experts_per_token,
+        router=projection(weights, f"{name}.ffn_gate_inp", E, D),
+        routing=with_bias(weights, index, E, routing or Routing(config.experts_per_token)),
+        gate=gate,
+        up=up,
+        down=expert_matrices(weights, f"{name}.ffn_down_exps", E, D, F),
+        activation=activation,
+        limit=limit,
+        shared=shared_mlp,
+        shared_gate=shared_gate,
     )
+
+
+def with_bias(weights: Weights, index: int, experts: int, routing: Routing) -> Routing:
+    """A routing with the bias of the choice that block `index` has, if it has one."""
+    bias = weights.optional_vector(f"blk.{index}.exp_probs_b.bias", experts)
+    return replace(routing, bias=bias)
+
+
+def expert_matrices(
+    weights: Weights, name: str, count: int, rows: int, columns: int
+) -> ExpertMatrices:
+    """The matrices of all experts, of one tensor [count, rows, columns]."""
+    matrices = tuple(weights.experts(f"{name}.weight", count, rows, columns))
+    bias = weights.table(f"{name}.bias", count, rows) if weights.has(f"{name}.bias") else None
+    weights.ignore(f"{name}.input_scale")
+    return ExpertMatrices(matrices, bias, weights.optional_vector(f"{name}.scale", count))
+
+
+def fused_experts(
+    weights: Weights, name: str, count: int, rows: int, columns: int
+) -> tuple[ExpertMatrices, ExpertMatrices]:
+    """Gates and ups of all experts, of one tensor [count, 2 * rows, columns]."""
+    matrices = weights.expert_pairs(f"{name}.weight", count, rows, columns)
+    biases: list[Tensor | None] = [None, None]
+    if weights.has(f"{name}.bias"):
+        biases = [*weights.table(f"{name}.bias", count, 2 * rows).split(rows, 1)]
+    weights.ignore(f"{name}.input_scale")
+    factor = weights.optional_vector(f"{name}.scale", count)
+    gate, up = (tuple(matrices[at::2]) for at in range(2))
+    return ExpertMatrices(gate, biases[0], factor), ExpertMatrices(up, biases[1], factor)
+
+
+def shared_expert(
+    weights: Weights,
+    config: Config,
+    index: int,
+    activation: Activation,
+    inner: int,
+    *,
+    gated: bool = True,
+) -> GatedMLP | MLP:
+    """The expert of block `index` that all tokens run through, of `inner` channels."""
+    D, name = config.width, f"blk.{index}"
+    up = projection(weights, f"{name}.ffn_up_shexp", inner, D)
+    down = projection(weights, f"{name}.ffn_down_shexp", D, inner)
+    if not gated:
+        return MLP(up, down, activation)
+    gate = projection(weights, f"{name}.ffn_gate_shexp", inner, D)
+    return GatedMLP(gate, up, down, activation)
 
 
 def norm(weights: Weights, config: Config, name: str, width: int) -> Norm:
@@ -155,14 +253,13 @@ def pre_norm_block(
 ) -> Block:
     """The block of the llama family: norm, attention, norm, gated MLP or experts."""
     name, D = f"blk.{index}", config.width
-    feed_forward = experts if config.experts else gated_mlp
     return Block(
         attention_norm=norm(weights, config, f"{name}.attn_norm", D),
         attention=attention(
             weights, config, index, rope, qk_norm=qk_norm, scale=scale, window=window
         ),
         mlp_norm=norm(weights, config, f"{name}.ffn_norm", D),
-        mlp=feed_forward(weights, config, index, activation),
+        mlp=(experts if config.experts else gated_mlp)(weights, config, index, activation),
     )
 
 
@@ -183,7 +280,9 @@ def decoder(
     bias = weights.optional_vector("output.bias", V)
     if head_weight is None:  # tied: the same weight, unless the head is on another backend
         head_weight = weights.matrix(EMBEDDING, V, D, beside=HEAD)
-    head = Projection(HEAD, head_weight, bias)
+    weights.ignore("output.input_scale")
+    head = Projection(HEAD, head_weight, bias, scale=weights.scalar("output.scale"))
+    weights.ignore_layers(config.layers)
     return Decoder(
         embedding=embedding,
         blocks=blocks,

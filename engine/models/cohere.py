@@ -12,7 +12,9 @@ from dataclasses import replace
 from engine.gguf.reader import GGUFFile
 from engine.models.builder import attention, decoder, gated_mlp, layer_norm
 from engine.models.config import Config, read_config, sliding_layers, sliding_window
-from engine.models.layers import Attention, Block, Decoder, HeadNorms, Rope
+from engine.models.layers import Block, Decoder
+from engine.models.mixers import Attention
+from engine.models.parts import HeadNorms, Rope
 from engine.models.rope import no_rope, rope
 from engine.models.weights import Weights
 from kernels.program import Activation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.errors import Fault, FaultKind, ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
@@ -13,7 +13,7 @@ _LAYER_NORM = ("bert", "cohere2", "command-r", "nomic-bert", "phi2", "starcoder"
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Sizes of a decoder as stated by its file."""
+    """Sizes of a decoder as stated by its file; those that differ by layer: see `layer_configs`."""
 
     architecture: str
     layers: int
@@ -34,8 +34,8 @@ class Config:
 def read_config(file: GGUFFile) -> Config:
     """Read the configuration; raises ModelFileError naming the key that is missing or invalid."""
     name = file.string("general.architecture")
-    heads = file.integer(f"{name}.attention.head_count", minimum=1, maximum=65_536)
-    kv_heads = file.integer(f"{name}.attention.head_count_kv", heads, minimum=1, maximum=65_536)
+    heads = _largest(file, f"{name}.attention.head_count")
+    kv_heads = _largest(file, f"{name}.attention.head_count_kv", heads)
     width = file.integer(f"{name}.embedding_length", minimum=1, maximum=1 << 20)
     head_width = file.integer(
         f"{name}.attention.key_length", max(width // heads, 1), minimum=2, maximum=65_536
@@ -62,7 +62,7 @@ def read_config(file: GGUFFile) -> Config:
     experts = file.integer(f"{name}.expert_count", 0, minimum=0, maximum=4_096)
     return Config(
         architecture=name,
-        layers=file.integer(f"{name}.block_count", minimum=1, maximum=4_096),
+        layers=_layers(file, name),
         width=width,
         heads=heads,
         kv_heads=kv_heads,
@@ -78,6 +78,65 @@ def read_config(file: GGUFFile) -> Config:
     )
 
 
+def layer_configs(file: GGUFFile, config: Config) -> list[Config]:
+    """The configuration of each layer, with its own heads and feed-forward width.
+
+    A layer without attention has 0 key/value heads, one without feed-forward the width 0. Raises
+    ModelFileError naming the key whose list has another length or impossible values.
+    """
+    name, layers = config.architecture, range(config.layers)
+    heads = per_layer(file, f"{name}.attention.head_count", config.layers, config.heads)
+    kv_heads = per_layer(file, f"{name}.attention.head_count_kv", config.layers, config.kv_heads)
+    key = f"{name}.feed_forward_length"
+    widths = [config.feed_forward] * config.layers
+    if not config.experts or f"{name}.expert_feed_forward_length" not in file.metadata:
+        widths = per_layer(file, key, config.layers, config.feed_forward)
+    for at in layers:
+        if kv_heads[at] and (not heads[at] or heads[at] % kv_heads[at]):
+            raise ModelFileError(
+                f"{heads[at]} attention heads of layer {at} cannot share {kv_heads[at]} key/value "
+                "heads evenly.",
+                "The file is damaged or made by a faulty converter; get another copy.",
+            )
+    return [
+        replace(config, heads=heads[at], kv_heads=kv_heads[at], feed_forward=widths[at])
+        for at in layers
+    ]
+
+
+def per_layer(
+    file: GGUFFile, key: str, layers: int, default: int, maximum: int = 1 << 24
+) -> list[int]:
+    """Values of a key that holds a number for all layers or a list with one for each."""
+    found = file.metadata.get(key, default)
+    if not isinstance(found, list):
+        return [file.integer(key, default, minimum=0, maximum=maximum)] * layers
+    values = [one for one in found if isinstance(one, int) and 0 <= one <= maximum]
+    if len(values) < len(found) or len(found) < layers:
+        raise ModelFileError(
+            f"The key '{key}' has {len(found):,} values for {layers:,} layers, or others than whole "
+            f"numbers from 0 to {maximum:,}.",
+            "The file is damaged or made by a faulty converter; get another copy.",
+        )
+    return [int(one) for one in values[:layers]]
+
+
+def _layers(file: GGUFFile, name: str) -> int:
+    """Layers that are run: those that only predict further tokens follow them in the file."""
+    count = file.integer(f"{name}.block_count", minimum=1, maximum=4_096)
+    return count - file.integer(f"{name}.nextn_predict_layers", 0, minimum=0, maximum=count - 1)
+
+
+def _largest(file: GGUFFile, key: str, default: int | None = None) -> int:
+    """A number, or the largest one of a list with one for each layer."""
+    found = file.metadata.get(key, default)
+    if isinstance(found, list) and found and all(isinstance(one, int) for one in found):
+        found = max(int(one) for one in found if isinstance(one, int))
+        if 1 <= found <= 65_536:
+            return found
+    return file.integer(key, default, minimum=1, maximum=65_536)
+
+
 def _epsilon(file: GGUFFile, name: str) -> float:
     """The epsilon of layer norms or of RMS norms, which have different keys."""
     layer_norm = f"{name}.attention.layer_norm_epsilon"
@@ -90,6 +149,9 @@ def _feed_forward(file: GGUFFile, name: str, experts: int) -> int:
     """The hidden width of the feed-forward, or of one expert."""
     expert_key = f"{name}.expert_feed_forward_length"
     key = expert_key if experts and expert_key in file.metadata else f"{name}.feed_forward_length"
+    found = file.metadata.get(key)
+    if isinstance(found, list):
+        return max(max(per_layer(file, key, len(found), 0), default=0), 1)
     return file.integer(key, minimum=1, maximum=1 << 24)
 
 

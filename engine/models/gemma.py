@@ -19,7 +19,8 @@ from engine.models.builder import (
     projection,
 )
 from engine.models.config import Config, read_config, sliding_layers, sliding_window
-from engine.models.layers import Block, Decoder, Projection, Rope
+from engine.models.layers import Block, Decoder
+from engine.models.parts import Projection, Rope
 from engine.models.rope import rope, rope_frequencies
 from engine.models.weights import Weights
 from kernels.program import Activation

@@ -14,7 +14,7 @@ from torch import Tensor
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
 from engine.models.config import Config
-from engine.models.layers import Rope
+from engine.models.parts import Rope
 from engine.models.weights import Weights
 
 SCALINGS = ("none", "linear", "dynamic", "yarn", "longrope", "su", "llama3")

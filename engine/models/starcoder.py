@@ -6,7 +6,8 @@ from engine.errors import RequestError
 from engine.gguf.reader import GGUFFile
 from engine.models.builder import attention, decoder, layer_norm, mlp
 from engine.models.config import Config, read_config, sliding_window
-from engine.models.layers import Block, Decoder, Rope
+from engine.models.layers import Block, Decoder
+from engine.models.parts import Rope
 from engine.models.rope import no_rope, rope
 from engine.models.weights import Weights
 from kernels.program import Activation

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -110,6 +112,40 @@ class Weights:
     def experts(self, name: str, count: int, rows: int, columns: int) -> list[Weight]:
         """`count` matrices [rows, columns] of one tensor [count, rows, columns]."""
         return self._parts(self._find(name, (count, rows, columns)), [rows] * count)
+
+    def groups(self, name: str, groups: int, rows: Sequence[int], columns: int) -> list[Weight]:
+        """Matrices of one tensor that has rows of each of them in every one of its groups.
+
+        A tensor [groups * sum(rows), columns] → matrices [groups * n, columns], one for each n of
+        `rows`. They are copied once, and always in memory.
+        """
+        return self._gathered(self._find(name, (groups * sum(rows), columns)), groups, rows)
+
+    def heads(self, name: str, count: int, rows: int, columns: int) -> list[Weight]:
+        """`count` matrices [rows, columns] of one tensor [count, rows, columns]: one per head."""
+        return self._parts(self._find(name, (count, rows, columns)), [rows] * count)
+
+    def row(self, name: str, columns: int) -> Weight:
+        """A matrix [1, columns] that the file has as a vector."""
+        info = self._find(name, (columns,))
+        return self._read(replace(info, shape=(1, columns)), name)
+
+    def scalar(self, name: str, default: float = 1.0) -> float:
+        """The value of a tensor [1] f32, or the default when the file has none."""
+        found = self.optional_vector(name, 1)
+        return default if found is None else float(found)
+
+    def ignore(self, *names: str) -> None:
+        """Tensors that are not needed, if the file has them."""
+        self._used.update(name for name in names if name in self._file.tensors)
+
+    def ignore_layers(self, first: int) -> None:
+        """Tensors of the layers from `first` on, which predict further tokens."""
+        self.ignore(*(name for name in self._file.tensors if layer_of(name) >= first))
+
+    def expert_pairs(self, name: str, count: int, rows: int, columns: int) -> list[Weight]:
+        """2 * `count` matrices [rows, columns] of one tensor [count, 2 * rows, columns]."""
+        return self._parts(self._find(name, (count, 2 * rows, columns)), [rows] * (2 * count))
 
     def has(self, name: str) -> bool:
         """Whether the file has a tensor of this name."""
@@ -217,6 +253,35 @@ class Weights:
             one = torch.ones(1)
             return [Weight(one.expand(n, columns), by_name("F32"), (n, columns)) for n in rows]
         return self._made_of(info, backend_of(info.name, self._placement), rows)
+
+    def _gathered(self, info: TensorInfo, groups: int, rows: Sequence[int]) -> list[Weight]:
+        """A tensor whose groups of rows are each split, into weights of all groups."""
+        self._used.add(info.name)
+        columns = info.shape[-1]
+        if not self._read_data:
+            one = torch.ones(1)
+            sizes = [groups * n for n in rows]
+            return [Weight(one.expand(n, columns), by_name("F32"), (n, columns)) for n in sizes]
+        backend = backend_of(info.name, self._placement)
+        key = info.name, backend.name
+        if key in self._made:
+            if key in self._kept:
+                self._kept.remove(key)
+                self._count(info.size_bytes)
+            return self._made[key]
+        whole = np.frombuffer(self._file.data(info.name), dtype=np.uint8)
+        whole = whole.reshape(groups, sum(rows), info.format.row_bytes(columns))
+        storage = self._storage.get((backend.name, info.format.name), Storage.BACKEND)
+        made = self._made[key] = []
+        for start, count in zip(itertools.accumulate(rows, initial=0), rows, strict=False):
+            self._checkpoint()
+            piece = np.ascontiguousarray(whole[:, start : start + count]).tobytes()
+            weight = Weight.from_bytes(piece, info.format, (groups * count, columns))
+            nothing: Callable[[int, int], None] = lambda first, end: None  # noqa: E731
+            made.append(backend.prepare(weight, self._checkpoint, nothing, storage))
+            self._count(weight.size_bytes)
+        self._file.drop_pages(info.name, 0, info.size_bytes)
+        return made
 
     def _made_of(
         self, info: TensorInfo, backend: Backend, rows: Sequence[int], shape: tuple[int, ...] = ()

@@ -11,6 +11,7 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from kernels.cpu import library, weights
@@ -35,15 +36,13 @@ from kernels.program import (
     Instruction,
     Linear,
     LoraDelta,
-    Multiply,
     Norm,
     Program,
-    Recurrence,
-    ShortConv,
     Softcap,
-    Transfer,
 )
 from kernels.weight import Weight
+
+_KNOWN = (Embed, Norm, HeadNorm, Linear, Attend, Gate, Experts, Add, Softcap, Fetch)
 
 
 def can_lower(program: Program) -> bool:
@@ -51,11 +50,13 @@ def can_lower(program: Program) -> bool:
     if not all(isinstance(layer, PageLayer) for layer in program.kv.layers):
         return False  # also where another stage has the recurrent layers
     for one in (*program.body, *program.head):
-        if isinstance(one, ShortConv | Recurrence | Multiply | Transfer):
+        if not isinstance(one, _KNOWN):
             return False
-        if isinstance(one, Attend) and not (one.k and one.causal):
+        if isinstance(one, HeadNorm) and not one.centred:
             return False
-        if isinstance(one, Gate) and one.activation.name not in NativeActivation.__members__:
+        if isinstance(one, Attend) and not (one.k and one.is_plain):
+            return False
+        if isinstance(one, Gate) and not _is_native_gate(one):
             return False
         if isinstance(one, Embed) and not _is_native_embed(one):
             return False
@@ -64,6 +65,10 @@ def can_lower(program: Program) -> bool:
         if isinstance(one, Experts) and not _is_native_mixture(one):
             return False
     return True
+
+
+def _is_native_gate(one: Gate) -> bool:
+    return one.activation.name in NativeActivation.__members__ and not one.limit
 
 
 def _is_native_embed(one: Embed) -> bool:
@@ -81,6 +86,8 @@ def _weights_of(one: Linear) -> list[Weight]:
 
 def _is_native_mixture(one: Experts) -> bool:
     """Packed weights that read at most one quantized copy of x."""
+    if not one.is_plain or one.activation.name not in NativeActivation.__members__:
+        return False
     matrices = (*one.gates, *one.ups, *one.downs)
     if len(one.gates) > MAX_EXPERTS or not all(map(weights.is_packed, matrices)):
         return False
@@ -215,6 +222,7 @@ class Lowering:
             return 1
         self._quantize(one)
         plain = not any(one.changes) and all(bias is None for bias in one.biases)
+        plain = plain and not one.scales
         alone = len(one.weights) == 1
         if plain and isinstance(then, Gate) and _can_fuse_gate(one, then):
             self._products(one, activation=NativeActivation[then.activation.name])
@@ -224,6 +232,10 @@ class Lowering:
             self._invalidate(then.x)
             return 2
         self._products(one)
+        for out, scale in zip(one.outs, one.scales, strict=False):
+            width = self.widths[out]
+            weight = self.pointer(torch.full((width,), scale))
+            self.add(OpKind.SCALE_COLUMNS, x=self.number(out), width=width, weight=weight)
         for out, change in zip(one.outs, one.changes, strict=False):
             if change is not None:
                 self._add_lora(one.x, out, change)
@@ -324,7 +336,7 @@ class Lowering:
 
     def _experts(self, one: Experts) -> None:
         """Route, products with gates and ups, gate, products with downs, weighted sum."""
-        count, chosen = len(one.gates), one.chosen
+        count, chosen = len(one.gates), one.routing.chosen
         inner, width = one.gates[0].shape
         routes = self.number("expert routes", 4 * chosen)
         groups = self.number("expert groups", 2 * count + 2)
@@ -425,6 +437,7 @@ def _split_by_group(one: Linear) -> list[Linear]:
         next(iter(parts.values())).extend(exact)
     changes = one.changes or (None,) * len(one.weights)
     biases = one.biases or (None,) * len(one.weights)
+    scales = one.scales or (1.0,) * len(one.weights)
     return [
         Linear(
             one.x,
@@ -432,6 +445,7 @@ def _split_by_group(one: Linear) -> list[Linear]:
             tuple(one.outs[at] for at in sorted(part)),
             tuple(changes[at] for at in sorted(part)),
             tuple(biases[at] for at in sorted(part)),
+            tuple(scales[at] for at in sorted(part)) if one.scales else (),
         )
         for part in parts.values()
     ]

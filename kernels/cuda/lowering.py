@@ -55,15 +55,19 @@ def _is_known(one: Instruction) -> bool:
             known = one.positions is None or _is_readable(one.positions)
             return known and one.types is None and _is_readable(one.table)
         case Linear():
-            return all(map(_is_readable, one.weights))
+            return not one.scales and all(map(_is_readable, one.weights))
         case Experts():
             every = (*one.gates, *one.ups, *one.downs)
             alike = len({weight.format.name for weight in (*one.gates, *one.ups)}) == 1
             alike = alike and len({weight.format.name for weight in one.downs}) == 1
-            return alike and all(map(weights.STORE.has, every))
+            return one.is_plain and alike and all(map(weights.STORE.has, every))
         case Attend():
             return can_attend(one)
-        case Norm() | HeadNorm() | Gate() | Multiply() | Add() | Softcap():
+        case Gate():
+            return one.is_plain
+        case HeadNorm():
+            return one.centred
+        case Norm() | Multiply() | Add() | Softcap():
             return True
         case _:
             return False
@@ -263,8 +267,8 @@ class Lowering:
         gates, ups, downs = (
             experts.table(some, self._device) for some in (one.gates, one.ups, one.downs)
         )
-        inner, rows = gates.like.rows, tokens * one.chosen
-        routes = experts.new_routes(tokens, one.chosen, self._device)
+        inner, rows = gates.like.rows, tokens * one.routing.chosen
+        routes = experts.new_routes(tokens, one.routing.chosen, self._device)
         codes = self._codes_of(one.x, gates.like.reads_floats, launches)
         floats = downs.like.reads_floats or inner % UNIT != 0
         hidden = torch.zeros(launch.padded(rows), inner if floats else 1, device=self._device)

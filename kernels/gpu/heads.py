@@ -77,4 +77,4 @@ class Heads:
 def can_attend(one: Attend) -> bool:
     """Whether fused kernels can run an instruction: norms of queries and keys, or of neither."""
     both = (one.query_norm is None) == (one.key_norm is None)
-    return one.causal and (both or not one.k)
+    return one.is_plain and (both or not one.k)

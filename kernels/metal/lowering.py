@@ -46,11 +46,14 @@ def _is_known(one: Instruction) -> bool:
             plain = one.change is None and one.positions is None and one.types is None
             return plain and weights.STORE.has(one.table)
         case Linear():
-            plain = not any(one.changes) and all(bias is None for bias in one.biases)
+            plain = not one.scales and not any(one.changes)
+            plain = plain and all(bias is None for bias in one.biases)
             return plain and all(map(weights.STORE.has, one.weights))
         case Attend():
             return can_attend(one)
-        case Norm() | Gate() | Add() | Softcap():
+        case Gate():
+            return one.is_plain
+        case Norm() | Add() | Softcap():
             return True
         case _:
             return False

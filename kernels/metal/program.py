@@ -111,6 +111,8 @@ class Recorded:
             return [(torch.tensor(one.entries[0]).to(device), one.chunks) for one in some]
 
         def attend(one: Attend, buffers: Mapping[str, Tensor]) -> Tensor | None:
+            if not one.is_plain:
+                return None
             heads = attention.MetalHeads.of(one, program)
             group = heads.layer.group
             if group not in found:

@@ -21,6 +21,7 @@ from kernels.layer_state import (
     SharedState,
     needed_pages,
 )
+from kernels.program import Recurrence
 
 OPS = BACKENDS["reference"].ops
 
@@ -47,6 +48,14 @@ def test_short_conv_is_a_grouped_convolution(
     )[0].T
     torch.testing.assert_close(y, wanted.float(), rtol=1e-5, atol=1e-5)
     assert torch.equal(after, inputs[count:].float())
+
+
+def options(
+    rate: Tensor, bias: Tensor, scale: float = 1.0, corrected: bool = True, **more: Any
+) -> Recurrence:
+    """An instruction, of which the op reads only the options."""
+    options: dict[str, Any] = {"epsilon": 1e-6, "corrected": corrected, **more}
+    return Recurrence(*"qkvdso", 0, rate, bias, scale, **options)
 
 
 def matrices(
@@ -76,7 +85,8 @@ def test_recurrence_of_every_head(
     v, state = values(random, count, heads, depth), values(random, heads, width, depth)
     decay, strength = (values(random, count, heads) for _ in range(2))
     rate, bias = -values(random, heads).abs(), values(random, heads)
-    y, after = OPS.recurrence(q, k, v, decay, strength, state, rate, bias, 0.3, 1e-6, corrected)
+    one = options(rate, bias, 0.3, corrected)
+    y, after = OPS.recurrence(q, k, v, decay, strength, state, one)
     q64, k64 = (x.double() / (x.double().square().sum(-1, True) + 1e-6).sqrt() for x in (q, k))
     kept = (rate * torch.log1p((decay + bias).double().exp())).exp()
     share = 1 / (1 + (-strength.double()).exp())
@@ -95,13 +105,13 @@ def test_the_bits_do_not_depend_on_the_cut(random: torch.Generator) -> None:
     decay, strength, bias = values(random, 20, 4), values(random, 20, 4), values(random, 4)
     state, conv = values(random, 4, 6, 6), values(random, 3, 6)
     weight, x = values(random, 6, 4), values(random, 20, 6)
-    options = -bias.abs(), bias, 0.4, 1e-6, True
-    y, after = OPS.recurrence(q, k, v, decay, strength, state, *options)
+    one = options(-bias.abs(), bias, 0.4)
+    y, after = OPS.recurrence(q, k, v, decay, strength, state, one)
     z, last = OPS.short_conv(x, weight, None, conv)
     for start, end in ((0, 1), (1, 8), (8, 20)):
         part = slice(start, end)
         operands = (each[part] for each in (q, k, v, decay, strength))
-        found, state = OPS.recurrence(*operands, state, *options)
+        found, state = OPS.recurrence(*operands, state, one)
         assert torch.equal(found, y[part])
         found, conv = OPS.short_conv(x[part], weight, None, conv)
         assert torch.equal(found, z[part])
@@ -113,7 +123,7 @@ def test_operands_are_not_changed(random: torch.Generator) -> None:
     q, v, gates = values(random, 3, 1, 4), values(random, 3, 2, 5), values(random, 3, 2)
     operands = (q, q.clone(), v, gates, gates.clone(), values(random, 2, 4, 5), gates[0], gates[1])
     copies = [each.clone() for each in operands]
-    OPS.recurrence(*operands, 1.0, 1e-6, True)
+    OPS.recurrence(*operands[:6], options(*operands[6:]))
     assert all(map(torch.equal, operands, copies))
 
 
@@ -145,10 +155,10 @@ def test_wrong_operands_are_refused(
 def test_a_recurrence_refuses_an_operand_of_another_shape(wrong: int) -> None:
     shapes = [(3, 2, 5), (3, 2, 5), (3, 4, 6), (3, 4), (3, 4), (4, 5, 6), (4,), (4,)]
     operands = [torch.ones(shape) for shape in shapes]
-    OPS.recurrence(*operands, 1.0, 1e-6, True)
+    OPS.recurrence(*operands[:6], options(*operands[6:]))
     operands[wrong] = torch.ones(*shapes[wrong][:-1], shapes[wrong][-1] + 1)
     with pytest.raises(ValueError, match="recurrence: "):
-        OPS.recurrence(*operands, 1.0, 1e-6, True)
+        OPS.recurrence(*operands[:6], options(*operands[6:]))
 
 
 # --- pages --------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from torch import Tensor
 from kernels.backends import BACKENDS, choose
 from kernels.formats import FORMATS, Format
 from kernels.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
-from kernels.program import Activation
+from kernels.program import Activation, Routing
 from kernels.selfcheck import KernelChecker
 from kernels.torch_backend import available_bytes, torch_backend, used_bytes
 from kernels.weight import Storage, Weight
@@ -93,7 +93,7 @@ def test_the_other_ops_run_on_the_device(random: torch.Generator) -> None:
             ops.rope(y.view(4, 2, 24), move(positions), move(frequencies), True, 1.1),
             ops.gated(y, y, Activation.SILU),
             ops.gated(y, None, Activation.GELU_TANH),
-            ops.route(y, 3),
+            ops.route(y, Routing(3)),
             ops.softcap(y, 2.0),
         ]
 

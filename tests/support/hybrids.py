@@ -13,18 +13,10 @@ import torch
 from torch import Tensor
 
 from engine.lora.delta import BaseModel
-from engine.models.layers import (
-    Attention,
-    Block,
-    Convolution,
-    Decoder,
-    DeltaNet,
-    GatedMLP,
-    Norm,
-    Projection,
-    Rope,
-    ShortConvolution,
-)
+from engine.models.feed_forward import GatedMLP
+from engine.models.layers import Block, Decoder
+from engine.models.mixers import Attention, DeltaNet, ShortConvolution
+from engine.models.parts import Convolution, Norm, Projection, Rope
 from kernels import reference
 from kernels.backend import Backend
 from kernels.formats import by_name

@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from engine.lora.delta import EMBEDDING
-from engine.models.layers import Block, Decoder, Projection
+from engine.models.layers import Block, Decoder
+from engine.models.parts import Projection
 from kernels.formats import by_name
 from kernels.weight import Weight
 from tiny_lora import Pairs

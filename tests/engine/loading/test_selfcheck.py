@@ -21,7 +21,8 @@ from engine.loading.loader import LoadedModel, load
 from engine.loading.preflight import identify
 from engine.loading.selfcheck import Faults, find_faults
 from engine.messages import CacheType, SlowPart, SlowReason
-from engine.models.layers import Decoder, Experts
+from engine.models.feed_forward import Experts
+from engine.models.layers import Decoder
 from engine.models.weights import Weights
 from kernels import cpu
 from kernels.backends import BACKENDS

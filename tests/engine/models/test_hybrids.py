@@ -19,7 +19,7 @@ from engine.loading.selfcheck import find_faults
 from engine.lora.stack import NO_ADAPTERS
 from engine.messages import CacheType, SlowPart, SlowReason
 from engine.models.forward import forward_program
-from engine.models.layers import Attention
+from engine.models.mixers import Attention
 from engine.state.pages import STATE_PAGES, bytes_for
 from hybrids import EXACT, HYBRIDS, WINDOW
 from kernels import cpu, reference

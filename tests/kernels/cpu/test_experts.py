@@ -12,7 +12,7 @@ from kernels.backends import BACKENDS
 from kernels.cpu import library, program, weights
 from kernels.formats import by_name
 from kernels.interpreter import Interpreter
-from kernels.program import Activation, Embed, Experts, Linear, Norm, Program, Segment
+from kernels.program import Activation, Embed, Experts, Linear, Norm, Program, Routing, Segment
 from kernels.weight import Weight
 from paging import no_attention
 
@@ -50,7 +50,7 @@ def mixture(
             tuple(matrix(gate, INNER, WIDTH, random) for _ in range(experts)),
             tuple(matrix(up, INNER, WIDTH, random) for _ in range(experts)),
             tuple(matrix(down, WIDTH, INNER, random) for _ in range(experts)),
-            chosen,
+            Routing(chosen),
             Activation.SILU,
             "x",
         ),

@@ -1,0 +1,43 @@
+"""Instructions shared by all layers: products with their LoRA deltas, norms, convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.lora.delta import Part
+from engine.models.parts import Convolution, Norm, Projection
+from kernels import program
+from kernels.program import LoraDelta
+
+# LoRA delta of a tensor, or of the rows of a fused one; None if no adapter changes it.
+Deltas = Callable[[str, Part | None], LoraDelta | None]
+
+
+def sized(name: str, one: Projection, *, columns: bool = False) -> str:
+    """The buffer of a projection's results, or of its input: layers may differ in their widths."""
+    return f"{name} {one.weight.shape[columns]}"
+
+
+def norm(one: Norm, x: str, out: str) -> program.Norm:
+    """A norm from one buffer to another, or in place."""
+    return program.Norm(x, one.weight, one.epsilon, out, one.centred, one.bias)
+
+
+def convolution(one: Convolution, x: str, layer: int) -> program.ShortConv:
+    """A causal convolution in place; `layer` is the index of its state."""
+    return program.ShortConv(x, one.weight, layer, one.bias, one.activation)
+
+
+def products(x: str, outs: tuple[tuple[Projection, str], ...], deltas: Deltas) -> program.Linear:
+    """Products of one buffer, each with its LoRA delta, scale and bias."""
+    changes = tuple(deltas(one.name, one.part) for one, _ in outs)
+    biases = tuple(one.bias for one, _ in outs)
+    scales = tuple(one.scale for one, _ in outs)
+    return program.Linear(
+        x,
+        weights=tuple(projection.weight for projection, _ in outs),
+        outs=tuple(out for _, out in outs),
+        changes=changes if any(changes) else (),
+        biases=biases if any(bias is not None for bias in biases) else (),
+        scales=scales if any(scale != 1.0 for scale in scales) else (),
+    )
