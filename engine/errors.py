@@ -33,7 +33,7 @@ class FaultKind(StrEnum):
     UNREADABLE = "unreadable"  # the reason the system gives
     NOT_A_MODEL = "not a model"  # a FileLook
     # GGUF, but no model: "adapter", "mmproj", "imatrix", "vocabulary"; or a model that cannot chat:
-    # "embeddings", "reranker".
+    # "embeddings", "reranker", "no vocabulary" (missing, or of a kind that is not supported).
     OTHER_TYPE = "other type"
     INCOMPLETE = "incomplete"
     DAMAGED = "damaged"

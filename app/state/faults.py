@@ -139,6 +139,9 @@ def _type_words(kind: str, file: str) -> tuple[str, str]:
         case "vocabulary":
             text = tr("{file} has only a vocabulary.", file=file)
             return text, tr("Choose a complete model.")
+        case "no vocabulary":
+            text = tr("{file} has no vocabulary that can be read; it cannot chat.", file=file)
+            return text, tr("Choose a model that was made to chat.")
         case "embeddings" | "reranker":
             text = tr("{file} makes embeddings or scores texts; it cannot chat.", file=file)
             return text, tr("Choose a model that was made to chat.")

@@ -124,7 +124,7 @@ def _tokens(tokenizer: Tokenizer, text: str, options: Options) -> dict[str, list
 
 
 def _logits(options: Options) -> None:
-    model = load_model(options)
+    model = load_model(options, ids_only=options.tokens is not None)
     ids = _ids(options, model)
     positions = _positions(options, len(ids))
     if options.top < 0:
@@ -234,7 +234,7 @@ def _bench(options: Options) -> None:
     needed = options.depth + max(options.prompt, options.max_tokens)
     text = _LOOKUP_CONTEXT + options.max_tokens if options.ngram else 0
     options.context = options.context or max(needed, text)
-    model = load_model(options)
+    model = load_model(options, ids_only=not options.ngram)  # the prompt is random ids
     stack = adapter_stack(options, model)
     result = bench(
         model,

@@ -15,8 +15,13 @@ from engine.loading.memory import MemoryPlan, Paging
 from engine.lora.stack import Stack, load_adapter
 
 
-def load_model(options: Options, *, embeddings: bool = False) -> LoadedModel:
-    """The model of --model; with `embeddings`, also one that only makes these or scores documents."""
+def load_model(
+    options: Options, *, embeddings: bool = False, ids_only: bool = False
+) -> LoadedModel:
+    """The model of --model; with `embeddings`, also one that only makes these or scores documents.
+
+    With `ids_only` the model reads no text, so also one without a vocabulary.
+    """
     model = load(
         find_model(options.model),
         device=options_of.device(options),
@@ -27,6 +32,7 @@ def load_model(options: Options, *, embeddings: bool = False) -> LoadedModel:
         cache=options_of.cache_type(options),
         embeddings=embeddings,
         tokenizer_file=options_of.tokenizer(options),
+        ids_only=ids_only,
         memory_bytes=options_of.memory(options),
         planned=_say_if_paged,
     )

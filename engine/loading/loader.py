@@ -61,6 +61,7 @@ from engine.models.weights import Weights
 from engine.state.prefix_tree import PrefixTree
 from engine.tokenizer.tokenizer import Tokenizer
 from engine.tokenizer.vocabulary import find as find_vocabulary
+from engine.tokenizer.vocabulary import find_or_ids
 from kernels import backends
 from kernels.backend import HOST
 from kernels.placement import Placement
@@ -143,6 +144,7 @@ def load(
     cache: CacheType = CacheType.F32,
     embeddings: bool = False,
     tokenizer_file: Path | None = None,
+    ids_only: bool = False,
     reclaimable: int = 0,
     memory_bytes: int = 0,
     planned: Callable[[MemoryPlan], None] = lambda plan: None,
@@ -160,7 +162,8 @@ def load(
     `before_weights` is called after all checks, before memory is allocated: unload a model that is
     being replaced there. `reclaimable` is the number of bytes this frees. With `embeddings`, models
     that only make these or score documents are loaded too. `tokenizer_file` is a `tokenizer.json`
-    that replaces the vocabulary of the file, see `engine.tokenizer.vocabulary`.
+    that replaces the vocabulary of the file, see `engine.tokenizer.vocabulary`. With `ids_only` the
+    model is given token ids and no text, so a file without a readable vocabulary is loaded too.
 
     The model takes at most `memory_bytes`, or 0: nine tenths of the free memory. Layers that do not
     fit are read from the file for every pass; `planned` is called with the plan, which says so.
@@ -176,6 +179,7 @@ def load(
             config,
             build,
             tokenizer_file,
+            ids_only,
             context,
             cache,
             memory_bytes,
@@ -204,6 +208,7 @@ class _Loading:
     config: Config
     build: Build
     tokenizer_file: Path | None
+    ids_only: bool
     context: int
     cache: CacheType
     memory_bytes: int
@@ -224,7 +229,10 @@ class _Loading:
         memory, storage = plan(
             file, config, placement, self.context, cache, reclaimable, self.memory_bytes
         )
-        vocabulary = find_vocabulary(file, self.tokenizer_file)
+        if self.ids_only:
+            vocabulary = find_or_ids(file, self.tokenizer_file, config.vocabulary)
+        else:
+            vocabulary = find_vocabulary(file, self.tokenizer_file)
         check(file, config, self.build, vocabulary)
         self.checkpoint()
         self.planned(memory)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import index
 from typing import Any, cast
 
-from engine.errors import ModelFileError, UnsupportedModel
+from engine.errors import Fault, FaultKind, ModelFileError, UnsupportedModel
 from engine.tokenizer.added import AddedTokens
 from engine.tokenizer.json import SubwordModel
 from engine.tokenizer.library import SubwordEncoder
@@ -35,6 +35,8 @@ _OTHER = (
     "Choose a model with a byte-level (gpt2), SentencePiece (llama) or WordPiece (bert) vocabulary."
 )
 _WORDPIECE = "bert"
+# `tokenizer.ggml.model` of files that say that they have no vocabulary.
+NO_VOCABULARY = ("no_vocab", "none")
 _CLS, _SEP, _UNKNOWN = 101, 102, 100  # of BERT's vocabulary: ggml's defaults
 _BYTE_TEXT = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
@@ -263,14 +265,23 @@ class Tokenizer:
 def vocabulary_rule(metadata: Metadata) -> PreTokenizer | None:
     """The pre-tokenizer of a byte-level vocabulary; None for SentencePiece and WordPiece.
 
-    Raises ModelFileError or UnsupportedModel for a missing or unsupported kind of vocabulary.
+    Raises UnsupportedModel for a missing or unsupported kind of vocabulary, or pre-tokenizer.
     """
     model = metadata.get("tokenizer.ggml.model")
-    if model is None:
-        raise ModelFileError("The file has no tokenizer.ggml.model, so no vocabulary.", _AGAIN)
     if model not in ("gpt2", "llama", _WORDPIECE):
-        raise UnsupportedModel(f"The vocabulary is of an unknown kind, {_short(model)}.", _OTHER)
+        raise unreadable(model, _AGAIN if model is None else _OTHER)
     return _pre_tokenizer(metadata) if model == "gpt2" else None
+
+
+def unreadable(model: object, remedy: str) -> UnsupportedModel:
+    """The error of a file whose vocabulary is missing (None) or of an unsupported kind."""
+    found = "no tokenizer.ggml.model" if model is None else f"its kind is {_short(model)}"
+    return UnsupportedModel(
+        f"The file has no vocabulary that this program can read ({found}), so it cannot be "
+        "chatted with.",
+        remedy,
+        Fault(FaultKind.OTHER_TYPE, "no vocabulary"),
+    )
 
 
 def _well_formed(text: str) -> str:

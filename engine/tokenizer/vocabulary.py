@@ -8,6 +8,9 @@
 
 Files may have 2, 3 or both; ggml uses its own keys, so these come first. BOS and EOS settings in
 the metadata apply to every source.
+
+Files for research may have none, or one of a kind that is not supported. A model can be run on token
+ids without it: `find_or_ids`.
 """
 
 from __future__ import annotations
@@ -15,11 +18,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.errors import ModelFileError, RequestError
+from engine.errors import ModelFileError, RequestError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
 from engine.models.config import Config
 from engine.tokenizer import json as tokenizer_json
-from engine.tokenizer.tokenizer import Metadata, Tokenizer, vocabulary_rule
+from engine.tokenizer.special import TokenKind
+from engine.tokenizer.tokenizer import (
+    NO_VOCABULARY,
+    Metadata,
+    Tokenizer,
+    unreadable,
+    vocabulary_rule,
+)
 
 INSIDE = "tokenizer.huggingface.json"
 _TOKENS, _MODEL = "tokenizer.ggml.tokens", "tokenizer.ggml.model"
@@ -38,8 +48,7 @@ class Vocabulary:
 
     def check(self, config: Config) -> None:
         """Raise ModelFileError or UnsupportedModel if the model cannot use the vocabulary."""
-        if self._subwords is None:
-            vocabulary_rule(self._metadata)
+        self.check_kind()
         if self.size > config.vocabulary:
             what = f"The vocabulary of {self.origin}" if self.origin else "The vocabulary"
             raise ModelFileError(
@@ -50,6 +59,11 @@ class Vocabulary:
                 else "The file is damaged or made by a faulty converter; get another copy.",
             )
 
+    def check_kind(self) -> None:
+        """Raise UnsupportedModel if the kind of vocabulary or its pre-tokenizer is unknown."""
+        if self._subwords is None:
+            vocabulary_rule(self._metadata)
+
     def tokenizer(self) -> Tokenizer:
         """Build the tokenizer; takes half a second for a large vocabulary."""
         return Tokenizer(self._metadata, self._subwords)
@@ -58,13 +72,14 @@ class Vocabulary:
 def find(file: GGUFFile, named: Path | None = None) -> Vocabulary:
     """Find the vocabulary of a model; `named` is an explicit `tokenizer.json` or its folder.
 
-    Raises ModelFileError for a missing or damaged vocabulary, RequestError for a `named` file that
-    cannot be read.
+    Raises UnsupportedModel for a missing vocabulary, ModelFileError for a damaged one, RequestError
+    for a `named` file that cannot be read.
     """
     if named is not None:
         path = named / _JSON if named.is_dir() else named
         return _from_json(file, _text(path), str(path), _config(path))
-    if _MODEL in file.metadata:
+    kind = file.metadata.get(_MODEL)
+    if kind is not None and kind not in NO_VOCABULARY:
         return Vocabulary("", file.length(_TOKENS), file.metadata)
     inside = file.metadata.get(INSIDE)
     if isinstance(inside, str):
@@ -72,7 +87,29 @@ def find(file: GGUFFile, named: Path | None = None) -> Vocabulary:
     for path in (file.path.with_suffix(f".{_JSON}"), file.path.with_name(_JSON)):
         if path.is_file():
             return _from_json(file, _text(path), path.name, _config(path))
-    raise ModelFileError(f"The file has no {_MODEL}, so no vocabulary.", _REMEDY)
+    raise unreadable(kind, _REMEDY)
+
+
+def find_or_ids(file: GGUFFile, named: Path | None, size: int) -> Vocabulary:
+    """The vocabulary, or `size` tokens without text if the file has none that can be read.
+
+    Encoding a text with the latter raises the error of `find`. Raises as `find` does for a damaged
+    vocabulary or a `named` file that cannot be read.
+    """
+    try:
+        found = find(file, named)
+        found.check_kind()
+    except UnsupportedModel as error:
+        reason = error
+    else:
+        return found
+
+    def refuse(text: str) -> list[int]:
+        raise UnsupportedModel(str(reason), reason.remedy, reason.fault)
+
+    keys = {_TOKENS: [""] * size, "tokenizer.ggml.token_type": [TokenKind.UNUSED] * size}
+    subwords = tokenizer_json.SubwordModel(refuse, refuse, refuse, strips_space=False)
+    return Vocabulary("nowhere", size, keys, subwords)
 
 
 def _from_json(file: GGUFFile, text: str, origin: str, config: str) -> Vocabulary:

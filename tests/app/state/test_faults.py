@@ -38,6 +38,11 @@ FIT = Fault(FaultKind.MEMORY, "", 9 * GB, 6 * GB, 8192, 2048)
             "to chat.",
         ),
         (
+            Fault(FaultKind.OTHER_TYPE, "no vocabulary"),
+            "m.gguf has no vocabulary that can be read; it cannot chat. Choose a model that was "
+            "made to chat.",
+        ),
+        (
             Fault(FaultKind.FORMAT, "Q4_0_4_4"),
             "m.gguf uses the format Q4_0_4_4, which is not supported. Choose another version of "
             "this model, such as Q4_K_M or Q8_0.",
