@@ -38,7 +38,8 @@ class FaultKind(StrEnum):
     INCOMPLETE = "incomplete"
     DAMAGED = "damaged"
     PART_MISSING = "part missing"  # the name of the first missing file of a split model
-    ARCHITECTURE = "architecture"  # its name; not supported
+    # Its name; not supported. `nearest` is the nearest family that is: "Qwen3 models (qwen3)".
+    ARCHITECTURE = "architecture"
     FORMAT = "format"  # its name; not supported
     UNSUPPORTED = "unsupported"  # another variant that is not supported
     MEMORY = "memory"  # the model does not fit; `needed_bytes` is 0 when memory ran out later
@@ -85,6 +86,7 @@ class Fault:
     available_bytes: int = 0
     context: int = 0  # tokens wanted
     most_context: int = 0  # tokens that fit
+    nearest: str = ""
 
 
 OTHER_FAULT = Fault()

@@ -64,6 +64,8 @@ def _file_words(fault: Fault, file: str) -> tuple[str, str] | None:
         case FaultKind.ARCHITECTURE:
             text = tr("{file} is a {family} model, which is not supported yet.",
                       file=file, family=fault.about)  # fmt: skip
+            if fault.nearest:
+                return text, tr("Nearest are {family}; choose one of these.", family=fault.nearest)
             return text, tr("Choose a model of another family, such as Llama, Qwen or Gemma.")
         case FaultKind.FORMAT:
             text = tr("{file} uses the format {format}, which is not supported.",

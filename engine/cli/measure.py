@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from engine.chat.template import ChatTemplate, has_template
-from engine.errors import ModelFileError, RequestError
+from engine.errors import ModelFileError, RequestError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
 from engine.inference.session import Session
 from engine.loading.device_choice import PROCESSOR, Choice, placed, speedup
@@ -44,6 +44,8 @@ from kernels.kv_pages import PAGE_TOKENS, KVLayout, PageLayer, StateLayer
 _BANDWIDTH_BYTES = 518 << 20
 
 _LEAST_BANDWIDTH_BYTES = 65 << 20
+
+_MMPROJ = "mmproj"  # the kind of a file that only reads images or sound
 
 _SLOW_WORDS = {
     SlowReason.NO_KERNEL: "no native kernel: uses the reference, and the model runs op by op",
@@ -194,10 +196,16 @@ def describe(
 ) -> dict[str, object]:
     """Facts of a model file and its memory plan, without loading the weights.
 
-    `device` is that of `LoadModel`, where neither `backend` nor `parts` are given.
+    `device` is that of `LoadModel`, where neither `backend` nor `parts` are given. Of a model that
+    is not supported there are the facts that need no configuration, and the reason as "problem".
     """
     with GGUFFile.open(path) as file:
-        _, config = identify(file, answers=False)
+        try:
+            _, config = identify(file, answers=False)
+        except ModelFileError as error:
+            if not isinstance(error, UnsupportedModel) and error.fault.about != _MMPROJ:
+                raise
+            return _describe_unsupported(file, error, tokenizer)
         if backend or parts:
             choice = Choice(place(config.layers, backend, parts))
         else:
@@ -205,23 +213,10 @@ def describe(
         placement = choice.placement
         kernels = kernels_in_use(file, placement, state_ops=extra_ops(config, placement))
         memory, storage = predict(file, config, placement, context, cache, limit=limit)
-        formats: dict[str, Counter[str]] = {}
-        for info in file.tensors.values():
-            row = formats.setdefault(info.format.name, Counter())
-            row.update(tensors=1, bytes=info.size_bytes)
         return {
             "name": model_name(path),
             "architecture": config.architecture,
-            "layout": layout(file),
-            **_two_bit(file),
-            "formats": [
-                {"format": info.name, "words": info.words, **formats[info.name]}
-                for info in {
-                    info.format.name: info.format for info in file.tensors.values()
-                }.values()
-            ],
-            "parameters": parameters(file),
-            "file_bytes": file.file_bytes,
+            **_contents(file),
             "layers": config.layers,
             "context": config.context,
             "vocabulary": config.vocabulary,
@@ -240,6 +235,49 @@ def describe(
                 for one in slow_parts(kernels, storage, memory.paging)
             ],
         }
+
+
+def _describe_unsupported(
+    file: GGUFFile, error: ModelFileError, tokenizer: Path | None
+) -> dict[str, object]:
+    """The facts of a file that no configuration is read of; sizes it does not state are left out."""
+    name = file.string("general.architecture")
+    stated = {
+        "layers": f"{name}.block_count",
+        "context": f"{name}.context_length",
+        "width": f"{name}.embedding_length",
+    }
+    sizes = {fact: file.metadata[key] for fact, key in stated.items() if key in file.metadata}
+    embedding = file.tensors.get("token_embd.weight")
+    return {
+        "name": model_name(file.path),
+        "architecture": name,
+        "problem": error.sentence,
+        **_contents(file),
+        **{fact: value for fact, value in sizes.items() if isinstance(value, int)},
+        **({"vocabulary": embedding.shape[0]} if embedding else {}),
+        "chat_template": has_template(file.metadata),
+        **_vocabulary_and_template(file, tokenizer),
+        **_sampling(file),
+    }
+
+
+def _contents(file: GGUFFile) -> dict[str, object]:
+    """The formats and sizes of the tensors."""
+    formats: dict[str, Counter[str]] = {}
+    for info in file.tensors.values():
+        row = formats.setdefault(info.format.name, Counter())
+        row.update(tensors=1, bytes=info.size_bytes)
+    known = {info.format.name: info.format for info in file.tensors.values()}
+    return {
+        "layout": layout(file),
+        **_two_bit(file),
+        "formats": [
+            {"format": one.name, "words": one.words, **formats[one.name]} for one in known.values()
+        ],
+        "parameters": parameters(file),
+        "file_bytes": file.file_bytes,
+    }
 
 
 def _part(one: DevicePart) -> dict[str, object]:

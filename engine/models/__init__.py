@@ -8,6 +8,7 @@ from engine.errors import Fault, FaultKind, UnsupportedModel
 from engine.gguf.reader import GGUFFile
 from engine.models import bert, cohere, gemma, granite, llama, olmo2, phi, qwen, starcoder
 from engine.models.layers import Decoder
+from engine.models.nearest import nearest, title
 from engine.models.weights import Weights
 
 # Arguments: file, weights, and the context in tokens, which some RoPE scalings depend on.
@@ -44,11 +45,7 @@ def architecture(file: GGUFFile) -> Build:
     name = file.string("general.architecture")
     build = (ARCHITECTURES | ENCODERS).get(name)
     if build is None:
-        raise UnsupportedModel(
-            f"The file is a {name!r} model, an architecture this version cannot run.",
-            f"Choose a model of one of these kinds: {', '.join(sorted(ARCHITECTURES))}.",
-            Fault(FaultKind.ARCHITECTURE, name),
-        )
+        raise _unknown(name)
     if key := next((key for key in file.metadata if key.startswith(_HADAMARD)), ""):
         raise UnsupportedModel(
             f"The key {key!r} means that the weights are rotated by a Hadamard transform, "
@@ -64,3 +61,15 @@ def architecture(file: GGUFFile) -> Build:
             "Choose another model.",
         )
     return build
+
+
+def _unknown(name: str) -> UnsupportedModel:
+    """The error of an architecture that is not supported, with the nearest that is."""
+    near = nearest(name, ARCHITECTURES | ENCODERS)
+    return UnsupportedModel(
+        f"The file is a {name!r} model, an architecture this version cannot run.",
+        f"The nearest family that runs is {title(near)}; choose one of these."
+        if near
+        else "Choose a model of another family, such as Llama, Qwen or Gemma.",
+        Fault(FaultKind.ARCHITECTURE, name, nearest=title(near) if near else ""),
+    )

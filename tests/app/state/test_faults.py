@@ -38,6 +38,11 @@ FIT = Fault(FaultKind.MEMORY, "", 9 * GB, 6 * GB, 8192, 2048)
             "to chat.",
         ),
         (
+            Fault(FaultKind.ARCHITECTURE, "qwen4exp", nearest="Qwen3 models (qwen3)"),
+            "m.gguf is a qwen4exp model, which is not supported yet. Nearest are Qwen3 models "
+            "(qwen3); choose one of these.",
+        ),
+        (
             Fault(FaultKind.OTHER_TYPE, "no vocabulary"),
             "m.gguf has no vocabulary that can be read; it cannot chat. Choose a model that was "
             "made to chat.",
