@@ -14,6 +14,7 @@ from typing import Self, TypeVar
 
 from engine.errors import Fault, FaultKind, ModelFileError, UnsupportedModel
 from engine.gguf.part import Part, read_part
+from engine.gguf.saved import without_unset
 from engine.gguf.tensor_info import TensorInfo
 from engine.gguf.values import DAMAGED, Array, Metadata, Stored, Text, Value, describe, shown
 
@@ -30,7 +31,7 @@ Number = TypeVar("Number", int, float)
 class GGUFFile:
     """An open GGUF file; it stays mapped until `close` and until the last view of its data is gone.
 
-    `metadata` is that of the first part; its strings and arrays can be read until `close`. The file
+    `metadata` is that of the first part, see `engine.gguf.saved` for what it leaves out; its strings and arrays can be read until `close`. The file
     must not be truncated while it is open: as with every memory-mapped file, reading a page beyond
     the end kills the process with SIGBUS.
     """
@@ -40,7 +41,7 @@ class GGUFFile:
         self._parts = parts
         self.paths = tuple(part.path for part in parts)
         self.version = parts[0].version
-        self.metadata = parts[0].metadata
+        self.metadata = without_unset(parts[0].metadata)
         self.tensors = {info.name: info for part in parts for info in part.tensors}
         self.two_bit = next((part.two_bit for part in parts if part.two_bit), None)
         self.file_bytes = sum(len(part.buffer) for part in parts)

@@ -172,7 +172,7 @@ def load(
         set_threads(threads)
     # Decoding copies the weights, so the file can be closed afterwards.
     with GGUFFile.open(path) as file:
-        build, config = identify(file, answers=not embeddings)
+        build, config = identify(file, answers=not embeddings, ids_only=ids_only)
         explicit = bool(backend or parts or os.environ.get("KERNELS"))
         loading = _Loading(
             file,

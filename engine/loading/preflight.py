@@ -34,21 +34,24 @@ _OTHER_KINDS = {
 }
 
 
-def identify(file: GGUFFile, *, answers: bool = True) -> tuple[Build, Config]:
+def identify(
+    file: GGUFFile, *, answers: bool = True, ids_only: bool = False
+) -> tuple[Build, Config]:
     """The builder and the configuration of the model.
 
     Raises ModelFileError for a file that is not a model, UnsupportedModel for an unknown one and,
-    where the model must answer, for one that only makes embeddings or scores documents.
+    where the model must answer, for one that only makes embeddings or scores documents. With
+    `ids_only`, the logits of a model are wanted, which one that scores documents has too.
     """
     _refuse_other_kinds(file)
     build = architecture(file)
     if answers:
-        _refuse_without_answers(file)
+        _refuse_without_answers(file, ids_only)
     return build, read_config(file)
 
 
-def _refuse_without_answers(file: GGUFFile) -> None:
-    if f"{RANKING}.weight" in file.tensors:
+def _refuse_without_answers(file: GGUFFile, ids_only: bool) -> None:
+    if f"{RANKING}.weight" in file.tensors and not ids_only:
         raise UnsupportedModel(
             "The model only scores how well documents answer a query; it cannot chat.",
             "Choose a model that was made to chat, or use this one with `rerank`.",

@@ -230,6 +230,8 @@ class Weights:
                 f"The tensor '{name}' is missing from the file.",
                 "The file is incomplete; download it again or choose another.",
             )
+        if (1, *info.shape) == shape:  # files saved by llama.cpp state no count of one row
+            info = replace(info, shape=shape)
         if info.shape != shape:
             raise ModelFileError(
                 f"The tensor '{name}' has the shape {list(info.shape)}; "
