@@ -6,7 +6,17 @@ from collections.abc import Callable
 
 from engine.errors import Fault, FaultKind, UnsupportedModel
 from engine.gguf.reader import GGUFFile
-from engine.models import bert, cohere, gemma, granite, llama, olmo2, phi, qwen, starcoder
+from engine.models.families import (
+    bert,
+    cohere,
+    gemma,
+    granite,
+    llama,
+    olmo2,
+    phi,
+    qwen,
+    starcoder,
+)
 from engine.models.layers import Decoder
 from engine.models.nearest import nearest, title
 from engine.models.weights import Weights

@@ -1,0 +1,1 @@
+"""Model families: one page for each wires the parts of its layers from a GGUF file."""
