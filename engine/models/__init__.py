@@ -15,6 +15,7 @@ from engine.models.families import (
     olmo2,
     phi,
     qwen,
+    qwen35,
     starcoder,
 )
 from engine.models.layers import Decoder
@@ -37,7 +38,10 @@ ARCHITECTURES: dict[str, Build] = {
     "phi3": phi.build_phi3,
     "qwen2": qwen.build_qwen2,
     "qwen3": qwen.build_qwen3,
+    "qwen35": qwen35.build,
+    "qwen35moe": qwen35.build,
     "qwen3moe": qwen.build_qwen3,
+    "qwen3next": qwen35.build,
     "starcoder": starcoder.build_starcoder,
     "starcoder2": starcoder.build_starcoder2,
 }
