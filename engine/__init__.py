@@ -19,8 +19,13 @@ from engine.errors import (
     TemplateError,
     UnsupportedModel,
 )
-from engine.host.device import available_memory, resident_memory
-from engine.loading.inspect import ModelFacts, inspect_model, predict_memory
+from engine.host.device import available_memory, resident_memory, total_memory
+from engine.loading.inspect import (
+    ModelFacts,
+    inspect_model,
+    predict_memory,
+    supported_architectures,
+)
 from engine.loading.library import (
     bundled_models_folder,
     data_folder,
@@ -31,7 +36,7 @@ from engine.loading.library import (
     models_folder,
     starter_path,
 )
-from engine.loading.memory import MemoryPlan, ModelShape
+from engine.loading.memory import LayerGroup, MemoryPlan, ModelShape
 from engine.messages import (
     DEFAULT_CACHE,
     THOUGHT_ENDS,
@@ -136,6 +141,7 @@ __all__ = [
     "Finished",
     "Generate",
     "Histogram",
+    "LayerGroup",
     "LoadModel",
     "LoadProgress",
     "LoadSnapshot",
@@ -189,4 +195,6 @@ __all__ = [
     "snapshots_folder",
     "snapshots_size",
     "starter_path",
+    "supported_architectures",
+    "total_memory",
 ]

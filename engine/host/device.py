@@ -24,6 +24,14 @@ def available_memory() -> int:
     return linux_memory()
 
 
+def total_memory() -> int:
+    """Bytes of memory this computer has, or this process may use of it at most."""
+    if sys.platform == "win32":
+        return int(_windows_status().total)
+    installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return linux_total(installed) if sys.platform == "linux" else installed
+
+
 def resident_memory() -> int:
     """Resident bytes of this process, without pages of mapped files.
 
@@ -69,6 +77,11 @@ def linux_memory(root: Path = Path("/")) -> int:
     return min([free, *_cgroup_memory(root)])
 
 
+def linux_total(installed: int, root: Path = Path("/")) -> int:
+    """The smaller of the installed memory and this process's cgroup limits."""
+    return min([installed, *(limit for limit, _ in _cgroup_limits(root))])
+
+
 def linux_resident(root: Path = Path("/")) -> int:
     """RssAnon and RssShmem; on kernels without these, resident minus shared pages."""
     kinds = {"RssAnon:": 0, "RssShmem:": 0}
@@ -106,8 +119,13 @@ def _core(topology: Path, number: int) -> tuple[str, str]:
 
 
 def _cgroup_memory(root: Path) -> list[int]:
-    """Bytes left under each cgroup memory limit (v1 or v2) of this process and its parents."""
-    left: list[int] = []
+    """Bytes left under each cgroup memory limit of this process and its parents."""
+    return [max(limit - used, 0) for limit, used in _cgroup_limits(root)]
+
+
+def _cgroup_limits(root: Path) -> list[tuple[int, int]]:
+    """Each cgroup memory limit (v1 or v2) of this process and its parents, and bytes in use."""
+    limits: list[tuple[int, int]] = []
     for folder in _cgroup_folders(root, "memory"):
         for limit_file, used_file, cache_name in (
             ("memory.max", "memory.current", "inactive_file"),
@@ -117,8 +135,8 @@ def _cgroup_memory(root: Path) -> list[int]:
             if limit.isdigit() and used.isdigit():
                 # Inactive page cache counts as used but is reclaimed first.
                 cached = _statistic(folder / "memory.stat", cache_name)
-                left.append(max(int(limit) - int(used) + cached, 0))
-    return left
+                limits.append((int(limit), int(used) - cached))
+    return limits
 
 
 def _cgroup_cores(root: Path) -> list[int]:
@@ -232,11 +250,15 @@ class _MemoryStatus(ctypes.Structure):
 
 
 def _windows_memory() -> int:
+    return int(_windows_status().available)
+
+
+def _windows_status() -> _MemoryStatus:
     status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
     kernel = ctypes.CDLL("kernel32")
     if not kernel.GlobalMemoryStatusEx(ctypes.byref(status)):
         raise OutOfMemory("Windows did not report the free memory.", "Restart the program.")
-    return int(status.available)
+    return status
 
 
 class _MemoryCounters(ctypes.Structure):

@@ -1,6 +1,6 @@
 """Model inspection for the library page: metadata and memory prediction without loading weights.
 
-Call both functions on a worker thread: their first call imports torch, hence the local imports.
+Call its functions on a worker thread: their first call imports torch, hence the local imports.
 """
 
 from __future__ import annotations
@@ -91,6 +91,13 @@ def predict_memory(
     from engine.loading.placement import predict_shape
 
     return predict_shape(shape, context, cache, reclaimable)
+
+
+def supported_architectures() -> frozenset[str]:
+    """The values of `general.architecture` whose models can chat in this version."""
+    from engine.models import ARCHITECTURES
+
+    return frozenset(ARCHITECTURES)
 
 
 def _with_metadata(facts: ModelFacts, file: GGUFFile) -> ModelFacts:

@@ -39,6 +39,17 @@ _SENTENCEPIECE_TOKEN_BYTES = 220
 
 
 @dataclass(frozen=True, slots=True)
+class LayerGroup:
+    """Layers that remember alike, of a hybrid model that is not downloaded."""
+
+    layers: int
+    kv_heads: int = 0  # of keys and values for each token; 0: none
+    head_width: int = 0
+    recurrence: tuple[int, int, int] | None = None  # heads, key width, value width of the state
+    convolution: tuple[int, int] | None = None  # channels, taps
+
+
+@dataclass(frozen=True, slots=True)
 class ModelShape:
     """The sizes of a model, from its file or from the catalog."""
 
@@ -58,6 +69,9 @@ class ModelShape:
     # What each layer of a hybrid model remembers; empty: keys and values in every layer.
     states: tuple[tuple[LayerState, ...], ...] = ()
     is_encoder: bool = False  # it reads a whole text in one pass and caches nothing
+    # Of a model that is not downloaded: `states` as groups, and the size of its file; 0: unknown.
+    groups: tuple[LayerGroup, ...] = ()
+    file_bytes: int = 0
 
     @property
     def layer_weights(self) -> int:

@@ -17,6 +17,7 @@ from engine.inference.runner import chunk_size
 from engine.loading.memory import (
     HOST,
     DeviceNeeds,
+    LayerGroup,
     MemoryPlan,
     ModelShape,
     Needs,
@@ -37,7 +38,7 @@ from kernels import backends
 from kernels.backend import DECODING_BYTES, Backend
 from kernels.formats import Format, by_name
 from kernels.kv_pages import PAGE_TOKENS, KVLayout
-from kernels.layer_state import LayerShape, SharedState
+from kernels.layer_state import ConvState, LayerShape, LayerState, RecurrentState, SharedState
 from kernels.placement import Placement
 from kernels.weight import Storage
 
@@ -208,10 +209,16 @@ def _with_reserved(needs: DeviceNeeds, placement: Placement) -> DeviceNeeds:
 def predict_shape(
     model: ModelShape, context: int, cache: CacheType, reclaimable: int = 0
 ) -> MemoryPlan:
-    """The memory plan for a model that is not downloaded, as if all weights had one format."""
+    """The memory plan for a model that is not downloaded, as if all weights had one format.
+
+    A mix has some weights with more bits: as many are counted as fill its file.
+    """
     placement = Placement.on(backends.choose(), model.layers)
-    rows = -(-model.parameters // _BLOCK)
-    tensors = [(placement.head, _format(model.format), (rows, _BLOCK))]
+    format = _format(model.format)
+    weights = max(model.parameters, model.file_bytes // format.size * format.block)
+    tensors = [(placement.head, format, (-(-weights // _BLOCK), _BLOCK))]
+    if model.groups:
+        model = replace(model, states=_states(model.groups))
     sentencepiece = model.architecture.startswith(_SENTENCEPIECE_ARCHITECTURES)
     vocabulary = vocabulary_bytes(model.vocabulary, model.vocabulary, sentencepiece)
 
@@ -226,6 +233,21 @@ def predict_shape(
         )
 
     return _choose_storage(planned, tensors, context)[0]
+
+
+def _states(groups: Sequence[LayerGroup]) -> tuple[tuple[LayerState, ...], ...]:
+    """What each layer remembers, group by group: their order makes no difference to the sizes."""
+    found: list[tuple[LayerState, ...]] = []
+    for group in groups:
+        states: list[LayerState] = []
+        if group.kv_heads:
+            states.append(LayerShape(group.kv_heads, group.head_width))
+        if group.convolution:
+            states.append(ConvState(*group.convolution))
+        if group.recurrence:
+            states.append(RecurrentState(*group.recurrence))
+        found += [tuple(states)] * group.layers
+    return tuple(found)
 
 
 def _choose_storage(

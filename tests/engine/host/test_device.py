@@ -13,8 +13,10 @@ from engine.host.device import (
     linux_cores,
     linux_memory,
     linux_resident,
+    linux_total,
     physical_cores,
     resident_memory,
+    total_memory,
 )
 
 KIB = 1024
@@ -25,6 +27,7 @@ KIB = 1024
 
 def test_this_machine_has_memory_and_cores() -> None:
     assert available_memory() > 10_000_000
+    assert total_memory() > available_memory() // 2
     assert 1 <= physical_cores() <= (os.cpu_count() or 1)
 
 
@@ -59,6 +62,7 @@ def group(root: Path, lines: str) -> Path:
 
 def test_without_cgroups_available_memory_is_meminfo_estimate(root: Path) -> None:
     assert linux_memory(root) == 5000 * KIB
+    assert linux_total(9_000_000, root) == 9_000_000
 
 
 def test_cgroup_v2_limit_caps_available_memory(root: Path) -> None:
@@ -69,6 +73,8 @@ def test_cgroup_v2_limit_caps_available_memory(root: Path) -> None:
     put(top / "app/memory.current", "1500000\n")
     put(top / "app/memory.stat", "anon 1\ninactive_file 300000\n")
     assert linux_memory(root) == 800_000
+    assert linux_total(9_000_000, root) == 2_000_000
+    assert linux_total(1_000_000, root) == 1_000_000
 
 
 def test_cgroup_v1_limit_caps_available_memory(root: Path) -> None:

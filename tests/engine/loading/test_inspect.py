@@ -14,7 +14,15 @@ import pytest
 import torch
 
 import tiny
-from engine import DEFAULT_CACHE, CacheType, ModelFacts, ModelShape, inspect_model, predict_memory
+from engine import (
+    DEFAULT_CACHE,
+    CacheType,
+    LayerGroup,
+    ModelFacts,
+    ModelShape,
+    inspect_model,
+    predict_memory,
+)
 from engine.host.device import available_memory
 from engine.loading.loader import load
 from gguf_bytes import F32, STRING, U32, entry, model, tensor, text
@@ -247,6 +255,31 @@ def test_a_quantization_mix_counts_as_the_format_in_its_name(tmp_path: Path) -> 
     row = ModelShape("qwen3", 2, 256, 4, 2, 64, 256, 320, 4_096, "Q4_K", 1 << 30)
     recipe = ModelShape("qwen3", 2, 256, 4, 2, 64, 256, 320, 4_096, "Q4_K_M", 1 << 30)
     assert predict_memory(row).weights_bytes == predict_memory(recipe).weights_bytes
+
+
+def test_a_mix_with_many_wider_weights_counts_as_its_file() -> None:
+    row = ModelShape("qwen3", 2, 256, 4, 2, 64, 256, 320, 4_096, "Q4_K_M", 1 << 20)
+    mixed = replace(row, file_bytes=3_000_000)  # five times the weights as Q4_K
+    added = predict_memory(mixed).weights_bytes - predict_memory(row).weights_bytes
+    assert added >= 3_000_000 - 144 * (1 << 20) // 256
+    assert predict_memory(replace(row, file_bytes=9)) == predict_memory(row)
+
+
+def test_layers_of_a_hybrid_with_states_of_fixed_size_need_no_context_memory() -> None:
+    row = ModelShape("qwen3", 8, 256, 4, 2, 64, 256, 320, 8_192, "Q4_K_M", 1 << 20)
+    attention = LayerGroup(2, 2, 64)
+    hybrid = replace(
+        row,
+        groups=(
+            LayerGroup(5, recurrence=(4, 32, 64), convolution=(512, 4)),
+            LayerGroup(1),
+            attention,
+        ),
+    )
+    caches = [predict_memory(row, context).cache_bytes for context in (2_048, 8_192)]
+    fixed = [predict_memory(hybrid, context).cache_bytes for context in (2_048, 8_192)]
+    assert fixed[1] - fixed[0] == (caches[1] - caches[0]) // 4  # 2 of 8 layers
+    assert fixed[0] > caches[0] // 4
 
 
 def _embedding_rows(path: Path) -> int:
