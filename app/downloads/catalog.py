@@ -11,20 +11,21 @@ import json
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast
 
 from app.net.hub import HUB, Source, file_address, page_address
 from app.system import paths
 from app.system.translation import tr
-from engine import ModelShape
+from engine import LayerGroup, ModelShape
 
-# Architectures and RoPE scalings the engine supports; a test compares both with the engine.
-ARCHITECTURES = (
-    *("cohere2", "command-r", "gemma", "gemma2", "gemma3", "granite", "llama", "olmo2", "phi2"),
-    *("phi3", "qwen2", "qwen3", "qwen3moe", "starcoder", "starcoder2"),
+ROPE_SCALINGS = (  # that the engine supports; a test compares them
+    *("none", "linear", "dynamic", "yarn", "longrope", "su", "llama3"),
 )
-ROPE_SCALINGS = ("none", "linear", "dynamic", "yarn", "longrope", "su", "llama3")
+COMPUTERS = (4, 8, 16, 32)  # GB of memory that models are grouped by; the last: and more
+_SYSTEM_BYTES = 1_000_000_000  # of a computer's memory that its system takes at least
+_MODEL_SHARE = 0.8  # of the rest: other programs need some
 
 _VERSION = 1
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -32,6 +33,15 @@ _REVISION = re.compile(r"main|[0-9a-f]{40}")
 _FILE = re.compile(r"[\w.-]+\.gguf", re.ASCII)
 _SHA256 = re.compile(r"([0-9a-f]{64})?")
 _ID = re.compile(r"[a-z0-9.-]+")
+
+
+class Thinking(StrEnum):
+    """Whether a model writes down its reasoning before the answer, if nobody decides that."""
+
+    NO = "no"  # it cannot
+    OPTIONAL = "optional"  # it can: the settings of the chat decide
+    YES = "yes"
+    UNKNOWN = "unknown"
 
 
 class CatalogError(Exception):
@@ -65,7 +75,10 @@ class CatalogModel:
     parameters: int
     format: str  # name of the layout or quantization recipe: "Q1_0", "Q4_K_M"
     layout: str  # layout of most of its weights, in words
-    description: str  # one sentence
+    description: str  # one sentence: what it is good for
+    thinking: Thinking
+    memory_gb: int  # of `COMPUTERS`: the smallest it runs on
+    choice: bool  # the one recommended for computers of this size
     sampling: CatalogSampling
     architecture: str
     rope_scaling: str  # "none", or the RoPE scaling method
@@ -77,6 +90,9 @@ class CatalogModel:
     feed_forward: int
     vocabulary: int  # tokens
     context: int  # tokens it was trained for
+    experts: int  # 0: one feed-forward for all tokens, of width `feed_forward`
+    experts_per_token: int
+    layer_groups: tuple[LayerGroup, ...]  # of a model whose layers differ; empty: all are alike
 
     @property
     def source(self) -> Source:
@@ -98,6 +114,10 @@ class CatalogModel:
             context=self.context,
             format=self.format,
             parameters=self.parameters,
+            experts=self.experts,
+            experts_per_token=self.experts_per_token,
+            groups=self.layer_groups,
+            file_bytes=self.size_bytes,
         )
 
     def address(self, endpoint: str = HUB) -> str:
@@ -130,13 +150,30 @@ def load(path: Path | None = None) -> tuple[CatalogModel, ...]:
     return models
 
 
-def problem(model: CatalogModel, formats: Collection[str]) -> str:
+def computer_of(memory_bytes: int) -> int:
+    """The size of `COMPUTERS` that a computer with so much memory counts as.
+
+    Some of the memory is often reserved, so that 16 GB are reported as 15.4.
+    """
+    sizes = [size for size in COMPUTERS if memory_bytes >= 0.85 * size * 1e9]
+    return sizes[-1] if sizes else COMPUTERS[0]
+
+
+def smallest_computer(needed_bytes: int) -> int:
+    """The smallest of `COMPUTERS` that leaves so much memory to a model; the largest if none."""
+    for size in COMPUTERS:
+        if needed_bytes <= _MODEL_SHARE * (size * 1e9 - _SYSTEM_BYTES):
+            return size
+    return COMPUTERS[-1]
+
+
+def problem(model: CatalogModel, formats: Collection[str], architectures: Collection[str]) -> str:
     """Why this version cannot run a model, in a sentence; "" when it can.
 
-    `formats` are the supported layouts and recipes.
+    `formats` are the supported layouts and recipes, `architectures` those of the engine.
     """
-    if model.architecture not in ARCHITECTURES:
-        return tr("{family} models are not supported yet.", family=model.architecture)
+    if model.architecture not in architectures:
+        return tr("{name} is not supported yet.", name=model.name)
     if model.format not in formats:
         return tr("{format} is not supported yet.", format=model.format)
     if model.rope_scaling not in ROPE_SCALINGS:
@@ -159,15 +196,36 @@ def _model(row: object, at: int) -> CatalogModel:
     checked: dict[str, Any] = {name: _checked(name, values[name], where) for name in names}
     if checked["heads"] % checked["kv_heads"]:
         raise CatalogError(f"{where} has a wrong value for kv_heads.")
+    grouped = sum(group.layers for group in checked["layer_groups"])
+    if grouped not in (0, checked["layers"]):
+        raise CatalogError(f"{where} has a wrong value for layer_groups.")
     return CatalogModel(**checked)
 
 
 def _checked(name: str, value: object, where: str) -> object:
     if name == "sampling":
         return _sampling(value, where)
+    if name == "layer_groups":
+        return _layer_groups(value, where)
     if not _RULES[name](value):
         raise CatalogError(f"{where} has a wrong value for {name}.")
-    return value
+    return Thinking(value) if name == "thinking" else value
+
+
+def _layer_groups(value: object, where: str) -> tuple[LayerGroup, ...]:
+    groups: list[LayerGroup] = []
+    for stored in cast("list[object]", value) if isinstance(value, list) else [value]:
+        values = cast("dict[str, object]", stored) if isinstance(stored, dict) else {}
+        if "layers" not in values or not all(
+            name in _GROUPS and _GROUPS[name](number) for name, number in values.items()
+        ):
+            raise CatalogError(f"{where} has a wrong value for layer_groups.")
+        plain = {
+            name: tuple(cast("list[int]", number)) if isinstance(number, list) else number
+            for name, number in values.items()
+        }
+        groups.append(LayerGroup(**cast("dict[str, Any]", plain)))
+    return tuple(groups)
 
 
 def _sampling(value: object, where: str) -> CatalogSampling:
@@ -199,6 +257,15 @@ def _integer(low: int, high: int) -> Callable[[object], bool]:
     return lambda value: type(value) is int and low <= value <= high
 
 
+def _integers(count: int) -> Callable[[object], bool]:
+    one = _integer(1, 1 << 20)
+    return lambda value: (
+        isinstance(value, list)
+        and len(cast("list[object]", value)) == count
+        and all(map(one, cast("list[object]", value)))
+    )
+
+
 def _number(low: float, high: float) -> Callable[[object], bool]:
     return lambda value: type(value) in (int, float) and low <= cast("float", value) <= high
 
@@ -208,6 +275,13 @@ _SAMPLING = {
     "top_k": _integer(0, 1000),
     "top_p": _number(0.01, 1),
     "min_p": _number(0, 1),
+}
+_GROUPS: dict[str, Callable[[object], bool]] = {
+    "layers": _integer(1, 4096),
+    "kv_heads": _integer(1, 65_536),
+    "head_width": _integer(2, 65_536),
+    "recurrence": _integers(3),
+    "convolution": _integers(2),
 }
 _RULES: dict[str, Callable[[object], bool]] = {
     "id": _matches(_ID),
@@ -224,6 +298,9 @@ _RULES: dict[str, Callable[[object], bool]] = {
     "format": _text,
     "layout": _text,
     "description": _sentence,
+    "thinking": lambda value: value in tuple(Thinking),
+    "memory_gb": lambda value: type(value) is int and value in COMPUTERS,
+    "choice": lambda value: type(value) is bool,
     "architecture": _text,
     "rope_scaling": _text,
     "layers": _integer(1, 4096),
@@ -234,4 +311,6 @@ _RULES: dict[str, Callable[[object], bool]] = {
     "feed_forward": _integer(1, 1 << 24),
     "vocabulary": _integer(1, 1 << 24),
     "context": _integer(1, 1 << 30),
+    "experts": _integer(0, 4096),
+    "experts_per_token": _integer(0, 4096),
 }

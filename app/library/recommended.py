@@ -1,9 +1,10 @@
-"""The recommended models: their rows, predicted memory, and whether they are installed."""
+"""The recommended models: their rows, predicted memory, and which one suits this computer."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QObject
@@ -15,7 +16,10 @@ from app.net.hub import Source
 from app.state.library import CatalogRow, LibraryState, Line, Memory, Offer
 from app.system.translation import tr
 from app.system.worker import BackgroundWorker
-from engine import MemoryPlan, predict_memory
+from engine import MemoryPlan, predict_memory, supported_architectures, total_memory
+
+_Plans = tuple[MemoryPlan, MemoryPlan]  # with the longest context that fits; for a usual chat
+_SHORT = 4_096  # tokens: the context that a chat of usual length needs
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +40,9 @@ class Recommendations(QObject):
         self._library, self._worker = library, worker
         self._here, self._coming, self._reclaimable = here, coming, reclaimable
         self._models: tuple[CatalogModel, ...] = ()
-        self._plans: dict[str, MemoryPlan] = {}
+        self._plans: dict[str, _Plans] = {}
+        self._architectures: frozenset[str] | None = None  # of the engine; None: not asked yet
+        self._computer_gb = catalog.computer_of(total_memory())
 
     def start(self) -> None:
         """Read the catalog."""
@@ -53,37 +59,72 @@ class Recommendations(QObject):
 
     def predict(self) -> None:
         """Predict the memory of each model against the memory available now."""
-        runnable = [model for model in self._models if not catalog.problem(model, RUNS)]
-        reclaimable = self._reclaimable()
+        models, reclaimable = self._models, self._reclaimable()
 
-        def plans() -> dict[str, MemoryPlan]:
-            return {
-                model.id: predict_memory(model.shape, reclaimable=reclaimable) for model in runnable
+        def plans() -> tuple[frozenset[str], dict[str, _Plans]]:
+            architectures = supported_architectures()
+            return architectures, {
+                model.id: _predict(model, reclaimable)
+                for model in models
+                if not catalog.problem(model, RUNS, architectures)
             }
 
-        def predicted(found: dict[str, MemoryPlan]) -> None:
-            self._plans = found
+        def predicted(found: tuple[frozenset[str], dict[str, _Plans]]) -> None:
+            self._architectures, self._plans = found
             self.refresh()
 
         self._worker.run(plans, predicted)
 
     def refresh(self) -> None:
         """Rebuild the rows after installed files or downloads have changed."""
-        self._library.set_catalog([self._row(model) for model in self._models])
+        rows = [self._row(model) for model in self._models]
+        fitting = {name for name, plans in self._plans.items() if plans[0].fits}
+        self._library.set_catalog(arranged(rows, fitting, self._computer_gb), self._computer_gb)
 
     def _row(self, model: CatalogModel) -> CatalogRow:
-        plan = self._plans.get(model.id)
+        plans = self._plans.get(model.id)
         offer = Offer(
             model.source,
             model.name,
             model.layout,
             model.format,
-            problem=catalog.problem(model, RUNS),
-            memory=_memory(plan) if plan is not None else None,
+            problem=self._problem(model),
+            memory=_memory(*plans) if plans is not None else None,
             here=self._here(model.source),
             coming=self._coming(model.source),
         )
         return CatalogRow(model, offer)
+
+    def _problem(self, model: CatalogModel) -> str:
+        known = self._architectures
+        return catalog.problem(model, RUNS, {model.architecture} if known is None else known)
+
+
+def arranged(
+    rows: Sequence[CatalogRow], fitting: Collection[str], computer_gb: int
+) -> list[CatalogRow]:
+    """The rows by size of computer: the one for this computer, others of its size, smaller, larger.
+
+    That one is the choice for computers of this size or, if it cannot run or its memory is in use,
+    for the next smaller size. `fitting` are the ids of the models that fit in the memory now.
+    """
+    choices = [
+        row.model
+        for row in rows
+        if row.model.choice and row.model.memory_gb <= computer_gb and row.model.id in fitting
+    ]
+    best = max(choices, key=lambda model: model.memory_gb).id if choices else ""
+
+    def place(row: CatalogRow) -> tuple[bool, bool, int]:
+        needed = row.model.memory_gb
+        larger = needed > computer_gb
+        return row.model.id != best, larger, needed if larger else -needed
+
+    shown = sorted(rows, key=place)
+    return [
+        replace(row, offer=replace(row.offer, recommended=True)) if row.model.id == best else row
+        for row in shown
+    ]
 
 
 def _read() -> tuple[CatalogModel, ...] | CatalogError:
@@ -93,7 +134,15 @@ def _read() -> tuple[CatalogModel, ...] | CatalogError:
         return error
 
 
-def _memory(plan: MemoryPlan) -> Memory:
+def _predict(model: CatalogModel, reclaimable: int) -> _Plans:
+    short = min(_SHORT, model.context)
+    return (
+        predict_memory(model.shape, reclaimable=reclaimable),
+        predict_memory(model.shape, short, reclaimable=reclaimable),
+    )
+
+
+def _memory(plan: MemoryPlan, short: MemoryPlan) -> Memory:
     return Memory(
         plan.total_bytes,
         plan.available_bytes,
@@ -101,4 +150,5 @@ def _memory(plan: MemoryPlan) -> Memory:
         plan.weights_bytes,
         plan.cache_bytes,
         plan.scratch_bytes,
+        short_bytes=min(short.total_bytes, plan.total_bytes),
     )

@@ -68,6 +68,7 @@ class Memory:
     at_least: bool = False  # a lower bound: only the file size is known, not the model's shape
     paged_bytes: int = 0  # of layers that do not fit: read from the disk for every token
     paged_seconds: float = 0.0  # that this takes; 0: not known
+    short_bytes: int = 0  # predicted for a chat of usual length, if `context` was made to fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +195,7 @@ class LibraryState(QObject):
         self.installed: tuple[InstalledRow, ...] = ()
         self.downloads: tuple[Download, ...] = ()
         self.catalog: tuple[CatalogRow, ...] = ()
+        self.computer_gb = 0  # of `catalog.COMPUTERS`; 0: not known yet
         self.better: BetterModel | None = None
         self.hub = Hub()
         self.folders: tuple[FolderRow, ...] = ()
@@ -222,10 +224,10 @@ class LibraryState(QObject):
             self.downloads = tuple(rows)
             self.downloads_changed.emit()
 
-    def set_catalog(self, rows: Sequence[CatalogRow]) -> None:
-        """Set the recommended models, grouped by family."""
-        if self.catalog != tuple(rows):
-            self.catalog = tuple(rows)
+    def set_catalog(self, rows: Sequence[CatalogRow], computer_gb: int = 0) -> None:
+        """Set the recommended models in the order they are shown, and this computer's size."""
+        if (self.catalog, self.computer_gb) != (tuple(rows), computer_gb):
+            self.catalog, self.computer_gb = tuple(rows), computer_gb
             self.catalog_changed.emit()
 
     def set_better(self, better: BetterModel | None) -> None:

@@ -11,9 +11,11 @@ from PySide6.QtGui import QDragEnterEvent
 from PySide6.QtWidgets import QApplication
 
 from app.downloads import catalog
+from app.downloads.catalog import CatalogModel
 from app.downloads.queue import Download, Phase, Source
 from app.engines.model_ref import Local
 from app.library.offers import RUNS
+from app.library.recommended import arranged
 from app.net.hub import Repository
 from app.settings.model_settings import ModelDefaults, in_settings
 from app.settings.table import Settings
@@ -34,6 +36,7 @@ from app.state.library import (
     Place,
 )
 from app.ui.library.page import LibraryPage
+from app.ui.library.row_values import Action, Verb
 from engine import (
     DeviceFault,
     DeviceInfo,
@@ -41,6 +44,7 @@ from engine import (
     DeviceRefusal,
     Fault,
     FaultKind,
+    LayerGroup,
     ModelLoaded,
 )
 from stage import Stage, flush, wait_for_workers
@@ -90,16 +94,32 @@ def in_use(row: InstalledRow) -> ModelStatus:
     return ModelStatus(ModelPhase.READY, Local(row.path), row.name, loaded=loaded)
 
 
-def offered() -> list[CatalogRow]:
-    rows = []
-    for model in catalog.load():
-        trouble = catalog.problem(model, RUNS)
-        needed = int(model.size_bytes * 1.15) + 280_000_000
-        memory = Memory(needed, ROOM, 8192, model.size_bytes) if not trouble else None
+def offered(computer_gb: int = 8, available: int = ROOM, without: str = "") -> list[CatalogRow]:
+    """The catalog on a computer of this size, with an engine that runs all but one architecture."""
+    models = catalog.load()
+    runs = {model.architecture for model in models} - {without}
+    rows, fitting = [], set()
+    for model in models:
+        trouble = catalog.problem(model, RUNS, runs)
+        memory = None if trouble else predicted(model, available)
+        if memory and memory.needed_bytes <= 0.9 * available:
+            fitting.add(model.id)
         here = STARTER if "SmolLM2-135M" in model.file else None
         offer = Offer(model.source, model.name, model.layout, model.format, problem=trouble, memory=memory, here=here)  # fmt: skip
         rows.append(CatalogRow(model, offer))
-    return rows
+    return arranged(rows, fitting, computer_gb)
+
+
+def predicted(model: CatalogModel, available: int) -> Memory:
+    """About what the engine predicts, without loading it: with the longest context that fits."""
+    groups = model.layer_groups or (LayerGroup(model.layers, model.kv_heads, model.head_width),)
+    token = sum(4 * group.layers * group.kv_heads * group.head_width for group in groups)
+    weights, scratch, context = int(1.02 * model.size_bytes), 200_000_000, 32_768
+    while weights + scratch + token * context > 0.9 * available and context > 512:
+        context //= 2
+    total = weights + scratch + token * context
+    short = min(total, weights + scratch + token * 4_096)
+    return Memory(total, available, context, weights, token * context, scratch, short_bytes=short)
 
 
 def download(
@@ -123,13 +143,13 @@ def folders(*more: FolderRow) -> list[FolderRow]:
 
 def library_empty(state: State, library: LibraryState, page: LibraryPage) -> None:
     library.set_installed([])
-    library.set_catalog(offered())
+    library.set_catalog(offered(), 8)
     library.set_folders(folders(), 41_300_000_000)
 
 
 def library_full(state: State, library: LibraryState, page: LibraryPage) -> None:
     library.set_installed([SMOL, BONSAI, replace(QWEN, own_settings=True)])
-    library.set_catalog(offered())
+    library.set_catalog(offered(), 8)
     library.set_folders(folders(FolderRow(DRIVE, False, True, 1)), 41_300_000_000)
     state.set_model(in_use(SMOL))
 
@@ -180,6 +200,46 @@ def library_downloading(state: State, library: LibraryState, page: LibraryPage) 
             download(5, "Llama-3.2-1B-Instruct-Q4_K_M.gguf", Phase.QUEUED, 0, 807_694_464),
         ]
     )  # fmt: skip
+
+
+def on_computer(gigabytes: int, available: int) -> LoadedScene:
+    """The catalog on a computer with so much memory, of which so much is available."""
+
+    def scene(state: State, library: LibraryState, page: LibraryPage) -> None:
+        library_full(state, library, page)
+        library.set_catalog(offered(gigabytes, available), gigabytes)
+        page.window().resize(1000, 1500)
+        page.refresh()
+        page.list.scroll_to("get")
+
+    scene.__name__ = f"library_catalog_{gigabytes}_gb"
+    return scene
+
+
+def library_refused(state: State, library: LibraryState, page: LibraryPage) -> None:
+    """A file of an architecture that the engine does not run, and its exact text unfolded."""
+    library_full(state, library, page)
+    refused = replace(
+        QWEN,
+        path=DRIVE / "Qwen3.8-Flash-Next-Q4_K_M.gguf",
+        name="Qwen3.8 Flash Next",
+        state=FileState.BAD,
+        architecture="qwen4exp",
+        memory=None,
+        problem="The file is a 'qwen4exp' model, an architecture this version cannot run.",
+        remedy="Choose a model of one of these kinds: gemma3, llama, qwen3, qwen35.",
+        fault=Fault(FaultKind.ARCHITECTURE, "qwen4exp"),
+    )
+    other = replace(
+        refused,
+        path=DRIVE / "GLM-4.7-Flash-Q4_K_M.gguf",
+        name="GLM 4.7 Flash",
+        fault=Fault(FaultKind.ARCHITECTURE, "deepseek2"),
+    )
+    library.set_installed([SMOL, refused, other])
+    page.refresh()
+    link = Action(Verb.DETAILS, "Details", refused.path)
+    page.list.acted.emit(link)
 
 
 def library_failed(state: State, library: LibraryState, page: LibraryPage) -> None:
@@ -385,6 +445,8 @@ def on_stage(scene: LoadedScene) -> Callable[[Stage], None]:
 LIBRARY_SCENES: tuple[LoadedScene, ...] = (
     library_empty, library_full, library_from_disk, library_end, library_loading, library_downloading, library_failed,
     library_deleted, library_unloaded, library_search, library_hub, library_offline,
+    library_refused, on_computer(4, 2_700_000_000), on_computer(8, ROOM), on_computer(16, 13_300_000_000),
+    on_computer(32, 27_600_000_000),
     library_defaults, library_split, library_gpu_refused, library_draft_model, library_narrow, library_names, library_dragging, library_keyboard,
 )  # fmt: skip
 SCENES: dict[str, Callable[[Stage], None]] = {

@@ -30,6 +30,7 @@ _PADDING = 11
 _GAP = 12
 _METER_WIDTH = 156
 _ACTION_WIDTH = 92  # pixels: minimum width, so that the buttons of a list align
+_NAME_WIDTH = 120  # pixels: less than that of a name is not left beside a badge
 _LINE = 20
 _NAVIGATION_KEYS = (
     Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_Left, Qt.Key.Key_Right, Qt.Key.Key_Home,
@@ -167,8 +168,7 @@ class LibraryRow(QWidget):
             self._place_meter(right + _GAP, _METER_WIDTH, _PADDING)
         y = _PADDING
         if view.name:
-            self._place_name(left, right - _GAP, y)
-            y += _LINE
+            y = self._place_name(left, right - _GAP, y)
         if view.detail or view.link:
             self._place_detail(left, right - _GAP, y)
             y += _LINE
@@ -199,12 +199,18 @@ class LibraryRow(QWidget):
             x -= size.width()
         return x if x < width else width + _GAP
 
-    def _place_name(self, left: int, right: int, y: int) -> None:
+    def _place_name(self, left: int, right: int, y: int) -> int:
+        """Place the name and the badge, which is below where it leaves the name little room."""
         badge = self.badge.natural_width() + 8 if self.view.badge else 0
-        space = max(right - left - badge, 40)
-        wanted = min(self.name.natural_width(), space)
+        name, space = self.name.natural_width(), max(right - left - badge, 40)
+        if badge and space < min(name, _NAME_WIDTH):
+            self.name.setGeometry(left, y, min(name, right - left), _LINE)
+            self.badge.setGeometry(left, y + _LINE, min(badge - 8, right - left), _LINE)
+            return y + 2 * _LINE
+        wanted = min(name, space)
         self.name.setGeometry(left, y, wanted, _LINE)
         self.badge.setGeometry(left + wanted + 8, y, max(badge - 8, 0), _LINE)
+        return y + _LINE
 
     def _place_detail(self, left: int, right: int, y: int) -> None:
         link = _size(self.link).width() if self.view.link else 0

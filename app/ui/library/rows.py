@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
+from app.downloads.catalog import COMPUTERS, Thinking
 from app.downloads.queue import Download, Phase
 from app.net.hub import page_address
 from app.state.chat import ModelStatus
@@ -26,10 +27,11 @@ from app.system.translation import tr, trn
 from app.ui.library.installed_rows import GET, on_this_machine
 from app.ui.library.row_values import Action, HeadingView, RowView, Verb, View
 from app.ui.library.words import DOTS, exact_numbers, joined, model_count, predicted
-from app.ui.widgets.units import number, progress, speed, time_left
+from app.ui.widgets.units import number, parameters, progress, speed, time_left
 from engine import model_name
 
 DOWNLOADING, HUB, FOLDERS = "downloading", "hub", "folders"
+_MOST_MATCHES = 4  # catalog models that match a query
 
 
 def views(
@@ -52,9 +54,9 @@ def views(
             installed, model, library.searched, bool(library.catalog), detailed
         )
     if words:
-        shown += recommended(offered) if offered else []
+        shown += selected(offered) if offered else []
         return [*shown, *on_the_hub(library.hub, query)]
-    return [*shown, *get_a_model(offered), *folders(library.folders)]
+    return [*shown, *get_a_model(offered, library.computer_gb), *folders(library.folders)]
 
 
 # --- downloading --------------------------------------------------------------------------------
@@ -125,22 +127,34 @@ def _download_words(row: Download, amount: str) -> str:
 # --- catalog ------------------------------------------------------------------------------------
 
 
-def get_a_model(rows: Sequence[CatalogRow]) -> Iterator[View]:
-    """The catalog section, grouped by model family."""
+def get_a_model(rows: Sequence[CatalogRow], computer_gb: int) -> Iterator[View]:
+    """The catalog section: the model for this computer, then all others by size of computer."""
     yield HeadingView(
         GET, tr("Get a model"), tr("A short selection. Search above for any other model.")
     )
-    for family, members in groupby(rows, key=lambda row: row.model.family):
-        yield HeadingView(f"family:{family}", family, small=True)
+    yield from (catalog_row(row) for row in rows if row.offer.recommended)
+    others = (row for row in rows if not row.offer.recommended)
+    for memory_gb, members in groupby(others, key=lambda row: row.model.memory_gb):
+        detail = tr("like this computer") if memory_gb == computer_gb else ""
+        yield HeadingView(f"memory:{memory_gb}", _computers(memory_gb), detail, small=True)
         yield from map(catalog_row, members)
     if not rows:
         yield RowView("no-catalog", note=tr("The list of recommended models is missing."))
 
 
-def recommended(rows: Sequence[CatalogRow]) -> Iterator[View]:
-    """The catalog models that match a query."""
-    yield HeadingView(GET, tr("Recommended"))
-    yield from map(catalog_row, rows)
+def _computers(memory_gb: int) -> str:
+    """The heading of the models for computers of one size."""
+    if memory_gb == COMPUTERS[-1]:
+        return tr("For {count} GB of memory and more", count=memory_gb)
+    return tr("For {count} GB of memory", count=memory_gb)
+
+
+def selected(rows: Sequence[CatalogRow]) -> Iterator[View]:
+    """The catalog models that match a query, the first few: results of the hub follow."""
+    shown = rows[:_MOST_MATCHES]
+    hidden = tr("{count} of {whole}", count=len(shown), whole=len(rows))
+    yield HeadingView(GET, tr("From the selection"), hidden if len(shown) < len(rows) else "")
+    yield from map(catalog_row, shown)
 
 
 def catalog_row(row: CatalogRow) -> RowView:
@@ -149,6 +163,11 @@ def catalog_row(row: CatalogRow) -> RowView:
     exact = joined(
         model.layout,
         *exact_numbers(model.parameters, model.context, model.size_bytes),
+    )
+    facts = joined(
+        tr("{count} parameters", count=parameters(model.parameters)),
+        model.format,
+        size(model.size_bytes) if model.size_bytes else tr("size unknown"),
     )
     licence = Action(
         Verb.OPEN_LINK,
@@ -160,16 +179,27 @@ def catalog_row(row: CatalogRow) -> RowView:
         key=f"catalog:{model.id}",
         name=model.name,
         name_tip=model.id,
-        detail=joined(model.format, size(model.size_bytes) if model.size_bytes else "") + DOTS,
+        badge=tr("Recommended for this computer") if offer.recommended else "",
+        detail=facts + DOTS,
         detail_tip=f"{exact}\n{model.repository}/{model.file}",
         link=licence,
-        note=offer.problem or tr(model.description),
+        note=offer.problem or f"{tr(model.description)} {_thinking(model.thinking)}".rstrip(),
         note_tone="warning" if offer.problem else "secondary",
         meter=None if offer.problem else predicted(offer.memory),
         action=_download_action(offer),
         status=_offer_status(offer),
         menu=(_page_of(model.page()),),
     )
+
+
+def _thinking(thinking: Thinking) -> str:
+    match thinking:
+        case Thinking.YES:
+            return tr("Thinks before it answers.")
+        case Thinking.OPTIONAL:
+            return tr("Can think before it answers.")
+        case Thinking.NO | Thinking.UNKNOWN:
+            return ""
 
 
 def _page_of(address: str) -> Action:

@@ -36,10 +36,13 @@ def fit_of(memory: Memory) -> Fit:
     """Whether a model that is not loaded would fit in memory."""
     if memory.paged_bytes:
         return Fit.FROM_DISK
-    share = memory.needed_bytes / max(memory.available_bytes, 1)
-    return (
-        Fit.FITS if share <= _TIGHT_SHARE else Fit.TIGHT if share <= _MAX_SHARE else Fit.TOO_LARGE
-    )
+    available = max(memory.available_bytes, 1)
+    if memory.needed_bytes > _MAX_SHARE * available:
+        return Fit.TOO_LARGE
+    # The longest context that fits takes nearly all memory: only a chat of usual length shows
+    # whether there is little.
+    usual = memory.short_bytes or memory.needed_bytes
+    return Fit.FITS if usual <= _TIGHT_SHARE * available else Fit.TIGHT
 
 
 def fit_words(fit: Fit) -> str:

@@ -16,7 +16,7 @@ from app.settings.table import Settings
 from app.state.chat import ModelPhase, ModelStatus
 from app.state.library import HubPhase, LineAction
 from app.system import json_file
-from engine import CacheType, models_folder
+from engine import CacheType, models_folder, supported_architectures
 from hostile_hub import Fault, Hub, running
 from library_fixture import LibraryFixture, found, offer
 from stage import until
@@ -225,6 +225,19 @@ def test_catalog_rows_have_predicted_memory(fixture: LibraryFixture) -> None:
     until(lambda: any(row.offer.memory for row in fixture.library_state.catalog))
     for row in fixture.library_state.catalog:
         assert (row.offer.memory is None) == bool(row.offer.problem)
+        runs = row.model.architecture in supported_architectures()
+        assert runs != bool(row.offer.problem)
+
+
+def test_the_choice_for_this_computer_comes_first(fixture: LibraryFixture) -> None:
+    fixture.start()
+    fixture.library.opened()
+    until(lambda: any(row.offer.memory for row in fixture.library_state.catalog))
+    rows = fixture.library_state.catalog
+    best = [row.model for row in rows if row.offer.recommended]
+    assert best == [rows[0].model]
+    assert best[0].choice
+    assert best[0].memory_gb <= fixture.library_state.computer_gb
 
 
 def test_per_model_settings_are_saved_and_override_the_settings(
