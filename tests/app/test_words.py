@@ -19,6 +19,7 @@ FOLDERS = ("app/ui", "app/chat", "app/library", "app/state")
 NO_TEXTS = {
     "app/chat/controller.py": {"user files", "own files"},  # names of threads
     "app/library/better_model.py": {"better model"},  # a kind of notice
+    "app/state/faults.py": {"no vocabulary"},  # what a fault is about
     "app/state/read_only.py": {"{…} is read-only: call the method that sets it"},  # a bug
     "app/ui/adapters/panel.py": {"{…} (*.gguf *.GGUF adapter_model.safetensors)"},  # patterns
     "app/ui/blocks/typesetting.py": {  # internal reasons; the formula's source is shown instead

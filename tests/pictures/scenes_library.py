@@ -228,13 +228,13 @@ def library_refused(state: State, library: LibraryState, page: LibraryPage) -> N
         memory=None,
         problem="The file is a 'qwen4exp' model, an architecture this version cannot run.",
         remedy="Choose a model of one of these kinds: gemma3, llama, qwen3, qwen35.",
-        fault=Fault(FaultKind.ARCHITECTURE, "qwen4exp"),
+        fault=Fault(FaultKind.ARCHITECTURE, "qwen4exp", nearest="Qwen3.5 models (qwen35)"),
     )
     other = replace(
         refused,
-        path=DRIVE / "GLM-4.7-Flash-Q4_K_M.gguf",
-        name="GLM 4.7 Flash",
-        fault=Fault(FaultKind.ARCHITECTURE, "deepseek2"),
+        path=DRIVE / "RWKV7-World-2.9B-Q8_0.gguf",
+        name="RWKV7 World 2.9B",
+        fault=Fault(FaultKind.ARCHITECTURE, "rwkv7"),
     )
     library.set_installed([SMOL, refused, other])
     page.refresh()

@@ -15,6 +15,7 @@ from app.system.translation import tr
 from app.ui.library.row_values import Action, HeadingView, Meter, RowView, Verb, View
 from app.ui.library.words import exact_numbers, from_disk_words, joined, model_count, predicted
 from app.ui.widgets.units import load_progress, number
+from engine import FaultKind
 
 INSTALLED, GET = "installed", "get"  # keys of the headings of this section and of the catalog
 _JUMP_THRESHOLD = 6  # with more installed models the heading links to the catalog further down
@@ -144,8 +145,9 @@ def _problem(row: InstalledRow, model: ModelStatus | None) -> tuple[str, str]:
         return from_disk_words(row.memory.paged_seconds), "warning"
     if shown is None:
         return "", "secondary"
-    # with `memory`: too large only
-    mild = row.state is FileState.BAD and row.memory is not None
+    # Nothing is wrong with a file that is too large, which has `memory`, or of an unknown family.
+    unknown = row.fault is not None and row.fault.kind is FaultKind.ARCHITECTURE
+    mild = row.state is FileState.BAD and (row.memory is not None or unknown)
     return shown.text, "warning" if mild else "danger"
 
 

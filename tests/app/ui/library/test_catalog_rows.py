@@ -109,3 +109,24 @@ def test_a_catalog_row_says_its_size_and_whether_the_model_thinks(shown: Shown) 
     shown_row = catalog_row(replace(rows["bonsai-27b"], model=unknown))
     assert shown_row.detail == "26.9B parameters · Q1_0 · size unknown · "
     assert shown_row.note == unknown.description
+
+
+def test_a_refused_architecture_names_the_nearest_family_and_has_details(
+    qtbot: QtBot, shown: Shown
+) -> None:
+    show(shown, scenes.library_refused)
+    row = shown.row("RWKV7 World 2.9B")
+    assert row.note.text() == (
+        "RWKV7-World-2.9B-Q8_0.gguf is a rwkv7 model, which is not supported yet. Choose a "
+        "model of another family, such as Llama, Qwen or Gemma."
+    )
+    assert row.view.action is None
+    assert row.view.note_tone == "warning"  # nothing is wrong with the file
+    opened = shown.row("Qwen3.8 Flash Next")
+    assert opened.note.text().splitlines() == [
+        "Qwen3.8-Flash-Next-Q4_K_M.gguf is a qwen4exp model, which is not supported yet. Nearest "
+        "are Qwen3.5 models (qwen35); choose one of these.",
+        "The file is a 'qwen4exp' model, an architecture this version cannot run. Choose a model "
+        "of one of these kinds: gemma3, llama, qwen3, qwen35.",
+    ]
+    assert opened.links[0].text() == "Hide details"
