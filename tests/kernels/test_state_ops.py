@@ -100,6 +100,45 @@ def test_recurrence_of_every_head(
         torch.testing.assert_close(after[head], last.float(), rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.parametrize("tiled", [False, True])
+@pytest.mark.parametrize("by_channel", [False, True])
+@pytest.mark.parametrize("stepped", [False, True])
+def test_recurrences_of_other_models(
+    stepped: bool, by_channel: bool, tiled: bool, random: torch.Generator
+) -> None:
+    """Decays by channel, key heads in turn, and state-space models with a step and a skip."""
+    T, H, K, C, V = 9, 6, 2, 4, 5
+    q, k, v = values(random, T, K, C), values(random, T, K, C), values(random, T, H, V)
+    state, wide = values(random, H, C, V), H * C if by_channel else H
+    decay, bias, strength = values(random, T, wide), values(random, wide), values(random, T, H)
+    rate, skip = -values(random, H).abs(), values(random, H)
+    more: dict[str, Any] = {"tiled": tiled}
+    if stepped:
+        more |= {"epsilon": -1.0, "skip": skip}
+    if stepped and by_channel:
+        pytest.skip("no such model: the step is one number")
+    one = options(rate, bias, 0.5, corrected=not stepped, **more)
+    y, after = OPS.recurrence(q, k, v, decay, None if stepped else strength, state, one)
+    step = torch.log1p((decay + bias).double().exp()).view(T, H, -1)
+    for head in range(H):
+        S = state[head].double()
+        group = head % K if tiled else head // (H // K)
+        for t in range(T):
+            query, key = q[t, group].double(), k[t, group].double()
+            if not stepped:
+                query, key = (x / (x.square().sum() + 1e-6).sqrt() for x in (query, key))
+            S = (rate[head] * step[t, head]).exp()[:, None] * S
+            value = v[t, head].double()
+            if stepped:
+                S = S + torch.outer(key, step[t, head, 0] * value)
+            else:
+                share = torch.special.expit(strength[t, head].double())
+                S = S + torch.outer(key, share * (value - S.T @ key))
+            wanted = S.T @ query * 0.5 + (skip[head] * value if stepped else 0)
+            torch.testing.assert_close(y[t, head].double(), wanted, rtol=2e-4, atol=2e-5)
+        torch.testing.assert_close(after[head].double(), S, rtol=2e-4, atol=2e-5)
+
+
 def test_the_bits_do_not_depend_on_the_cut(random: torch.Generator) -> None:
     q, k, v = (values(random, 20, heads, 6) for heads in (2, 2, 4))
     decay, strength, bias = values(random, 20, 4), values(random, 20, 4), values(random, 4)
