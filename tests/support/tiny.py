@@ -93,7 +93,7 @@ def write(
     )
     kind = ("spm" if architecture == "gemma3" else "bpe") if tokenizer == "" else tokenizer
     words = _vocabulary(kind, architecture, template)
-    vocabulary = _padded(words, vocabulary)
+    vocabulary = pad_vocabulary(words, vocabulary)
     keys = _keys(architecture, format, sizes, vocabulary) | words
     for key, value in (metadata or {}).items():
         keys[key] = value
@@ -101,7 +101,7 @@ def write(
     writer.kv_data[0].clear()
     for key, value in keys.items():
         if value is not None:
-            _add(writer, key, value)
+            add_key(writer, key, value)
     random = np.random.default_rng(seed)
     tied = tied or architecture == "gemma3"
     for name, shape, spread in _tensors(architecture, sizes, vocabulary, tied):
@@ -120,7 +120,7 @@ def rewrite(source: Path, path: Path, changes: Mapping[str, Any]) -> Path:
         writer.kv_data[0].clear()
         for key, value in (dict(file.metadata) | dict(changes)).items():
             if value is not None:
-                _add(writer, key, value)
+                add_key(writer, key, value)
         for info in file.tensors.values():
             raw = np.frombuffer(file.data(info.name), np.int8).reshape(*info.shape[:-1], -1)
             writer.add_tensor(info.name, raw, raw_shape=info.shape, raw_dtype=info.format.id)  # type: ignore[arg-type]
@@ -166,7 +166,7 @@ def _keys(architecture: str, format: str, sizes: Sizes, vocabulary: int) -> dict
     return keys
 
 
-def _add(writer: GGUFWriter, key: str, value: Any) -> None:
+def add_key(writer: GGUFWriter, key: str, value: Any) -> None:
     of = _kind(value[0]) if isinstance(value, list) else None
     if of is GGUFValueType.UINT32:  # llama.cpp requires arrays of signed integers
         of = GGUFValueType.INT32
@@ -194,7 +194,7 @@ def _vocabulary(kind: str | None, architecture: str, template: str | None) -> di
     return keys if template is None else keys | {"tokenizer.chat_template": template}
 
 
-def _padded(words: dict[str, Any], wanted: int) -> int:
+def pad_vocabulary(words: dict[str, Any], wanted: int) -> int:
     """Pad the token lists to `wanted`; returns the vocabulary size, also without a tokenizer."""
     if not words:
         return wanted or 320

@@ -93,7 +93,7 @@ def write(
     writer.kv_data[0].clear()
     for key, value in keys.items():
         if value is not None:
-            tiny._add(writer, key, value)
+            tiny.add_key(writer, key, value)
     random = np.random.default_rng(7)
     count = len(words["tokenizer.ggml.tokens"])
     for name, shape in _tensors(a, count, context, types, ranks, dense):
@@ -152,7 +152,7 @@ def changed(
     writer = gguf.GGUFWriter(path, architecture)
     writer.kv_data[0].clear()
     for name, value in (fields | {"general.architecture": architecture} | dict(keys)).items():
-        tiny._add(writer, name, value)
+        tiny.add_key(writer, name, value)
     for one in reader.tensors:
         writer.add_tensor(one.name, np.array(one.data))
     for name, value in tensors.items():
