@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import math
 import multiprocessing
+import re
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support"), str(ROOT / "packagin
 
 import architecture_files as files  # noqa: E402
 from engine.errors import EngineError  # noqa: E402
+from engine.gguf.reader import GGUFFile  # noqa: E402
 from engine.loading.loader import load  # noqa: E402
 from kernels import backends  # noqa: E402
 
@@ -51,8 +53,15 @@ PEER_SECONDS, OUR_SECONDS = 120, 240  # time limits for one model
 WRONG = 1e-6  # NMSE of a row that counts as different
 
 
+_MISSING = re.compile(r"key not found in model: (\S+)")
+
+
 class Failed(Exception):
-    """llama.cpp gave no logits for a file."""
+    """llama.cpp gave no logits for a file; `missing` is the key that it asks for, if it does."""
+
+    def __init__(self, text: str, missing: str = "") -> None:
+        super().__init__(text)
+        self.missing = missing
 
 
 def their_logits(peer: Path, model: Path, tokens: Sequence[int]) -> files.Rows:
@@ -66,8 +75,12 @@ def their_logits(peer: Path, model: Path, tokens: Sequence[int]) -> files.Rows:
         raise Failed(f"{command[0]}: {error.strerror}") from None
     rows = np.frombuffer(done.stdout, "<f4") if len(done.stdout) % 4 == 0 else np.empty(0, "<f4")
     if done.returncode or not len(rows) or len(rows) % len(tokens):
-        last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        raise Failed(f"llama.cpp fails with status {done.returncode}: {''.join(last)[:200]}")
+        said = done.stderr.decode("utf-8", "replace").strip()
+        missing = _MISSING.search(said)
+        raise Failed(
+            f"llama.cpp fails with status {done.returncode}: {said[:200]}",
+            missing[1] if missing else "",
+        )
     return rows.reshape(len(tokens), -1)
 
 
@@ -105,14 +118,9 @@ def compare(peer: Path, paths: Sequence[Path], options: argparse.Namespace) -> i
 def _compare_in_child(out: Connection, peer: Path, path: Path, options: argparse.Namespace) -> None:
     try:
         if options.without_scales:
-            skeleton = files.read_skeleton(path)
-            plain = {
-                name: shape
-                for name, shape in skeleton.tensors.items()
-                if not name.endswith((".scale", ".input_scale"))
-            }
+            plain = files.read_skeleton(path).without_scales()
             with tempfile.TemporaryDirectory() as folder:
-                path = files.write(replace(skeleton, tensors=plain), Path(folder) / path.name)
+                path = files.write(plain, Path(folder) / path.name)
                 out.send(_compare_one(peer, path, options))
         else:
             out.send(_compare_one(peer, path, options))
@@ -179,25 +187,58 @@ def record(peer: Path, paths: Sequence[Path]) -> int:
             skeleton, name = files.read_skeleton(path), path.stem
             if skeleton.architecture not in ARCHITECTURES:
                 continue
-            model = files.write(skeleton, Path(folder) / "model.gguf")
+            model = Path(folder) / "model.gguf"
             try:
-                logits = their_logits(peer, model, skeleton.tokens)
+                skeleton, scaled = _recorded(peer, path, skeleton, model)
+                plain = their_logits(
+                    peer, files.write(skeleton.without_scales(), model), skeleton.tokens
+                )
             except Failed as error:
                 failed += 1
-                print(f"{name}: not recorded, {error}")
-                continue
-            if not np.isfinite(logits).all() or not math.isfinite(float(np.square(logits).sum())):
-                failed += 1
-                print(f"{name}: not recorded, llama.cpp's logits are not finite")
+                print(f"{name}: not recorded, {error}", flush=True)
                 continue
             skeletons[name] = skeleton
-            rows[name] = logits[skeleton.positions]
-            print(f"{name}: {rows[name].shape}, spread {float(logits.std()):.3g}", flush=True)
+            rows[name] = plain[skeleton.positions], scaled[skeleton.few_positions]
+            spread, keys = float(plain.std()), len(skeleton.metadata)
+            print(f"{name}: {rows[name][0].shape}, spread {spread:.3g}, {keys} keys", flush=True)
     files.save(skeletons)
-    np.savez(files.LOGITS, **{name: rows[name] for name in sorted(rows)})
+    arrays: dict[str, files.Rows] = {}
+    for name, (plain, scaled) in sorted(rows.items()):
+        arrays |= {name: plain, f"{name} with scales": scaled}
+    np.savez(files.LOGITS, **arrays)
     left = ARCHITECTURES - {skeleton.architecture for skeleton in skeletons.values()}
     print(f"{len(skeletons)} models recorded; without a file: {', '.join(sorted(left)) or 'none'}")
     return failed
+
+
+def _recorded(
+    peer: Path, path: Path, skeleton: files.Skeleton, model: Path
+) -> tuple[files.Skeleton, files.Rows]:
+    """The skeleton with the keys that are needed, and llama.cpp's logits [T, V] of its model.
+
+    llama.cpp saves every key it knows. Without those that have no value there it must compute the
+    same bits; if it does not, all are kept. Raises Failed.
+    """
+    whole = their_logits(peer, files.write(skeleton, model), skeleton.tokens)
+    if not math.isfinite(float(np.square(whole.astype(np.float64)).sum())):
+        raise Failed("llama.cpp's logits are not finite")
+    with GGUFFile.open(path) as file:
+        needed = set(file.metadata)
+    for _ in skeleton.metadata:
+        keys = {key: value for key, value in skeleton.metadata.items() if key in needed}
+        small = replace(skeleton, metadata=keys)
+        try:
+            logits = their_logits(peer, files.write(small, model), skeleton.tokens)
+        except Failed as error:
+            if error.missing in needed or error.missing not in skeleton.metadata:
+                break
+            needed.add(error.missing)
+            continue
+        if np.array_equal(logits, whole):
+            return small, whole
+        break
+    print(f"{path.stem}: all keys are kept, for without some it differs")
+    return skeleton, whole
 
 
 def main() -> int:

@@ -11,7 +11,7 @@ import json
 import math
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,20 @@ class Skeleton:
         """Those of `POSITIONS` that exist."""
         return [position for position in POSITIONS if position < self.length]
 
+    @property
+    def few_positions(self) -> list[int]:
+        """Of the rows that are recorded with scales of weights."""
+        return [0, 65, self.length - 1]
+
+    def without_scales(self) -> Skeleton:
+        """The same without the factors of single weights, which files of few formats have."""
+        kept = {
+            name: shape
+            for name, shape in self.tensors.items()
+            if not name.endswith((".scale", ".input_scale"))
+        }
+        return replace(self, tensors=kept)
+
 
 def read_skeleton(path: Path) -> Skeleton:
     """The skeleton of a file."""
@@ -94,10 +108,10 @@ def recorded() -> dict[str, Skeleton]:
     return {name: _restore(parts) for name, parts in loaded.items()}
 
 
-def recorded_rows(name: str) -> Rows:
-    """llama.cpp's logits [positions, V] of a recorded model."""
+def recorded_rows(name: str) -> tuple[Rows, Rows]:
+    """llama.cpp's logits [positions, V] of a recorded model, without scales and with them."""
     with np.load(LOGITS) as file:
-        return file[name]
+        return file[name], file[f"{name} with scales"]
 
 
 def _dump(skeleton: Skeleton) -> str:
