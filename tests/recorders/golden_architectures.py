@@ -5,19 +5,21 @@ prints the float32 logits of a model after every given token, and `bin/test-llam
 
     python tests/recorders/golden_architectures.py compare PEER FILE...
     python tests/recorders/golden_architectures.py record PEER FILE...
+    python tests/recorders/golden_architectures.py write FOLDER [NAME...]
 
 `compare` runs llama.cpp and our engine on the same files and prints a line for each: the architecture
 and why we refuse it, or the error relative to llama.cpp's logits (NMSE) on each backend, the share
-of positions with the same best token, and the first position that differs. `record` keeps the
-skeletons of the files and llama.cpp's logits of the models written from these in `tests/golden`;
-it leaves the records of other files as they are. With --without-scales, `compare` writes each model
-again without its scales of weights, to tell a fault of these from others.
+of positions with the same best token, and the first position that differs. With --without-scales it
+writes each model again without its scales of weights, to tell a fault of these from others.
+
+`record` keeps the skeletons of the files and of `written_skeletons.py`, and llama.cpp's logits of the
+models written from these, in `tests/golden`; it leaves the records of other files as they are.
+`write` writes recorded models, by default all of them, to a folder.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import multiprocessing
 import re
 import subprocess
@@ -35,6 +37,7 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support"), str(ROOT / "packaging")]
 
 import architecture_files as files  # noqa: E402
+import written_skeletons  # noqa: E402
 from engine.errors import EngineError  # noqa: E402
 from engine.gguf.reader import GGUFFile  # noqa: E402
 from engine.loading.loader import load  # noqa: E402
@@ -182,20 +185,25 @@ def record(peer: Path, paths: Sequence[Path]) -> int:
     skeletons = files.recorded() if files.SKELETONS.exists() else {}
     rows = {name: files.recorded_rows(name) for name in skeletons}
     failed = 0
+    found = {path.stem: files.read_skeleton(path) for path in paths}
+    found = {name: one for name, one in found.items() if one.architecture in ARCHITECTURES}
+    sources = {path.stem: path for path in paths}
     with tempfile.TemporaryDirectory() as folder:
-        for path in paths:
-            skeleton, name = files.read_skeleton(path), path.stem
-            if skeleton.architecture not in ARCHITECTURES:
-                continue
-            model = Path(folder) / "model.gguf"
+        model = Path(folder) / "model.gguf"
+        for name, skeleton in (found | written_skeletons.skeletons()).items():
             try:
-                skeleton, scaled = _recorded(peer, path, skeleton, model)
-                plain = their_logits(
-                    peer, files.write(skeleton.without_scales(), model), skeleton.tokens
-                )
+                if name in sources:
+                    skeleton = _with_needed_keys(peer, sources[name], skeleton, model)
+                scaled = their_logits(peer, files.write(skeleton, model), skeleton.tokens)
+                files.write(skeleton.without_scales(), model)
+                plain = their_logits(peer, model, skeleton.tokens)
             except Failed as error:
                 failed += 1
                 print(f"{name}: not recorded, {error}", flush=True)
+                continue
+            if not np.isfinite(plain).all() or not np.isfinite(scaled).all():
+                failed += 1
+                print(f"{name}: not recorded, llama.cpp's logits are not finite", flush=True)
                 continue
             skeletons[name] = skeleton
             rows[name] = plain[skeleton.positions], scaled[skeleton.few_positions]
@@ -211,17 +219,14 @@ def record(peer: Path, paths: Sequence[Path]) -> int:
     return failed
 
 
-def _recorded(
+def _with_needed_keys(
     peer: Path, path: Path, skeleton: files.Skeleton, model: Path
-) -> tuple[files.Skeleton, files.Rows]:
-    """The skeleton with the keys that are needed, and llama.cpp's logits [T, V] of its model.
+) -> files.Skeleton:
+    """The skeleton without the keys that llama.cpp's saver adds to those of the architecture.
 
-    llama.cpp saves every key it knows. Without those that have no value there it must compute the
-    same bits; if it does not, all are kept. Raises Failed.
+    It must compute the same bits without them; if it does not, all are kept. Raises Failed.
     """
     whole = their_logits(peer, files.write(skeleton, model), skeleton.tokens)
-    if not math.isfinite(float(np.square(whole.astype(np.float64)).sum())):
-        raise Failed("llama.cpp's logits are not finite")
     with GGUFFile.open(path) as file:
         needed = set(file.metadata)
     for _ in skeleton.metadata:
@@ -234,27 +239,33 @@ def _recorded(
                 break
             needed.add(error.missing)
             continue
-        if np.array_equal(logits, whole):
-            return small, whole
+        if np.array_equal(logits, whole, equal_nan=True):
+            return small
         break
     print(f"{path.stem}: all keys are kept, for without some it differs")
-    return skeleton, whole
+    return skeleton
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("command", choices=["compare", "record"])
-    parser.add_argument("peer", type=Path, help="folder with bin/logits")
-    parser.add_argument("files", type=Path, nargs="+")
+    parser.add_argument("command", choices=["compare", "record", "write"])
+    parser.add_argument("folder", type=Path, help="with bin/logits; of `write`, for the models")
+    parser.add_argument("files", type=Path, nargs="*", help="models; of `write`, names")
     parser.add_argument("--backend", action="append", help="of ours; default: reference and cpu")
     parser.add_argument("--steps", action="store_true", help="also token by token")
     parser.add_argument("--without-scales", action="store_true", help="of models written again")
     options = parser.parse_args()
+    if options.command == "write":
+        options.folder.mkdir(parents=True, exist_ok=True)
+        skeletons = files.recorded()
+        for name in map(str, options.files or skeletons):
+            files.write(skeletons[name], options.folder / f"{name}.gguf")
+        return 0
     if options.command == "record":
-        return min(record(options.peer, options.files), 1)
-    return min(compare(options.peer, options.files, options), 1)
+        return min(record(options.folder, options.files), 1)
+    return min(compare(options.folder, options.files, options), 1)
 
 
 if __name__ == "__main__":

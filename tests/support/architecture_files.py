@@ -73,7 +73,8 @@ class Skeleton:
         kept = {
             name: shape
             for name, shape in self.tensors.items()
-            if not name.endswith((".scale", ".input_scale"))
+            # Gemma 4's router is not a matrix with a factor: it scales its input.
+            if not name.endswith((".scale", ".input_scale")) or name.endswith("gate_inp.scale")
         }
         return replace(self, tensors=kept)
 
@@ -185,7 +186,7 @@ def weights(name: str, shape: Sequence[int]) -> Rows:
         return -0.25 - np.abs(normal)
     if name.startswith(("rope_freqs", "rope_factors")) or ".rope_f" in name:
         return 1 + np.abs(normal)
-    if (name.endswith(".weight") and "norm" in name) or name.endswith("scale"):
+    if (name.endswith(".weight") and "norm" in name) or name.endswith(("scale", "_scale.weight")):
         return 1 + SPREAD * normal
     return SPREAD * normal
 
