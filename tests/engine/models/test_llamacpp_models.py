@@ -9,6 +9,7 @@ import pytest
 
 import architecture_files as files
 from chosen_backend import ops
+from engine.cli.commands import main
 from engine.errors import UnsupportedModel
 from engine.models import ARCHITECTURES
 from sessions import open_session
@@ -71,6 +72,18 @@ def test_a_variant_that_does_not_run_is_refused(name: str, tmp_path: Path) -> No
     path = files.write(MODELS[name].without_scales(), tmp_path / "m.gguf")
     with pytest.raises(UnsupportedModel, match=REFUSED[name]):
         open_session(path)
+
+
+def test_a_model_that_also_scores_documents_gives_logits_and_no_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    skeleton = MODELS["qwen3-dense"].without_scales()
+    assert skeleton.tensors["cls.output.weight"] == (256,)  # one row, saved as a vector
+    path = str(files.write(skeleton, tmp_path / "m.gguf"))
+    assert main(["logits", "-m", path, "--tokens", "1,2,3"]) == 0
+    capsys.readouterr()
+    assert main(["complete", "-m", path, "-p", "hello"]) == 1
+    assert "only scores how well documents" in capsys.readouterr().err
 
 
 def test_the_weights_are_the_same_on_every_machine() -> None:
