@@ -53,7 +53,9 @@ def test_an_absurd_count_is_damage(tmp_path: Path) -> None:
 def test_unsupported_architectures_and_formats_are_named(tmp_path: Path) -> None:
     whole = tiny.write(tmp_path / "whole.gguf")
     other = tiny.rewrite(whole, tmp_path / "other.gguf", {"general.architecture": "mamba"})
-    assert fault_of(other) == Fault(FaultKind.ARCHITECTURE, "mamba")
+    found = fault_of(other)
+    assert found is not None
+    assert found == Fault(FaultKind.ARCHITECTURE, "mamba", nearest=found.nearest)
     content = bytearray(whole.read_bytes())
     name = b"blk.0.ffn_down.weight"
     number = content.index(name) + len(name) + 4 + 2 * 8  # after the dimensions
