@@ -17,14 +17,20 @@ from engine.models.weights import Weights
 from kernels.program import Activation, Routing
 from kernels.weight import Weight
 
+SCALED_MLPS = frozenset({
+    *("bitnet", "cohere2", "cohere2moe", "gemma4", "llama", "minicpm", "mistral3", "nanbeige"),
+    *("nemotron_h", "nemotron_h_moe", "qwen3", "qwen35", "qwen35moe", "qwen3next"),
+})  # fmt: skip
 RANKING = "cls.output"  # tensor of files that score documents
 
 
 def projection(weights: Weights, name: str, rows: int, columns: int) -> Projection:
     """A linear layer over the tensor `name`.weight [rows, columns], with `name`.bias if present."""
     weight = weights.matrix(f"{name}.weight", rows, columns)
-    bias = weights.optional_vector(f"{name}.bias", rows)
-    return Projection(f"{name}.weight", weight, bias, scale=scale(weights, name))
+    bias, factor = weights.optional_vector(f"{name}.bias", rows), scale(weights, name)
+    if bias is not None and factor != 1.0 and ".ffn_" in name:
+        bias = bias * factor  # llama.cpp scales the sum
+    return Projection(f"{name}.weight", weight, bias, scale=factor)
 
 
 def projections(
@@ -60,8 +66,14 @@ def interleaved(
 
 
 def scale(weights: Weights, name: str) -> float:
-    """The factor of a product that some formats store beside the matrix; that of x is not used."""
+    """The factor of a product that files of NVFP4 have beside the matrix; that of x is not used.
+
+    llama.cpp, which writes them, applies those of feed-forwards only in some architectures.
+    """
     weights.ignore(f"{name}.input_scale")
+    if ".ffn_" in name and weights.architecture not in SCALED_MLPS:
+        weights.ignore(f"{name}.scale")
+        return 1.0
     return weights.scalar(f"{name}.scale")
 
 

@@ -80,6 +80,11 @@ class Weights:
         self._kept: set[tuple[str, str]] = set()  # of these, kept by `reread` and not yet used
         self._origins: dict[int, tuple[str, int]] = {}  # by id of a weight: tensor and first row
 
+    @property
+    def architecture(self) -> str:
+        """The architecture that the file names."""
+        return self._file.string("general.architecture")
+
     def paged(self, layers: int) -> tuple[int, ...]:
         """The number in the pager of each of so many layers, -1 of those in memory."""
         pager = self.pager

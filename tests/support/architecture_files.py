@@ -20,6 +20,7 @@ import torch
 from gguf import GGUFReader, GGUFValueType, GGUFWriter
 from numpy.typing import NDArray
 
+import tiny
 from engine.inference.session import Session
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -67,6 +68,22 @@ class Skeleton:
     def few_positions(self) -> list[int]:
         """Of the rows that are recorded with scales of weights."""
         return [0, 65, self.length - 1]
+
+    def changed(self, vocabulary: int, keys: dict[str, int]) -> Skeleton:
+        """The same for a vocabulary of another size, with other values of keys that it has.
+
+        `keys` are without the architecture's prefix.
+        """
+        tables = ("token_embd.weight", "output.weight", "per_layer_token_embd.weight")
+        tensors = {
+            name: (vocabulary, *shape[1:]) if name in tables else shape
+            for name, shape in self.tensors.items()
+        }
+        metadata = dict(self.metadata)
+        for key, value in (keys | {"vocab_size": vocabulary}).items():
+            if (full := f"{self.architecture}.{key}") in metadata:
+                metadata[full] = metadata[full][0], value
+        return replace(self, metadata=metadata, tensors=tensors)
 
     def without_scales(self) -> Skeleton:
         """The same without the factors of single weights, which files of few formats have."""
@@ -157,8 +174,11 @@ def _split(name: str) -> tuple[int, str]:
 # --- the model ----------------------------------------------------------------------------------
 
 
-def write(skeleton: Skeleton, path: Path) -> Path:
-    """Write the model; equal skeletons give equal bytes."""
+def write(skeleton: Skeleton, path: Path, words: dict[str, Any] | None = None) -> Path:
+    """Write the model; equal skeletons give equal bytes.
+
+    `words` are the keys of its tokenizer, by default those of none.
+    """
     writer = GGUFWriter(path, skeleton.architecture)
     writer.kv_data[0].clear()
     for key, (kind, value) in skeleton.metadata.items():
@@ -166,7 +186,8 @@ def write(skeleton: Skeleton, path: Path) -> Path:
             writer.add_key_value(key, value, GGUFValueType.ARRAY, GGUFValueType[kind[:-2]])
         else:
             writer.add_key_value(key, value, GGUFValueType[kind])
-    writer.add_key_value("tokenizer.ggml.model", "no_vocab", GGUFValueType.STRING)
+    for key, value in (words or {"tokenizer.ggml.model": "no_vocab"}).items():
+        tiny.add_key(writer, key, value)
     for name, shape in skeleton.tensors.items():
         writer.add_tensor(name, weights(name, shape))
     writer.write_header_to_file()

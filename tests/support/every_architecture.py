@@ -1,7 +1,8 @@
-"""A tiny model of every architecture of the table, with a tokenizer and a context of any length.
+"""A small model of every kind of architecture, with a tokenizer and a context of any length.
 
 The models are those of `oracle.py`, whose weights were recorded, with random embeddings for the
-tokens of a small vocabulary and, where positions are learned, for those of a longer context.
+tokens of a small vocabulary and, where positions are learned, for those of a longer context. Of the
+architectures that llama.cpp's random models cover it is one of each kind, from their skeletons.
 """
 
 from __future__ import annotations
@@ -11,16 +12,35 @@ from pathlib import Path
 
 import numpy as np
 
+import architecture_files
 import oracle
 import tiny
 from engine.models import ARCHITECTURES
 from oracle_families import FAMILIES
 
+# Skeletons with layers that the models of `oracle.py` do not have, by what these are.
+_KINDS = {
+    "qwen35": "qwen35-dense",  # gated delta nets, attention with a gate
+    "qwen35moe": "qwen35moe-moe",  # with a shared expert
+    "lfm2": "lfm2-dense",  # short convolutions
+    "falcon-h1": "falcon-h1-dense",  # state-space layers beside attention
+    "nemotron_h": "nemotron_h-dense",  # layers that are only one of the two
+    "bailingmoe3": "bailingmoe3-moe",  # decays by channel
+    "deepseek2": "deepseek2-moe",  # latent attention
+    "gemma4": "gemma4-dense",  # embeddings of each layer
+    "gpt-oss": "gpt-oss-moe",  # sinks, biases of experts
+}
 _EMBEDDINGS = ("embed", "wte", "lm_head")  # parts of names of tensors with a row for each token
 
 
 def write(architecture: str, path: Path, *, context: int, window: int) -> Path:
     """Write a model; layers that have a window get this one."""
+    if architecture in _KINDS:
+        skeleton = architecture_files.recorded()[_KINDS[architecture]].without_scales()
+        words = tiny.bpe("qwen3")
+        sizes = {"context_length": context, "attention.sliding_window": window}
+        skeleton = skeleton.changed(len(words["tokenizer.ggml.tokens"]), sizes)
+        return architecture_files.write(skeleton, path, words)
     case = _case(architecture)
     state = oracle.recorded(case.name)
     del state["tokens"], state["logits"]
@@ -47,5 +67,14 @@ def _case(architecture: str) -> oracle.Case:
 
 
 def names() -> list[str]:
-    """Every architecture of the table."""
-    return sorted(ARCHITECTURES)
+    """Every architecture of `oracle.py`, and one of each other kind."""
+    return sorted({*_recorded(), *_KINDS} & set(ARCHITECTURES))
+
+
+def is_mixture(architecture: str) -> bool:
+    """Whether its model has experts."""
+    return architecture.endswith("moe") or _KINDS.get(architecture, "").endswith("moe")
+
+
+def _recorded() -> set[str]:
+    return {FAMILIES[case.family].gguf for case in oracle.CASES.values()}

@@ -20,6 +20,7 @@ import tiny_lora
 from engine.errors import Cancelled, ModelFileError
 from engine.gguf.reader import GGUFFile
 from engine.inference.session import Session
+from engine.loading.paging import layer_bytes
 from engine.lora.stack import Stack, load_adapter
 from engine.messages import CacheType
 from engine.models import architecture, layer_pager
@@ -57,13 +58,11 @@ def built(
     with GGUFFile.open(path) as file:
         layers = int(file.metadata[f"{file.metadata['general.architecture']}.block_count"])
         formats = {info.format.name for info in file.tensors.values()}
-        pager = LayerPager(file.paths, paged, 1 << 21, chosen.memory) if paged else None
-        weights = Weights(
-            file,
-            placement=Placement.on(chosen, layers),
-            storage={(chosen.name, format): storage for format in formats},
-            pager=pager,
-        )
+        placement = Placement.on(chosen, layers)
+        kept = {(chosen.name, format): storage for format in formats}
+        slot = max(size for size, _ in layer_bytes(file, placement, kept).values())
+        pager = LayerPager(file.paths, paged, slot, chosen.memory) if paged else None
+        weights = Weights(file, placement=placement, storage=kept, pager=pager)
         decoder = architecture(file)(file, weights, CONTEXT)
         weights.refuse_unused_tensors()
         return decoder

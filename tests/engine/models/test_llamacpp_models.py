@@ -36,8 +36,14 @@ def backends() -> list[str]:
     return [name for name in ("reference", "cpu") if name in ops.BACKENDS]
 
 
-@pytest.mark.parametrize("backend", backends())
-@pytest.mark.parametrize("name", RUNNING)
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [
+        pytest.param(name, backend, marks=[pytest.mark.slow] if backend != backends()[-1] else [])
+        for name in RUNNING
+        for backend in backends()
+    ],
+)
 def test_logits_are_llamacpps(name: str, backend: str, tmp_path: Path) -> None:
     skeleton, (rows, _) = MODELS[name], files.recorded_rows(name)
     tokens, positions = skeleton.tokens, np.array(skeleton.positions)
@@ -57,7 +63,6 @@ def test_logits_are_llamacpps(name: str, backend: str, tmp_path: Path) -> None:
         assert np.array_equal(logits[inside].argmax(1), expected.argmax(1)), way
 
 
-@pytest.mark.xfail(raises=UnsupportedModel, reason="scales of weights are not supported")
 @pytest.mark.parametrize("name", RUNNING)
 def test_scales_of_weights_are_applied(name: str, tmp_path: Path) -> None:
     skeleton, (_, expected) = MODELS[name], files.recorded_rows(name)

@@ -23,7 +23,7 @@ from placed import layers_of, open_placed
 
 META = torch_backend("meta")
 CONTEXT = 600
-DENSE = [name for name in every_architecture.names() if not name.endswith("moe")]
+DENSE = [one for one in every_architecture.names() if not every_architecture.is_mixture(one)]
 
 
 @pytest.mark.parametrize("type", [CacheType.F32, CacheType.Q8_0])
