@@ -17,7 +17,6 @@ from typing import TypeVar
 
 from engine.adapter_cache import AdapterCache
 from engine.chat.prompt import PromptBuilder
-from engine.chat.template import answer_prefix
 from engine.errors import (
     OTHER_FAULT,
     EngineError,
@@ -31,6 +30,7 @@ from engine.inference.generate import Request
 from engine.inference.speculative.drafters import Drafts, maker
 from engine.inference.speculative.vocabulary import VocabularyMap
 from engine.inference.suspended import Suspended, without_frames
+from engine.inference.thoughts import ThoughtPlan
 from engine.loading.device_choice import AUTOMATIC
 from engine.loading.identity import ModelFiles, Stamp
 from engine.loading.library import data_folder, model_parts
@@ -63,6 +63,7 @@ from engine.messages import (
     SnapshotSaved,
     TokensCounted,
 )
+from engine.messages.thoughts import resolved_thinking
 from engine.snapshot.disk_tier import DiskTier
 from engine.snapshot.folder import snapshots_size
 from engine.snapshot.saver import Saver
@@ -196,6 +197,7 @@ class ModelHost:
             format=model.format,
             base=model.base,
             has_thinking_switch=model.template.has_thinking_switch,
+            can_think=model.template.markers.can_think,
             seconds=model.seconds,
             resident_bytes=resident_memory(),
             held_bytes=self.memory_bytes,
@@ -255,13 +257,13 @@ class ModelHost:
         stack = self._adapters.stack_of(command.adapters, checkpoint)
         if command.budget_bytes is not None:
             self._disk.set_budget(command.budget_bytes)
-        build = partial(self._prompts.answer, command.turns, command.policy, command.thinking)
+        thinking, budget = resolved_thinking(command.thinking, command.thinking_budget)
+        build = partial(self._prompts.answer, command.turns, command.policy, thinking)
         prompt = yield from _in_background(build, "prompt", checkpoint)
         if len(prompt.ids) < self._scheduler.context:
             yield from self._disk.restore(stack, prompt.ids, "", checkpoint)
-        opening = "" if prompt.continued else answer_prefix(prompt.text)
-        begun = command.turns[-1].text if prompt.continued else opening
-        constraint, begun = after_thoughts(command.constraint, begun)
+        rendered, markers = prompt.rendered, self.model.template.markers
+        constraint, begun = after_thoughts(command.constraint, rendered.begun, markers)
         if constraint is not None:
             compiling = partial(self._scheduler.grammars.compile, constraint)
             yield from _in_background(compiling, "grammar", checkpoint)
@@ -271,9 +273,10 @@ class ModelHost:
             number=command.request,
             max_tokens=command.max_tokens,
             stop=(*command.stop, *self.model.template.stop),
-            opening=opening,
+            opening=rendered.opening,
             constraint=constraint,
             begun=begun,
+            thoughts=ThoughtPlan(markers, budget, rendered.begun, rendered.continued),
             logprobs=command.logprobs,
             arrived=arrived,
             count=command.answers,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from engine.chat import context_window
-from engine.chat.template import ChatTemplate, prompt_ids, split_thoughts
+from engine.chat.template import AnswerPrompt, ChatTemplate, prompt_ids, split_thoughts
 from engine.errors import Fault, FaultKind, PromptTooLong
-from engine.messages import ContextPolicy, Role, Turn
+from engine.messages import ContextPolicy, Turn
 from engine.tokenizer.tokenizer import Tokenizer
 
 
@@ -17,10 +17,9 @@ from engine.tokenizer.tokenizer import Tokenizer
 class Prompt:
     """A conversation as text and token ids."""
 
-    text: str
     ids: list[int]
     dropped_turns: int  # left out so that it fits: the first ones after the instructions
-    continued: bool  # ends within the assistant's last turn
+    rendered: AnswerPrompt
 
 
 class PromptBuilder:
@@ -33,28 +32,29 @@ class PromptBuilder:
 
     def answer(self, turns: Sequence[Turn], policy: ContextPolicy, thinking: bool | None) -> Prompt:
         """The prompt for an answer, or for continuing the last turn if it is the assistant's."""
-        continued = bool(turns) and turns[-1].role is Role.ASSISTANT
-        write = self._template.render_continuation if continued else self._template.render
-        return self._build(turns, policy, partial(write, enable_thinking=thinking), continued)
+        write = partial(self._template.render_answer, enable_thinking=thinking)
+        return self._build(turns, policy, write)
 
     def conversation(self, turns: Sequence[Turn], policy: ContextPolicy) -> Prompt:
         """The turns as they are, as they will begin the prompt of the next answer."""
-        return self._build(
-            turns, policy, partial(self._template.render, add_generation_prompt=False), False
-        )
+
+        def write(turns: Sequence[Turn]) -> AnswerPrompt:
+            text = self._template.render(turns, add_generation_prompt=False)
+            return AnswerPrompt(text, "", continued=False)
+
+        return self._build(turns, policy, write)
 
     def _build(
         self,
         turns: Sequence[Turn],
         policy: ContextPolicy,
-        render: Callable[[Sequence[Turn]], str],
-        continued: bool,
+        render: Callable[[Sequence[Turn]], AnswerPrompt],
     ) -> Prompt:
         context = self._context
-        text = render(turns)
-        ids = self._ids(text)
+        rendered = render(turns)
+        ids = self._ids(rendered.text)
         if policy is ContextPolicy.STOP or context_window.fits(len(ids), context):
-            return Prompt(text, ids, 0, continued)
+            return Prompt(ids, 0, rendered)
         omits = self._template.omits_thoughts
         # A continued answer is in the prompt with its reasoning, whatever the template does.
         read = [split_thoughts(turn)[1] if omits else turn.text for turn in turns[:-1]]
@@ -62,8 +62,8 @@ class PromptBuilder:
         markup = -(-max(len(ids) - sum(lengths), 0) // len(turns))
         dropped = context_window.dropped_turns(turns, [n + markup for n in lengths], context)
         while True:
-            text = render(context_window.without(turns, dropped))
-            ids = self._ids(text)
+            rendered = render(context_window.without(turns, dropped))
+            ids = self._ids(rendered.text)
             more = context_window.next_start(turns, dropped)
             if len(ids) < context or more is None:
                 break
@@ -75,7 +75,7 @@ class PromptBuilder:
                 "Shorten it, or choose a longer context in the model's settings.",
                 Fault(FaultKind.MESSAGE_TOO_LONG, context=len(ids), most_context=context),
             )
-        return Prompt(text, ids, dropped, continued)
+        return Prompt(ids, dropped, rendered)
 
     def _ids(self, text: str) -> list[int]:
         return prompt_ids(self._tokenizer, text)

@@ -8,6 +8,7 @@ with a broken one can still be loaded.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
@@ -16,8 +17,10 @@ import jinja2
 from engine.chat import builtin as builtin_templates
 from engine.chat.budget import Budget, Exhausted
 from engine.chat.sandbox import Refused, TemplateEnvironment
+from engine.chat.thoughts import find_markers, thinking_options
 from engine.errors import TemplateError
 from engine.messages import THOUGHT_ENDS, THOUGHT_OPENS, Role, Turn
+from engine.messages.thoughts import Message, ThoughtMarkers
 from engine.tokenizer.tokenizer import Tokenizer
 
 _OTHER_COPY = "Choose another copy of this model, or another model."
@@ -38,22 +41,45 @@ _FAULTS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerPrompt:
+    """The rendered prompt of an answer."""
+
+    text: str
+    begun: str  # its end that belongs to the answer, as the model writes it
+    continued: bool  # it ends within the assistant's last turn
+
+    @property
+    def opening(self) -> str:
+        """What the prompt begins of a new answer, with the tag that is used in events."""
+        is_new = self.begun and not self.continued
+        return THOUGHT_OPENS + self.begun[len(self.begun.rstrip()) :] if is_new else ""
+
+
 class ChatTemplate:
     """A model's chat template; one rendering at a time."""
 
     def __init__(
-        self, source: str, *, bos: str, eos: str, built_in: str = "", stop: Sequence[str] = ()
+        self,
+        source: str,
+        *,
+        bos: str,
+        eos: str,
+        built_in: str = "",
+        stop: Sequence[str] = (),
+        has_token: Callable[[str], bool] = lambda text: False,
     ) -> None:
         """`source` is Jinja text, `bos` and `eos` are token texts.
 
         `built_in` is the name of the built-in template, "" for one from the model file; `stop` are
-        its stop strings.
+        its stop strings; `has_token` looks a text up in the vocabulary.
         """
         self.source = source
         self.built_in = built_in
         self.stop = tuple(stop)
         self._bos = bos
         self._eos = eos
+        self._has_token = has_token
         self._environment = TemplateEnvironment()
         self._compiled: jinja2.Template | None = None
 
@@ -64,10 +90,21 @@ class ChatTemplate:
             "" if token is None else tokenizer.piece(token).decode("utf-8", "replace")
             for token in (tokenizer.bos, tokenizer.eos)
         )
+
+        def has_token(text: str) -> bool:
+            return tokenizer.token_id(text) is not None
+
         if has_template(metadata):
-            return cls(_source(metadata), bos=bos, eos=eos)
+            return cls(_source(metadata), bos=bos, eos=eos, has_token=has_token)
         chosen = builtin_templates.choose(metadata, tokenizer)
-        return cls(chosen.source, bos=bos, eos=eos, built_in=chosen.name, stop=chosen.stop)
+        return cls(
+            chosen.source,
+            bos=bos,
+            eos=eos,
+            built_in=chosen.name,
+            stop=chosen.stop,
+            has_token=has_token,
+        )
 
     def render(
         self,
@@ -87,10 +124,13 @@ class ChatTemplate:
             "add_generation_prompt": add_generation_prompt,
             "strftime_now": _clock(now),
         }
-        if enable_thinking is not None:
-            options["enable_thinking"] = enable_thinking
+        options |= thinking_options(enable_thinking)
+        return self._guarded(lambda: self._render_with_system(turns, options))
+
+    def _guarded(self, render: Callable[[], str]) -> str:
+        """What a rendering returns; its errors as TemplateError."""
         try:
-            return self._render_with_system(turns, options)
+            return render()
         except Refused as refusal:
             raise TemplateError(
                 f"The model's chat template refuses this conversation: {_one_line(refusal)}",
@@ -106,24 +146,44 @@ class ChatTemplate:
                 f"The model's chat template is faulty: {words}", _OTHER_COPY
             ) from fault
 
-    def render_continuation(
+    def render_answer(
         self,
         turns: Sequence[Turn],
         *,
         now: datetime | None = None,
         enable_thinking: bool | None = None,
-    ) -> str:
-        """The prompt that makes the model continue the assistant's last turn.
+    ) -> AnswerPrompt:
+        """The prompt of an answer, or the one that makes the model continue the assistant's last turn.
 
-        That turn's text is appended unchanged. If the last turn is not the assistant's, this is
-        `render`.
+        A continued text is appended as the model writes it. Without thinking, thoughts that a
+        template begins for lack of a switch are ended at once.
         """
+        markers = self.markers
         if not turns or turns[-1].role is not Role.ASSISTANT:
-            return self.render(turns, now=now, enable_thinking=enable_thinking)
+            prompt = self.render(turns, now=now, enable_thinking=enable_thinking)
+            opening = markers.opening(prompt)
+            if enable_thinking is False:
+                more = markers.closing if opening else markers.header
+                return AnswerPrompt(prompt + more, "", continued=False)
+            return AnswerPrompt(prompt, opening, continued=False)
         prompt = self.render(turns[:-1], now=now, enable_thinking=enable_thinking)
-        if answer_prefix(prompt):  # the answer's text has its own opening tag if it has thoughts
-            prompt = prompt.rstrip().removesuffix(THOUGHT_OPENS)
-        return prompt + turns[-1].text
+        if opening := markers.opening(prompt):  # the answer's text has it if it has thoughts
+            prompt = prompt.removesuffix(opening)
+        begun = markers.written(turns[-1].text)
+        return AnswerPrompt(prompt + begun, begun, continued=True)
+
+    @cached_property
+    def markers(self) -> ThoughtMarkers:
+        """How the model writes thoughts."""
+
+        def render(messages: Sequence[Message], options: Mapping[str, object]) -> str | None:
+            given = {"add_generation_prompt": True, "strftime_now": _clock(None), **options}
+            try:
+                return self._guarded(lambda: self._render_with_tools(messages, given))
+            except TemplateError:
+                return None
+
+        return find_markers(self.source, render, self._has_token)
 
     @cached_property
     def omits_thoughts(self) -> bool:
@@ -149,14 +209,14 @@ class ChatTemplate:
     def _render_with_system(self, turns: Sequence[Turn], options: Mapping[str, object]) -> str:
         folded = _fold_system(turns)
         if folded is None:
-            return self._render_with_tools(turns, options)
+            return self._render_turns(turns, options)
         try:
-            prompt = self._render_with_tools(turns, options)
+            prompt = self._render_turns(turns, options)
             if not self._ignores_system(turns, options, prompt):
                 return prompt
         except Refused:
             pass
-        return self._render_with_tools(folded, options)
+        return self._render_turns(folded, options)
 
     def _ignores_system(
         self, turns: Sequence[Turn], options: Mapping[str, object], prompt: str
@@ -165,32 +225,42 @@ class ChatTemplate:
             return False
         # The text may be in the prompt in escaped form, so test with one plain word instead.
         marked = [Turn(turn.role, _MARK) if turn.role is Role.SYSTEM else turn for turn in turns]
-        return _MARK not in self._render_with_tools(marked, options)
+        return _MARK not in self._render_turns(marked, options)
 
-    def _render_with_tools(self, turns: Sequence[Turn], options: Mapping[str, object]) -> str:
+    def _render_turns(self, turns: Sequence[Turn], options: Mapping[str, object]) -> str:
+        return self._render_with_tools([self._message(turn) for turn in turns], options)
+
+    def _message(self, turn: Turn) -> Message:
+        """A turn as a template's message; reasoning is separate, and most templates omit it."""
+        thoughts, answer = split_thoughts(turn)
+        message = {"role": turn.role.value, "content": answer}
+        return message if thoughts is None else self.markers.with_thoughts(message, thoughts)
+
+    def _render_with_tools(self, messages: Sequence[Message], options: Mapping[str, object]) -> str:
         try:
-            return self._render_within_budget(turns, {"tools": None, **options})
+            return self._render_within_budget(messages, {"tools": None, **options})
         except TypeError:
             if "tools" not in self.source:
                 raise
             # Some templates iterate over `tools` without a check for none.
-            return self._render_within_budget(turns, {"tools": [], **options})
+            return self._render_within_budget(messages, {"tools": [], **options})
 
-    def _render_within_budget(self, turns: Sequence[Turn], options: Mapping[str, object]) -> str:
-        characters = sum(len(turn.text) for turn in turns)
+    def _render_within_budget(
+        self, messages: Sequence[Message], options: Mapping[str, object]
+    ) -> str:
+        characters = sum(len(str(value)) for each in messages for value in each.values())
         self._environment.budget = Budget(
             text=500_000 + 4 * characters,
             bytes_left=96_000_000 + 64 * characters,
-            steps_left=400_000 + 2_000 * len(turns),
-            seconds=1.0 + 0.005 * len(turns),  # some templates have nested loops over the turns
+            steps_left=400_000 + 2_000 * len(messages),
+            seconds=1.0 + 0.005 * len(messages),  # some templates have nested loops over the turns
         )
         if self._compiled is None:
             self._compiled = self._environment.compile_source(self.source)
-        messages = [_message(turn) for turn in turns]
         return self._environment.render_template(
             self._compiled,
             {
-                "messages": messages,
+                "messages": list(messages),
                 "bos_token": self._bos,
                 "eos_token": self._eos,
                 **options,
@@ -207,21 +277,6 @@ def _source(metadata: Mapping[str, object]) -> str:
     """The file's template; "" if it is missing or not a string."""
     source = metadata.get("tokenizer.chat_template")
     return source if isinstance(source, str) else ""
-
-
-def answer_prefix(prompt: str) -> str:
-    """The beginning of the answer that a rendered prompt already contains: a think tag or "".
-
-    Templates of models that always think end the prompt with the opening tag.
-    """
-    return f"{THOUGHT_OPENS}\n" if prompt.rstrip().endswith(THOUGHT_OPENS) else ""
-
-
-def _message(turn: Turn) -> dict[str, str]:
-    """A turn as a template's message; reasoning is separate, and most templates omit it."""
-    thoughts, answer = split_thoughts(turn)
-    message = {"role": turn.role.value, "content": answer}
-    return message if thoughts is None else {**message, "reasoning_content": thoughts}
 
 
 def split_thoughts(turn: Turn) -> tuple[str | None, str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 
-from engine.chat.template import answer_prefix, prompt_ids
+from engine.chat.template import AnswerPrompt, prompt_ids
 from engine.cli import options as options_of
 from engine.cli.files import constraint
 from engine.cli.interruption import interruptible
@@ -20,6 +19,7 @@ from engine.inference.constraints.beginning import after_thoughts
 from engine.inference.generate import Request
 from engine.inference.scheduler import Scheduler
 from engine.inference.speculative.drafters import maker
+from engine.inference.thoughts import ThoughtPlan
 from engine.inference.ticket import Ticket
 from engine.loading import identity
 from engine.loading.library import data_folder, model_parts
@@ -31,8 +31,6 @@ from engine.snapshot import disk_tier, session_file
 from engine.snapshot.folder import snapshots_size
 from engine.snapshot.page_file import StateKey
 
-_THINKING = {"auto": None, "on": True, "off": False}
-
 
 def chat(options: Options) -> None:
     """One turn through the model's chat template."""
@@ -40,9 +38,11 @@ def chat(options: Options) -> None:
     model = load_model(options)
     system = (Turn(Role.SYSTEM, options.system),) if options.system else ()
     turns = (*system, Turn(Role.USER, options.prompt))
-    text = model.template.render(turns, enable_thinking=_THINKING[options.thinking])
-    fresh = prompt_ids(model.tokenizer, text)
-    _answer(options, model, fresh, stop=model.template.stop, opening=answer_prefix(text))
+    thinking, budget = options_of.thinking(options)
+    prompt = model.template.render_answer(turns, enable_thinking=thinking)
+    fresh = prompt_ids(model.tokenizer, prompt.text)
+    thoughts = ThoughtPlan(model.template.markers, budget, prompt.begun)
+    _answer(options, model, fresh, prompt=prompt, thoughts=thoughts)
 
 
 def complete(options: Options) -> None:
@@ -66,8 +66,8 @@ def _answer(
     model: LoadedModel,
     fresh: list[int],
     *,
-    stop: Sequence[str] = (),
-    opening: str = "",
+    prompt: AnswerPrompt | None = None,
+    thoughts: ThoughtPlan | None = None,
 ) -> None:
     """Stream the first answer to stdout and print others after it; with --json, one object.
 
@@ -75,7 +75,9 @@ def _answer(
     continued. Ctrl-C ends the answers early; what they have is still printed and saved.
     """
     scheduler, stack = model.new_scheduler(), adapter_stack(options, model)
-    wanted, begun = after_thoughts(constraint(options), opening)
+    wanted, begun = constraint(options), ""
+    if prompt is not None:
+        wanted, begun = after_thoughts(wanted, prompt.begun, model.template.markers)
     cached = _restored(options, model, scheduler, stack)
     draft_model = drafts(options, model)
     with interruptible() as interrupted, closing(draft_model) if draft_model else nullcontext():
@@ -84,8 +86,9 @@ def _answer(
                 scheduler.spelled_as_cached(stack, fresh) if fresh else cached,
                 sampling(options, model.sampling),
                 max_tokens=options.max_tokens,
-                stop=stop,
-                opening=opening,
+                stop=model.template.stop if prompt else (),
+                opening=prompt.opening if prompt else "",
+                thoughts=thoughts,
                 count=options.answers,
                 stack=stack,
                 drafter=maker(options_of.drafts(options), draft_model),

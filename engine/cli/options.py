@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, NoReturn
 from engine.cli import sampling_options
 from engine.errors import RequestError
 from engine.messages import DEFAULT_CACHE, AdapterUse, CacheType, DraftKind, Pooling
+from engine.messages.thoughts import resolved_thinking
 from kernels.backends import NAMES
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction  # pyright: ignore[reportPrivateUsage]
 
 _MAX_DIGITS = 6  # of a number of layers
+_THINKING = {"auto": None, "on": True, "off": False}
 
 Options = argparse.Namespace
 Run = Callable[[Options], None]
@@ -123,6 +125,19 @@ def memory(options: Options) -> int:
     return int(size)
 
 
+def thinking(options: Options) -> tuple[bool | None, int | None]:
+    """The switch and the budget of --thinking."""
+    text = options.thinking
+    if text in _THINKING:
+        return resolved_thinking(_THINKING[text], None)
+    if not (text.isascii() and text.isdigit()):
+        raise RequestError(
+            f"--thinking {text!r} is not a way to think.",
+            "Write on, off, auto, or a number of tokens.",
+        )
+    return resolved_thinking(None, int(text))
+
+
 def adapters(options: Options) -> list[AdapterUse]:
     """The adapters of every --lora, in order; a suffix such as `:0.5` is the scale."""
     return [_adapter(text) for text in options.lora]
@@ -144,9 +159,9 @@ def _add_answering(commands: _SubParsersAction[Parser], runs: Mapping[str, Run])
     chat.add_argument("-S", "--system", default="", help="the system prompt")
     chat.add_argument(
         "--thinking",
+        metavar="on|off|N",
         default="auto",
-        choices=("auto", "on", "off"),
-        help="whether the model thinks first, if its template has the option",
+        help="whether the model thinks first, or for how many tokens at most, if it can",
     )
     complete = _command(commands, runs, "complete", "raw continuation of a text")
     complete.add_argument(

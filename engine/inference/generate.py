@@ -26,9 +26,12 @@ from engine.inference.sampling import Sampler
 from engine.inference.speculative.costs import StepCosts
 from engine.inference.speculative.drafter import Drafter
 from engine.inference.speculative.speculation import Speculation
+from engine.inference.stop_filter import StopFilter
+from engine.inference.thoughts import ThoughtPlan, Thoughts, ThoughtStream
 from engine.lora.stack import NO_ADAPTERS, Stack
 from engine.messages import Constraint, Finished, FinishReason, Sampling, Text, TokenLogprobs
 from engine.state.sequence import Sequence as CachedSequence
+from engine.tokenizer.stream import TextStream
 from engine.tokenizer.tokenizer import Tokenizer
 from kernels.draw import Draw
 
@@ -38,41 +41,6 @@ MOST_ANSWERS = 16  # to one prompt
 _CHARACTER_BYTES = 4  # at most, in UTF-8
 _MOST_FORCED = 128  # tokens of a constraint that one pass processes
 _LARGEST_SEED = (1 << 63) - 1
-
-
-class StopFilter:
-    """Cuts streamed text at the first stop string; buffers a possible beginning of one."""
-
-    def __init__(self, stops: Tokens[str]) -> None:
-        self._stops = tuple(stop for stop in stops if stop)
-        self._buffer = ""
-        self.stopped = False
-
-    def push(self, text: str) -> str:
-        """Append `text`; returns the buffered text that cannot be part of a stop string."""
-        self._buffer += text
-        found = [at for stop in self._stops if (at := self._buffer.find(stop)) >= 0]
-        if found:
-            self.stopped = True
-            return self._release(min(found))
-        return self._release(len(self._buffer) - self._partial_stop_length())
-
-    def flush(self) -> str:
-        """The buffered text at the end of the stream; empty after a stop string."""
-        return "" if self.stopped else self._release(len(self._buffer))
-
-    def _release(self, length: int) -> str:
-        text, self._buffer = self._buffer[:length], self._buffer[length:]
-        return text
-
-    def _partial_stop_length(self) -> int:
-        """Length of the longest suffix of the buffer that is a prefix of a stop string."""
-        longest = max((len(stop) for stop in self._stops), default=1) - 1
-        for length in range(min(longest, len(self._buffer)), 0, -1):
-            end = self._buffer[-length:]
-            if any(stop.startswith(end) for stop in self._stops):
-                return length
-        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +72,7 @@ class Request:
     drafter: Callable[[Sampler], Drafter] | None = None
     constraint: Constraint | None = None  # None: that of `resume`, if any
     begun: str = ""  # text of the answer that the prompt ends with, for the constraint
+    thoughts: ThoughtPlan | None = None  # None: a text without thoughts
     logprobs: int = 0  # of so many most likely tokens, with each token of the answer; 0: none
     arrived: float = field(default_factory=time.perf_counter)  # when it was asked for
     cancelled: Callable[[], bool] = field(default=lambda: False)
@@ -152,11 +121,13 @@ class Generation:
         self._speculation: Speculation | None = None
         if request.drafter is not None:
             self._speculation = Speculation(request.drafter(self._sampler), *costs)
-        self._stream = tokenizer.stream()
-        for token in _last_character_tokens(tokenizer, request.prompt):
-            self._stream.push(token)
-        self._stops = StopFilter(request.stop)
         banned = request.sampling.banned
+        self._thoughts: Thoughts | None = None
+        if (plan := request.thoughts) is not None:
+            is_bare = matcher is not None or any(text in plan.markers.closing for text in banned)
+            self._thoughts = Thoughts(plan, tokenizer, request.prompt, is_bare=is_bare)
+        self._stream = _text_stream(tokenizer, request.prompt, self._thoughts)
+        self._stops = StopFilter(request.stop)
         self._banned = BannedTexts(banned, tokenizer.shown_piece) if any(banned) else None
         self._opening = request.opening
         self._logprobs: list[TokenLogprobs] = []  # of the tokens that no event has named
@@ -234,7 +205,7 @@ class Generation:
         # The last token of a draft is accepted together with one more that the model draws.
         room = self.sequence.context - len(self.text) - 1
         if self.request.max_tokens:
-            room = min(room, self.request.max_tokens - self.generated - 1)
+            room = min(room, self.request.max_tokens - self._counted - 1)
         try:
             self.draft = self._speculation.propose(self.text, rows, room)
         except RuntimeError:
@@ -265,6 +236,8 @@ class Generation:
         """
         if self.is_prefilling or self.draft or self.request.logprobs:
             return None
+        if self._thoughts is not None and self._thoughts.must_end:
+            return None
         if (matcher := self._matcher) is not None:
             self._forced += () if self._forced else matcher.forced()
             if self._forced:
@@ -280,12 +253,15 @@ class Generation:
 
         A token of the draft is accepted if the model draws it too: the text is then the one that it
         would have generated without drafts, token for token. Tokens that the constraint forces are
-        not drawn; those behind the draft are processed by the next pass. Yields its text; sets
+        not drawn, nor the marker that ends thoughts; those behind the draft are processed by the next pass. Yields its text; sets
         `reason` at the end. Raises ModelFileError when logits are not finite, RequestError when
         no token is left or the constraint cannot be followed any further.
         """
         now = time.perf_counter()
-        self._started = self._started or now
+        if not self._started:
+            self._started = now
+            if self._thoughts is not None:
+                self._thoughts.begin(now)
         if drawn is None:
             logits = logits.cpu()  # of a device that could have drawn
         start, self._taken_back = len(self.text), None
@@ -327,6 +303,8 @@ class Generation:
         if self._matcher is not None:
             self._matcher.accept(token)
         self.text.append(token)
+        if self._thoughts is not None:
+            self._thoughts.push(token, self.generated)
         if self._banned is not None:
             self._taken_back = self._banned.push(token, mu)
             if self._taken_back is not None:
@@ -339,13 +317,21 @@ class Generation:
             self.reason = FinishReason.STOP
         elif self._matcher is not None and self._matcher.is_finished:
             self.reason = FinishReason.END
-        elif self.generated == self.request.max_tokens:
+        elif self.request.max_tokens and self._counted >= self.request.max_tokens:
             self.reason = FinishReason.LENGTH
         elif len(self.text) > self.sequence.context:
             self.reason = FinishReason.CONTEXT
 
+    @property
+    def _counted(self) -> int:
+        """The generated tokens that the limit of the answer counts."""
+        free = 0 if self._thoughts is None else self._thoughts.free_tokens(self.generated)
+        return self.generated - free
+
     def _forced_token(self) -> int | None:
-        """The next token, if the constraint leaves no choice."""
+        """The next token, if thoughts have to end or the constraint leaves no choice."""
+        if self._thoughts is not None and (token := self._thoughts.forced()) is not None:
+            return token
         if self._matcher is None:
             return None
         if not self._forced:
@@ -381,6 +367,8 @@ class Generation:
         assert self.reason is not None, "the answer goes on"
         if self._started:
             self.decode_seconds = time.perf_counter() - self._started
+        if (thoughts := self._thoughts) is not None:
+            thoughts.finish()
         if (rest := self._remaining_text()) or self._logprobs:
             yield self._text(rest, len(self._logprobs))
         yield Finished(
@@ -402,6 +390,9 @@ class Generation:
             first_token_seconds=self.times.first_token_seconds,
             token_seconds_p50=self.times.quantile(0.5),
             token_seconds_p95=self.times.quantile(0.95),
+            thought_tokens=thoughts.tokens if thoughts else 0,
+            thought_seconds=thoughts.seconds if thoughts else 0.0,
+            thought_budget_reached=thoughts.is_exhausted if thoughts else False,
         )
 
     def _take_back(self, taken_back: TakenBack) -> None:
@@ -410,6 +401,8 @@ class Generation:
         del self._logprobs[max(len(self._logprobs) - taken_back.tokens, 0) :]
         self._sampler.mu = taken_back.mu
         self._forced.clear()
+        if self._thoughts is not None:
+            self._thoughts.rewind(taken_back.tokens)
         if self._matcher is not None:
             self._matcher.rollback(taken_back.tokens)
         if self._speculation is not None:
@@ -444,6 +437,18 @@ def _numbered(sampling: Sampling, index: int) -> Sampling:
     return replace(sampling, seed=sampling.seed + index & _LARGEST_SEED)
 
 
+def _text_stream(
+    tokenizer: Tokenizer, prompt: Tokens[int], thoughts: Thoughts | None
+) -> TextStream | ThoughtStream:
+    """The decoder of an answer's text."""
+    if thoughts is not None and thoughts.stream is not None:
+        return thoughts.stream
+    made = tokenizer.stream(thoughts.tags) if thoughts else tokenizer.stream()
+    for token in _last_character_tokens(tokenizer, prompt):
+        made.push(token)
+    return made
+
+
 def _last_character_tokens(tokenizer: Tokenizer, prompt: Tokens[int]) -> list[int]:
     """Tokens at the end of a prompt that may hold the first bytes of an incomplete character."""
     tail = list(prompt[-_CHARACTER_BYTES:])
@@ -463,6 +468,11 @@ def check(request: Request, context: int) -> None:
     if request.logprobs < 0:
         raise RequestError(
             f"Log probabilities of {request.logprobs} tokens were requested.",
+            "Give 0 for none, or more.",
+        )
+    if request.thoughts is not None and (request.thoughts.budget or 0) < 0:
+        raise RequestError(
+            f"The budget of thoughts is {request.thoughts.budget} tokens.",
             "Give 0 for none, or more.",
         )
     if not 1 <= request.count <= MOST_ANSWERS:

@@ -70,6 +70,9 @@ class Generate:
     max_tokens: int = 0  # 0: until an end token or a full context
     stop: tuple[str, ...] = ()
     thinking: bool | None = None  # None: the template's default
+    # Tokens of thoughts, after which the marker that ends them is written for the model; 0: none,
+    # as without thinking; None: no limit. `max_tokens` then only counts the answer behind them.
+    thinking_budget: int | None = None
     policy: ContextPolicy = ContextPolicy.STOP
     conversation: str = ""  # id, as in SaveSnapshot
     adapters: tuple[AdapterUse, ...] | None = None  # None: those of the last SetAdapters

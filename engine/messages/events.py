@@ -57,7 +57,8 @@ class ModelLoaded:
     vocabulary: str = ""  # origin of the vocabulary; "": the file's metadata
     format: str = ""  # as users know it: "Q4_1", "Q4_K_M"
     base: bool = False  # continues text; it was not trained to chat
-    has_thinking_switch: bool = False  # `Generate.thinking` has an effect
+    has_thinking_switch: bool = False  # `Generate.thinking` changes the prompt
+    can_think: bool = False  # the template knows thoughts, which a budget can end
     sampling: Sampling | None = None  # that the file recommends
     paged_layers: int = 0  # not in memory
     paged_bytes: int = 0  # of these, read from the file for each token
@@ -107,7 +108,10 @@ class PromptProgress:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """The answer grew by a token or by buffered text; never splits a character."""
+    """The answer grew by a token or by buffered text; never splits a character.
+
+    Thoughts come first, between THOUGHT_OPENS and THOUGHT_ENDS, whatever the model's markers are.
+    """
 
     request: int
     text: str  # empty for a token without text, or whose text is still buffered
@@ -143,6 +147,9 @@ class Finished:
     # has an equal share of the time since the tokens before. Within a sixteenth; 0: none was timed.
     token_seconds_p50: float = 0.0
     token_seconds_p95: float = 0.0
+    thought_tokens: int = 0  # without markers, and with those of a text that is continued
+    thought_seconds: float = 0.0  # of the generated ones
+    thought_budget_reached: bool = False  # the budget ended the thoughts
 
 
 @dataclass(frozen=True, slots=True)

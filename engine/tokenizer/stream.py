@@ -22,6 +22,14 @@ class TextStream:
         """Add a token; returns the characters it completes, possibly none."""
         return self._decoder.decode(self._piece(token))
 
+    def push_bytes(self, data: bytes) -> str:
+        """Add bytes; returns the characters they complete."""
+        return self._decoder.decode(data)
+
+    def reset(self) -> None:
+        """Forget an incomplete character."""
+        self._decoder.reset()
+
     def flush(self) -> str:
         """End the stream; returns U+FFFD if a character is incomplete."""
         text = self._decoder.decode(b"", final=True)

@@ -8,7 +8,7 @@ out first, longest first; the remaining text is encoded by byte-level BPE or Wor
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import index
 from typing import Any, cast
 
@@ -107,10 +107,13 @@ class Tokenizer:
             ids.append(cast(int, self.eos))
         return ids
 
-    def encode_within(self, text: str) -> list[int]:
-        """Token ids of text that continues other text: nothing is added, control texts are text."""
+    def encode_within(self, text: str, *, parse_special: bool = False) -> list[int]:
+        """Token ids of text that continues other text: nothing is added.
+
+        Control texts are plain text, unless `parse_special`.
+        """
         ids: list[int] = []
-        for piece in self._specials.split(_well_formed(text), parse_control=False):
+        for piece in self._specials.split(_well_formed(text), parse_control=parse_special):
             ids += [piece] if isinstance(piece, int) else self._subwords.within(piece)
         return ids
 
@@ -168,9 +171,11 @@ class Tokenizer:
         """The bytes of a token; empty for a control token, which is not shown."""
         return b"" if self.is_control(token) else self.piece(token)
 
-    def stream(self) -> TextStream:
-        """An incremental decoder for one reply; control tokens are not shown."""
-        return TextStream(self.shown_piece)
+    def stream(self, shown: Collection[int] = ()) -> TextStream:
+        """An incremental decoder for one reply; control tokens are not shown, except these."""
+        if not any(map(self.is_control, shown)):
+            return TextStream(self.shown_piece)
+        return TextStream(lambda one: (self.piece if one in shown else self.shown_piece)(one))
 
     def is_control(self, token: int) -> bool:
         """Whether the token is a control token, which is not shown."""

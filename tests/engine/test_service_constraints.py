@@ -63,7 +63,7 @@ def test_a_turn_that_is_continued_keeps_its_constraint(bench: Bench) -> None:
 
 
 def test_thoughts_that_the_prompt_begins_are_free(bench: Bench, tmp_path: Path) -> None:
-    opens = "{% for m in messages %}{{ m.content }}{% endfor %}<think>\n"
+    opens = "{% for m in messages %}{{ m.content }}{% endfor %}{{ '<think>\\n' }}"
     bench.load(tiny.write(tmp_path / "thinks.gguf", template=opens))
     events = bench.generate(2, "hello", constraint=OBJECT, max_tokens=40)
     text = answer_text(events)

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from engine.inference.constraints.grammars import Grammars
 from engine.inference.constraints.matcher import Matcher
-from engine.messages import THOUGHT_ENDS, THOUGHT_OPENS, Constraint
+from engine.messages import Constraint
+from engine.messages.thoughts import ThoughtMarkers
 from engine.tokenizer.tokenizer import Tokenizer
 
 
@@ -26,26 +27,32 @@ def matcher_at_end(
     """
     matcher = Matcher(grammars.compile(constraint))
     if begin is None:
-        begin = _begin(tokenizer, prompt, begun.encode("utf-8", "replace"))
+        begin = token_at(tokenizer, prompt, begun.encode("utf-8", "replace"))
     matcher.begin = begin
     # A text that begins inside a token is read as if it were tokenized alone.
     matcher.read(tokenizer.encode_within(begun) if begin is None else prompt[begin:])
     return matcher
 
 
-def after_thoughts(constraint: Constraint | None, begun: str) -> tuple[Constraint | None, str]:
+def after_thoughts(
+    constraint: Constraint | None, begun: str, markers: ThoughtMarkers
+) -> tuple[Constraint | None, str]:
     """The constraint of an answer whose text so far may be thoughts, and what it has read of it.
 
-    Thoughts stay free, but the answer does not end with them.
+    Thoughts stay free, but the answer does not end with them. `begun` is as the model writes it.
     """
     text = begun.lstrip()
-    if constraint is None or constraint.trigger or not text.startswith(THOUGHT_OPENS):
+    if constraint is None or constraint.trigger:
         return constraint, begun
-    free = replace(constraint, trigger=(THOUGHT_ENDS,), required=True)
-    return free, text.removeprefix(THOUGHT_OPENS)
+    if text.startswith(markers.opens):
+        free = replace(constraint, trigger=(markers.ends,), required=True)
+        return free, text.removeprefix(markers.opens)
+    if markers.header and not text:  # it begins with a header: of thoughts, or of the answer
+        return replace(constraint, trigger=(markers.ends, markers.header), required=True), ""
+    return constraint, begun.removeprefix(markers.header)
 
 
-def _begin(tokenizer: Tokenizer, prompt: Sequence[int], text: bytes) -> int | None:
+def token_at(tokenizer: Tokenizer, prompt: Sequence[int], text: bytes) -> int | None:
     """The token of a prompt where the text that it ends with begins; None: inside a token."""
     begin = len(prompt)
     while text and begin:

@@ -24,6 +24,7 @@ from engine.messages import Constraint, ConstraintKind
 
 _LONGEST_TEXT = 1 << 20  # characters
 _DEEPEST = 100  # nested brackets: the library's parsers are recursive
+_TAG = re.compile(r"(<[^<>]*>|\[[^\[\]]*\])")  # perhaps a control token
 _ANY_TEXT = "TEXT: /(.|\\n)*/"
 # Between the parts of a JSON text. Unlimited, a model may write white space without end.
 _WHITESPACE = r"[ \t]{1,4}|(\r?\n){1,2}[ \t]{0,40}"
@@ -188,11 +189,13 @@ def _heads(triggers: Sequence[str], name: str, control: Control) -> _Heads:
     lines: list[str] = []
     names = [f"{name}_{at}" for at in range(len(triggers))]
     for rule, trigger in zip(names, triggers, strict=True):
-        token = control(trigger)
-        if token is None:
-            lines.append(f"{rule}[lazy]: TEXT {_quoted(trigger)}")
+        whole = control(trigger) is not None
+        parts = [trigger] if whole else [part for part in _TAG.split(trigger) if part]
+        pieces = [_tag(part, control) for part in parts]
+        if any(piece.startswith("<[") for piece in pieces):  # control tokens are no text
+            lines.append(f"{rule}: TEXT {' '.join(pieces)}")
         else:
-            lines.append(f"{rule}: TEXT <[{token}]>")
+            lines.append(f"{rule}[lazy]: TEXT {_quoted(trigger)}")
     return _Heads(lines, names)
 
 

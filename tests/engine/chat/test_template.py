@@ -15,7 +15,7 @@ import pytest
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from engine.chat.sandbox import TemplateEnvironment
-from engine.chat.template import ChatTemplate, answer_prefix, prompt_ids
+from engine.chat.template import ChatTemplate, prompt_ids
 from engine.errors import TemplateError
 from engine.gguf.reader import GGUFFile
 from engine.messages import Role, Turn
@@ -165,10 +165,10 @@ def test_refusal_includes_the_message_of_the_template() -> None:
 def test_continued_answer_is_appended_unchanged() -> None:
     template = ChatTemplate(CHATML, bos="", eos="")
     conversation = [Turn(USER, "Count"), Turn(ASSISTANT, " one, two, \n")]
-    assert template.render_continuation(conversation) == (
+    assert template.render_answer(conversation).text == (
         "<|im_start|>user\nCount<|im_end|>\n<|im_start|>assistant\n one, two, \n"
     )
-    assert template.render_continuation(conversation[:1]) == template.render(conversation[:1])
+    assert template.render_answer(conversation[:1]).text == template.render(conversation[:1])
 
 
 def test_begin_token_is_added_once() -> None:
@@ -216,10 +216,18 @@ def test_template_that_splits_reasoning_itself_renders_the_same_prompt() -> None
     assert "question." in template.render(conversation[:2])
 
 
-def test_answer_prefix_is_a_think_tag_at_the_end_of_the_prompt() -> None:
-    assert answer_prefix("<|im_start|>assistant\n<think>\n") == "<think>\n"
-    for closed in ("<think>\n\n</think>\n\n", "<think> is a word", ""):
-        assert answer_prefix(closed) == ""
+def test_the_prompt_may_begin_the_answer_with_a_think_tag() -> None:
+    for end, opening in (
+        ("<think>\n", "<think>\n"),
+        ("<think>", "<think>"),
+        ("<think>\n\n</think>\n\n", ""),
+        ("<think> is a word", ""),
+        ("", ""),
+    ):
+        prompt = ChatTemplate(CHATML + f"{{{{ {end!r} }}}}", bos="", eos="").render_answer(
+            [Turn(USER, "Hello")]
+        )
+        assert (prompt.begun, prompt.opening) == (opening, opening)
 
 
 def test_continued_answer_keeps_its_own_think_tag() -> None:
@@ -228,7 +236,7 @@ def test_continued_answer_keeps_its_own_think_tag() -> None:
     assert asked.endswith("assistant\n<think>\n")
     for text in ("<think>\nOne, t", "One, t"):
         conversation = [Turn(USER, "Count"), Turn(ASSISTANT, text)]
-        assert template.render_continuation(conversation) == asked.removesuffix("<think>\n") + text
+        assert template.render_answer(conversation).text == asked.removesuffix("<think>\n") + text
 
 
 @pytest.mark.parametrize(
