@@ -81,9 +81,10 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         stack, mixes = window.adapters.stack, window.adapters.saved_mixes
         loaded = controller.state.model.loaded
         usual = sampling(settings, loaded.sampling if loaded else None)
-        used = controller.options.of(controller.state.current).applied(usual)
-        choices = default_choices(stack if offered else (), used, thinking(settings))
-        thinks = loaded is not None and loaded.has_thinking_switch
+        options = controller.options.of(controller.state.current)
+        used, usually = options.applied(usual), options.thinks(thinking(settings))
+        choices = default_choices(stack if offered else (), used, usually)
+        thinks = window.options.state.can_think
         window.cards.open_comparison(message_id, choices, mixes if offered else {}, thinks=thinks)
 
     def compare_last() -> None:

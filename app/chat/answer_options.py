@@ -107,7 +107,9 @@ class Options:
             self._asked, asked = constraint, constraint
             self._request = self._link.send(lambda number: CheckConstraint(number, asked))
         fault = None if constraint is None else self._faults.get(constraint)
-        self._shown.set(options, self._usual(), fault, checking=unknown)
+        loaded = self._state.model.loaded
+        can_think = loaded is not None and (loaded.can_think or loaded.has_thinking_switch)
+        self._shown.set(options, self._usual(), fault, checking=unknown, can_think=can_think)
 
     # --- events ---------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ appended in the store every 300 ms.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from PySide6.QtCore import QTimer
 
@@ -16,7 +16,7 @@ from app.chat.adapters import Adapters
 from app.chat.planner import Branch, Uses
 from app.chat.prompts import memory_start
 from app.chat.runner import Runner
-from app.chat.running_answer import RunningAnswer
+from app.chat.running_answer import QueuedAnswer, RunningAnswer
 from app.engines.requests import EngineRequests
 from app.state.chat import Generation, ModelPhase, ModelStatus, Notice, State
 from app.store.parts import ErrorPart, Parts
@@ -72,20 +72,6 @@ _OF_ADAPTERS = frozenset(
 FULL_NOTICE = "full"  # kind of the notice that a chat is full and its policy is to stop
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """A queued answer: waits for the model or its adapters, and is not requested yet."""
-
-    branch: Branch  # ends with the answer
-    conversation: int
-    message: int
-    parts: Parts  # of the answer so far; not empty when it is continued
-    command: Generate
-    adapters: Uses | None  # None: the conversation's
-    aside: bool = False  # the other answer of a comparison
-    checked_again: bool = False  # the engine refused its adapters after it had accepted them
-
-
 class Answers:
     """Queues answers, requests them, and applies their events to state and store."""
 
@@ -102,9 +88,11 @@ class Answers:
         self._link = link
         self._adapters = adapters
         self._runner = runner
-        self._jobs: deque[_Job] = deque()
+        self._jobs: deque[QueuedAnswer] = deque()
         self._running: dict[int, RunningAnswer] = {}  # by request, the oldest first
-        self._requested: dict[int, tuple[_Job, Uses]] = {}  # of `_running`: with which adapters
+        self._requested: dict[
+            int, tuple[QueuedAnswer, Uses]
+        ] = {}  # of `_running`: with which adapters
         self._abandoned: set[int] = set()  # requests whose answers have ended before them
         self._held = False  # request no answer: another model is loaded first
         self._closed = False  # request no answer: the app quits
@@ -123,12 +111,13 @@ class Answers:
         *,
         adapters: Uses | None = None,
         thinking: bool | None = None,
+        budget: int | None = None,
         constraint: Constraint | None = None,
     ) -> None:
         """Queue `message` as the answer to `turns`, which the `constraint` describes.
 
         `adapters` replaces the conversation's. `thinking` switches the model's thinking on or off;
-        None leaves the default of its chat template.
+        None leaves the default of its chat template. `budget` is the most tokens of thoughts.
         """
         ids = [each.id for each in self._state.branches[message.conversation]]
         aside = message.id not in ids
@@ -138,10 +127,26 @@ class Answers:
         self._state.set_notice(FULL_NOTICE, None)
         policy = self._state.policy(message.conversation)
         command = Generate(
-            0, turns, sampling, most, thinking=thinking, policy=policy, constraint=constraint
+            0,
+            turns,
+            sampling,
+            most,
+            thinking=thinking,
+            thinking_budget=budget,
+            policy=policy,
+            constraint=constraint,
         )
         self._jobs.append(
-            _Job(branch, message.conversation, message.id, message.parts, command, adapters, aside)
+            QueuedAnswer(
+                branch,
+                message.conversation,
+                message.id,
+                message.parts,
+                command,
+                adapters,
+                aside,
+                before=message.details,
+            )
         )
         self._state.set_queued(message.id, message.conversation)
         self.start_next()
@@ -346,7 +351,7 @@ class Answers:
             running.overdue = True
         self._show_notes()
 
-    def _begin(self, job: _Job, adapters: Uses) -> None:
+    def _begin(self, job: QueuedAnswer, adapters: Uses) -> None:
         """Request an answer, which these adapters are used for."""
         request = self._runner.answer(job.branch, adapters, job.command, aside=job.aside)
         self._requested[request] = job, adapters
@@ -359,6 +364,8 @@ class Answers:
             job.parts,
             job.command.thinking,
             job.command.constraint,
+            job.command.thinking_budget or 0,
+            job.before if job.parts else None,
         )
         self._state.set_generation(
             Generation(request, job.conversation, job.message, self._state.model.model)
@@ -459,7 +466,7 @@ class Answers:
         self._state.end_generation(request)
 
     def _drop(
-        self, job: _Job, state: MessageState, stop: str = "", error: ErrorPart | None = None
+        self, job: QueuedAnswer, state: MessageState, stop: str = "", error: ErrorPart | None = None
     ) -> None:
         """Remove an answer from the queue before it is requested."""
         self._jobs.remove(job)

@@ -20,7 +20,7 @@ from app.state.chat import Notice, State
 from app.store.store import AnswerDetails, Message, MessageState, Store
 from app.store.writer import Archive, LocalBranch
 from app.system.translation import tr
-from engine import Constraint, Role, Sampling, Turn
+from engine import Role, Sampling, Turn
 
 NOTICE = "comparison"  # kind of the notice that an answer has to be kept before going on
 
@@ -103,7 +103,7 @@ class Comparisons:
             for _, used, thinks in sides
         ]
         answers = self._add(asked, siblings, details)
-        self._enqueue(answers, turns, sides, settings.max_tokens, options.constraint)
+        self._enqueue(answers, turns, sides, settings.max_tokens, options)
 
     def keep(self, message_id: int) -> None:
         """Make one of two compared answers, which has ended, the answer of the branch.
@@ -179,9 +179,10 @@ class Comparisons:
         self, side: Side, settings: Settings, options: AnswerOptions
     ) -> tuple[Uses | None, Sampling, bool | None]:
         loaded = self._state.model.loaded
-        usual = options.applied(sampling(settings, loaded.sampling if loaded else None))
-        used = usual if side.sampling is None else side.sampling
-        thinks = thinking(settings) if side.thinking is None else side.thinking
+        sampled = options.applied(sampling(settings, loaded.sampling if loaded else None))
+        used = sampled if side.sampling is None else side.sampling
+        usual = options.thinks(thinking(settings))
+        thinks = usual if side.thinking is None else side.thinking
         return side.adapters, used, thinks
 
     def _add(
@@ -233,9 +234,16 @@ class Comparisons:
         turns: tuple[Turn, ...],
         sides: Sequence[tuple[Uses | None, Sampling, bool | None]],
         most: int,
-        constraint: Constraint | None,
+        options: AnswerOptions,
     ) -> None:
         for message, (uses, used, thinks) in zip(answers, sides, strict=True):
             self._answers.enqueue(
-                message, turns, used, most, adapters=uses, thinking=thinks, constraint=constraint
+                message,
+                turns,
+                used,
+                most,
+                adapters=uses,
+                thinking=thinks,
+                budget=None if thinks is False else options.budget,
+                constraint=options.constraint,
             )

@@ -453,7 +453,8 @@ class Controller(QObject):
             turns,
             options.applied(self._usual_sampling()),
             settings.max_tokens,
-            thinking=thinking(settings),
+            thinking=options.thinks(thinking(settings)),
+            budget=options.budget,
             constraint=options.constraint,
         )
 

@@ -1,4 +1,4 @@
-"""One answer in progress: the text received, what of it is not stored yet, and its speed."""
+"""Answers that wait, and those in progress: the text received, what is not stored, and the speed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,28 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from app.chat.planner import Branch, Uses
 from app.store.parts import Parts, grown
 from app.store.store import AnswerDetails
-from engine import Constraint, Finished, ModelLoaded, Sampling, Text
+from engine import Constraint, Finished, Generate, ModelLoaded, Sampling, Text
 
 _USUAL = Sampling()
 _SPEED_SECONDS = 0.25  # update interval of the shown speed
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedAnswer:
+    """An answer that waits for the model or its adapters, and is not requested yet."""
+
+    branch: Branch  # ends with the answer
+    conversation: int
+    message: int
+    parts: Parts  # of the answer so far; not empty when it is continued
+    command: Generate
+    adapters: Uses | None  # None: the conversation's
+    aside: bool = False  # the other answer of a comparison
+    before: AnswerDetails | None = None  # of the part that is continued
+    checked_again: bool = False  # the engine refused its adapters after it had accepted them
 
 
 @dataclass(slots=True)
@@ -28,6 +44,8 @@ class RunningAnswer:
     before: Parts  # of the message when the answer was started: it continues these
     thinking: bool | None = None  # None: the default of the chat template
     constraint: Constraint | None = None  # what the answer has to be
+    budget: int = 0  # tokens of thoughts; 0: no limit
+    earlier: AnswerDetails | None = None  # of the part that is continued
     written: list[str] = field(default_factory=list)  # its text since then, in pieces
     unsaved: list[str] = field(default_factory=list)
     tokens_per_second: float = 0.0
@@ -70,6 +88,7 @@ class RunningAnswer:
     def details(self, event: Finished) -> AnswerDetails:
         """What is stored about the answer once it has ended."""
         loaded, used = self.loaded, self.sampling
+        earlier = self.earlier or AnswerDetails()
         return AnswerDetails(
             model=loaded.name if loaded else "",
             format=loaded.format if loaded else "",
@@ -86,6 +105,9 @@ class RunningAnswer:
             draft_gain=round(event.draft_gain, 3),
             constraint=self.constraint.kind.value if self.constraint else "",
             incomplete=event.incomplete,
+            thought_tokens=event.thought_tokens,
+            thought_seconds=round(earlier.thought_seconds + event.thought_seconds, 2),
+            thought_budget=self.budget if event.thought_budget_reached else earlier.thought_budget,
         )
 
 

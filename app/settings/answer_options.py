@@ -81,6 +81,31 @@ FIRST = (*_USUAL, "seed")  # the others are shown on request
 _DEFAULTS = Sampling()
 
 
+class Thinking(Enum):
+    """Whether the model thinks before it answers."""
+
+    USUAL = "usual"  # as in the settings
+    ON = "on"
+    OFF = "off"
+    BUDGET = "budget"  # for so many tokens at most
+
+
+USUAL_BUDGET = 1024  # tokens of thoughts, until another number is chosen
+# The settings of thinking; the second one is of Thinking.BUDGET.
+THINKING: Mapping[str, Setting] = {
+    "thinking": replace(
+        SETTINGS["thinking"],
+        help="Slower, often better.",
+        choices=tuple(one.value for one in Thinking),
+        words=("As in settings", "On", "Off", "Budget"),
+    ),
+    "thinking_budget": Setting(
+        "Thinking budget", "After this many tokens the model has to answer.", "tokens", low=1,
+        high=1_000_000, step=64,
+    ),
+}  # fmt: skip
+
+
 class AnswerFormat(Enum):
     """What an answer has to be."""
 
@@ -107,6 +132,8 @@ class AnswerOptions:
     sampling: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))  # changed
     format: AnswerFormat = AnswerFormat.FREE
     texts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))  # by format
+    thinking: Thinking = Thinking.USUAL
+    thinking_budget: int = USUAL_BUDGET  # tokens; also kept where it is not in use
 
     @property
     def text(self) -> str:
@@ -134,6 +161,15 @@ class AnswerOptions:
             case AnswerFormat.GRAMMAR:
                 gbnf = _GBNF_MARK in text
                 return Constraint(ConstraintKind.GBNF if gbnf else ConstraintKind.LARK, text)
+
+    def thinks(self, usual: bool | None) -> bool | None:
+        """Whether the model thinks first; `usual` is by the settings, None leaves it to the model."""
+        return usual if self.thinking is Thinking.USUAL else self.thinking is not Thinking.OFF
+
+    @property
+    def budget(self) -> int | None:
+        """The most tokens of thoughts; None: no limit."""
+        return self.thinking_budget if self.thinking is Thinking.BUDGET else None
 
     def applied(self, sampling: Sampling) -> Sampling:
         """The sampling of an answer: the changed values in place of these."""
@@ -171,11 +207,18 @@ def is_whole(name: str) -> bool:
 def options_text(options: AnswerOptions) -> str:
     """The options as JSON; "" where nothing is changed."""
     texts = {name: text for name, text in options.texts.items() if text}
-    if not options.sampling and options.format is AnswerFormat.FREE and not texts:
+    kept = replace(options, texts=MappingProxyType(texts))
+    if kept == AS_USUAL:
         return ""
-    return json.dumps(
-        {"sampling": dict(options.sampling), "format": options.format.value, "texts": texts}
-    )
+    values: dict[str, Any] = {
+        "sampling": dict(options.sampling),
+        "format": options.format.value,
+        "texts": texts,
+    }
+    if (options.thinking, options.thinking_budget) != (Thinking.USUAL, USUAL_BUDGET):
+        values["thinking"] = options.thinking.value
+        values["thinking_budget"] = options.thinking_budget
+    return json.dumps(values)
 
 
 def options_of(text: str) -> AnswerOptions:
@@ -188,11 +231,15 @@ def options_of(text: str) -> AnswerOptions:
         return AS_USUAL
     stored = cast("dict[str, object]", found)
     formats = {kind.value: kind for kind in AnswerFormat}
-    format = stored.get("format")
+    ways = {one.value: one for one in Thinking}
+    format, way = stored.get("format"), stored.get("thinking")
+    budget = fit(stored.get("thinking_budget"), USUAL_BUDGET, THINKING["thinking_budget"])
     return AnswerOptions(
         MappingProxyType(_values(stored.get("sampling"))),
         formats.get(format, AnswerFormat.FREE) if isinstance(format, str) else AnswerFormat.FREE,
         MappingProxyType(_texts(stored.get("texts"))),
+        ways.get(way, Thinking.USUAL) if isinstance(way, str) else Thinking.USUAL,
+        budget if isinstance(budget, int) else USUAL_BUDGET,
     )
 
 

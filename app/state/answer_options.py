@@ -30,6 +30,7 @@ class OptionsState(QObject):
         self.usual = Sampling()  # what its answers are sampled with where nothing is changed
         self.fault: FormatFault | None = None
         self.checking = False  # the newest description is being checked
+        self.can_think = False  # the model in use can think before it answers
 
     def set(
         self,
@@ -38,11 +39,12 @@ class OptionsState(QObject):
         fault: FormatFault | None,
         *,
         checking: bool,
+        can_think: bool,
     ) -> None:
         """Replace the values; emits `changed` if one differs."""
-        if (self.options, self.usual, self.fault, self.checking) != (
-            options, usual, fault, checking,
-        ):  # fmt: skip
+        before = self.options, self.usual, self.fault, self.checking, self.can_think
+        if before != (options, usual, fault, checking, can_think):
             self.options, self.usual = options, usual
             self.fault, self.checking = fault, checking
+            self.can_think = can_think
             self.changed.emit()

@@ -32,6 +32,9 @@ class AnswerDetails:
     more_sampling: str = ""  # JSON: the other parameters that are not as usual, by name
     constraint: str = ""  # what it had to be: a value of ConstraintKind; "": any text
     incomplete: bool = False  # the answer ended within the document that it had to be
+    thought_tokens: int = 0  # also of the parts that were continued
+    thought_seconds: float = 0.0  # the same
+    thought_budget: int = 0  # tokens, if the budget ended the thoughts
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,10 +35,10 @@ from engine.snapshot.page_file import StateKey
 def chat(options: Options) -> None:
     """One turn through the model's chat template."""
     _check(options)
+    thinking, budget = options_of.thinking(options)
     model = load_model(options)
     system = (Turn(Role.SYSTEM, options.system),) if options.system else ()
     turns = (*system, Turn(Role.USER, options.prompt))
-    thinking, budget = options_of.thinking(options)
     prompt = model.template.render_answer(turns, enable_thinking=thinking)
     fresh = prompt_ids(model.tokenizer, prompt.text)
     thoughts = ThoughtPlan(model.template.markers, budget, prompt.begun)

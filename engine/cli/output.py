@@ -67,6 +67,9 @@ def _fields(options: Options, model: LoadedModel, answer: Answer) -> dict[str, o
         "accepted_tokens": finished.accepted_tokens,
         "draft_gain": finished.draft_gain,
         "forced_tokens": finished.forced_tokens,
+        "thought_tokens": finished.thought_tokens,
+        "thought_seconds": finished.thought_seconds,
+        "thought_budget_reached": finished.thought_budget_reached,
         "incomplete": finished.incomplete,
         "seed": finished.seed,
         "backend": model.backends,
@@ -88,10 +91,19 @@ def _print_statistics(finished: Finished | None) -> None:
     assert finished is not None
     cached = f" ({finished.reused_tokens} of them cached)" if finished.reused_tokens else ""
     print_status(
-        f"[{finished.prompt_tokens} prompt{cached} + {finished.generated_tokens} generated tokens, "
+        f"[{finished.prompt_tokens} prompt{cached} + {finished.generated_tokens} generated tokens"
+        f"{_thoughts(finished)}, "
         f"{_speed(finished):.1f} tokens/s{_drafts(finished)}, {finished.reason.value}"
         f"{', incomplete' if finished.incomplete else ''}]"
     )
+
+
+def _thoughts(finished: Finished) -> str:
+    """How many tokens were thoughts, and whether these ended by themselves."""
+    if not finished.thought_tokens:
+        return ""
+    reached = ", their budget" if finished.thought_budget_reached else ""
+    return f" ({finished.thought_tokens} of thoughts{reached})"
 
 
 def _drafts(finished: Finished) -> str:

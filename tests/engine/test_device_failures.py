@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import thinkers
 import tiny
 import tiny_lora
 from engine import (
@@ -135,6 +136,18 @@ def test_an_answer_goes_on_with_the_same_text(
     assert finished.generated_tokens == TOKENS
     # The session is one on the processor from here on.
     assert answer_text(answers(bench, asked(4))[4]) == wanted
+
+
+@pytest.mark.parametrize("after", [60, 200])
+def test_a_budget_of_thoughts_holds_across_the_devices(
+    after: int, bench: Bench, gpu: FakeGpu, tmp_path: Path
+) -> None:
+    loaded(bench, thinkers.write(tmp_path / "m.gguf", thinkers.FAMILIES["gpt-oss"], context=600))
+    gpu.fail(FAULTS[0][0], after)
+    events = answers(bench, asked(2, thinking_budget=TOKENS, max_tokens=5))
+    assert isinstance(events[0][0], ModelMoved)
+    wanted = f"<think>{thinkers.WORD * TOKENS}</think>{thinkers.WORD * 5}"
+    assert answer_text(events[2]) == wanted
 
 
 def test_the_device_is_free_before_the_processor_has_the_model(

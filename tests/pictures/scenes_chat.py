@@ -104,9 +104,9 @@ def fill(folder: Path) -> None:
             )
 
 
-def ready(stage: Stage) -> None:
+def ready(stage: Stage, *, can_think: bool = False) -> None:
     stage.start(MODEL)
-    stage.engine.finish_load(NAME)
+    stage.engine.finish_load(NAME, can_think=can_think)
     stage.state.set_installed(
         [
             ModelFile(MODEL, NAME, 98_362_432),

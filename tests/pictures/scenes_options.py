@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from app.settings.answer_options import AS_USUAL, AnswerFormat
+from dataclasses import replace
+
+from app.settings.answer_options import AS_USUAL, AnswerFormat, Thinking
 from engine import CheckConstraint, ConstraintChecked
 from scenes_chat import Scene, ready
 from stage import Stage, flush
 
+THOUGHT = """<think>
+The question asks how many months have 28 days. Usually one thinks of February at once, since it is
+the only month that has exactly 28 days in most years.
+
+But it does not ask for months that have **only** 28 days. January has 31 days, so it has 28 days as
+well. The same is true of March, April, May, and all others, so that
+</think>
+
+All twelve. Every month has at least 28 days; February is the only one that may have no more."""
 SCHEMA = """{
   "type": "object",
   "properties": {
@@ -87,6 +98,48 @@ def options_narrow(stage: Stage) -> None:
     flush()
 
 
+def thinking(stage: Stage) -> None:
+    """A model that can think: a budget of thoughts for this chat."""
+    _think(stage)
+    stage.window.options.open()
+    flush()
+
+
+def thinking_narrow(stage: Stage) -> None:
+    """The smallest window."""
+    stage.window.resize(stage.window.minimumSize())
+    thinking(stage)
+
+
+def thought_to_its_budget(stage: Stage) -> None:
+    """An answer whose thoughts were ended by their budget, folded."""
+    _think(stage)
+    stage.controller.new_conversation()
+    stage.window.composer.submitted.emit("How many months have 28 days?")
+    stage.wait_until_idle()
+    stage.engine.write(THOUGHT, tokens=260)
+    stage.engine.finish(
+        tokens=260, thought_tokens=200, thought_seconds=12.3, thought_budget_reached=True
+    )
+    stage.wait_until_idle()
+
+
+def thought_to_its_budget_open(stage: Stage) -> None:
+    """The same with its thoughts shown."""
+    thought_to_its_budget(stage)
+    view = stage.window.transcript
+    message = len(view.stack) - 1
+    view.places.toggle_row(message, 0)
+    flush()
+
+
+def _think(stage: Stage) -> None:
+    ready(stage, can_think=True)
+    stage.controller.options.change(
+        replace(AS_USUAL, thinking=Thinking.BUDGET, thinking_budget=200)
+    )
+
+
 SCENES: dict[str, Scene] = {
     scene.__name__: scene
     for scene in (
@@ -96,5 +149,9 @@ SCENES: dict[str, Scene] = {
         options_fault,
         options_chip,
         options_narrow,
+        thinking,
+        thinking_narrow,
+        thought_to_its_budget,
+        thought_to_its_budget_open,
     )
 }

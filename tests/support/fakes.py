@@ -100,6 +100,8 @@ class FakeEngine:
         paged: int = 0,
         runs_on: tuple[DevicePart, ...] = (),
         moved: DeviceRefusal | None = None,
+        *,
+        can_think: bool = False,
     ) -> None:
         """Report the model as loaded; so many of its layers are read from the disk."""
         load = self.load
@@ -124,6 +126,8 @@ class FakeEngine:
                 paged_seconds=paged * 0.1,
                 runs_on=runs_on,
                 moved=moved,
+                has_thinking_switch=can_think,
+                can_think=can_think,
             )
         )
 
@@ -194,11 +198,33 @@ class FakeEngine:
                     self.deliver(Text(request, pieces[index], index + 1, 41 + index))
 
     def finish(
-        self, reason: FinishReason = FinishReason.END, tokens: int = 24, request: int = 0
+        self,
+        reason: FinishReason = FinishReason.END,
+        tokens: int = 24,
+        request: int = 0,
+        *,
+        thought_tokens: int = 0,
+        thought_seconds: float = 0.0,
+        thought_budget_reached: bool = False,
     ) -> None:
         request = self._request(request)
         self._ended.add(request)
-        self.deliver(Finished(request, reason, 40, 0, tokens, 0.2, tokens / 38.5, 40 + tokens, 7))
+        self.deliver(
+            Finished(
+                request,
+                reason,
+                40,
+                0,
+                tokens,
+                0.2,
+                tokens / 38.5,
+                40 + tokens,
+                7,
+                thought_tokens=thought_tokens,
+                thought_seconds=thought_seconds,
+                thought_budget_reached=thought_budget_reached,
+            )
+        )
 
     def fail(self, message: str, remedy: str, *, full: bool = False, request: int = 0) -> None:
         request = self._request(request)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QFont, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
@@ -10,7 +12,10 @@ from app.settings.answer_options import (
     AS_USUAL,
     FIRST,
     SAMPLERS,
+    THINKING,
+    USUAL_BUDGET,
     AnswerOptions,
+    Thinking,
     is_whole,
     usual_value,
 )
@@ -57,17 +62,22 @@ class OptionsCard(QWidget):
         self.title.setFont(font(READING, QFont.Weight.Medium))
         self.close_button = IconButton("close", tr("Close"))
         self.format = FormatField()
+        self.thinking = PreferenceRow("thinking", THINKING["thinking"], Thinking.USUAL.value)
+        self.budget = PreferenceRow("thinking_budget", THINKING["thinking_budget"], USUAL_BUDGET)
         self.rows = {name: self._row(name) for name in SAMPLERS}
         self.more_button = TextButton(tr("More values"), "link")
         self.more_button.setStyleSheet("margin-left: -5px;")  # aligns its text with the names
         self.reset_button = TextButton(tr("Reset all"), "link")
-        self.reset_button.setToolTip(tr("Any text, and sampling as in the settings"))
+        self.reset_button.setToolTip(tr("Any text, thinking and sampling as in the settings"))
         self._lay_out()
         self.close_button.clicked.connect(self.closed)
         self.more_button.clicked.connect(self._toggle_more)
         self.reset_button.clicked.connect(lambda: self.changed.emit(AS_USUAL))
         self.format.changed.connect(self._on_format)
         self.format.resized.connect(self._fit)
+        self.thinking.set_narrow(True)  # below its name, like the formats
+        self.thinking.changed.connect(self._on_thinking)
+        self.budget.changed.connect(self._on_thinking)
         for row in self.rows.values():
             row.changed.connect(self._on_value)
         state.changed.connect(self.refresh)
@@ -88,6 +98,14 @@ class OptionsCard(QWidget):
         rows.addSpacing(6)
         rows.addWidget(self.format)
         rows.addSpacing(24)
+        self._thinking = QWidget()
+        thinking = QVBoxLayout(self._thinking)
+        thinking.setContentsMargins(0, 0, 0, 16)
+        thinking.setSpacing(0)
+        thinking.addWidget(_heading(tr("Thinking")))
+        thinking.addWidget(self.thinking)
+        thinking.addWidget(self.budget)
+        rows.addWidget(self._thinking)
         rows.addWidget(_heading(tr("Sampling")))
         for name in sorted(self.rows, key=lambda name: name not in FIRST):  # the others below
             rows.addWidget(self.rows[name])
@@ -113,6 +131,13 @@ class OptionsCard(QWidget):
         state = self._state
         options = state.options
         self.format.show_options(options, state.fault, checking=state.checking)
+        self.thinking.show_value(options.thinking.value)
+        self.budget.show_value(options.thinking_budget)
+        shown = state.can_think, options.thinking is Thinking.BUDGET
+        if shown != (not self._thinking.isHidden(), not self.budget.isHidden()):
+            self._thinking.setVisible(shown[0])
+            self.budget.setVisible(shown[1])
+            self._fit()
         for name, row in self.rows.items():
             usual = usual_value(state.usual, name)
             value = options.sampling.get(name, usual)
@@ -124,6 +149,7 @@ class OptionsCard(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         narrow = self.width() < _NARROW
+        self.budget.set_narrow(narrow)
         self.format.set_narrow(narrow)
         for row in self.rows.values():
             row.set_narrow(narrow)
@@ -142,7 +168,14 @@ class OptionsCard(QWidget):
 
     def _on_format(self, changed: AnswerOptions) -> None:
         options = self._state.options
-        self.changed.emit(AnswerOptions(options.sampling, changed.format, changed.texts))
+        self.changed.emit(replace(options, format=changed.format, texts=changed.texts))
+
+    def _on_thinking(self, name: str, value: object) -> None:
+        options = self._state.options
+        if name == "thinking_budget":
+            self.changed.emit(replace(options, thinking_budget=int(str(value))))
+        else:
+            self.changed.emit(replace(options, thinking=Thinking(str(value))))
 
     def _on_value(self, name: str, value: object) -> None:
         number = float(str(value))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from app.settings.answer_options import AnswerFormat
+from app.settings.answer_options import AnswerFormat, Thinking
 from app.state.answer_options import OptionsState
 from app.system.translation import tr
 from app.ui.chat.composer import Composer
@@ -29,7 +29,7 @@ class AnswerOptionsView(QObject):
 
     def __init__(self, state: OptionsState, composer: Composer, parent: QWidget) -> None:
         super().__init__(parent)
-        self._state, self._composer, self._page = state, composer, parent
+        self.state, self._composer, self._page = state, composer, parent
         self._palette = LIGHT
         self.card: OptionsCard | None = None
         self.popover: Popover | None = None
@@ -44,7 +44,7 @@ class AnswerOptionsView(QObject):
         if self.card is None or self.popover is None:
             from app.ui.options.card import CARD_WIDTH, OptionsCard
 
-            self.card = card = OptionsCard(self._state)
+            self.card = card = OptionsCard(self.state)
             window, name = self._page.window(), tr("Answers in this chat")
             self.popover = Popover(window, card, CARD_WIDTH, name)
             card.changed.connect(self.changed)
@@ -70,13 +70,14 @@ class AnswerOptionsView(QObject):
     # --- steps ----------------------------------------------------------------------------------
 
     def _show(self) -> None:
-        state = self._state
+        state = self.state
         self._composer.chip.show_options(state.options, state.fault)
-        changed = len(state.options.sampling)
+        options = state.options
+        changed = len(options.sampling) + (options.thinking is not Thinking.USUAL)
         self._composer.show_options_changed(changed)
 
     def _clear_format(self) -> None:
-        self.changed.emit(self._state.options.with_format(AnswerFormat.FREE))
+        self.changed.emit(self.state.options.with_format(AnswerFormat.FREE))
 
     def _centre(self) -> None:
         if self.popover is not None and not self.popover.isHidden():

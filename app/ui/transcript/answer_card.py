@@ -67,6 +67,7 @@ def answer_rows(message: Message) -> list[tuple[str, str]]:
         (tr("Adapters"), adapters_in_words(message.adapters)),
         (tr("Read"), _read(message)),
         (tr("Written"), _written(message)),
+        (tr("Thoughts"), _thoughts(made) if made else ""),
         (tr("Speed"), _speed(message)),
         (tr("Token times"), _token_times(made) if made else ""),
         (tr("Guessed"), _guessed(made) if made else ""),
@@ -100,6 +101,16 @@ def _written(message: Message) -> str:
     if not message.generated_tokens:
         return ""
     return trn("{count} token", "{count} tokens", message.generated_tokens)
+
+
+def _thoughts(made: AnswerDetails) -> str:
+    """Their part of the written tokens."""
+    if not made.thought_tokens:
+        return ""
+    tokens = trn("{count} token", "{count} tokens", made.thought_tokens)
+    if not made.thought_budget:
+        return tokens
+    return tr("{tokens}, ended by the budget", tokens=tokens)
 
 
 def _speed(message: Message) -> str:

@@ -139,13 +139,18 @@ class MessageView:
             return section.words
         growing = self._reply is not None and number == self._before
         seconds = self._thought_seconds if growing else 0.0
+        made, budget = self.message.details, 0
+        if made is not None and made.thought_tokens and not self.streaming:
+            thoughts = [n for n, one in enumerate(self.sections) if one.kind is Kind.THOUGHT]
+            if number == thoughts[-1]:  # what the engine measured is of the last ones
+                seconds, budget = made.thought_seconds or seconds, made.thought_budget
         if not seconds and not self.streaming:  # not measured: its share of the time for the text
             length = max(len(self.message.text), 1)
             characters = (
                 self._reply.thought_characters if growing and self._reply else section.characters
             )
             seconds = self.message.seconds * characters / length
-        return thought_words(seconds, thinking=growing and self.thinking)
+        return thought_words(seconds, thinking=growing and self.thinking, budget=budget)
 
     def is_folded(self, section: int) -> bool:
         """Whether the blocks of a section are hidden."""
@@ -166,7 +171,7 @@ class MessageView:
         pieces: list[str] = []
         for number, section in enumerate(sections):
             if section.has_row:
-                pieces.append(section.words)
+                pieces.append(self._row_words(number) if self.built else section.words)
             if not section.has_row or number in self.unfolded:
                 pieces.append(section.text.strip())
         return "\n\n".join(filter(None, pieces))

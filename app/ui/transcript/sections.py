@@ -240,8 +240,16 @@ def _image_words(image: ImagePart) -> str:
     return tr("{name}, {width} × {height}", name=name, width=width, height=height)  # noqa: RUF001
 
 
-def thought_words(seconds: float, *, thinking: bool) -> str:
-    """The row of thoughts that took so long."""
+def thought_words(seconds: float, *, thinking: bool, budget: int = 0) -> str:
+    """The row of thoughts that took so long, and ended after a budget of so many tokens."""
+    words = _thought_time(seconds, thinking=thinking)
+    if thinking or not budget:
+        return words
+    count = f"{budget:,}"
+    return tr("{thought} (budget of {count} tokens reached)", thought=words, count=count)
+
+
+def _thought_time(seconds: float, *, thinking: bool) -> str:
     if thinking:
         return tr("Thinking…")
     if seconds < 0.5:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from app.chat.prompts import memory_start, turns_of
+from app.settings.answer_options import AS_USUAL, Thinking
 from app.store.parts import (
     Content,
     ErrorPart,
@@ -159,3 +161,30 @@ def test_an_answer_is_continued_behind_the_result_of_a_tool(stage: Stage) -> Non
     stage.archive.read(lambda store: store.branch(begun.conversation), found.append)
     until(lambda: bool(found))
     assert found[0][-1].parts == failed.parts
+
+
+def test_an_answer_that_is_continued_keeps_the_time_of_its_thoughts(stage: Stage) -> None:
+    stage.ready(MODEL)
+    changed = replace(AS_USUAL, thinking=Thinking.BUDGET, thinking_budget=50)
+    stage.controller.options.change(changed)
+    stage.controller.send("Why?")
+    stage.wait_until_idle()
+    stage.engine.write("<think>Hm")
+    stage.engine.finish(FinishReason.CANCELLED, thought_tokens=20, thought_seconds=3.0)
+    stage.wait_until_idle()
+    stage.controller.continue_answer(stage.state.messages[-1].id)
+    stage.wait_until_idle()
+    assert stage.engine.last_generate.thinking_budget == 50
+    stage.engine.write(", so</think>Because")
+    stage.engine.finish(
+        FinishReason.CANCELLED, thought_tokens=50, thought_seconds=2.5, thought_budget_reached=True
+    )
+    stage.wait_until_idle()
+    stage.controller.continue_answer(stage.state.messages[-1].id)
+    stage.wait_until_idle()
+    stage.engine.write(".")
+    stage.engine.finish(thought_tokens=50)  # all of the answer's thoughts are before
+    stage.wait_until_idle()
+    made = stage.state.messages[-1].details
+    assert made is not None
+    assert (made.thought_tokens, made.thought_seconds, made.thought_budget) == (50, 5.5, 50)

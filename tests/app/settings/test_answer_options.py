@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
@@ -13,6 +13,7 @@ from app.settings.answer_options import (
     WITH_TEXT,
     AnswerFormat,
     AnswerOptions,
+    Thinking,
     options_of,
     options_text,
 )
@@ -110,3 +111,31 @@ def test_json_needs_no_description() -> None:
     constraint = AS_USUAL.with_format(AnswerFormat.JSON).constraint
     assert constraint is not None
     assert constraint.kind is ConstraintKind.JSON_SCHEMA
+
+
+def test_thinking_comes_back_from_its_text() -> None:
+    for options in (
+        replace(AS_USUAL, thinking=Thinking.OFF),
+        replace(CHANGED, thinking=Thinking.BUDGET, thinking_budget=200),
+        replace(AS_USUAL, thinking_budget=64),  # not in use, but kept
+    ):
+        assert options_of(options_text(options)) == options
+    stored = {"thinking": "deep", "thinking_budget": 0}
+    assert options_of(json.dumps(stored)) == AS_USUAL
+    assert options_of('{"thinking": 1, "thinking_budget": "9"}') == AS_USUAL
+
+
+@pytest.mark.parametrize("usual", [None, True, False])
+def test_a_chat_may_think_otherwise_than_the_settings(usual: bool | None) -> None:
+    options = replace(AS_USUAL, thinking_budget=200)
+    found = {
+        way: (one.thinks(usual), one.budget)
+        for way in Thinking
+        for one in [replace(options, thinking=way)]
+    }
+    assert found == {
+        Thinking.USUAL: (usual, None),
+        Thinking.ON: (True, None),
+        Thinking.OFF: (False, None),
+        Thinking.BUDGET: (True, 200),
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLineEdit, QRadioButton
 from pytestqt.qtbot import QtBot
 
-from app.settings.answer_options import AS_USUAL, AnswerFormat
+from app.settings.answer_options import AS_USUAL, AnswerFormat, Thinking
 from app.ui.options.card import OptionsCard
 from engine import CheckConstraint, ConstraintChecked, Sampling
 from fakes import MODEL
@@ -189,3 +190,57 @@ def test_the_notice_about_a_format_opens_the_card(stage: Stage, card: OptionsCar
     stage.window.banners.acted.emit("format")
     assert not stage.window.options.popover.isHidden()
     flush()
+
+
+@pytest.fixture
+def thinking_card(stage: Stage) -> OptionsCard:
+    """The card, for a model that can think."""
+    stage.start(MODEL)
+    stage.engine.finish_load(can_think=True)
+    stage.wait_until_idle()
+    stage.window.options.open()
+    found = stage.window.options.card
+    assert found is not None
+    return found
+
+
+def test_thinking_is_offered_for_models_that_can(stage: Stage, card: OptionsCard) -> None:
+    assert not card.thinking.isVisible()
+    stage.controller.load_model(MODEL.with_name("Other.gguf"))
+    stage.wait_until_idle()
+    stage.engine.finish_load(can_think=True)
+    stage.wait_until_idle()
+    assert card.thinking.isVisible()
+    assert not card.budget.isVisible()
+
+
+def test_a_budget_of_thoughts_is_of_this_chat(stage: Stage, thinking_card: OptionsCard) -> None:
+    card = thinking_card
+    buttons = {one.text(): one for one in card.thinking.field.findChildren(QRadioButton)}
+    assert list(buttons) == ["As in settings", "On", "Off", "Budget"]
+    buttons["Budget"].click()
+    assert card.budget.isVisible()
+    line = card.budget.field.findChild(QLineEdit)
+    assert isinstance(line, QLineEdit)
+    line.setText("200")
+    line.setModified(True)
+    line.editingFinished.emit()
+    options = stage.states.options.options
+    assert (options.thinking, options.thinking_budget) == (Thinking.BUDGET, 200)
+    assert stage.window.composer.options_button.toolTip() == "Answer options (1 value changed)"
+    stage.controller.send("Why?")
+    stage.wait_until_idle()
+    asked = stage.engine.last_generate
+    assert (asked.thinking, asked.thinking_budget) == (True, 200)
+    stage.engine.finish()
+    stage.wait_until_idle()
+    buttons["Off"].click()
+    assert not card.budget.isVisible()
+    stage.controller.send("And now?")
+    stage.wait_until_idle()
+    asked = stage.engine.last_generate
+    assert (asked.thinking, asked.thinking_budget) == (False, None)
+    stage.engine.finish()
+    stage.wait_until_idle()
+    card.thinking.reset.click()
+    assert stage.states.options.options == replace(AS_USUAL, thinking_budget=200)

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QPlainTextEdit
 from pytestqt.qtbot import QtBot
 
 from app.store.parts import TextPart
-from app.store.store import Message, MessageState
+from app.store.store import AnswerDetails, Message, MessageState
 from app.ui.blocks.code import CodeView
 from app.ui.transcript.message_tools import tools_for
 from app.ui.transcript.view import Transcript
@@ -224,6 +224,20 @@ def test_thinking_indicator_is_shown_while_thinking(view: Transcript, qtbot: QtB
     stream_text(view, qtbot, 1, " see.</think>\n\nYes.")
     assert view.stack.views[0].rows[0].words.startswith("Thought")
     assert len(view.stack.views[0].parts) == 1
+
+
+def test_the_row_of_thoughts_names_what_the_engine_measured(view: Transcript) -> None:
+    text = "<think>Hm.</think>Yes."
+    made = AnswerDetails(thought_tokens=9, thought_seconds=12.3)
+    ended = replace(message(1, text), details=made)
+    reached = replace(message(2, text), details=replace(made, thought_budget=2000))
+    view.set_messages([ended, reached])
+    words = [shown.rows[0].words for shown in view.stack.views]
+    assert words == [
+        "Thought for 12 s",
+        "Thought for 12 s (budget of 2,000 tokens reached)",
+    ]
+    assert view.stack.views[1].spoken == f"{words[1]}\n\nYes."
 
 
 # --- editing ------------------------------------------------------------------------------------
