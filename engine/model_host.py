@@ -258,7 +258,10 @@ class ModelHost:
         if command.budget_bytes is not None:
             self._disk.set_budget(command.budget_bytes)
         thinking, budget = resolved_thinking(command.thinking, command.thinking_budget)
-        build = partial(self._prompts.answer, command.turns, command.policy, thinking)
+        # A constraint begins with the answer, so that the model could not open thoughts itself.
+        opens = command.constraint is not None and not command.constraint.trigger
+        read = partial(self._prompts.answer, opens_thoughts=opens)
+        build = partial(read, command.turns, command.policy, thinking)
         prompt = yield from _in_background(build, "prompt", checkpoint)
         if len(prompt.ids) < self._scheduler.context:
             yield from self._disk.restore(stack, prompt.ids, "", checkpoint)

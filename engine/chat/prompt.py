@@ -30,9 +30,20 @@ class PromptBuilder:
         self._tokenizer = tokenizer
         self._context = context
 
-    def answer(self, turns: Sequence[Turn], policy: ContextPolicy, thinking: bool | None) -> Prompt:
-        """The prompt for an answer, or for continuing the last turn if it is the assistant's."""
-        write = partial(self._template.render_answer, enable_thinking=thinking)
+    def answer(
+        self,
+        turns: Sequence[Turn],
+        policy: ContextPolicy,
+        thinking: bool | None,
+        *,
+        opens_thoughts: bool = False,
+    ) -> Prompt:
+        """The prompt for an answer, or for continuing the last turn if it is the assistant's.
+
+        `opens_thoughts`: it begins thoughts, if `thinking` asks for these.
+        """
+        render = self._template.render_answer
+        write = partial(render, enable_thinking=thinking, opens_thoughts=opens_thoughts)
         return self._build(turns, policy, write)
 
     def conversation(self, turns: Sequence[Turn], policy: ContextPolicy) -> Prompt:
@@ -40,7 +51,7 @@ class PromptBuilder:
 
         def write(turns: Sequence[Turn]) -> AnswerPrompt:
             text = self._template.render(turns, add_generation_prompt=False)
-            return AnswerPrompt(text, "", continued=False)
+            return AnswerPrompt(text)
 
         return self._build(turns, policy, write)
 

@@ -46,14 +46,9 @@ class AnswerPrompt:
     """The rendered prompt of an answer."""
 
     text: str
-    begun: str  # its end that belongs to the answer, as the model writes it
-    continued: bool  # it ends within the assistant's last turn
-
-    @property
-    def opening(self) -> str:
-        """What the prompt begins of a new answer, with the tag that is used in events."""
-        is_new = self.begun and not self.continued
-        return THOUGHT_OPENS + self.begun[len(self.begun.rstrip()) :] if is_new else ""
+    begun: str = ""  # its end that belongs to the answer, as the model writes it
+    opening: str = ""  # the thoughts that it begins of a new answer, with the tag used in events
+    continued: bool = False  # it ends within the assistant's last turn
 
 
 class ChatTemplate:
@@ -152,20 +147,27 @@ class ChatTemplate:
         *,
         now: datetime | None = None,
         enable_thinking: bool | None = None,
+        opens_thoughts: bool = False,
     ) -> AnswerPrompt:
         """The prompt of an answer, or the one that makes the model continue the assistant's last turn.
 
         A continued text is appended as the model writes it. Without thinking, thoughts that a
-        template begins for lack of a switch are ended at once.
+        template begins for lack of a switch are ended at once. `opens_thoughts`: with thinking, the
+        prompt begins thoughts where the template leaves that to the model.
         """
         markers = self.markers
         if not turns or turns[-1].role is not Role.ASSISTANT:
             prompt = self.render(turns, now=now, enable_thinking=enable_thinking)
             opening = markers.opening(prompt)
+            if enable_thinking is False and opening:
+                return AnswerPrompt(prompt + markers.closing)
             if enable_thinking is False:
-                more = markers.closing if opening else markers.header
-                return AnswerPrompt(prompt + more, "", continued=False)
-            return AnswerPrompt(prompt, opening, continued=False)
+                return AnswerPrompt(prompt + markers.header, markers.header)
+            if enable_thinking and opens_thoughts and not opening and not markers.header:
+                opening = markers.opening_text
+                prompt += opening
+            space = opening[len(opening.rstrip()) :]
+            return AnswerPrompt(prompt, opening, THOUGHT_OPENS + space if opening else "")
         prompt = self.render(turns[:-1], now=now, enable_thinking=enable_thinking)
         if opening := markers.opening(prompt):  # the answer's text has it if it has thoughts
             prompt = prompt.removesuffix(opening)

@@ -39,7 +39,8 @@ def chat(options: Options) -> None:
     model = load_model(options)
     system = (Turn(Role.SYSTEM, options.system),) if options.system else ()
     turns = (*system, Turn(Role.USER, options.prompt))
-    prompt = model.template.render_answer(turns, enable_thinking=thinking)
+    opens = constraint(options) is not None
+    prompt = model.template.render_answer(turns, enable_thinking=thinking, opens_thoughts=opens)
     fresh = prompt_ids(model.tokenizer, prompt.text)
     thoughts = ThoughtPlan(model.template.markers, budget, prompt.begun)
     _answer(options, model, fresh, prompt=prompt, thoughts=thoughts)

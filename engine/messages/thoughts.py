@@ -28,6 +28,12 @@ class ThoughtMarkers:
         """Whether the model writes the tags that are used in events."""
         return (self.opens, self.ends, self.header) == (THOUGHT_OPENS, THOUGHT_ENDS, "")
 
+    @property
+    def opening_text(self) -> str:
+        """What begins thoughts in a prompt; "" where the template does not know thoughts."""
+        space = "\n" if self.closing.startswith("\n") else ""
+        return self.opens + space if self.can_think else ""
+
     def written(self, text: str) -> str:
         """An answer, whose thoughts are between the usual tags, as the model writes it."""
         if self.are_usual:

@@ -120,6 +120,7 @@ def test_an_answer_stopped_in_its_thoughts_has_the_rest_of_its_budget(
     cut = begun + answer_text(events)[:-4]
     more = shared.generate(42, "hello", cut, thinking_budget=BUDGET, max_tokens=5)
     assert answer_text(more) == WORD * 5
+    assert finished(more).reused_tokens == finished(more).prompt_tokens - 1
     assert not finished(more).thought_budget_reached
 
 
@@ -184,18 +185,17 @@ def test_every_one_of_several_answers_has_its_budget(
 def test_a_constraint_begins_behind_the_budget(
     shared: Bench, models: dict[str, Path], family: str
 ) -> None:
-    opened = ("Qwen3.5", "DeepSeek-R1", "GLM", "gpt-oss")  # others do not think before a constraint
     shared.load(models[family])
     wanted = Constraint(ConstraintKind.REGEX, "(yes|no)!")
     events = shared.generate(
         80, "hello", thinking_budget=BUDGET, constraint=wanted, max_tokens=ANSWER
     )
-    text = answer_text(events)
-    if family in opened:
-        thoughts, text = split(text)
-        assert thought_text(thoughts) == WORD * BUDGET
+    _, text = split(answer_text(events))
+    assert finished(events).thought_tokens == BUDGET
     assert text in ("yes!", "no!")
     assert finished(events).reason is FinishReason.END
+    alone = shared.generate(81, "hello", thinking=False, constraint=wanted, max_tokens=ANSWER)
+    assert answer_text(alone).strip() in ("yes!", "no!")
 
 
 def test_a_banned_text_across_the_end_of_thoughts(shared: Bench, models: dict[str, Path]) -> None:

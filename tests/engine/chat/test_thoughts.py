@@ -95,7 +95,8 @@ def test_without_thinking_a_prompt_begins_no_thoughts(name: str) -> None:
     template = ChatTemplate(FAMILIES[name].template, bos="", eos="")
     prompt = template.render_answer([Turn(USER, "hello")], enable_thinking=False)
     assert prompt.text.strip().endswith(template.markers.header or "</think>")
-    assert prompt.begun == prompt.opening == ""
+    assert prompt.begun == template.markers.header
+    assert prompt.opening == ""
     on = template.render_answer([Turn(USER, "hello")], enable_thinking=True)
     assert bool(on.opening) == (name != "gpt-oss")
 
