@@ -295,7 +295,8 @@ class Generation:
 
     def _append(self, token: int, mu: float, logits: Tensor | None = None) -> Iterator[Text]:
         """The text goes on with a token, drawn at this `mu` or forced, or ends."""
-        if token in self._tokenizer.end_tokens:
+        is_end = token in self._tokenizer.end_tokens
+        if is_end and not (self._thoughts is not None and self._thoughts.is_marker(token)):
             self.reason = FinishReason.END
             return
         if (most := self.request.logprobs) and logits is not None:

@@ -221,6 +221,14 @@ class Thoughts:
         completes = self._plan.markers.ends.encode().startswith(held)
         return completes and counter.tokens + counter.held_tokens >= budget
 
+    def is_marker(self, token: int) -> bool:
+        """Whether a token that ends other answers is part of the marker that ends thoughts here."""
+        if self._is_forced or not self.is_thinking:
+            return self._is_forced
+        markers = self._plan.markers.ends, self._plan.markers.again
+        begun = self._counter.held + self._tokenizer.piece(token)
+        return any(one.encode().startswith(begun) for one in markers)
+
     def forced(self) -> int | None:
         """The next token if it is one of the marker that ends thoughts."""
         if not self.must_end:

@@ -169,6 +169,19 @@ FAMILIES = {
         "</think>",
         ("<|user|>", "<|assistant|>", *THINK),
     ),
+    "Solar": Family(
+        _turns(
+            "<|begin|>user<|content|>{{ m.content }}<|end|>",
+            "<|begin|>assistant",
+            "<|think|>{{ m.thinking }}<|end|><|begin|>assistant<|content|>{{ m.content }}<|end|>",
+            "<|begin|>assistant",
+        ),
+        "<|think|>",
+        "<|end|><|begin|>assistant<|content|>",
+        ("<|begin|>", "<|content|>", "<|think|>", "<|end|>", "assistant"),
+        ("<|end|>",),  # ends an answer, too
+        always=True,
+    ),
     "tags as text": Family(_golden("Qwen-Qwen3-0.6B"), "<think>", "\n</think>\n\n", ("\n\n",)),
 }
 

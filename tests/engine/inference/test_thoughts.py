@@ -136,3 +136,18 @@ def test_an_incomplete_character_at_the_budget_is_left_out() -> None:
     for token in OF_HARMONY.encode(HARMONY.ends + "ö", add_special=False):
         text += stream.push(token, counted=False)
     assert text == "<think></think>ö"
+
+
+def test_a_token_that_ends_answers_may_end_thoughts() -> None:
+    markers = ChatTemplate(FAMILIES["Solar"].template, bos="", eos="").markers
+    tokenizer = tokenizer_with(*FAMILIES["Solar"].tokens, control=("<|end|>",))
+    (end,) = tokenizer.encode("<|end|>", add_special=False)
+    assert end in tokenizer.end_tokens
+    plan = ThoughtPlan(markers, None, "<|think|>")
+    prompt = tokenizer.encode("<|think|>", add_special=False)
+    thoughts = Thoughts(plan, tokenizer, prompt, is_bare=False)
+    assert thoughts.is_marker(end)
+    for number, token in enumerate(tokenizer.encode(markers.ends, add_special=False), 1):
+        thoughts.push(token, number)
+    assert not thoughts.is_thinking
+    assert not thoughts.is_marker(end)
