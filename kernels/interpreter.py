@@ -17,6 +17,7 @@ from kernels.kv_pages import PAGE_TOKENS, PagedKV, PagedState, StateLayer, piece
 from kernels.ops import Ops
 from kernels.program import (
     Add,
+    AddRows,
     Attend,
     Columns,
     Embed,
@@ -119,6 +120,7 @@ class _Pass:
                 [one.position + at for one in batch for at in range(len(one.tokens))],
             ]
         )  # [2, T]: token ids and positions
+        self._tokens = self._rows[0]  # on the host
 
     def run(self, one: Instruction) -> None:
         """Execute one instruction; see its class for what it computes."""
@@ -126,6 +128,9 @@ class _Pass:
         match one:
             case Embed():
                 self._set(one.out, self._embed(one))
+            case AddRows():
+                rows = one.table.rows(self._tokens).to(buffers[one.x].device)
+                self._set(one.x, buffers[one.x] + rows * one.scale)
             case Norm(centred=True):
                 y = ops.layer_norm(buffers[one.x], one.weight, one.bias, one.epsilon)
                 self._set(one.out, y)

@@ -91,6 +91,23 @@ class Embed:
     separator: int = -1  # a token id
 
 
+class RowTable(Protocol):
+    """A table whose rows are read when tokens need them; the table itself need not be in memory."""
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """The rows `ids` [T] i64 of the host, f32 [T, columns] there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AddRows:
+    """x = x + rows of the table for the tokens * scale."""
+
+    x: str
+    table: RowTable  # [V, columns of x]
+    scale: float = 1.0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Norm:
     """out = RMS norm or layer norm of x; out may be x."""
@@ -384,6 +401,7 @@ class Fetch:
 
 Instruction = (
     Embed
+    | AddRows
     | Norm
     | HeadNorm
     | Linear

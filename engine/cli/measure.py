@@ -27,6 +27,7 @@ from engine.loading.placement import (
     merged,
     place,
     predict,
+    refuse_division,
     slow_parts,
     words,
 )
@@ -208,6 +209,7 @@ def describe(
             return _describe_unsupported(file, error, tokenizer)
         if backend or parts:
             choice = Choice(place(config.layers, backend, parts))
+            refuse_division(file, config, choice.placement)
         else:
             choice = placed(file, config, device, context, cache, limit=limit)
         placement = choice.placement

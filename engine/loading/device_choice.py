@@ -18,7 +18,7 @@ import torch
 from engine.errors import EngineError, RequestError
 from engine.gguf.reader import GGUFFile
 from engine.loading.memory import HOST, MemoryPlan
-from engine.loading.placement import predict
+from engine.loading.placement import is_divisible, predict
 from engine.messages import CacheType, DeviceFault, DeviceInfo, DevicePart, DeviceRefusal
 from engine.models.config import Config
 from kernels import backends, devices
@@ -70,13 +70,16 @@ def placed(
         plan, _ = predict(file, config, placement, context, cache, reclaimable, limit=limit)
         return _is_whole(plan, context, config.context)
 
-    return choose(device, config.layers, fits)
+    return choose(device, config.layers, fits, divisible=is_divisible(file, config))
 
 
-def choose(wanted: str, layers: int, fits: Callable[[Placement], bool]) -> Choice:
+def choose(
+    wanted: str, layers: int, fits: Callable[[Placement], bool], *, divisible: bool = True
+) -> Choice:
     """The placement of a model of so many layers on the device `wanted`, see `LoadModel`.
 
-    `fits` is whether a model with this placement fits in the memory of its devices.
+    `fits` is whether a model with this placement fits in the memory of its devices. One that is not
+    `divisible` is on one device, see `placement.is_divisible`.
     """
     processor = Placement.on(backends.choose(), layers)
     if wanted == PROCESSOR:
@@ -95,7 +98,7 @@ def choose(wanted: str, layers: int, fits: Callable[[Placement], bool]) -> Choic
         gpu = device.backend()
         if wanted == AUTOMATIC and bandwidth(gpu) < bandwidth(processor.head):
             return Choice(processor)
-        return _placed(processor, gpu, layers, fits)
+        return _placed(processor, gpu, layers, fits, divisible)
     except ValueError as error:  # of a backend that refuses the device
         refusal = DeviceRefusal(DeviceFault.DRIVER_FAILS, str(error))
         return Choice(processor, refusal)
@@ -105,11 +108,21 @@ def choose(wanted: str, layers: int, fits: Callable[[Placement], bool]) -> Choic
 
 
 def _placed(
-    processor: Placement, gpu: Backend, layers: int, fits: Callable[[Placement], bool]
+    processor: Placement,
+    gpu: Backend,
+    layers: int,
+    fits: Callable[[Placement], bool],
+    divisible: bool,
 ) -> Choice:
     whole = Placement.on(gpu, layers)
     if fits(whole):
         return Choice(whole)
+    if not divisible:
+        text = (
+            "The model is too large for the free memory of the GPU, and its layers cannot be "
+            "divided between the GPU and the processor."
+        )
+        return Choice(processor, DeviceRefusal(DeviceFault.TOO_LARGE, text))
     placed, too_many = 0, layers  # of layers on the GPU
     while too_many - placed > 1:
         middle = (placed + too_many) // 2

@@ -36,6 +36,7 @@ from engine.loading.placement import (
     place,
     plan,
     plan_without,
+    refuse_division,
     slow_parts,
     words,
 )
@@ -189,7 +190,9 @@ def load(
             before_weights,
         )
         if explicit:
-            return loading.on(Choice(place(config.layers, backend, parts)), reclaimable)
+            placement = place(config.layers, backend, parts)
+            refuse_division(file, config, placement)
+            return loading.on(Choice(placement), reclaimable)
 
         choice = placed(file, config, device, context, cache, reclaimable, memory_bytes)
         try:

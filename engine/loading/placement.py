@@ -32,7 +32,7 @@ from engine.loading.preflight import shape
 from engine.lora.stack import EMBEDDING, HEAD
 from engine.messages import CacheType, SlowPart, SlowReason
 from engine.models.config import Config
-from engine.models.weights import Storages, backend_of
+from engine.models.weights import FILE_TABLES, Storages, backend_of
 from engine.state.pages import STATE_PAGES, storage_dtype
 from kernels import backends
 from kernels.backend import DECODING_BYTES, Backend
@@ -72,6 +72,26 @@ def place(layers: int, backend: str = "", parts: Sequence[tuple[str, int]] = ())
             "left out.",
         )
     return Placement.split([(one, count) for (one, _), count in zip(chosen, counts, strict=True)])
+
+
+def is_divisible(file: GGUFFile, config: Config) -> bool:
+    """Whether the layers of a model can be divided between devices, where only the stream moves.
+
+    They cannot where they also read embeddings of their own, or keys of earlier layers.
+    """
+    shared = file.integer(f"{config.architecture}.attention.shared_kv_layers", 0)
+    return not shared and not any(name in file.tensors for name in FILE_TABLES)
+
+
+def refuse_division(file: GGUFFile, config: Config, placement: Placement) -> None:
+    """Raise RequestError for a placement on several backends of a model that cannot be divided."""
+    if len(placement.backends) > 1 and not is_divisible(file, config):
+        names = " and ".join(one.name for one in placement.backends)
+        raise RequestError(
+            f"The layers of a {config.architecture} model cannot be divided between {names}: they "
+            "read more of the first layers than the stream between them.",
+            "Give one backend all layers.",
+        )
 
 
 # --- memory -------------------------------------------------------------------------------------
@@ -287,10 +307,11 @@ def _packed(tensors: Tensors, failed: Collection[tuple[str, str]]) -> Storages:
 
 
 def _placed_tensors(file: GGUFFile, placement: Placement) -> Tensors:
-    """Backend, format and shape of every tensor; of a tied head too, if it is a copy."""
+    """Backend, format and shape of every tensor in memory; of a tied head too, if it is a copy."""
     tensors = [
         (backend_of(info.name, placement), info.format, info.shape)
         for info in file.tensors.values()
+        if info.name not in FILE_TABLES
     ]
     if placement.head is not placement.embedding and HEAD not in file.tensors:
         tied = file.tensors.get(EMBEDDING)

@@ -27,12 +27,7 @@ STREAM, NORMED, CHANGE = "stream", "normed", "change"
 LOGITS, STATES, SCORES = "logits", "states", "scores"
 DENSE = "dense"
 # Of embeddings for single layers: those of all layers, and what one layer makes of its own.
-LAYER_INPUTS, TABLE_ROWS, LAYER_INPUT, LAYER_GATE = (
-    "layer inputs",
-    "layer table rows",
-    "layer input",
-    "layer gate",
-)
+LAYER_INPUTS, LAYER_INPUT, LAYER_GATE = "layer inputs", "layer input", "layer gate"
 
 
 class Result(Enum):
@@ -82,8 +77,7 @@ def forward_program(
         deltas = partial(_delta, backend, stack)
         body += _block(block, first[layer], deltas)
         if block.layer_input is not None and decoder.layer_inputs is not None:
-            start = layer * decoder.layer_inputs.width
-            body += _layer_input(block.layer_input, start, deltas)
+            body += _layer_input(block.layer_input, deltas)
         if block.output_scale != 1.0:
             body.append(program.Scale(STREAM, block.output_scale))
         before = backend
@@ -149,17 +143,16 @@ def _layer_inputs(one: LayerInputs, deltas: Deltas) -> list[Instruction]:
         products(STREAM, ((one.projection, LAYER_INPUTS),), deltas),
         program.Scale(LAYER_INPUTS, one.projection_scale),
         program.HeadNorm(LAYER_INPUTS, one.norm.weight, one.norm.epsilon, one.norm.centred),
-        program.Embed(one.table, TABLE_ROWS, one.table_scale),
-        program.Add(LAYER_INPUTS, TABLE_ROWS),
+        program.AddRows(LAYER_INPUTS, one.table, one.table_scale),
         program.Scale(LAYER_INPUTS, one.scale),
     ]
 
 
-def _layer_input(one: LayerInput, start: int, deltas: Deltas) -> list[Instruction]:
-    """Add the term of a layer's own embedding, which is at the column `start`, to the stream."""
+def _layer_input(one: LayerInput, deltas: Deltas) -> list[Instruction]:
+    """Add the term of a layer's own embedding to the stream."""
     width = one.gate.weight.shape[0]
     return [
-        program.Columns(LAYER_INPUTS, start, width, LAYER_INPUT),
+        program.Columns(LAYER_INPUTS, one.layer * width, width, LAYER_INPUT),
         products(STREAM, ((one.gate, LAYER_GATE),), deltas),
         program.Gate(LAYER_GATE, LAYER_INPUT, one.activation, LAYER_GATE),
         products(LAYER_GATE, ((one.output, CHANGE),), deltas),

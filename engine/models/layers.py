@@ -19,7 +19,7 @@ from engine.models.parts import HeadNorms, Norm, Projection
 from kernels.backend import ENCODER_OPS
 from kernels.layer_state import ConvState, LayerState, RecurrentState, SharedState
 from kernels.placement import Placement
-from kernels.program import Activation, Pager
+from kernels.program import Activation, Pager, RowTable
 from kernels.weight import Weight
 
 
@@ -30,6 +30,7 @@ class LayerInput:
     norm(output(activation(gate(stream)) * the layer's part of the input)); see `LayerInputs`.
     """
 
+    layer: int  # whose part it is
     gate: Projection  # [P, D]
     output: Projection  # [D, P]
     norm: Norm
@@ -43,7 +44,7 @@ class LayerInputs:
     (norm(projection(embedding) * projection_scale) + row of the table * table_scale) * scale.
     """
 
-    table: Weight  # [V, L*P]
+    table: RowTable  # [V, L*P]
     projection: Projection  # [L*P, D], of the scaled embedding
     norm: HeadNorms  # [L, P]
     table_scale: float

@@ -14,17 +14,21 @@ from torch import Tensor
 
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile, TensorInfo
+from engine.models.file_table import FileTable
 from engine.models.layer_pager import LayerPager
 from kernels import backends
 from kernels.backend import Backend
 from kernels.formats import by_name
 from kernels.placement import Placement
+from kernels.program import RowTable
 from kernels.weight import Storage, Weight
 
 # How weights are stored other than as their backend prefers, by backend and format.
 Storages = Mapping[tuple[str, str], Storage]
 _LAYER = re.compile(r"blk\.(\d{1,6})\.")
-_EMBEDDINGS = ("token_embd.", "position_embd.", "token_types.", "token_embd_norm.")
+_EMBEDDINGS = ("token_embd.", "position_embd.", "token_types.", "token_embd_norm.", "per_layer_")
+# Tables of one row for each token and layer, most of the bytes of some models: they stay in the file.
+FILE_TABLES = ("per_layer_token_embd.weight",)
 _ROPE = "rope_"  # divisors of frequencies, which are computed on the host
 
 
@@ -105,6 +109,19 @@ class Weights:
         It is on the backend of the tensor `beside`, or its own.
         """
         return self._read(self._find(name, (rows, columns)), beside or name)
+
+    def file_table(self, name: str, rows: int, columns: int) -> RowTable:
+        """A table [rows, columns] of `FILE_TABLES`, whose rows are read from the file; as `matrix`.
+
+        Raises ModelFileError, also when the file cannot be opened a second time.
+        """
+        assert name in FILE_TABLES, name
+        info = self._find(name, (rows, columns))
+        self._used.add(name)
+        if not self._read_data:
+            return _placeholder(info)
+        self._count(info.size_bytes)
+        return FileTable(self._file.paths[info.part], info.offset, info.format, info.shape)
 
     def optional_matrix(self, name: str, rows: int, columns: int) -> Weight | None:
         """Like `matrix`, or None when the file has no such tensor."""
