@@ -156,11 +156,12 @@ def experts(
     shared: int = 0,
     has_up: bool = True,
     limit: float = 0.0,
+    router: Projection | None = None,
 ) -> Experts:
     """Mixture of experts of block `index`; adapters do not apply to the experts.
 
     By default shares are the softmax of the highest scores. `shared` is the inner width of the
-    expert of all tokens; 0: none.
+    expert of all tokens; 0: none. `router`: made before, where its tensors are of another kind.
     """
     D, F, E, name = config.width, config.feed_forward, config.experts, f"blk.{index}"
     gate_name, up_name = (f"{name}.ffn_{part}_exps" for part in ("gate", "up"))
@@ -179,7 +180,7 @@ def experts(
         if weights.has(f"{gate_tensor}.weight"):
             shared_gate = Projection("", weights.row(f"{gate_tensor}.weight", D))
     return Experts(
-        router=projection(weights, f"{name}.ffn_gate_inp", E, D),
+        router=router or projection(weights, f"{name}.ffn_gate_inp", E, D),
         routing=with_bias(weights, index, E, routing or Routing(config.experts_per_token)),
         gate=gate,
         up=up,

@@ -53,11 +53,15 @@ def _attention(
     query = sized(QUERY, one.query)
     key = value = ""
     heads = [(one.query, query)]
-    if one.key is not None and one.value is not None:
-        key, value = sized(KEY, one.key), sized(VALUE, one.value)
-        heads += [(one.key, key), (one.value, value)]
+    before: list[Instruction] = []  # what is not a part of the attention
+    if one.key is not None:
+        key, value = sized(KEY, one.key), sized(VALUE, one.key)
+        heads.append((one.key, key))
+        if one.value is None:
+            before.append(program.Columns(key, 0, one.key.weight.shape[0], value))
+        else:
+            heads.append((one.value, value))
     query_norm, key_norm = one.query_norm, one.key_norm
-    before: list[Instruction] = []  # norms that are not a part of the attention
     if isinstance(query_norm, HeadNorms) or isinstance(key_norm, HeadNorms):
         pairs = ((query_norm, query), (key_norm, key))
         before += [_head_norm(norm, name) for norm, name in pairs if name and norm is not None]

@@ -39,7 +39,7 @@ class Attention:
 
     query: Projection  # [H*C, D]
     key: Projection | None  # [K*C, D]; neither key nor value where it reads those of `shared`
-    value: Projection | None  # [K*C, D]
+    value: Projection | None  # [K*C, D]; None beside a key: the key, before its norm and RoPE
     output: Projection  # [D, H*C]
     rope: Rope
     head_width: int
