@@ -79,6 +79,7 @@ class Weights:
         self._total = sum(info.size_bytes for info in file.tensors.values())
         self._done = 0
         self._used: set[str] = set()
+        self._ignored: set[str] = set()
         self._storage = storage or {}
         self._made: dict[tuple[str, str], list[Weight]] = {}  # by tensor and backend
         self._kept: set[tuple[str, str]] = set()  # of these, kept by `reread` and not yet used
@@ -157,6 +158,14 @@ class Weights:
         found = self.optional_vector(name, 1)
         return default if found is None else float(found)
 
+    def ignore_scales(self, part: str) -> None:
+        """Factors of the products of a part of every layer, such as "ffn": they are not read."""
+        self._ignored |= {
+            name
+            for name in self._file.tensors
+            if name.endswith(".scale") and f".{part}_" in name and layer_of(name) >= 0
+        }
+
     def ignore(self, *names: str) -> None:
         """Tensors that are not needed, if the file has them."""
         self._used.update(name for name in names if name in self._file.tensors)
@@ -171,7 +180,7 @@ class Weights:
 
     def has(self, name: str) -> bool:
         """Whether the file has a tensor of this name."""
-        return name in self._file.tensors
+        return name in self._file.tensors and name not in self._ignored
 
     def rows(self, name: str) -> int:
         """Rows of the tensor of this name; 0 when the file has none."""
@@ -189,7 +198,7 @@ class Weights:
 
     def optional_vector(self, name: str, width: int) -> Tensor | None:
         """Like `vector`, or None when the file has no such tensor."""
-        return self.vector(name, width) if name in self._file.tensors else None
+        return self.vector(name, width) if self.has(name) else None
 
     def stored_rows(self, weight: Weight, rows: Tensor) -> Tensor | None:
         """Rows f32 [n, columns] of a weight loaded here, decoded from the file; None for others."""
@@ -237,7 +246,7 @@ class Weights:
 
         Silently ignoring a bias or an expert would turn answers into noise.
         """
-        unused = sorted(set(self._file.tensors) - self._used)
+        unused = sorted(set(self._file.tensors) - self._used - self._ignored)
         if unused:
             raise UnsupportedModel(
                 f"The file holds {len(unused)} tensors this version does not use, "
