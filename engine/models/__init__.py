@@ -9,14 +9,18 @@ from engine.gguf.reader import GGUFFile
 from engine.models.families import (
     bert,
     cohere,
+    cohere_moe,
     gemma,
     gemma4,
     granite,
+    laguna,
     llama,
+    mellum,
     olmo2,
     phi,
     qwen,
     qwen35,
+    spark,
     starcoder,
 )
 from engine.models.layers import Decoder
@@ -28,13 +32,17 @@ Build = Callable[[GGUFFile, Weights, int], Decoder]
 
 ARCHITECTURES: dict[str, Build] = {
     "cohere2": cohere.build_cohere2,
+    "cohere2moe": cohere_moe.build,
     "command-r": cohere.build_command_r,
     "gemma": gemma.build_gemma,
     "gemma2": gemma.build_gemma2,
     "gemma3": gemma.build_gemma3,
     "gemma4": gemma4.build,
     "granite": granite.build,
+    "laguna": laguna.build,
     "llama": llama.build,
+    "maple": mellum.build_maple,
+    "mellum": mellum.build_mellum,
     "olmo2": olmo2.build,
     "phi2": phi.build_phi2,
     "phi3": phi.build_phi3,
@@ -44,6 +52,7 @@ ARCHITECTURES: dict[str, Build] = {
     "qwen35moe": qwen35.build,
     "qwen3moe": qwen.build_qwen3,
     "qwen3next": qwen35.build,
+    "spark2_5": spark.build,
     "starcoder": starcoder.build_starcoder,
     "starcoder2": starcoder.build_starcoder2,
 }

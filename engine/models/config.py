@@ -178,10 +178,27 @@ def sliding_window(file: GGUFFile, default: int = 0) -> int:
     return file.integer(f"{name}.attention.sliding_window", default, minimum=0, maximum=1 << 30)
 
 
-def sliding_layers(file: GGUFFile, config: Config, every: int) -> list[bool]:
+def sliding_rope(file: GGUFFile, config: Config) -> Config:
+    """The configuration with the RoPE base and the rotated channels of sliding-window layers."""
+    name, C = config.architecture, config.head_width
+    base = file.number(f"{name}.rope.freq_base_swa", config.rope_base, minimum=1.0, maximum=1e12)
+    key = f"{name}.rope.dimension_count_swa"
+    rotated = file.integer(key, config.rotary_dim, minimum=2, maximum=C)
+    if rotated % 2:
+        raise ModelFileError(
+            f"The key '{key}' is {rotated}; an even number up to the head's {C} channels is wanted.",
+            "The file is damaged or made by a faulty converter; get another copy.",
+        )
+    return replace(config, rope_base=base, rotary_dim=rotated)
+
+
+def sliding_layers(
+    file: GGUFFile, config: Config, every: int, *, full_first: bool = False
+) -> list[bool]:
     """Which layers use the sliding window: all but each `every`-th, unless the file overrides it.
 
-    A file may store a list with one boolean per layer, or another number in place of `every`.
+    A file may store a list with one boolean per layer, or another number in place of `every`. Of
+    every so many layers the last one has full attention, or the first.
     """
     key = f"{config.architecture}.attention.sliding_window_pattern"
     found = file.metadata.get(key, every)
@@ -194,4 +211,5 @@ def sliding_layers(file: GGUFFile, config: Config, every: int) -> list[bool]:
             )
         return [bool(one) for one in found[: config.layers]]
     every = file.integer(key, every, minimum=0)
-    return [not every or (index + 1) % every != 0 for index in range(config.layers)]
+    full = 0 if full_first or not every else every - 1
+    return [not every or index % every != full for index in range(config.layers)]

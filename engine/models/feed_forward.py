@@ -86,6 +86,7 @@ class Experts:
     shared_gate: Projection | None = None  # [1, D]
     before: Projection | None = None  # [L, D]: experts on a smaller vector
     after: Projection | None = None  # [D, L]
+    output_scale: float = 1.0  # of the sum of the experts, that of all tokens with them
 
     @property
     def projections(self) -> tuple[Projection, ...]:

@@ -101,6 +101,8 @@ def _experts(one: Experts, stream: str, source: str, out: str, deltas: Deltas) -
             made.append(products(source, ((one.shared_gate, SHARED_GATE),), deltas))
             made.append(program.HeadGate(shared, SHARED_GATE, Activation.SIGMOID))
         made.append(program.Add(out, shared))
+    if one.output_scale != 1.0:
+        made.append(program.Scale(out, one.output_scale))
     return made
 
 

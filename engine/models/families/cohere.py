@@ -14,7 +14,7 @@ from engine.models.builder import attention, decoder, gated_mlp, layer_norm
 from engine.models.config import Config, read_config, sliding_layers, sliding_window
 from engine.models.layers import Block, Decoder
 from engine.models.mixers import Attention
-from engine.models.parts import HeadNorms, Rope
+from engine.models.parts import HeadNorms, Norm, Rope
 from engine.models.rope import no_rope, rope
 from engine.models.weights import Weights
 from kernels.program import Activation
@@ -53,11 +53,14 @@ def _build(
         )
         for index in range(config.layers)
     )
-    # Logits are linear in the output of the last norm, so its weight can absorb their scale.
-    scale = file.number(f"{config.architecture}.logit_scale", 1.0, minimum=0.0, maximum=1e6) or 1.0
-    last_norm = layer_norm(weights, config, "output_norm", config.width)
-    last_norm = replace(last_norm, weight=last_norm.weight * scale)
+    last_norm = scaled(file, config, layer_norm(weights, config, "output_norm", config.width))
     return decoder(weights, config, blocks, last_norm=last_norm)
+
+
+def scaled(file: GGUFFile, config: Config, last_norm: Norm) -> Norm:
+    """The last norm, whose weight absorbs the scale of the logits: they are linear in its output."""
+    scale = file.number(f"{config.architecture}.logit_scale", 1.0, minimum=0.0, maximum=1e6) or 1.0
+    return replace(last_norm, weight=last_norm.weight * scale)
 
 
 def _attention(weights: Weights, config: Config, index: int, rope: Rope, window: int) -> Attention:
