@@ -22,11 +22,17 @@ _FACTORS = ("rope_factors_short.weight", "rope_factors_long.weight")
 
 
 def rope(
-    file: GGUFFile, config: Config, weights: Weights, context: int, *, interleaved: bool
+    file: GGUFFile,
+    config: Config,
+    weights: Weights,
+    context: int,
+    *,
+    interleaved: bool,
+    whole_bounds: bool = True,
 ) -> Rope:
     """The RoPE of a model whose sessions hold up to `context` tokens.
 
-    Raises ModelFileError or UnsupportedModel naming the faulty key or tensor.
+    With `whole_bounds` YaRN's ramp begins and ends at whole channel pairs. Raises ModelFileError or UnsupportedModel naming the faulty key or tensor.
     """
     kind, factor, trained = _scaling(file, config)
     base = config.rope_base
@@ -37,7 +43,7 @@ def rope(
     frequencies = rope_frequencies(base, config.rotary_dim)
     scale = file.number(f"{config.architecture}.rope.scaling.attn_factor", 1.0, minimum=0.0)
     if kind == "yarn":
-        frequencies = _yarn(file, config, frequencies, factor, trained)
+        frequencies = _yarn(file, config, frequencies, factor, trained, whole_bounds)
         scale *= 1 + 0.1 * math.log(factor) if factor > 1 else 1
     elif kind == "linear":
         frequencies = frequencies / factor
@@ -75,7 +81,12 @@ def _scaling(file: GGUFFile, config: Config) -> tuple[str, float, int]:
 
 
 def _yarn(
-    file: GGUFFile, config: Config, frequencies: Tensor, factor: float, trained: int
+    file: GGUFFile,
+    config: Config,
+    frequencies: Tensor,
+    factor: float,
+    trained: int,
+    whole_bounds: bool,
 ) -> Tensor:
     """YaRN: high frequencies unchanged, low ones divided by `factor`, a ramp in between.
 
@@ -95,8 +106,10 @@ def _yarn(
             / (2 * math.log(config.rope_base))
         )
 
-    low = max(math.floor(dimension(fast)), 0)
-    high = min(math.ceil(dimension(slow)), config.rotary_dim - 1)
+    low, high = dimension(fast), dimension(slow)
+    if whole_bounds:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, config.rotary_dim - 1)
     ramp = (torch.arange(config.rotary_dim // 2) - low) / max(high - low, 0.001)
     kept = (1 - ramp.clamp(0, 1)) * share  # 1: frequency unchanged
     return frequencies / factor * (1 - kept) + frequencies * kept
