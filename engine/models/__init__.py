@@ -7,11 +7,15 @@ from collections.abc import Callable
 from engine.errors import Fault, FaultKind, UnsupportedModel
 from engine.gguf.reader import GGUFFile
 from engine.models.families import (
+    arcee,
     bert,
     cohere,
     cohere_moe,
+    exaone4,
     gemma,
     gemma4,
+    glm4,
+    gpt_oss,
     granite,
     laguna,
     llama,
@@ -20,6 +24,8 @@ from engine.models.families import (
     phi,
     qwen,
     qwen35,
+    seed_oss,
+    smollm3,
     spark,
     starcoder,
 )
@@ -31,13 +37,17 @@ from engine.models.weights import Weights
 Build = Callable[[GGUFFile, Weights, int], Decoder]
 
 ARCHITECTURES: dict[str, Build] = {
+    "arcee": arcee.build,
     "cohere2": cohere.build_cohere2,
     "cohere2moe": cohere_moe.build,
     "command-r": cohere.build_command_r,
+    "exaone4": exaone4.build,
     "gemma": gemma.build_gemma,
     "gemma2": gemma.build_gemma2,
     "gemma3": gemma.build_gemma3,
     "gemma4": gemma4.build,
+    "glm4": glm4.build,
+    "gpt-oss": gpt_oss.build,
     "granite": granite.build,
     "laguna": laguna.build,
     "llama": llama.build,
@@ -52,6 +62,8 @@ ARCHITECTURES: dict[str, Build] = {
     "qwen35moe": qwen35.build,
     "qwen3moe": qwen.build_qwen3,
     "qwen3next": qwen35.build,
+    "seed_oss": seed_oss.build,
+    "smollm3": smollm3.build,
     "spark2_5": spark.build,
     "starcoder": starcoder.build_starcoder,
     "starcoder2": starcoder.build_starcoder2,
