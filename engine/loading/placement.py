@@ -217,7 +217,8 @@ def predict(
         return found, storage
     if not paged.fits:
         return replace(found, least_bytes=paged.total_bytes), storage
-    return replace(paged, paging=timed(paged.paging, file.paths[0])), packed
+    often = replace(paged.paging, pass_bytes=paged.paging.pass_bytes * config.loops)
+    return replace(paged, paging=timed(often, file.paths[0])), packed
 
 
 def _with_reserved(needs: DeviceNeeds, placement: Placement) -> DeviceNeeds:

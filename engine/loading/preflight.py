@@ -21,6 +21,7 @@ from engine.models.weights import Weights
 from engine.tokenizer.vocabulary import Vocabulary
 from kernels.backend import ENCODER_OPS
 from kernels.formats import Format, by_name
+from kernels.layer_state import LayerShape
 from kernels.placement import Placement
 
 # `general.type` of GGUF files that are not models: description and remedy.
@@ -88,6 +89,9 @@ def shape(file: GGUFFile, config: Config) -> ModelShape:
     """The sizes that determine memory use."""
     main = main_format(file)
     is_encoder = config.architecture in ENCODERS
+    # Layers that run several times remember keys and values of each.
+    looped = (LayerShape(config.kv_heads, config.head_width),) * config.loops
+    states = ((),) * config.layers if is_encoder else ()
     return ModelShape(
         architecture=config.architecture,
         layers=config.layers,
@@ -102,7 +106,7 @@ def shape(file: GGUFFile, config: Config) -> ModelShape:
         parameters=parameters(file),
         experts=config.experts,
         experts_per_token=config.experts_per_token,
-        states=((),) * config.layers if is_encoder else (),
+        states=(looped,) * config.layers if config.loops > 1 else states,
         is_encoder=is_encoder,
         kept_width=_kept_width(file, config),
     )

@@ -286,7 +286,10 @@ def decoder(
     logit_cap: float = 0.0,
     positions: Weight | None = None,
 ) -> Decoder:
-    """Embedding, blocks, final norm and head; a file without a head ties it to the embedding."""
+    """Embedding, blocks, final norm and head; a file without a head ties it to the embedding.
+
+    There may be several times as many blocks as the file has layers, of the same weights.
+    """
     V, D = config.vocabulary, config.width
     embedding = weights.matrix(EMBEDDING, V, D)
     head_weight = weights.optional_matrix(HEAD, V, D)
@@ -296,15 +299,17 @@ def decoder(
     weights.ignore("output.input_scale")
     head = Projection(HEAD, head_weight, bias, scale=weights.scalar("output.scale"))
     weights.ignore_layers(config.layers)
+    placement, times = weights.placement(config.layers), len(blocks) // config.layers
+    placement = replace(placement, layers=placement.layers * times)
     return Decoder(
         embedding=embedding,
         blocks=blocks,
         norm=last_norm or norm(weights, config, "output_norm", D),
         head=head,
         base=base_model(config, embedding, head, blocks),
-        placement=weights.placement(len(blocks)),
+        placement=placement,
         pager=weights.pager,
-        paged=weights.paged(len(blocks)),
+        paged=weights.paged(config.layers) * times,
         embedding_scale=embedding_scale,
         logit_cap=logit_cap,
         positions=positions,

@@ -29,6 +29,7 @@ class Config:
     rope_base: float
     experts: int = 0  # E; 0: one feed-forward for all tokens
     experts_per_token: int = 0
+    loops: int = 1  # times that a token runs through all layers
 
 
 def read_config(file: GGUFFile) -> Config:
@@ -60,9 +61,10 @@ def read_config(file: GGUFFile) -> Config:
             "The file is damaged or made by a faulty converter; get another copy.",
         )
     experts = file.integer(f"{name}.expert_count", 0, minimum=0, maximum=4_096)
+    layers = _layers(file, name)
     return Config(
         architecture=name,
-        layers=_layers(file, name),
+        layers=layers,
         width=width,
         heads=heads,
         kv_heads=kv_heads,
@@ -75,6 +77,7 @@ def read_config(file: GGUFFile) -> Config:
         rope_base=file.number(f"{name}.rope.freq_base", 10_000.0, minimum=1.0, maximum=1e12),
         experts=experts,
         experts_per_token=_experts_per_token(file, name, experts),
+        loops=file.integer(f"{name}.num_loops", 1, minimum=1, maximum=4_096 // layers),
     )
 
 
