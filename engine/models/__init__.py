@@ -7,8 +7,10 @@ from collections.abc import Callable
 from engine.errors import Fault, FaultKind, UnsupportedModel
 from engine.gguf.reader import GGUFFile
 from engine.models.families import (
+    apertus,
     arcee,
     bert,
+    bitnet,
     cohere,
     cohere_moe,
     exaone4,
@@ -20,7 +22,10 @@ from engine.models.families import (
     laguna,
     llama,
     mellum,
+    minicpm,
+    nanbeige,
     olmo2,
+    olmoe,
     phi,
     qwen,
     qwen35,
@@ -37,7 +42,9 @@ from engine.models.weights import Weights
 Build = Callable[[GGUFFile, Weights, int], Decoder]
 
 ARCHITECTURES: dict[str, Build] = {
+    "apertus": apertus.build,
     "arcee": arcee.build,
+    "bitnet": bitnet.build,
     "cohere2": cohere.build_cohere2,
     "cohere2moe": cohere_moe.build,
     "command-r": cohere.build_command_r,
@@ -53,7 +60,10 @@ ARCHITECTURES: dict[str, Build] = {
     "llama": llama.build,
     "maple": mellum.build_maple,
     "mellum": mellum.build_mellum,
+    "minicpm": minicpm.build,
+    "nanbeige": nanbeige.build,
     "olmo2": olmo2.build,
+    "olmoe": olmoe.build,
     "phi2": phi.build_phi2,
     "phi3": phi.build_phi3,
     "qwen2": qwen.build_qwen2,
