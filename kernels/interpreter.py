@@ -135,7 +135,8 @@ class _Pass:
                 y = ops.layer_norm(buffers[one.x], one.weight, one.bias, one.epsilon)
                 self._set(one.out, y)
             case Norm():
-                self._set(one.out, ops.rms_norm(buffers[one.x], one.weight, one.epsilon))
+                y = ops.rms_norm(buffers[one.x], one.weight, one.epsilon)
+                self._set(one.out, y if one.bias is None else y + one.bias)
             case HeadNorm():
                 self._set(one.x, _head_norm(ops, buffers[one.x], one))
             case Linear():

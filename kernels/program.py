@@ -117,7 +117,12 @@ class Norm:
     epsilon: float
     out: str
     centred: bool = False  # layer norm, which subtracts the mean
-    bias: Tensor | None = None  # f32 [width]; only of a layer norm
+    bias: Tensor | None = None  # f32 [width], added last
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the kernels of every backend compute it: of an RMS norm they add no bias."""
+        return self.centred or self.bias is None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

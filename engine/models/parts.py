@@ -22,7 +22,7 @@ class Norm:
     weight: Tensor  # [D] f32
     epsilon: float
     centred: bool = False
-    bias: Tensor | None = None  # [D] f32, only of a layer norm
+    bias: Tensor | None = None  # [D] f32
 
 
 @dataclass(frozen=True, slots=True)

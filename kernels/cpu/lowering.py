@@ -54,6 +54,8 @@ def can_lower(program: Program) -> bool:
             return False
         if isinstance(one, HeadNorm) and not one.centred:
             return False
+        if isinstance(one, Norm) and not one.is_plain:
+            return False
         if isinstance(one, Attend) and not (one.k and one.is_plain):
             return False
         if isinstance(one, Gate) and not _is_native_gate(one):

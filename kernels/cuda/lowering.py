@@ -67,7 +67,9 @@ def _is_known(one: Instruction) -> bool:
             return one.is_plain
         case HeadNorm():
             return one.centred
-        case Norm() | Multiply() | Add() | Softcap():
+        case Norm():
+            return one.is_plain
+        case Multiply() | Add() | Softcap():
             return True
         case _:
             return False

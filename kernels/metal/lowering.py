@@ -51,9 +51,9 @@ def _is_known(one: Instruction) -> bool:
             return plain and all(map(weights.STORE.has, one.weights))
         case Attend():
             return can_attend(one)
-        case Gate():
+        case Gate() | Norm():
             return one.is_plain
-        case Norm() | Add() | Softcap():
+        case Add() | Softcap():
             return True
         case _:
             return False
