@@ -66,6 +66,7 @@ ARCHITECTURES: dict[str, Build] = {
     "olmoe": olmoe.build,
     "phi2": phi.build_phi2,
     "phi3": phi.build_phi3,
+    "phimoe": phi.build_phimoe,
     "qwen2": qwen.build_qwen2,
     "qwen3": qwen.build_qwen3,
     "qwen35": qwen35.build,

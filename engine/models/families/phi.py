@@ -1,11 +1,17 @@
-"""phi2: layer norms, parallel attention and MLP, partial RoPE; phi3: llama's, fused tensors."""
+"""phi2: layer norms, parallel attention and MLP, partial RoPE; phi3: llama's, fused tensors.
+
+phimoe is phi3 as a mixture, with biases of norms, attention and head.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from engine.gguf.reader import GGUFFile
-from engine.models.builder import attention, decoder, layer_norm, mlp, pre_norm_block
-from engine.models.config import read_config, sliding_window
+from engine.models.builder import attention, decoder, experts, layer_norm, mlp, norm, pre_norm_block
+from engine.models.config import Config, read_config, sliding_window
 from engine.models.layers import Block, Decoder
+from engine.models.parts import Norm
 from engine.models.rope import rope
 from engine.models.weights import Weights
 from kernels.program import Activation
@@ -38,3 +44,30 @@ def build_phi3(file: GGUFFile, weights: Weights, context: int) -> Decoder:
         for index in range(config.layers)
     )
     return decoder(weights, config, blocks)
+
+
+def build_phimoe(file: GGUFFile, weights: Weights, context: int) -> Decoder:
+    """Norms, routing and shares are those of llama.cpp, which the files are made for.
+
+    The model was trained with layer norms, and with shares that are not divided by their sum.
+    """
+    config = read_config(file)
+    rotary = rope(file, config, weights, context, interleaved=False)
+    window = sliding_window(file)
+    blocks = tuple(
+        Block(
+            attention_norm=_biased_norm(weights, config, f"blk.{index}.attn_norm"),
+            attention=attention(weights, config, index, rotary, window=window),
+            mlp_norm=_biased_norm(weights, config, f"blk.{index}.ffn_norm"),
+            mlp=experts(weights, config, index, Activation.SILU),
+        )
+        for index in range(config.layers)
+    )
+    last_norm = _biased_norm(weights, config, "output_norm")
+    return decoder(weights, config, blocks, last_norm=last_norm)
+
+
+def _biased_norm(weights: Weights, config: Config, name: str) -> Norm:
+    """An RMS norm with a bias."""
+    plain = norm(weights, config, name, config.width)
+    return replace(plain, bias=weights.vector(f"{name}.bias", config.width))
