@@ -9,7 +9,14 @@ from torch import Tensor
 from engine.lora.delta import Part
 from engine.lora.stack import EMBEDDING, HEAD, BaseModel
 from engine.models.config import Config
-from engine.models.feed_forward import MLP, ExpertMatrices, Experts, GatedMLP
+from engine.models.feed_forward import (
+    MLP,
+    ExpertMatrices,
+    Experts,
+    FeedForward,
+    GatedMLP,
+    ParallelMLPs,
+)
 from engine.models.layers import Block, Decoder, Ranking
 from engine.models.mixers import Attention
 from engine.models.parts import Norm, Projection, Rope
@@ -233,12 +240,39 @@ def shared_expert(
 ) -> GatedMLP | MLP:
     """The expert of block `index` that all tokens run through, of `inner` channels."""
     D, name = config.width, f"blk.{index}"
-    up = projection(weights, f"{name}.ffn_up_shexp", inner, D)
+    up_name = f"{name}.ffn_up_shexp"
     down = projection(weights, f"{name}.ffn_down_shexp", D, inner)
     if not gated:
-        return MLP(up, down, activation)
-    gate = projection(weights, f"{name}.ffn_gate_shexp", inner, D)
+        return MLP(projection(weights, up_name, inner, D), down, activation)
+    if weights.rows(f"{up_name}.weight") == 2 * inner and not weights.has(
+        f"{name}.ffn_gate_shexp.weight"
+    ):
+        gate, up = projections(weights, up_name, (inner, inner), D)
+    else:
+        gate = projection(weights, f"{name}.ffn_gate_shexp", inner, D)
+        up = projection(weights, up_name, inner, D)
     return GatedMLP(gate, up, down, activation)
+
+
+def unscaled(one: FeedForward) -> FeedForward:
+    """A feed-forward without the factors beside its weights, which llama.cpp does not apply in
+    some families.
+    """
+    match one:
+        case GatedMLP():
+            gate, up, down = (replace(each, scale=1.0) for each in (one.gate, one.up, one.down))
+            return replace(one, gate=gate, up=up, down=down)
+        case MLP():
+            up, down = (replace(each, scale=1.0) for each in (one.up, one.down))
+            return replace(one, up=up, down=down)
+        case Experts():
+            gate, down = replace(one.gate, scale=None), replace(one.down, scale=None)
+            up = None if one.up is None else replace(one.up, scale=None)
+            shared = None if one.shared is None else unscaled(one.shared)
+            assert not isinstance(shared, Experts | ParallelMLPs), "it is an MLP"
+            return replace(one, gate=gate, up=up, down=down, shared=shared)
+        case ParallelMLPs():
+            return one
 
 
 def norm(weights: Weights, config: Config, name: str, width: int) -> Norm:
