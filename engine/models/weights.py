@@ -171,8 +171,10 @@ class Weights:
         self._used.update(name for name in names if name in self._file.tensors)
 
     def ignore_layers(self, first: int) -> None:
-        """Tensors of the layers from `first` on, which predict further tokens."""
-        self.ignore(*(name for name in self._file.tensors if layer_of(name) >= first))
+        """Tensors of the layers from `first` on that the file counts: they predict further tokens."""
+        count = self._file.integer(f"{self._file.string('general.architecture')}.block_count")
+        layers = range(first, count)
+        self.ignore(*(name for name in self._file.tensors if layer_of(name) in layers))
 
     def expert_pairs(self, name: str, count: int, rows: int, columns: int) -> list[Weight]:
         """2 * `count` matrices [rows, columns] of one tensor [count, 2 * rows, columns]."""
