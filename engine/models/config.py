@@ -48,7 +48,9 @@ def read_config(file: GGUFFile) -> Config:
             f"{heads} attention heads cannot share {kv_heads} key/value heads evenly.",
             "The file is damaged or made by a faulty converter; get another copy.",
         )
-    if value_width != head_width:
+    # In latent attention a value is a part of the cached key.
+    latent = file.integer(f"{name}.attention.kv_lora_rank", 0, minimum=0, maximum=65_536)
+    if value_width != head_width and not latent:
         raise UnsupportedModel(
             f"This {name} file has key and value widths {head_width} and {value_width}; they must be "
             "one number.",

@@ -163,6 +163,11 @@ def _latent_attention(
     ]
     if one.query_scale is not None:
         made.append(_query_scale(one.query_scale, joined))
+    gated: list[Instruction] = []
+    if one.gate is not None:
+        gate = sized(OUTPUT_GATE, one.gate.projection)
+        made.append(products(source, ((one.gate.projection, gate),), deltas))
+        gated.append(program.HeadGate(expanded, gate, one.gate.activation))
     return [
         *made,
         program.Attend(
@@ -181,6 +186,7 @@ def _latent_attention(
             scale=one.scale,
         ),
         program.HeadLinear(mixed, one.expand, expanded, one.rope_width),
+        *gated,
         products(expanded, ((one.output, out),), deltas),
     ]
 

@@ -106,6 +106,7 @@ class LatentAttention:
     compressed: Projection | None = None  # [Q, D]: a query by a smaller vector, which is normed
     compressed_norm: Norm | None = None
     query_scale: QueryScale | None = None
+    gate: OutputGate | None = None  # of the values of each head: [H, D]
 
     @property
     def rope_width(self) -> int:
@@ -121,7 +122,8 @@ class LatentAttention:
     def projections(self) -> tuple[Projection, ...]:
         """Its linear layers; those of single heads have no names."""
         heads = tuple(Projection("", one) for one in (*self.absorb, *self.expand))
-        own = (self.compressed, self.query, self.query_rope, self.latent, self.key_rope)
+        gate = None if self.gate is None else self.gate.projection
+        own = (self.compressed, self.query, self.query_rope, self.latent, self.key_rope, gate)
         return (*(one for one in own if one is not None), *heads, self.output)
 
     @property

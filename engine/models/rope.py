@@ -18,6 +18,8 @@ from engine.models.parts import Rope
 from engine.models.weights import Weights
 
 SCALINGS = ("none", "linear", "dynamic", "yarn", "longrope", "su", "llama3")
+# Their files have a tenth of the multiplier of YaRN's magnitude.
+_TENTHS = ("deepseek2", "mistral4")
 _FACTORS = ("rope_factors_short.weight", "rope_factors_long.weight")
 
 
@@ -44,7 +46,7 @@ def rope(
     scale = file.number(f"{config.architecture}.rope.scaling.attn_factor", 1.0, minimum=0.0)
     if kind == "yarn":
         frequencies = _yarn(file, config, frequencies, factor, trained, whole_bounds)
-        scale *= 1 + 0.1 * math.log(factor) if factor > 1 else 1
+        scale *= _yarn_scale(file, config, factor)
     elif kind == "linear":
         frequencies = frequencies / factor
     divisors = _divisors(config, weights, long=context > trained)
@@ -113,6 +115,34 @@ def _yarn(
     ramp = (torch.arange(config.rotary_dim // 2) - low) / max(high - low, 0.001)
     kept = (1 - ramp.clamp(0, 1)) * share  # 1: frequency unchanged
     return frequencies / factor * (1 - kept) + frequencies * kept
+
+
+def magnitude(file: GGUFFile, config: Config, rotary: Rope) -> float:
+    """The scale of whole queries and keys where the channels without RoPE are scaled too."""
+    kind, factor, _ = _scaling(file, config)
+    if kind != "yarn":
+        return rotary.scale
+    return rotary.scale * _yarn_magnitude(factor, _yarn_multiplier(file, config))
+
+
+def _yarn_magnitude(factor: float, multiplier: float = 1.0) -> float:
+    """YaRN's scale of queries and keys, for contexts `factor` times as long."""
+    return 1 + 0.1 * multiplier * math.log(factor) if factor > 1 else 1.0
+
+
+def _yarn_multiplier(file: GGUFFile, config: Config) -> float:
+    """The multiplier of the magnitude of whole heads; 0: only rotated channels have one."""
+    key = f"{config.architecture}.rope.scaling.yarn_log_multiplier"
+    multiplier = file.number(key, 0.0, minimum=0.0, maximum=1e3)
+    return multiplier * 10 if config.architecture in _TENTHS else multiplier
+
+
+def _yarn_scale(file: GGUFFile, config: Config, factor: float) -> float:
+    """The scale of rotated channels, beside that of whole heads."""
+    multiplier = _yarn_multiplier(file, config)
+    if config.architecture == "deepseek2" and multiplier:  # the same for both
+        return 1.0
+    return _yarn_magnitude(factor) / _yarn_magnitude(factor, multiplier)
 
 
 def _divisors(config: Config, weights: Weights, *, long: bool) -> Tensor | None:

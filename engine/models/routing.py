@@ -60,18 +60,21 @@ def _groups(file: GGUFFile, config: Config) -> tuple[int, int]:
 
 
 def dense_layers(file: GGUFFile, config: Config) -> list[Config | None]:
-    """The configuration of the leading layers without a mixture; None of those that have one.
+    """The configuration of the layers without a mixture; None of those that have one.
 
-    Raises ModelFileError naming the faulty key.
+    They are the first ones and, where every n-th layer has a mixture, those between these. Raises
+    ModelFileError naming the faulty key.
     """
-    name = config.architecture
-    lead = config.layers
+    name, layers = config.architecture, range(config.layers)
+    lead, every = config.layers, 1
     if config.experts:
         lead = file.integer(f"{name}.leading_dense_block_count", 0, minimum=0, maximum=4_096)
-    if not lead:
+        every = file.integer(f"{name}.interleave_moe_layer_step", 1, minimum=0, maximum=4_096) or 1
+    is_dense = [index < lead or (index + 1) % every != 0 for index in layers]
+    if not any(is_dense):
         return [None] * config.layers
     widths = per_layer(file, f"{name}.feed_forward_length", config.layers, config.feed_forward)
     return [
-        replace(config, experts=0, feed_forward=max(width, 1)) if index < lead else None
-        for index, width in enumerate(widths)
+        replace(config, experts=0, feed_forward=max(width, 1)) if dense else None
+        for dense, width in zip(is_dense, widths, strict=True)
     ]

@@ -167,8 +167,8 @@ class Weights:
         }
 
     def ignore(self, *names: str) -> None:
-        """Tensors that are not needed, if the file has them."""
-        self._used.update(name for name in names if name in self._file.tensors)
+        """Tensors that are not needed, as if the file did not have them."""
+        self._ignored.update(name for name in names if name in self._file.tensors)
 
     def ignore_layers(self, first: int) -> None:
         """Tensors of the layers from `first` on that the file counts: they predict further tokens."""
