@@ -72,7 +72,6 @@ class ModelShape:
     # Of a model that is not downloaded: `states` as groups, and the size of its file; 0: unknown.
     groups: tuple[LayerGroup, ...] = ()
     file_bytes: int = 0
-    kept_width: int = 0  # channels of a token that all layers of a pass read, beside the stream
 
     @property
     def layer_weights(self) -> int:
@@ -334,12 +333,11 @@ def scratch_bytes(
     keys = shape.kv_heads * shape.head_width
     kept = 2 * page_bytes + 4 * 8 * shape.vocabulary
     if recorded:
-        buffers = 2 * shape.width + queries + 2 * keys + _mlp_floats(shape) + shape.kept_width
+        buffers = 2 * shape.width + queries + 2 * keys + _mlp_floats(shape)
         return _RECORDED_RUNTIME_BYTES + kept + 4 * tokens * buffers + attention_bytes
     # Peaks of live activations: at RoPE of queries and keys, and at the MLP activation.
-    streams = 2 * shape.width + shape.kept_width
-    attention_peak = 4 * tokens * (streams + 5 * queries + 5 * keys) + attention_bytes
-    mlp_peak = 4 * tokens * (streams + 4 * shape.feed_forward)
+    attention_peak = 4 * tokens * (2 * shape.width + 5 * queries + 5 * keys) + attention_bytes
+    mlp_peak = 4 * tokens * (2 * shape.width + 4 * shape.feed_forward)
     return _RUNTIME_BYTES + kept + int(_HEAP_FACTOR * max(attention_peak, mlp_peak))
 
 

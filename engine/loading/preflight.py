@@ -108,16 +108,7 @@ def shape(file: GGUFFile, config: Config) -> ModelShape:
         experts_per_token=config.experts_per_token,
         states=(looped,) * config.layers if config.loops > 1 else states,
         is_encoder=is_encoder,
-        kept_width=_kept_width(file, config),
     )
-
-
-def _kept_width(file: GGUFFile, config: Config) -> int:
-    """Channels of embeddings for single layers, and of further streams, as Gemma 3n has them."""
-    name = config.architecture
-    own = file.integer(f"{name}.embedding_length_per_layer_input", 0, minimum=0, maximum=65_536)
-    streams = file.integer(f"{name}.altup.num_inputs", 0, minimum=0, maximum=64)
-    return own * config.layers + streams * config.width
 
 
 def extra_ops(config: Config, placement: Placement) -> dict[str, tuple[str, ...]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,8 @@ import gemma4_files
 from engine.errors import ModelFileError, RequestError
 from engine.gguf.reader import GGUFFile
 from engine.loading.loader import load
-from engine.loading.memory import scratch_bytes
 from engine.loading.placement import kernels_in_use, place, predict
-from engine.loading.preflight import identify, shape
+from engine.loading.preflight import identify
 from engine.messages import CacheType, DeviceFault
 from engine.models.config import read_config
 from engine.models.file_table import FileTable
@@ -210,13 +208,3 @@ def test_experts_without_their_number_are_refused(tmp_path: Path) -> None:
     path = gemma4_files.write_mixture(tmp_path / "m.gguf", {"expert_count": None})
     with pytest.raises(ModelFileError, match=r"no key 'gemma4\.expert_count'"):
         open_decoder(path)
-
-
-def test_the_memory_of_a_pass_counts_the_embeddings_of_all_layers(tmp_path: Path) -> None:
-    with GGUFFile.open(gemma4_files.write(tmp_path / "m.gguf")) as file:
-        model = shape(file, read_config(file))
-    assert model.kept_width == len(gemma4_files.WINDOWS) * gemma4_files.P
-    plain = replace(model, kept_width=0)
-    for recorded in (False, True):
-        sizes = [scratch_bytes(one, 100, 0, 0, recorded=recorded) for one in (model, plain)]
-        assert sizes[0] - sizes[1] >= 4 * 100 * model.kept_width
