@@ -44,7 +44,7 @@ from kernels.weight import Storage
 
 _BLOCK = 256  # weights: a multiple of every format's block size
 _TOKENS, _MERGES = "tokenizer.ggml.tokens", "tokenizer.ggml.merges"
-_SENTENCEPIECE_ARCHITECTURES = ("gemma",)  # name prefixes; all others are byte-level
+_SENTENCEPIECE_ARCHITECTURES = ("gemma", "gemma2", "gemma3", "gemma3n")  # all others have merges
 
 Tensors = Sequence[tuple[Backend, Format, Sequence[int]]]  # backend, format and shape of each
 
@@ -240,7 +240,7 @@ def predict_shape(
     tensors = [(placement.head, format, (-(-weights // _BLOCK), _BLOCK))]
     if model.groups:
         model = replace(model, states=_states(model.groups))
-    sentencepiece = model.architecture.startswith(_SENTENCEPIECE_ARCHITECTURES)
+    sentencepiece = model.architecture in _SENTENCEPIECE_ARCHITECTURES
     vocabulary = vocabulary_bytes(model.vocabulary, model.vocabulary, sentencepiece)
 
     def planned(context: int, storage: Storages) -> MemoryPlan:

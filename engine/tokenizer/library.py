@@ -24,7 +24,7 @@ class SubwordEncoder:
     """Text to token ids, without special tokens."""
 
     def __init__(self, library: LibraryTokenizer, name: str, remedy: str) -> None:
-        """Use `from_json`, `from_merges` or `from_pieces`."""
+        """Use one of the methods below."""
         self._library = library
         self._name = name
         self._remedy = remedy
@@ -69,6 +69,36 @@ class SubwordEncoder:
             ]
             steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
             library.pre_tokenizer = pre_tokenizers.Sequence(steps)
+        return cls(library, name, remedy)
+
+    @classmethod
+    def from_character_merges(
+        cls,
+        vocabulary: Mapping[str, int],
+        merges: Sequence[tuple[str, str]],
+        *,
+        space: str,
+        unknown: str | None,
+        remedy: str,
+    ) -> SubwordEncoder:
+        """A BPE encoder of characters, as Gemma 4 has: `merges` join those of a whole line.
+
+        A space is the character `space`; a character without a token is its bytes "<0xAB>", or else
+        the token `unknown`. Raises ModelFileError.
+        """
+        name = "The vocabulary of the file"
+        with _faults_as(f"{name} is not one the tokenizers library can load", remedy):
+            library = LibraryTokenizer(
+                models.BPE(
+                    dict(vocabulary),
+                    list(merges),
+                    unk_token=unknown,
+                    byte_fallback=True,
+                    fuse_unk=True,
+                )
+            )
+            library.normalizer = normalizers.Replace(" ", space)
+            library.pre_tokenizer = pre_tokenizers.Split(Regex("\\n+"), "isolated")
         return cls(library, name, remedy)
 
     @classmethod

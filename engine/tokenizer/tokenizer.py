@@ -1,8 +1,9 @@
 """Tokenizer: text to token ids and back, from the vocabulary in GGUF metadata.
 
 Ids must match those used in training exactly, so all rules follow ggml: special tokens are split
-out first, longest first; the remaining text is encoded by byte-level BPE or WordPiece (both by the
-`tokenizers` library) or SentencePiece scores. Unicode classes are those of the library.
+out first, longest first; the remaining text is encoded by byte-level BPE, BPE of characters or
+WordPiece (all by the `tokenizers` library) or SentencePiece scores. Unicode classes are those of the
+library.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ _OTHER = (
     "Choose a model with a byte-level (gpt2), SentencePiece (llama) or WordPiece (bert) vocabulary."
 )
 _WORDPIECE = "bert"
+_CHARACTERS = "gemma4"  # BPE of characters, whose tokens are spelled as SentencePiece's
+# With it `</s>` is an HTML tag even in prompts, as in ggml.
+_TOOL_RESPONSE = "<|tool_response>"
 # `tokenizer.ggml.model` of files that say that they have no vocabulary.
 NO_VOCABULARY = ("no_vocab", "none")
 _CLS, _SEP, _UNKNOWN = 101, 102, 100  # of BERT's vocabulary: ggml's defaults
@@ -49,7 +53,7 @@ class Tokenizer:
     add_bos: bool  # `encode` puts `bos` first
     add_eos: bool
     end_tokens: frozenset[int]  # any of these ends a reply
-    sentencepiece: bool  # SentencePiece scores; otherwise byte-level BPE or WordPiece
+    sentencepiece: bool  # SentencePiece scores; otherwise BPE or WordPiece
     wordpiece: bool  # `bos` and `eos` are then [CLS] and [SEP]
 
     @classmethod
@@ -66,6 +70,8 @@ class Tokenizer:
         rule = None if subwords else vocabulary_rule(metadata)
         self.sentencepiece = metadata.get("tokenizer.ggml.model") == "llama"
         self.wordpiece = metadata.get("tokenizer.ggml.model") == _WORDPIECE
+        is_characters = metadata.get("tokenizer.ggml.model") == _CHARACTERS
+        self._byte_level = not (self.sentencepiece or self.wordpiece or is_characters)
         self._texts = _token_texts(metadata)
         self._ids = {text: token for token, text in enumerate(self._texts)}
         self._kinds = _numbers(metadata, "token_type", len(self._texts), TokenKind.NORMAL)
@@ -76,6 +82,8 @@ class Tokenizer:
         self.eos = self._named("eos", metadata, 2 if implied else None)
         default_bos = rule.add_bos if rule else implied
         self.add_bos = _flag(metadata, "add_bos_token", default_bos) and self.bos is not None
+        if is_characters:  # some files say otherwise, and answer with noise
+            self.add_bos = self.bos is not None
         self.add_eos = _flag(metadata, "add_eos_token", False) and self.eos is not None
         if self.wordpiece:
             self.bos = self._named("cls", metadata, self._named("bos", metadata, _CLS))
@@ -157,9 +165,9 @@ class Tokenizer:
             return b""
         text, kind = self._texts[token], self._kinds[token]
         if kind == TokenKind.NORMAL:
-            if self.sentencepiece or self.wordpiece:
-                return text.replace(SPACE, " ").encode("utf-8")
-            return _to_bytes(text, self._byte_of)
+            if self._byte_level:
+                return _to_bytes(text, self._byte_of)
+            return text.replace(SPACE, " ").encode("utf-8")
         if kind == TokenKind.BYTE:
             found = _BYTE_TEXT.fullmatch(text)
             return bytes([int(found[1], 16)]) if found else text.encode("utf-8")
@@ -210,6 +218,11 @@ class Tokenizer:
             unknown = self._named("unknown", metadata, _UNKNOWN)
             encode = _wordpiece_encoder(metadata, self._texts, self._kinds, unknown)
             return SubwordModel(encode, encode, encode, strips_space=True)
+        if not (self.sentencepiece or self._byte_level):
+            unknown = self._named("unknown", metadata)
+            name = None if unknown is None else self._texts[unknown]
+            encode = _character_encoder(metadata, self._ids, name)
+            return SubwordModel(encode, encode, encode, strips_space=False)
         scores = _numbers(metadata, "scores", len(self._texts), 0.0)
         merge = SentencePieceEncoder(self._ids, scores, self._named("unknown", metadata, 0)).encode
         add_space = _flag(metadata, "add_space_prefix", True)
@@ -243,8 +256,9 @@ class Tokenizer:
         control: list[tuple[str, int]] = []
         for token, kind in enumerate(self._kinds):
             text = self._texts[token]
-            # ggml treats every `</s>` in a prompt as a control token.
-            if kind in (TokenKind.CONTROL, TokenKind.UNKNOWN) or text == EOS_OR_HTML_TAG:
+            # ggml treats most `</s>` in a prompt as a control token.
+            is_end = text == EOS_OR_HTML_TAG and _TOOL_RESPONSE not in self._ids
+            if kind in (TokenKind.CONTROL, TokenKind.UNKNOWN) or is_end:
                 control.append((text, token))
             elif kind == TokenKind.USER_DEFINED:
                 user_defined.append((text, token))
@@ -268,12 +282,12 @@ class Tokenizer:
 
 
 def vocabulary_rule(metadata: Metadata) -> PreTokenizer | None:
-    """The pre-tokenizer of a byte-level vocabulary; None for SentencePiece and WordPiece.
+    """The pre-tokenizer of a byte-level vocabulary; None for the others.
 
     Raises UnsupportedModel for a missing or unsupported kind of vocabulary, or pre-tokenizer.
     """
     model = metadata.get("tokenizer.ggml.model")
-    if model not in ("gpt2", "llama", _WORDPIECE):
+    if model not in ("gpt2", "llama", _WORDPIECE, _CHARACTERS):
         raise unreadable(model, _AGAIN if model is None else _OTHER)
     return _pre_tokenizer(metadata) if model == "gpt2" else None
 
@@ -311,15 +325,28 @@ def _to_bytes(text: str, byte_of: Mapping[str, int]) -> bytes:
         return text.encode("utf-8")
 
 
-def _byte_level_encoder(
-    metadata: Metadata, ids: Mapping[str, int], rule: PreTokenizer
-) -> Callable[[str], list[int]]:
-    merges = _strings(metadata, "merges")
+def _merges(metadata: Metadata, ids: Mapping[str, int]) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
-    for merge in dict.fromkeys(merges):  # duplicates keep the first rank
+    for merge in dict.fromkeys(_strings(metadata, "merges")):  # duplicates keep the first rank
         left, _, right = merge.partition(" ")
         if left in ids and right in ids and left + right in ids:
             pairs.append((left, right))
+    return pairs
+
+
+def _character_encoder(
+    metadata: Metadata, ids: Mapping[str, int], unknown: str | None
+) -> Callable[[str], list[int]]:
+    pairs = _merges(metadata, ids)
+    return SubwordEncoder.from_character_merges(
+        ids, pairs, space=SPACE, unknown=unknown, remedy=_AGAIN
+    ).encode
+
+
+def _byte_level_encoder(
+    metadata: Metadata, ids: Mapping[str, int], rule: PreTokenizer
+) -> Callable[[str], list[int]]:
+    pairs = _merges(metadata, ids)
     vocabulary = dict(ids)
     size = max(vocabulary.values()) + 1
     complete = all(character in ids for character in _byte_alphabet())
