@@ -13,6 +13,7 @@ from typing import assert_never
 import torch
 from torch import Tensor
 
+from kernels import streams
 from kernels.kv_pages import PAGE_TOKENS, PagedKV, PagedState, StateLayer, pieces
 from kernels.ops import Ops
 from kernels.program import (
@@ -43,6 +44,7 @@ from kernels.program import (
     Transfer,
     Xielu,
 )
+from kernels.streams import AddToStreams, GaussianTopK, MatchMagnitude, MixStreams, ScaleChannels
 from kernels.weight import Weight
 
 # Causal attention of a batch, of an instruction and the buffers → [T, H*C]; None: run by ops.
@@ -177,6 +179,20 @@ class _Pass:
                 self._set(one.x, buffers[one.x] * one.scale)
             case Softcap():
                 self._set(one.x, ops.softcap(buffers[one.x], one.cap))
+            case MixStreams():
+                y = streams.mix_streams(buffers[one.x], buffers[one.coefficients])
+                self._set(one.x, y)
+            case AddToStreams():
+                some = buffers[one.coefficients] if one.coefficients else None
+                y = streams.add_to_streams(buffers[one.x], buffers[one.y], some, one.first)
+                self._set(one.x, y)
+            case MatchMagnitude():
+                y = streams.match_magnitude(buffers[one.x], buffers[one.like], one.epsilon)
+                self._set(one.x, y)
+            case ScaleChannels():
+                self._set(one.x, buffers[one.x] * one.weight)
+            case GaussianTopK():
+                self._set(one.x, streams.gaussian_top_k(buffers[one.x], one.deviations))
             case Fetch():
                 one.pager.fetch(one.layer, one.upcoming, lambda: None)
             case Transfer():

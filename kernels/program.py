@@ -16,6 +16,7 @@ from typing import Protocol
 from torch import Tensor
 
 from kernels.kv_pages import KVLayout, PageTable
+from kernels.streams import AddToStreams, GaussianTopK, MatchMagnitude, MixStreams, ScaleChannels
 from kernels.weight import Weight
 
 
@@ -425,6 +426,11 @@ Instruction = (
     | Add
     | Scale
     | Softcap
+    | MixStreams
+    | AddToStreams
+    | MatchMagnitude
+    | ScaleChannels
+    | GaussianTopK
     | Transfer
     | Fetch
 )

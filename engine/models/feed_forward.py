@@ -25,6 +25,7 @@ class GatedMLP:
     activation: Activation
     inner_norm: Norm | None = None  # over F channels, before `down`
     limit: float = 0.0  # of gate and up, as of `kernels.program.Gate`
+    deviations: float | None = None  # of a gate whose highest channels alone count: GaussianTopK
 
     @property
     def projections(self) -> tuple[Projection, ...]:

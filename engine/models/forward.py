@@ -13,21 +13,26 @@ from engine.lora.delta import Part
 from engine.lora.stack import EMBEDDING, NO_ADAPTERS, Stack
 from engine.models.forward_mixers import mixer
 from engine.models.forward_mlp import feed_forward
-from engine.models.forward_parts import Deltas, norm, products
-from engine.models.layers import Block, Decoder, LayerInput, LayerInputs
+from engine.models.forward_parts import CHANGE, NORMED, STREAM, Deltas, norm, products
+from engine.models.forward_streams import (
+    corrected,
+    divided,
+    layer_input,
+    layer_inputs,
+    predicted,
+    side_path,
+    united,
+)
+from engine.models.layers import Block, Decoder
 from engine.models.parts import Norm
 from kernels import program
 from kernels.backend import Backend
 from kernels.kv_pages import KVLayout
 from kernels.program import Instruction, LoraDelta, Program
 
-# Buffer names. CHANGE holds an output of attention or MLP before it is added to the stream.
-STREAM, NORMED, CHANGE = "stream", "normed", "change"
-# Results, which no body may use: they belong to the caller.
+# Buffer names of results, which no body may use: they belong to the caller.
 LOGITS, STATES, SCORES = "logits", "states", "scores"
 DENSE = "dense"
-# Of embeddings for single layers: those of all layers, and what one layer makes of its own.
-LAYER_INPUTS, LAYER_INPUT, LAYER_GATE = "layer inputs", "layer input", "layer gate"
 
 
 class Result(Enum):
@@ -63,7 +68,9 @@ def forward_program(
     if decoder.embedding_norm is not None:
         body.append(norm(decoder.embedding_norm, STREAM, STREAM))
     if decoder.layer_inputs is not None:
-        body += _layer_inputs(decoder.layer_inputs, partial(_delta, placement.embedding, stack))
+        body += layer_inputs(decoder.layer_inputs, partial(_delta, placement.embedding, stack))
+    if decoder.streams is not None:
+        body += divided(decoder.streams, partial(_delta, placement.embedding, stack))
     layers: list[int] = []
     first = decoder.first_states
     before = placement.embedding
@@ -76,11 +83,11 @@ def forward_program(
             body.append(program.Fetch(decoder.pager, number, upcoming))
         deltas = partial(_delta, backend, stack)
         body += _block(block, first[layer], deltas)
-        if block.layer_input is not None and decoder.layer_inputs is not None:
-            body += _layer_input(block.layer_input, deltas)
         if block.output_scale != 1.0:
             body.append(program.Scale(STREAM, block.output_scale))
         before = backend
+    if decoder.streams is not None:
+        body += united(decoder.streams, partial(_delta, before, stack))
     if decoder.pager is not None and paged:
         body.append(program.Fetch(decoder.pager, -1, tuple(paged)))
     made, head = _head(decoder, result, partial(_delta, placement.head, stack))
@@ -137,45 +144,30 @@ def _transfer(before: Backend, backend: Backend) -> list[Instruction]:
     return [] if before is backend else [program.Transfer(STREAM, backend.name)]
 
 
-def _layer_inputs(one: LayerInputs, deltas: Deltas) -> list[Instruction]:
-    """The embeddings of each token for all layers."""
-    return [
-        products(STREAM, ((one.projection, LAYER_INPUTS),), deltas),
-        program.Scale(LAYER_INPUTS, one.projection_scale),
-        program.HeadNorm(LAYER_INPUTS, one.norm.weight, one.norm.epsilon, one.norm.centred),
-        program.AddRows(LAYER_INPUTS, one.table, one.table_scale),
-        program.Scale(LAYER_INPUTS, one.scale),
-    ]
-
-
-def _layer_input(one: LayerInput, deltas: Deltas) -> list[Instruction]:
-    """Add the term of a layer's own embedding to the stream."""
-    width = one.gate.weight.shape[0]
-    return [
-        program.Columns(LAYER_INPUTS, one.layer * width, width, LAYER_INPUT),
-        products(STREAM, ((one.gate, LAYER_GATE),), deltas),
-        program.Gate(LAYER_GATE, LAYER_INPUT, one.activation, LAYER_GATE),
-        products(LAYER_GATE, ((one.output, CHANGE),), deltas),
-        *_added(one.norm, 1.0),
-    ]
-
-
 def _block(block: Block, layer: int, deltas: Deltas) -> list[Instruction]:
     """The instructions of a block; `layer` is the index of its first state in the KVLayout."""
     made: list[Instruction] = []
     source = STREAM
+    if block.streams is not None:
+        made += predicted(block.streams, deltas)
     if block.attention is not None:
         source, before = _input(block.attention_norm, STREAM)
         made += before
         made += mixer(block.attention, layer, source, CHANGE, deltas)
         made += _added(block.after_attention, block.residual_scale)
         made += _summed(block.attention_sum_norm)
+    if block.streams is not None:
+        made += side_path(block.streams, deltas)
     if block.mlp is not None:
         source, between = _input(block.mlp_norm, source)  # without a norm: that of attention
         made += between
         made += feed_forward(block.mlp, STREAM, source, CHANGE, deltas)
         made += _added(block.after_mlp, block.residual_scale)
         made += _summed(block.mlp_sum_norm)
+    if block.streams is not None:
+        made += corrected(block.streams, block.layer_input, deltas)
+    elif block.layer_input is not None:
+        made += [*layer_input(block.layer_input, deltas), program.Add(STREAM, CHANGE)]
     return made
 
 

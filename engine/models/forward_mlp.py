@@ -14,6 +14,7 @@ from engine.models.feed_forward import (
 from engine.models.forward_parts import Deltas, norm, products, sized
 from kernels import program
 from kernels.program import Activation, Instruction
+from kernels.streams import GaussianTopK
 
 # Buffer names, to which widths are added.
 GATE, UP, ROUTES, ROUTER_INPUT = "gate", "up", "routes", "router input"
@@ -50,8 +51,10 @@ def _mlp(one: GatedMLP | MLP, source: str, out: str, deltas: Deltas) -> list[Ins
     else:
         activated = program.Gate(gate, up, one.activation, gate, limit)
     inner = one.inner_norm if isinstance(one, GatedMLP) else None
+    deviations = one.deviations if isinstance(one, GatedMLP) else None
     return [
         products(source, outs, deltas),
+        *([] if deviations is None else [GaussianTopK(gate, deviations)]),
         activated,
         *([] if inner is None else [norm(inner, gate, gate)]),
         products(gate, ((one.down, out),), deltas),

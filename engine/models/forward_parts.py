@@ -9,6 +9,8 @@ from engine.models.parts import Convolution, Norm, Projection
 from kernels import program
 from kernels.program import LoraDelta
 
+# Buffer names. CHANGE holds an output of attention or MLP before it is added to the stream.
+STREAM, NORMED, CHANGE = "stream", "normed", "change"
 # LoRA delta of a tensor, or of the rows of a fused one; None if no adapter changes it.
 Deltas = Callable[[str, Part | None], LoraDelta | None]
 

@@ -16,6 +16,7 @@ from engine.lora.delta import BaseModel
 from engine.models.feed_forward import FeedForward
 from engine.models.mixers import Attention, LatentAttention, Mixer, ParallelMixers
 from engine.models.parts import HeadNorms, Norm, Projection
+from engine.models.streams import Streams, StreamUpdate
 from kernels.backend import ENCODER_OPS
 from kernels.layer_state import ConvState, LayerState, RecurrentState, SharedState
 from kernels.placement import Placement
@@ -80,6 +81,7 @@ class Block:
     mlp_sum_norm: Norm | None = None
     layer_input: LayerInput | None = None
     output_scale: float = 1.0  # of the stream after the block
+    streams: StreamUpdate | None = None  # of a decoder with several
 
     @property
     def weights(self) -> int:
@@ -97,7 +99,8 @@ class Block:
         """Every linear layer of the block."""
         parts = () if self.layer_input is None else (self.layer_input.gate, self.layer_input.output)
         mixer = () if self.attention is None else self.attention.projections
-        return (*mixer, *(() if self.mlp is None else self.mlp.projections), *parts)
+        streams = () if self.streams is None else self.streams.projections
+        return (*mixer, *(() if self.mlp is None else self.mlp.projections), *parts, *streams)
 
     @property
     def states(self) -> tuple[LayerState, ...]:
@@ -142,6 +145,7 @@ class Decoder:
     separator: int = -1  # the token between two texts, with `types`
     embedding_norm: Norm | None = None
     layer_inputs: LayerInputs | None = None  # of the `Block.layer_input` of its blocks
+    streams: Streams | None = None  # more than one residual stream
     dense: tuple[Projection, ...] = ()  # of embeddings, after the norm and one after the other
     ranking: Ranking | None = None  # of a model that scores documents and does not continue texts
     # By backend, the ops that failed their check; "record": the program.

@@ -73,6 +73,7 @@ _TITLES = {
     "gemma-embedding": "EmbeddingGemma",
     "gemma2": "Gemma 2",
     "gemma3": "Gemma 3",
+    "gemma3n": "Gemma 3n",
     "gemma4": "Gemma 4",
     "glm4": "GLM-4",
     "glm4moe": "GLM-4.5",
