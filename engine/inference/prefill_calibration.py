@@ -1,4 +1,4 @@
-"""Calibration of the prefill time: measures few layers and the output head of a loaded model.
+"""Calibration of the prefill time: measures few layers of each kind, and the output head.
 
 Takes about 50 ms with small models and up to half a second with those that take minutes to read a
 long prompt. It runs when an estimate is first asked for, not while the model loads.
@@ -46,28 +46,46 @@ def calibrate(
     """
     chunk = Runner(model, cache).chunk
     count = _LAYERS if chunk >= _SMALL_MODEL_CHUNK else 1
-    # Layers without a window, if there are any: they show the cost of attention at any depth.
-    numbers = sorted(range(len(model.blocks)), key=lambda at: model.blocks[at].window > 0)[:count]
-    part = model.of_layers(numbers)
     many = min(max(chunk // 4, _FEW), _MANY, context // 2)
     few = min(_FEW, many)
     depth = min(_DEPTH, context - many)
-    runner = Runner(part, cache)
-    layers = Session(runner, runner.new_pool(), depth + many)
-    layers.set_stack(stack)
     hidden = torch.zeros(1, model.embedding.columns)
-    least = _seconds(layers, few, 0, checkpoint)
-    most = _seconds(layers, many, 0, checkpoint) if many > few else least
-    deep = _seconds(layers, many, depth, checkpoint)
-    prompt = _least(lambda: layers.logits(hidden), checkpoint)
-    token = (most - least) / (many - few) if many > few else most / many
-    token = max(token, most / many / 4)  # noise must not make it vanish
-    measured = shape(runner)
-    further = measured.work(depth, depth + many).attended - measured.work(0, many).attended
-    attended = max(deep - most, 0.0) / further if further > 0 else 0.0
-    per_chunk = max(least - few * token, 0.0)
-    factor = len(model.blocks) / len(part.blocks)
-    return PrefillCosts(prompt, per_chunk * factor, token * factor, attended * factor)
+    prompt = per_chunk = per_token = attended = 0.0
+    attending = 0  # layers
+    for numbers in _kinds(model):
+        part = model.of_layers(numbers[:count])
+        runner = Runner(part, cache)
+        layers = Session(runner, runner.new_pool(), depth + many)
+        layers.set_stack(stack)
+        least = _seconds(layers, few, 0, checkpoint)
+        most = _seconds(layers, many, 0, checkpoint) if many > few else least
+        prompt = prompt or _least(lambda layers=layers: layers.logits(hidden), checkpoint)
+        token = (most - least) / (many - few) if many > few else most / many
+        token = max(token, most / many / 4)  # noise must not make it vanish
+        factor = len(numbers) / len(part.blocks)
+        per_token += token * factor
+        per_chunk += max(least - few * token, 0.0) * factor
+        measured = shape(runner)
+        further = measured.work(depth, depth + many).attended - measured.work(0, many).attended
+        if further > 0:
+            deep = _seconds(layers, many, depth, checkpoint)
+            attended += max(deep - most, 0.0) / further * factor
+            attending += len(numbers)
+    # The work of attention is averaged over all layers.
+    attended *= len(model.blocks) / max(attending, 1)
+    return PrefillCosts(prompt, per_chunk, per_token, attended)
+
+
+def _kinds(model: Decoder) -> list[list[int]]:
+    """The layers of each kind: those with equal parts take equally long.
+
+    First those without a window, if there are any: they show the cost of attention at any depth.
+    """
+    kinds: dict[tuple[type, type], list[int]] = {}
+    for at in sorted(range(len(model.blocks)), key=lambda at: model.blocks[at].window > 0):
+        block = model.blocks[at]
+        kinds.setdefault((type(block.attention), type(block.mlp)), []).append(at)
+    return list(kinds.values())
 
 
 def _seconds(session: Session, tokens: int, depth: int, checkpoint: Callable[[], None]) -> float:

@@ -33,6 +33,8 @@ _RECORDED_RUNTIME_BYTES = 4_000_000
 # program are allocated once.
 _HEAP_FACTOR = 1.3
 
+_WORKING_STATES = 4  # copies of a recurrent state that one step of a recurrence makes
+
 # Measured: one token or merge as Python objects and in the tokenizers library.
 _BYTE_LEVEL_TOKEN_BYTES, _MERGE_BYTES = 320, 180
 _SENTENCEPIECE_TOKEN_BYTES = 220
@@ -47,6 +49,15 @@ class LayerGroup:
     head_width: int = 0
     recurrence: tuple[int, int, int] | None = None  # heads, key width, value width of the state
     convolution: tuple[int, int] | None = None  # channels, taps
+
+
+@dataclass(frozen=True, slots=True)
+class HybridPass:
+    """What a pass takes of a model some of whose layers have no attention, or another kind."""
+
+    attentions: tuple[tuple[int, int, int], ...]  # heads, key/value heads, head width of each kind
+    token_floats: int  # of all buffers of a pass, for each token
+    state_floats: int  # of the largest state of fixed size
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +83,22 @@ class ModelShape:
     # Of a model that is not downloaded: `states` as groups, and the size of its file; 0: unknown.
     groups: tuple[LayerGroup, ...] = ()
     file_bytes: int = 0
+    # Of a file: weights that a token passes in the largest block; 0: as of llama's.
+    block_weights: int = 0
+    hybrid: HybridPass | None = None  # of the file of a model whose layers differ from llama's
+
+    @property
+    def attentions(self) -> tuple[tuple[int, int, int], ...]:
+        """Heads, key/value heads and head width of each kind of attention in its layers."""
+        if self.hybrid is not None:
+            return self.hybrid.attentions
+        return ((self.heads, self.kv_heads, self.head_width),)
 
     @property
     def layer_weights(self) -> int:
         """Weights in the linear layers of one block that a token passes."""
+        if self.block_weights:
+            return self.block_weights
         attention = 2 * self.width * self.head_width * (self.heads + self.kv_heads)
         return attention + 3 * self.width * self.feed_forward * max(self.experts_per_token, 1)
 
@@ -327,11 +350,16 @@ def scratch_bytes(
     The sum of the activations of one layer, the scratch of attention, the logits of one token and
     their copies in sampling, and two KV pages: the last one is not full, and is copied before it
     is written while it is saved or shared. `recorded` is whether the model runs as one recorded
-    program, whose buffers all stay allocated, instead of op by op.
+    program, whose buffers all stay allocated, instead of op by op. Those of hybrid models stay
+    allocated too, since their layers write buffers of several widths.
     """
+    kept = 2 * page_bytes + 4 * 8 * shape.vocabulary
+    if shape.hybrid is not None:
+        floats = tokens * (shape.hybrid.token_floats + (_mlp_floats(shape) if shape.experts else 0))
+        floats += _WORKING_STATES * shape.hybrid.state_floats
+        return _RUNTIME_BYTES + kept + int(_HEAP_FACTOR * (4 * floats + attention_bytes))
     queries = shape.heads * shape.head_width
     keys = shape.kv_heads * shape.head_width
-    kept = 2 * page_bytes + 4 * 8 * shape.vocabulary
     if recorded:
         buffers = 2 * shape.width + queries + 2 * keys + _mlp_floats(shape)
         return _RECORDED_RUNTIME_BYTES + kept + 4 * tokens * buffers + attention_bytes

@@ -391,13 +391,13 @@ def _scratch(
     ops = backend.ops.without(excluded)
 
     def scratch(context: int) -> int:
-        attention = ops.attention_bytes(
-            min(tokens, context) or 1,
-            context or 1,
-            model.heads,
-            model.kv_heads,
-            model.head_width,
-            storage_dtype(cache),
+        rows, keys = min(tokens, context) or 1, context or 1
+        attention = max(
+            (
+                ops.attention_bytes(rows, keys, *kind, storage_dtype(cache))
+                for kind in model.attentions
+            ),
+            default=0,
         )
         longest = min(tokens, context or 1) if model.is_encoder else tokens
         return fixed + scratch_bytes(model, longest, attention, page_bytes, recorded=recorded)

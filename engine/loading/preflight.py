@@ -8,20 +8,27 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
+from weakref import WeakKeyDictionary
 
-from engine.errors import Fault, FaultKind, ModelFileError, UnsupportedModel
+import torch
+
+from engine.errors import EngineError, Fault, FaultKind, ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
-from engine.loading.memory import ModelShape
+from engine.loading.memory import HybridPass, ModelShape
 from engine.loading.pooling import pooling_of, rank_template
 from engine.models import ENCODERS, Build, architecture
 from engine.models.builder import RANKING
 from engine.models.config import Config, read_config
+from engine.models.forward import LOGITS, forward_program
 from engine.models.layers import Decoder
+from engine.models.mixers import attention_kinds
 from engine.models.weights import Weights
 from engine.tokenizer.vocabulary import Vocabulary
 from kernels.backend import ENCODER_OPS
 from kernels.formats import Format, by_name
-from kernels.layer_state import LayerShape
+from kernels.kv_pages import KVLayout
+from kernels.layer_state import LayerShape, SharedState
 from kernels.placement import Placement
 
 # `general.type` of GGUF files that are not models: description and remedy.
@@ -33,6 +40,8 @@ _OTHER_KINDS = {
     ),
     "imatrix": ("an importance matrix, used to quantize models", "Choose the file of a model."),
 }
+
+_shapes: WeakKeyDictionary[GGUFFile, ModelShape] = WeakKeyDictionary()  # of files that are open
 
 
 def identify(
@@ -86,7 +95,45 @@ def outline(file: GGUFFile, config: Config, build: Build) -> Decoder:
 
 
 def shape(file: GGUFFile, config: Config) -> ModelShape:
-    """The sizes that determine memory use."""
+    """The sizes that determine memory use.
+
+    Of a file that is refused they are those of llama's layers: its error is reported by `check`.
+    """
+    plain = _plain_shape(file, config)
+    if plain.is_encoder:
+        return plain
+    if file not in _shapes:
+        try:
+            _shapes[file] = _outlined(plain, outline(file, config, architecture(file)))
+        except EngineError:
+            _shapes[file] = plain
+    return _shapes[file]
+
+
+def _outlined(plain: ModelShape, decoder: Decoder) -> ModelShape:
+    """The shape with what the blocks of the model say of themselves."""
+    states = tuple(block.states for block in decoder.blocks)
+    weights = max(block.weights for block in decoder.blocks)
+    shape = replace(plain, states=states, block_weights=weights)
+    usual = LayerShape(plain.kv_heads, plain.head_width)
+    own = [state for some in states for state in some if not isinstance(state, SharedState)]
+    if len(own) == len(states) and all(
+        isinstance(one, LayerShape) and replace(one, window=0) == usual for one in own
+    ):
+        return shape
+    kinds = [kind for block in decoder.blocks for kind in attention_kinds(block.attention)]
+    layout = KVLayout(decoder.layer_states, torch.float32)
+    widths = forward_program(decoder, layout).widths
+    fixed = [state.shape for state in own if not isinstance(state, LayerShape)]
+    hybrid = HybridPass(
+        attentions=tuple(dict.fromkeys(kinds)),
+        token_floats=sum(widths.values()) - widths[LOGITS],
+        state_floats=max(map(math.prod, fixed), default=0),
+    )
+    return replace(shape, hybrid=hybrid)
+
+
+def _plain_shape(file: GGUFFile, config: Config) -> ModelShape:
     main = main_format(file)
     is_encoder = config.architecture in ENCODERS
     # Layers that run several times remember keys and values of each.

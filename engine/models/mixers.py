@@ -250,3 +250,18 @@ class ParallelMixers:
 
 
 Mixer = Attention | LatentAttention | ShortConvolution | DeltaNet | StateSpace | ParallelMixers
+
+
+def attention_kinds(one: Mixer | None) -> list[tuple[int, int, int]]:
+    """Heads, key/value heads and head width of the attention in a mixer."""
+    match one:
+        case Attention():
+            heads = one.query.weight.shape[0] // one.head_width
+            kv_heads = heads if one.key is None else one.key.weight.shape[0] // one.head_width
+            return [(heads, kv_heads, one.head_width)]
+        case LatentAttention():
+            return [(len(one.absorb), 1, one.head_width)]
+        case ParallelMixers():
+            return [kind for part in one.mixers for kind in attention_kinds(part)]
+        case _:
+            return []

@@ -286,7 +286,10 @@ class Weights:
         columns = info.shape[-1]
         if not self._read_data:
             one = torch.ones(1)
-            return [Weight(one.expand(n, columns), by_name("F32"), (n, columns)) for n in rows]
+            made = {
+                n: Weight(one.expand(n, columns), by_name("F32"), (n, columns)) for n in {*rows}
+            }
+            return [made[n] for n in rows]
         return self._made_of(info, backend_of(info.name, self._placement), rows)
 
     def _gathered(self, info: TensorInfo, groups: int, rows: Sequence[int]) -> list[Weight]:
