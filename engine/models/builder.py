@@ -164,22 +164,25 @@ def experts(
     has_up: bool = True,
     limit: float = 0.0,
     router: Projection | None = None,
+    width: int = 0,
 ) -> Experts:
     """Mixture of experts of block `index`; adapters do not apply to the experts.
 
     By default shares are the softmax of the highest scores. `shared` is the inner width of the
     expert of all tokens; 0: none. `router`: made before, where its tensors are of another kind.
+    `width` of the vectors that experts read and write is by default that of the model.
     """
     D, F, E, name = config.width, config.feed_forward, config.experts, f"blk.{index}"
+    L = width or D
     gate_name, up_name = (f"{name}.ffn_{part}_exps" for part in ("gate", "up"))
     up: ExpertMatrices | None = None
     if not has_up:
-        gate = expert_matrices(weights, up_name, E, F, D)
+        gate = expert_matrices(weights, up_name, E, F, L)
     elif weights.has(f"{name}.ffn_gate_up_exps.weight"):
-        gate, up = fused_experts(weights, f"{name}.ffn_gate_up_exps", E, F, D)
+        gate, up = fused_experts(weights, f"{name}.ffn_gate_up_exps", E, F, L)
     else:
-        gate = expert_matrices(weights, gate_name, E, F, D)
-        up = expert_matrices(weights, up_name, E, F, D)
+        gate = expert_matrices(weights, gate_name, E, F, L)
+        up = expert_matrices(weights, up_name, E, F, L)
     shared_mlp = shared_gate = None
     if shared:
         shared_mlp = shared_expert(weights, config, index, activation, shared, gated=has_up)
@@ -191,7 +194,7 @@ def experts(
         routing=with_bias(weights, index, E, routing or Routing(config.experts_per_token)),
         gate=gate,
         up=up,
-        down=expert_matrices(weights, f"{name}.ffn_down_exps", E, D, F),
+        down=expert_matrices(weights, f"{name}.ffn_down_exps", E, L, F),
         activation=activation,
         limit=limit,
         shared=shared_mlp,

@@ -10,10 +10,16 @@ from engine.gguf.reader import GGUFFile
 # The others: RMS norm.
 _LAYER_NORM = ("bert", "cohere2", "command-r", "nomic-bert", "phi2", "starcoder", "starcoder2")
 
+# Their layers are Mamba mixers alone. Keys that llama.cpp wants nevertheless are 0 or arbitrary.
+_WITHOUT_ATTENTION = ("mamba2",)
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Sizes of a decoder as stated by its file; those that differ by layer: see `layer_configs`."""
+    """Sizes of a decoder as stated by its file; those that differ by layer: see `layer_configs`.
+
+    Of heads and feed-forward 0 in a model without attention and feed-forward.
+    """
 
     architecture: str
     layers: int
@@ -35,6 +41,8 @@ class Config:
 def read_config(file: GGUFFile) -> Config:
     """Read the configuration; raises ModelFileError naming the key that is missing or invalid."""
     name = file.string("general.architecture")
+    if name in _WITHOUT_ATTENTION:
+        return _config_without_attention(file, name)
     heads = _largest(file, f"{name}.attention.head_count")
     kv_heads = _largest(file, f"{name}.attention.head_count_kv", heads)
     width = file.integer(f"{name}.embedding_length", minimum=1, maximum=1 << 20)
@@ -83,8 +91,25 @@ def read_config(file: GGUFFile) -> Config:
     )
 
 
+def _config_without_attention(file: GGUFFile, name: str) -> Config:
+    return Config(
+        architecture=name,
+        layers=_layers(file, name),
+        width=file.integer(f"{name}.embedding_length", minimum=1, maximum=1 << 20),
+        heads=0,
+        kv_heads=0,
+        head_width=0,
+        rotary_dim=0,
+        feed_forward=0,
+        vocabulary=_embedding_rows(file),
+        context=file.integer(f"{name}.context_length", minimum=1, maximum=1 << 30),
+        epsilon=_epsilon(file, name),
+        rope_base=0.0,
+    )
+
+
 def layer_configs(file: GGUFFile, config: Config) -> list[Config]:
-    """The configuration of each layer, with its own heads and feed-forward width.
+    """The configuration of each layer, with its own heads, feed-forward width and experts.
 
     A layer without attention has 0 key/value heads, one without feed-forward the width 0. Raises
     ModelFileError naming the key whose list has another length or impossible values.
@@ -93,9 +118,14 @@ def layer_configs(file: GGUFFile, config: Config) -> list[Config]:
     heads = per_layer(file, f"{name}.attention.head_count", config.layers, config.heads)
     kv_heads = per_layer(file, f"{name}.attention.head_count_kv", config.layers, config.kv_heads)
     key = f"{name}.feed_forward_length"
-    widths = [config.feed_forward] * config.layers
-    if not config.experts or f"{name}.expert_feed_forward_length" not in file.metadata:
-        widths = per_layer(file, key, config.layers, config.feed_forward)
+    expert_key = f"{name}.expert_feed_forward_length"
+    if config.experts and expert_key in file.metadata:
+        key = expert_key
+    widths = per_layer(file, key, config.layers, config.feed_forward)
+    chosen = [0] * config.layers
+    if config.experts:
+        key = f"{name}.expert_used_count"
+        chosen = per_layer(file, key, config.layers, 0, maximum=config.experts)
     for at in layers:
         if kv_heads[at] and (not heads[at] or heads[at] % kv_heads[at]):
             raise ModelFileError(
@@ -104,7 +134,13 @@ def layer_configs(file: GGUFFile, config: Config) -> list[Config]:
                 "The file is damaged or made by a faulty converter; get another copy.",
             )
     return [
-        replace(config, heads=heads[at], kv_heads=kv_heads[at], feed_forward=widths[at])
+        replace(
+            config,
+            heads=heads[at],
+            kv_heads=kv_heads[at],
+            feed_forward=widths[at],
+            experts_per_token=chosen[at],
+        )
         for at in layers
     ]
 
@@ -145,9 +181,11 @@ def _largest(file: GGUFFile, key: str, default: int | None = None) -> int:
 def _epsilon(file: GGUFFile, name: str) -> float:
     """The epsilon of layer norms or of RMS norms, which have different keys."""
     layer_norm = f"{name}.attention.layer_norm_epsilon"
-    if layer_norm in file.metadata or name in _LAYER_NORM:
-        return file.number(layer_norm, minimum=0.0, maximum=1.0)
-    return file.number(f"{name}.attention.layer_norm_rms_epsilon", minimum=0.0, maximum=1.0)
+    rms_norm = f"{name}.attention.layer_norm_rms_epsilon"
+    stated = layer_norm in file.metadata and rms_norm not in file.metadata
+    return file.number(
+        layer_norm if stated or name in _LAYER_NORM else rms_norm, minimum=0.0, maximum=1.0
+    )
 
 
 def _feed_forward(file: GGUFFile, name: str, experts: int) -> int:
@@ -161,9 +199,14 @@ def _feed_forward(file: GGUFFile, name: str, experts: int) -> int:
 
 
 def _experts_per_token(file: GGUFFile, name: str, experts: int) -> int:
+    """The experts of each token, in the layer with most."""
     if not experts:
         return 0
-    return file.integer(f"{name}.expert_used_count", minimum=1, maximum=experts)
+    key = f"{name}.expert_used_count"
+    found = file.metadata.get(key)
+    if isinstance(found, list):
+        return max(per_layer(file, key, len(found), 0, maximum=experts), default=0)
+    return file.integer(key, minimum=1, maximum=experts)
 
 
 def _embedding_rows(file: GGUFFile) -> int:

@@ -83,6 +83,7 @@ _TITLES = {
     "lfm2": "LFM2",
     "llama": "Llama and Mistral",
     "llama4": "Llama 4",
+    "mamba2": "Mamba-2",
     "mistral3": "Ministral 3",
     "nemotron_h": "Nemotron 3",
     "nomic-bert": "Nomic Embed",

@@ -31,10 +31,13 @@ def rope(
     *,
     interleaved: bool,
     whole_bounds: bool = True,
+    has_divisors: bool = True,
 ) -> Rope:
     """The RoPE of a model whose sessions hold up to `context` tokens.
 
-    With `whole_bounds` YaRN's ramp begins and ends at whole channel pairs. Raises ModelFileError or UnsupportedModel naming the faulty key or tensor.
+    With `whole_bounds` YaRN's ramp begins and ends at whole channel pairs. Without `has_divisors`
+    those of the file are not used. Raises ModelFileError or UnsupportedModel naming the faulty key
+    or tensor.
     """
     kind, factor, trained = _scaling(file, config)
     base = config.rope_base
@@ -49,7 +52,7 @@ def rope(
         scale *= _yarn_scale(file, config, factor)
     elif kind == "linear":
         frequencies = frequencies / factor
-    divisors = _divisors(config, weights, long=context > trained)
+    divisors = _divisors(config, weights, long=context > trained) if has_divisors else None
     return Rope(frequencies if divisors is None else frequencies / divisors, interleaved, scale)
 
 
