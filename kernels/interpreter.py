@@ -278,11 +278,15 @@ class _Pass:
         first = 0
         for segment in self._batch:
             rows = slice(first, first + len(segment.tokens))
-            kv = PagedKV(layer, segment.tables[layer.group])
+            table = segment.tables[layer.group]
             if key is not None and value is not None:
-                kv.append(key[rows], value[rows], segment.position)
+                PagedKV(layer, table).append(key[rows], value[rows], segment.position)
             options = one.scale, one.window, one.cap, one.sinks
-            outs.append(self._ops.attention(query[rows], kv, segment.position, *options))
+            for piece, start in _chunks(segment, one.chunk):
+                seen = PagedKV(layer, table.since(start // PAGE_TOKENS) if start else table)
+                position = segment.position + piece.start - start
+                some = query[first + piece.start : first + piece.stop]
+                outs.append(self._ops.attention(some, seen, position, *options))
             first = rows.stop
         return torch.cat(outs)
 
@@ -346,6 +350,18 @@ class _Pass:
             for number, piece in enumerate(pieces(segment.position, len(segment.tokens))):
                 yield slice(first + piece.start, first + piece.stop), state, index + number
             first += len(segment.tokens)
+
+
+def _chunks(segment: Segment, chunk: int) -> list[tuple[range, int]]:
+    """The tokens of a segment in each chunk of positions, and where the chunk begins; 0: one."""
+    T, position = len(segment.tokens), segment.position
+    if not chunk:
+        return [(range(T), 0)]
+    starts = range(position // chunk * chunk, position + T, chunk)
+    return [
+        (range(max(start - position, 0), min(start + chunk - position, T)), start)
+        for start in starts
+    ]
 
 
 def _lora(ops: Ops, low: Tensor, change: LoraDelta) -> Tensor:

@@ -227,6 +227,14 @@ class PageTable:
         self._addresses[index:-1] = self._addresses[index + 1 :]
         self._addresses[-1] = 0
 
+    def since(self, index: int) -> PageTable:
+        """The pages from `index` on, for reading; valid until this table changes."""
+        made = object.__new__(PageTable)
+        made.pages = self.pages[index:]
+        made._addresses = self._addresses[index:]
+        made.address = made._addresses.ctypes.data
+        return made
+
     def truncate(self, length: int) -> None:
         """Drop the pages from index `length` on."""
         del self.pages[length:]

@@ -184,7 +184,8 @@ class Columns:
 class Attend:
     """Attention: norm and RoPE of q and k, append k and v to the KV cache, attend to it.
 
-    q [T, H*C] and k, v [T, K*C] may be overwritten. `window`, `cap`: as in the op attention.
+    q [T, H*C] and k, v [T, K*C] may be overwritten. `window`, `cap`: as in the op attention. With a
+    `chunk`, positions are in chunks of so many, and a token sees only those of its own.
     Without k and v, both "", it attends to what an earlier instruction appended to its layer.
     If it is not `causal`, each token attends to all tokens of its segment, as in the op
     full_attention, and nothing is cached: the segment is the whole text, and `layer` is not used.
@@ -208,11 +209,13 @@ class Attend:
     causal: bool = True
     norms_rotated: bool = False  # queries and keys are normed after RoPE, not before
     sinks: Tensor | None = None  # f32 [H]: one more score of every head, of a value of zeros
+    chunk: int = 0  # tokens, a multiple of those of a page; 0: none
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is causal, without sinks, and queries and keys are not normed after RoPE."""
-        return self.causal and self.sinks is None and not self.norms_rotated
+        """Whether it is causal, has no sinks and chunks, and no norms of queries after RoPE."""
+        plain = self.causal and self.sinks is None and not self.chunk
+        return plain and not self.norms_rotated
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -101,6 +101,7 @@ def _attention(
             causal=one.causal,
             norms_rotated=one.norms_rotated,
             sinks=one.sinks,
+            chunk=one.chunk,
         ),
         *_gated_output(one, gate, mixed),
         *([] if one.output_norm is None else [norm_of(one.output_norm, mixed, mixed)]),

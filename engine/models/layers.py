@@ -112,7 +112,7 @@ class Block:
         """Tokens that one token reads; 0: unlimited. A state of fixed size counts as one."""
         match self.attention:
             case Attention():
-                return self.attention.window
+                return self.attention.window or self.attention.chunk
             case LatentAttention() | ParallelMixers():
                 return 0
             case _:

@@ -56,6 +56,7 @@ class Attention:
     output_norm: Norm | None = None  # of the attended values
     shared: int | None = None  # index of an earlier block, whose keys and values it reads
     causal: bool = True  # else each token attends to the whole text, and nothing is cached
+    chunk: int = 0  # tokens: positions are in chunks, and each token sees its own; 0: none
 
     @property
     def norms_whole(self) -> bool:
@@ -74,7 +75,8 @@ class Attention:
     def state(self) -> LayerShape:
         """Shape of its keys and values."""
         assert self.key is not None, "the keys are those of another layer"
-        return LayerShape(self.key.weight.shape[0] // self.head_width, self.head_width, self.window)
+        kv_heads = self.key.weight.shape[0] // self.head_width
+        return LayerShape(kv_heads, self.head_width, self.window or self.chunk)
 
     @property
     def states(self) -> tuple[LayerState, ...]:
