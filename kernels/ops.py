@@ -239,7 +239,7 @@ class Ops:
         """Gated unit: gate and up, both [..., F] f32 → activation(gate) * up [..., F] f32.
 
         Without `up` it is the activation alone. With a `limit` above 0 the gate is first cut to at
-        most that, and up to ± that.
+        most that, and up to ± that; of SILU_CUT not the gate but its activation.
         Source: https://arxiv.org/abs/2002.05202 section 2
         """
         if up is not None and gate.shape != up.shape:
@@ -321,7 +321,8 @@ class Ops:
             S = S + k u^T
             y = S^T q, plus skip * v
 
-        With a negative epsilon q and k are not divided. Without `strength` it is
+        With a `floor` the logarithm of the decay is floor * sigmoid(rate * (decay + decay_bias)) in
+        place of rate * softplus(...). With a negative epsilon q and k are not divided. Without `strength` it is
         softplus(decay + decay_bias) in place of the sigmoid: a state-space model's time step. q and
         k [T, K, C] f32: head h reads their head h // (H / K), or h % K if `tiled`. decay and
         decay_bias are [T, H] and [H] f32, or [T, H*C] and [H*C] with one value for each row of S.
@@ -352,7 +353,10 @@ class Ops:
         for tensor in (q, k, v, *(tensor for _, tensor, _ in operands)):
             if tensor.dtype != torch.float32:
                 raise ValueError(f"recurrence: an operand is {_name(tensor)}, not float32")
-        return self.find("recurrence")(q, k, v, decay, strength, state, one)
+        if one.floor > 0 or (one.floor and strength is None):
+            raise ValueError(f"recurrence: a floor of {one.floor}, or one without a strength")
+        found = self._defined("recurrence") if one.floor else self.find("recurrence")
+        return found(q, k, v, decay, strength, state, one)
 
     def softcap(self, x: Tensor, cap: float) -> Tensor:
         """cap * tanh(x / cap): x [...] f32 → [...] f32, within ±cap.

@@ -28,6 +28,7 @@ class Activation(Enum):
     GELU_TANH = "gelu_tanh"  # x * normal distribution function, by its tanh approximation
     RELU = "relu"  # max(x, 0)
     RELU_SQUARED = "relu_squared"  # max(x, 0) squared
+    SILU_CUT = "silu_cut"  # x * sigmoid(x), of which a limit cuts the result, not x
     SIGMOID = "sigmoid"  # 1 / (1 + exp(-x))
     SOFTPLUS = "softplus"  # log(1 + exp(x))
     GPT_OSS = "gpt_oss"  # x * sigmoid(1.702 x), times up + 1 in place of up
@@ -250,13 +251,14 @@ class Recurrence:
     strength: str  # [T, H]; "": that of a state-space model, its time step
     out: str  # [T, H*V]; another buffer than the others
     layer: int  # index in the program's KVLayout, of a RecurrentState
-    rate: Tensor  # f32 [H], negative
+    rate: Tensor  # f32 [H], negative; with a floor positive
     decay_bias: Tensor  # f32 [H] or [H*C], as `decay`
     scale: float  # of q
     epsilon: float  # of the lengths of q and k; negative: they are not divided by their lengths
     corrected: bool = True  # the delta rule
     tiled: bool = False  # head h reads key head h % K; else h // (H / K)
     skip: Tensor | None = None  # f32 [H]: this much of v is added to the result
+    floor: float = 0.0  # negative: of the logarithm of the decay, which is sigmoid-shaped then
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -271,7 +273,8 @@ class Multiply:
 class Gate:
     """out = activation(gate) * up, or activation(gate) where `up` is ""; out may be either.
 
-    With a `limit` above 0 the gate is first cut to at most that, and up to ± that.
+    With a `limit` above 0 the gate is first cut to at most that, and up to ± that; of SILU_CUT not
+    the gate but its activation.
     """
 
     gate: str

@@ -246,7 +246,7 @@ def _mask(t: int, first: int, position: int, window: int, device: torch.device) 
 def gated(gate: Tensor, up: Tensor | None, activation: Activation, limit: float = 0.0) -> Tensor:
     """activation(gate) * up, both within `limit` if it is not 0; activation(gate) without `up`."""
     if limit:
-        gate = gate.clamp(max=limit)
+        gate = gate if activation is Activation.SILU_CUT else gate.clamp(max=limit)
         up = None if up is None else up.clamp(-limit, limit)
     match activation:
         case Activation.SILU:
@@ -259,6 +259,9 @@ def gated(gate: Tensor, up: Tensor | None, activation: Activation, limit: float 
             y = gate.relu()
         case Activation.RELU_SQUARED:
             y = gate.relu().square()
+        case Activation.SILU_CUT:
+            y = functional.silu(gate)
+            y = y.clamp(max=limit) if limit else y
         case Activation.SIGMOID:
             y = gate.sigmoid()
         case Activation.SOFTPLUS:
@@ -330,10 +333,13 @@ def recurrence(
     y = torch.empty_like(v)
     for t in range(len(v)):
         query, key = (_unit(x[t], one.epsilon)[read, :, None] for x in (q, k))  # [H, C, 1] each
-        step = functional.softplus(decay[t] + one.decay_bias).view(H, -1)  # [H, 1] or [H, C]
-        state = state * (one.rate[:, None] * step).exp()[..., None]
+        biased = (decay[t] + one.decay_bias).view(H, -1)  # [H, 1] or [H, C]
+        step = biased if one.floor else functional.softplus(biased)
+        kept = one.rate[:, None] * step  # the logarithm of what is kept of the state
+        kept = one.floor * kept.sigmoid() if one.floor else kept
+        state = state * kept.exp()[..., None]
         known = (state * key).sum(1) if one.corrected else 0.0  # [H, V]
-        share = step if strength is None else strength[t].sigmoid()[:, None]
+        share = strength[t].sigmoid()[:, None] if strength is not None else step
         change = share * (v[t] - known)
         state = state + key * change[:, None]
         y[t] = (state * (query * one.scale)).sum(1)

@@ -237,6 +237,7 @@ def _delta_net(
             epsilon=one.epsilon,
             corrected=one.corrected,
             tiled=one.tiled,
+            floor=one.floor,
         ),
         _recurrent_norm(one.norm),
         program.Gate(OUTPUT_GATE, RECURRENT, one.activation, OUTPUT_GATE),

@@ -168,7 +168,7 @@ class DeltaNet:
     convolutions: tuple[Convolution, Convolution, Convolution]  # of query, key and value
     decay: Projection  # [H, D]; by channel [H*C, D], or [H*C, R] of `decay_low`
     strength: Projection  # [H, D]
-    rate: Tensor  # [H] f32, negative
+    rate: Tensor  # [H] f32, negative; with a floor positive
     decay_bias: Tensor  # [H] or [H*C] f32
     key_width: int  # C
     value_width: int  # V
@@ -181,6 +181,7 @@ class DeltaNet:
     tiled: bool = False  # head h reads key head h % K; else h // (H / K)
     decay_low: Projection | None = None  # [R, D], before `decay`
     gate_low: Projection | None = None  # [R, D], before `gate`
+    floor: float = 0.0  # of the logarithm of the decay; 0: none
 
     @property
     def projections(self) -> tuple[Projection, ...]:

@@ -1,4 +1,4 @@
-"""Full attention and exact GELU: definitions, refused operands, and programs that are not lowered."""
+"""Full attention and activations: definitions, refused operands, and programs that are not lowered."""
 
 from __future__ import annotations
 
@@ -62,3 +62,16 @@ def test_gelu_is_the_exact_one() -> None:
     expected = torch.tensor([v * 0.5 * (1 + math.erf(v / math.sqrt(2))) for v in x.tolist()])
     torch.testing.assert_close(ops.gated(x, None, Activation.GELU), expected)
     torch.testing.assert_close(ops.gated(x, x, Activation.GELU), expected * x)
+
+
+def test_a_cut_silu_is_cut_after_the_activation() -> None:
+    x = torch.linspace(-6, 6, 301)
+    silu = [v / (1 + math.exp(-v)) for v in x.tolist()]
+    expected = torch.tensor([min(one, 2.0) for one in silu])
+    up = torch.linspace(5, -5, 301)
+    torch.testing.assert_close(ops.gated(x, None, Activation.SILU_CUT), torch.tensor(silu))
+    torch.testing.assert_close(ops.gated(x, None, Activation.SILU_CUT, 2.0), expected)
+    found = ops.gated(x, up, Activation.SILU_CUT, 2.0)
+    torch.testing.assert_close(found, expected * up.clamp(-2, 2))
+    cut = torch.tensor([v / (1 + math.exp(-v)) for v in x.clamp(max=2).tolist()])
+    torch.testing.assert_close(ops.gated(x, None, Activation.SILU, 2.0), cut)

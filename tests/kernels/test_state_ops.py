@@ -139,6 +139,44 @@ def test_recurrences_of_other_models(
         torch.testing.assert_close(after[head].double(), S, rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.parametrize("by_channel", [False, True])
+def test_a_floor_bounds_the_decay(by_channel: bool, random: torch.Generator) -> None:
+    heads, width, depth = 3, 5, 7
+    q, k = (values(random, 9, heads, width) for _ in range(2))
+    v, state = values(random, 9, heads, depth), values(random, heads, width, depth)
+    decays = heads * width if by_channel else heads
+    decay, bias, strength = (
+        3 * values(random, 9, decays), values(random, decays), values(random, 9, heads)
+    )  # fmt: skip
+    rate = values(random, heads).exp()
+    y, after = OPS.recurrence(q, k, v, decay, strength, state, options(rate, bias, floor=-2.5))
+    q64, k64 = (x.double() / (x.double().square().sum(-1, True) + 1e-6).sqrt() for x in (q, k))
+    shape = 9, heads, -1
+    inner = (decay + bias).double().view(shape) * rate.double()[:, None]
+    kept = (-2.5 / (1 + (-inner).exp())).exp().expand(9, heads, width)
+    share = 1 / (1 + (-strength.double()).exp())
+    for head in range(heads):
+        matrix, outs = state[head].double(), list[Tensor]()
+        for t in range(9):
+            matrix = torch.diag(kept[t, head]) @ matrix
+            key = k64[t, head][:, None]
+            matrix = (
+                matrix + share[t, head] * key @ (v[t, head].double() - key[:, 0] @ matrix)[None]
+            )
+            outs.append(q64[t, head] @ matrix)
+        torch.testing.assert_close(y[:, head], torch.stack(outs).float(), rtol=2e-4, atol=2e-5)
+        torch.testing.assert_close(after[head], matrix.float(), rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize(("floor", "strong"), [(1.0, True), (-1.0, False)])
+def test_a_wrong_floor_is_refused(floor: float, strong: bool) -> None:
+    ones = torch.ones(2, 1, 3)
+    strength = torch.ones(2, 1) if strong else None
+    one = options(torch.ones(1), torch.ones(1), floor=floor)
+    with pytest.raises(ValueError, match="recurrence: a floor of"):
+        OPS.recurrence(ones, ones, ones, torch.ones(2, 1), strength, torch.ones(1, 3, 3), one)
+
+
 def test_the_bits_do_not_depend_on_the_cut(random: torch.Generator) -> None:
     q, k, v = (values(random, 20, heads, 6) for heads in (2, 2, 4))
     decay, strength, bias = values(random, 20, 4), values(random, 20, 4), values(random, 4)
