@@ -57,6 +57,7 @@ ARCHITECTURES: dict[str, Build] = {
     "apertus": apertus.build,
     "arcee": arcee.build,
     "bailingmoe2": bailing.build_bailingmoe2,
+    "bailingmoe3": bailing.build_bailingmoe3,
     "bitnet": bitnet.build,
     "cohere2": cohere.build_cohere2,
     "cohere2moe": cohere_moe.build,

@@ -194,8 +194,13 @@ class Weights:
         return self._read(self._find(name, (width,)), name).dense().view(width)
 
     def table(self, name: str, rows: int, columns: int) -> Tensor:
-        """Norm weights [rows, columns] f32, one norm per row."""
-        as_one = replace(self._find(name, (rows, columns)), shape=(rows * columns,))
+        """Norm weights [rows, columns] f32, one norm per row; dimensions of one do not count."""
+        info = self._file.tensors.get(name)
+        given = () if info is None else info.shape
+        is_same = [n for n in given if n > 1] == [n for n in (rows, columns) if n > 1]
+        as_one = replace(
+            self._find(name, given if is_same else (rows, columns)), shape=(rows * columns,)
+        )
         return self._read(as_one, name).dense().view(rows, columns)
 
     def optional_vector(self, name: str, width: int) -> Tensor | None:
