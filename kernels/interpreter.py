@@ -44,6 +44,7 @@ from kernels.program import (
     Transfer,
     Xielu,
 )
+from kernels.rotation import Rotation, rotated, rotated_back
 from kernels.streams import AddToStreams, GaussianTopK, MatchMagnitude, MixStreams, ScaleChannels
 from kernels.weight import Weight
 
@@ -214,6 +215,8 @@ class _Pass:
         ops = self._ops
         tokens, positions = self._on(one.table.data.device)
         rows = ops.embed(tokens, one.table)
+        if one.rotation is not None:
+            rows = rotated_back(rows, one.rotation)
         if one.change is not None:
             rows = rows + _lora(ops, ops.embed(tokens, one.change.down), one.change)
         if one.scale != 1.0:
@@ -239,9 +242,13 @@ class _Pass:
         changes = one.changes or (None,) * len(one.outs)
         biases = one.biases or (None,) * len(one.outs)
         scales = one.scales or (1.0,) * len(one.outs)
-        products = zip(one.weights, one.outs, changes, biases, scales, strict=True)
-        for weight, out, change, bias, scale in products:
-            y = ops.linear(x, weight)
+        rotations = one.rotations or (None,) * len(one.outs)
+        products = zip(one.weights, one.outs, changes, biases, scales, rotations, strict=True)
+        inputs: dict[Rotation | None, Tensor] = {None: x}
+        for weight, out, change, bias, scale, rotation in products:
+            if rotation is not None and rotation not in inputs:
+                inputs[rotation] = rotated(x, rotation)
+            y = ops.linear(inputs[rotation], weight)
             if scale != 1.0:
                 y = y * scale
             if change is not None:
@@ -403,13 +410,19 @@ def _expert(ops: Ops, x: Tensor, one: Experts, number: int) -> Tensor:
     """The output of one expert: [t, D]."""
 
     def product(
-        x: Tensor, weights: tuple[Weight, ...], scale: Tensor | None, bias: Tensor | None
+        x: Tensor,
+        weights: tuple[Weight, ...],
+        scale: Tensor | None,
+        bias: Tensor | None,
+        rotation: Rotation | None,
     ) -> Tensor:
-        y = ops.linear(x, weights[number])
+        y = ops.linear(x if rotation is None else rotated(x, rotation), weights[number])
         y = y if scale is None else y * scale[number]
         return y if bias is None else y + bias[number]
 
-    gate = product(x, one.gates, one.gate_scale, one.gate_bias)
-    up = product(x, one.ups, one.up_scale, one.up_bias) if one.ups else None
+    gate = product(x, one.gates, one.gate_scale, one.gate_bias, one.gate_rotation)
+    up = None
+    if one.ups:
+        up = product(x, one.ups, one.up_scale, one.up_bias, one.up_rotation)
     inner = ops.gated(gate, up, one.activation, one.limit)
-    return product(inner, one.downs, one.down_scale, one.down_bias)
+    return product(inner, one.downs, one.down_scale, one.down_bias, one.down_rotation)

@@ -16,6 +16,7 @@ from typing import Protocol
 from torch import Tensor
 
 from kernels.kv_pages import KVLayout, PageTable
+from kernels.rotation import Rotation
 from kernels.streams import AddToStreams, GaussianTopK, MatchMagnitude, MixStreams, ScaleChannels
 from kernels.weight import Weight
 
@@ -80,6 +81,7 @@ class LoraDelta:
 class Embed:
     """out = (rows of the table for the tokens, plus their LoRA terms) * scale.
 
+    With a `rotation` the rows are rotated, and are rotated back first.
     Then adds the rows of learned position embeddings, if the model has them, and row 0 of the table
     of token types, or row 1 for the tokens after the first `separator` of their segment.
     """
@@ -91,6 +93,7 @@ class Embed:
     positions: Weight | None = None  # [context, D]
     types: Weight | None = None  # [n, D]; with one row it is that of all tokens
     separator: int = -1  # a token id
+    rotation: Rotation | None = None
 
 
 class RowTable(Protocol):
@@ -139,7 +142,10 @@ class HeadNorm:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Linear:
-    """Products of one x with several matrices, one per buffer of `outs`, which excludes x."""
+    """Products of one x with several matrices, one per buffer of `outs`, which excludes x.
+
+    LoRA terms are those of x itself, also where the product is that of rotated x.
+    """
 
     x: str
     weights: tuple[Weight, ...]  # [N, width of x] each
@@ -147,6 +153,7 @@ class Linear:
     changes: tuple[LoraDelta | None, ...] = ()  # one for each of `outs`; empty: no LoRA
     biases: tuple[Tensor | None, ...] = ()  # f32 [N] each, added last; empty: no bias
     scales: tuple[float, ...] = ()  # of the products, before LoRA and bias; empty: 1 each
+    rotations: tuple[Rotation | None, ...] = ()  # of x, one for each of `outs`; empty: none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -336,12 +343,16 @@ class Experts:
     up_scale: Tensor | None = None  # f32 [E]
     down_scale: Tensor | None = None  # f32 [E]
     weighs_input: bool = False  # the share scales the input of an expert, not its output
+    gate_rotation: Rotation | None = None  # of x before gate(x)
+    up_rotation: Rotation | None = None
+    down_rotation: Rotation | None = None
 
     @property
     def is_plain(self) -> bool:
-        """Whether it has gates and ups without biases, scales or a limit, and plain routing."""
+        """Whether it has gates and ups alone, without a limit, and plain routing."""
         parts = (self.gate_bias, self.up_bias, self.down_bias)
         parts = (*parts, self.gate_scale, self.up_scale, self.down_scale)
+        parts = (*parts, self.gate_rotation, self.up_rotation, self.down_rotation)
         plain = self.routing.is_plain and bool(self.ups) and not self.weighs_input
         plain = plain and self.activation in COMMON_ACTIVATIONS
         return plain and not self.limit and all(part is None for part in parts)

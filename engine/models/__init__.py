@@ -117,7 +117,6 @@ ENCODERS: dict[str, Build] = {
     "gemma-embedding": gemma.build_embedding,
     "nomic-bert": bert.build_nomic_bert,
 }
-_HADAMARD = "prism.hadamard."
 
 
 def architecture(file: GGUFFile) -> Build:
@@ -126,12 +125,6 @@ def architecture(file: GGUFFile) -> Build:
     build = (ARCHITECTURES | ENCODERS).get(name)
     if build is None:
         raise _unknown(name)
-    if key := next((key for key in file.metadata if key.startswith(_HADAMARD)), ""):
-        raise UnsupportedModel(
-            f"The key {key!r} means that the weights are rotated by a Hadamard transform, "
-            "which this version does not support: answers would be noise.",
-            "Choose a file of this model without that transform.",
-        )
     if file.metadata.get(f"{name}.attention.causal", name in ARCHITECTURES) is not (
         name in ARCHITECTURES
     ):

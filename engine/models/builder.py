@@ -37,7 +37,8 @@ def projection(weights: Weights, name: str, rows: int, columns: int) -> Projecti
     bias, factor = weights.optional_vector(f"{name}.bias", rows), scale(weights, name)
     if bias is not None and factor != 1.0 and ".ffn_" in name:
         bias = bias * factor  # llama.cpp scales the sum
-    return Projection(f"{name}.weight", weight, bias, scale=factor)
+    rotation = weights.rotation(f"{name}.weight")
+    return Projection(f"{name}.weight", weight, bias, None, factor, rotation)
 
 
 def projections(
@@ -51,7 +52,8 @@ def projections(
         start = sum(rows[: len(made)])
         part = Part(start, start + rows[len(made)], total)
         part_bias = None if bias is None else bias[part.start : part.end]
-        made.append(Projection(tensor, weight, part_bias, part, scale(weights, name)))
+        rotation = weights.rotation(tensor)
+        made.append(Projection(tensor, weight, part_bias, part, scale(weights, name), rotation))
     return made
 
 
@@ -68,7 +70,8 @@ def interleaved(
         part_bias = bias
         if bias is not None:
             part_bias = bias.view(groups, -1)[:, part.start : part.end].flatten()
-        made.append(Projection(tensor, weight, part_bias, part, scale(weights, name)))
+        rotation = weights.rotation(tensor)
+        made.append(Projection(tensor, weight, part_bias, part, scale(weights, name), rotation))
     return made
 
 
@@ -215,7 +218,8 @@ def expert_matrices(
     matrices = tuple(weights.experts(f"{name}.weight", count, rows, columns))
     bias = weights.table(f"{name}.bias", count, rows) if weights.has(f"{name}.bias") else None
     weights.ignore(f"{name}.input_scale")
-    return ExpertMatrices(matrices, bias, weights.optional_vector(f"{name}.scale", count))
+    factor = weights.optional_vector(f"{name}.scale", count)
+    return ExpertMatrices(matrices, bias, factor, weights.rotation(f"{name}.weight"))
 
 
 def fused_experts(
@@ -228,8 +232,11 @@ def fused_experts(
         biases = [*weights.table(f"{name}.bias", count, 2 * rows).split(rows, 1)]
     weights.ignore(f"{name}.input_scale")
     factor = weights.optional_vector(f"{name}.scale", count)
-    gate, up = (tuple(matrices[at::2]) for at in range(2))
-    return ExpertMatrices(gate, biases[0], factor), ExpertMatrices(up, biases[1], factor)
+    rotation = weights.rotation(f"{name}.weight")
+    gate, up = (
+        ExpertMatrices(tuple(matrices[at::2]), biases[at], factor, rotation) for at in range(2)
+    )
+    return gate, up
 
 
 def shared_expert(
@@ -331,10 +338,13 @@ def decoder(
     embedding = weights.matrix(EMBEDDING, V, D)
     head_weight = weights.optional_matrix(HEAD, V, D)
     bias = weights.optional_vector("output.bias", V)
+    head_rotation = weights.rotation(HEAD)
     if head_weight is None:  # tied: the same weight, unless the head is on another backend
         head_weight = weights.matrix(EMBEDDING, V, D, beside=HEAD)
+        head_rotation = weights.rotation(EMBEDDING, beside=HEAD)
     weights.ignore("output.input_scale")
-    head = Projection(HEAD, head_weight, bias, scale=weights.scalar("output.scale"))
+    factor = weights.scalar("output.scale")
+    head = Projection(HEAD, head_weight, bias, None, factor, head_rotation)
     weights.ignore_layers(config.layers)
     placement, times = weights.placement(config.layers), len(blocks) // config.layers
     placement = replace(placement, layers=placement.layers * times)
@@ -348,6 +358,7 @@ def decoder(
         pager=weights.pager,
         paged=weights.paged(config.layers) * times,
         embedding_scale=embedding_scale,
+        embedding_rotation=weights.rotation(EMBEDDING),
         logit_cap=logit_cap,
         positions=positions,
         ranking=ranking(weights, config),

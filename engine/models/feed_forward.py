@@ -12,6 +12,7 @@ from torch import Tensor
 
 from engine.models.parts import Norm, Projection
 from kernels.program import Activation, Routing
+from kernels.rotation import Rotation
 from kernels.weight import Weight
 
 
@@ -64,6 +65,7 @@ class ExpertMatrices:
     weights: tuple[Weight, ...]  # E of [N, D]
     bias: Tensor | None = None  # [E, N] f32
     scale: Tensor | None = None  # [E] f32, of the product before the bias
+    rotation: Rotation | None = None  # of the input, as of a `Projection`
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,7 @@ def forward_program(
         decoder.positions,
         decoder.types,
         decoder.separator,
+        decoder.embedding_rotation,
     )
     paged = [number for number in decoder.paged if number >= 0]
     body: list[Instruction] = [embed]

@@ -93,6 +93,9 @@ def _experts(one: Experts, stream: str, source: str, out: str, deltas: Deltas) -
             up_scale=None if up is None else up.scale,
             down_scale=one.down.scale,
             weighs_input=one.weighs_input,
+            gate_rotation=one.gate.rotation,
+            up_rotation=None if up is None else up.rotation,
+            down_rotation=one.down.rotation,
         )
     )
     if one.after is not None:

@@ -35,6 +35,7 @@ def products(x: str, outs: tuple[tuple[Projection, str], ...], deltas: Deltas) -
     changes = tuple(deltas(one.name, one.part) for one, _ in outs)
     biases = tuple(one.bias for one, _ in outs)
     scales = tuple(one.scale for one, _ in outs)
+    rotations = tuple(one.rotation for one, _ in outs)
     return program.Linear(
         x,
         weights=tuple(projection.weight for projection, _ in outs),
@@ -42,4 +43,5 @@ def products(x: str, outs: tuple[tuple[Projection, str], ...], deltas: Deltas) -
         changes=changes if any(changes) else (),
         biases=biases if any(bias is not None for bias in biases) else (),
         scales=scales if any(scale != 1.0 for scale in scales) else (),
+        rotations=rotations if any(rotations) else (),
     )

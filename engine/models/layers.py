@@ -21,6 +21,7 @@ from kernels.backend import ENCODER_OPS
 from kernels.layer_state import ConvState, LayerState, RecurrentState, SharedState
 from kernels.placement import Placement
 from kernels.program import Activation, Pager, RowTable
+from kernels.rotation import Rotation
 from kernels.weight import Weight
 
 
@@ -139,6 +140,7 @@ class Decoder:
     base: BaseModel  # the shapes adapters must match
     placement: Placement  # of its weights and KV cache
     embedding_scale: float = 1.0
+    embedding_rotation: Rotation | None = None  # of the rows of the embedding
     logit_cap: float = 0.0  # 0: none
     positions: Weight | None = None  # [context, D], learned position embeddings
     types: Weight | None = None  # [n, D], embeddings of token types; see `kernels.program.Embed`

@@ -9,6 +9,7 @@ from torch import Tensor
 from engine.lora.delta import Part
 from kernels.layer_state import ConvState
 from kernels.program import Activation
+from kernels.rotation import Rotation
 from kernels.weight import Weight
 
 
@@ -43,6 +44,7 @@ class Projection:
     bias: Tensor | None = None  # [N] f32
     part: Part | None = None  # the rows of a fused tensor that this layer uses
     scale: float = 1.0  # of the product, before bias and LoRA
+    rotation: Rotation | None = None  # of the input, where the rows of the matrix are rotated
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,13 @@ from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile, TensorInfo
 from engine.models.file_table import FileTable
 from engine.models.layer_pager import LayerPager
+from engine.models.rotations import read_rotations
 from kernels import backends
 from kernels.backend import Backend
 from kernels.formats import by_name
 from kernels.placement import Placement
 from kernels.program import RowTable
+from kernels.rotation import Rotation
 from kernels.weight import Storage, Weight
 
 # How weights are stored other than as their backend prefers, by backend and format.
@@ -80,6 +82,8 @@ class Weights:
         self._done = 0
         self._used: set[str] = set()
         self._ignored: set[str] = set()
+        self._rotations = read_rotations(file)
+        self._unrotated = set(self._rotations.names)  # of these, those no product was made of
         self._storage = storage or {}
         self._made: dict[tuple[str, str], list[Weight]] = {}  # by tensor and backend
         self._kept: set[tuple[str, str]] = set()  # of these, kept by `reread` and not yet used
@@ -169,12 +173,26 @@ class Weights:
     def ignore(self, *names: str) -> None:
         """Tensors that are not needed, as if the file did not have them."""
         self._ignored.update(name for name in names if name in self._file.tensors)
+        self._unrotated.difference_update(names)
 
     def ignore_layers(self, first: int) -> None:
         """Tensors of the layers from `first` on that the file counts: they predict further tokens."""
         count = self._file.integer(f"{self._file.string('general.architecture')}.block_count")
         layers = range(first, count)
         self.ignore(*(name for name in self._file.tensors if layer_of(name) in layers))
+
+    def rotation(self, name: str, beside: str = "") -> Rotation | None:
+        """The rotation of the inputs of a matrix, on its device or that of the tensor `beside`."""
+        if name not in self._rotations.names:
+            return None
+        self._unrotated.discard(name)
+        device = backend_of(beside or name, self._placement).device
+        return self._rotations.of_width(self._file.tensors[name].shape[-1], device)
+
+    @property
+    def rotates_grouped_heads(self) -> bool:
+        """Whether the columns of rotated outputs of recurrences are grouped by key head."""
+        return self._rotations.grouped
 
     def expert_pairs(self, name: str, count: int, rows: int, columns: int) -> list[Weight]:
         """2 * `count` matrices [rows, columns] of one tensor [count, 2 * rows, columns]."""
@@ -259,6 +277,12 @@ class Weights:
                 f"The file holds {len(unused)} tensors this version does not use, "
                 f"such as '{unused[0]}': it is an unsupported variant that would answer wrongly.",
                 "Choose the plain version of this model.",
+            )
+        if self._unrotated:
+            raise UnsupportedModel(
+                f"The tensor '{min(self._unrotated)}' is rotated by a Hadamard transform where this "
+                "version does not support it: answers would be noise.",
+                "Choose a file of this model without that transform.",
             )
 
     def _find(self, name: str, shape: tuple[int, ...]) -> TensorInfo:

@@ -62,7 +62,7 @@ def can_lower(program: Program) -> bool:
             return False
         if isinstance(one, Embed) and not _is_native_embed(one):
             return False
-        if isinstance(one, Linear) and not all(map(weights.is_packed, _weights_of(one))):
+        if isinstance(one, Linear) and not _is_native_linear(one):
             return False
         if isinstance(one, Experts) and not _is_native_mixture(one):
             return False
@@ -74,10 +74,14 @@ def _is_native_gate(one: Gate) -> bool:
 
 
 def _is_native_embed(one: Embed) -> bool:
-    if one.types is not None:
+    if one.types is not None or one.rotation is not None:
         return False
     change = () if one.change is None else (one.change.down, one.change.up)
     return all(map(weights.is_packed, filter(None, (one.table, one.positions, *change))))
+
+
+def _is_native_linear(one: Linear) -> bool:
+    return not any(one.rotations) and all(map(weights.is_packed, _weights_of(one)))
 
 
 def _weights_of(one: Linear) -> list[Weight]:

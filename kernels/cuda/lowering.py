@@ -53,9 +53,11 @@ def _is_known(one: Instruction) -> bool:
     match one:
         case Embed():
             known = one.positions is None or _is_readable(one.positions)
+            known = known and one.rotation is None
             return known and one.types is None and _is_readable(one.table)
         case Linear():
-            return not one.scales and all(map(_is_readable, one.weights))
+            plain = not one.scales and not any(one.rotations)
+            return plain and all(map(_is_readable, one.weights))
         case Experts():
             every = (*one.gates, *one.ups, *one.downs)
             alike = len({weight.format.name for weight in (*one.gates, *one.ups)}) == 1

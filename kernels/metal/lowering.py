@@ -43,10 +43,10 @@ def can_lower(program: Program) -> bool:
 def _is_known(one: Instruction) -> bool:
     match one:
         case Embed():
-            plain = one.change is None and one.positions is None and one.types is None
-            return plain and weights.STORE.has(one.table)
+            parts = (one.change, one.positions, one.types, one.rotation)
+            return all(part is None for part in parts) and weights.STORE.has(one.table)
         case Linear():
-            plain = not one.scales and not any(one.changes)
+            plain = not one.scales and not any(one.changes) and not any(one.rotations)
             plain = plain and all(bias is None for bias in one.biases)
             return plain and all(map(weights.STORE.has, one.weights))
         case Attend():

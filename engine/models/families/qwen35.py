@@ -1,6 +1,7 @@
 """qwen35, qwen35moe, qwen3next: gated delta nets with gated attention in every fourth layer.
 
-Qwen3.5 to 3.8, Bonsai-27B and Qwen3-Next. The mixtures have an expert that all tokens run through.
+Qwen3.5 to 3.8, Bonsai-27B, Bonsai 2 and Qwen3-Next. The mixtures have an expert that all tokens run
+through.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def _delta_net(file: GGUFFile, weights: Weights, config: Config, index: int) -> 
         Convolution(one.contiguous(), activation=Activation.SILU)
         for one in convolved.split((keys, keys, inner))
     ]
-    output = projection(weights, f"{name}.ssm_out", D, inner)
+    output = _output(weights, config, f"{name}.ssm_out", inner, (H // K, K))
     if config.architecture == "qwen3next":  # llama.cpp does not apply these factors
         query, key, value, gate, output = (
             replace(one, scale=1.0) for one in (query, key, value, gate, output)
@@ -140,6 +141,17 @@ def _delta_net(file: GGUFFile, weights: Weights, config: Config, index: int) -> 
         output=output,
         tiled=config.architecture != "qwen3next",
     )
+
+
+def _output(
+    weights: Weights, config: Config, name: str, inner: int, heads: tuple[int, int]
+) -> Projection:
+    """The output, which Bonsai 2 has by key head although all else is in the order of values."""
+    output = projection(weights, name, config.width, inner)
+    tiled = config.architecture != "qwen3next"
+    if output.rotation is None or not (tiled and weights.rotates_grouped_heads):
+        return output
+    return replace(output, rotation=replace(output.rotation, heads=heads))
 
 
 def _strength_and_decay(
