@@ -8,12 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from gguf import GGUFValueType, GGUFWriter
 from numpy.typing import NDArray
 
 import architecture_files as files
+import tiny
 from engine.errors import EngineError, ModelFileError, UnsupportedModel
+from engine.gguf.reader import GGUFFile
 from engine.loading.loader import load
+from kernels.formats import decode_rows
 
 Tensors = dict[str, NDArray[np.float32]]
 D, F, V, BLOCK, LAYERS = 64, 96, 40, 32, 2
@@ -108,7 +112,8 @@ def write(path: Path, metadata: Mapping[str, Any], tensors: Tensors) -> Path:
     kinds = {bool: "BOOL", int: "UINT32", float: "FLOAT32", str: "STRING"}
     for key, value in metadata.items():
         if isinstance(value, list):
-            of = GGUFValueType.STRING if isinstance(value[0], str) else GGUFValueType.INT32
+            kind = "STRING" if isinstance(value[0], str) else "INT32"
+            of = GGUFValueType["FLOAT32" if isinstance(value[0], float) else kind]
             writer.add_key_value(key, value, GGUFValueType.ARRAY, of)
         else:
             writer.add_key_value(key, value, GGUFValueType[kinds[type(value)]])
@@ -244,3 +249,45 @@ def test_a_tied_head_beside_a_head_is_refused(tmp_path: Path) -> None:
     keys = {PREFIX + "version": 2, PREFIX + "tied_output": True}
     with pytest.raises(EngineError, match=r"no tensor 'output\.weight', but it has one"):
         logits(write(tmp_path / "m.gguf", metadata | keys, tensors))
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+@pytest.mark.parametrize("format", ["Q1_0", "Q2_0", "PQ2_0", "PTQ1_0"])
+def test_rotated_matrices_of_bonsai_formats_are_what_they_decode_to(
+    format: str, backend: str, tmp_path: Path
+) -> None:
+    folded = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
+    keys = {
+        "version": 1,
+        "block_size": 256,
+        "transform": "normalized-sylvester-walsh-hadamard",
+        "axis": "input-last-dimension",
+        "sign_mode": "explicit",
+        "sign_widths": [256],
+        "sign_values": [-1 if at % 3 else 1 for at in range(256)],
+        "weight_names": [f"blk.{layer}.{part}.weight" for layer in (0, 1) for part in folded],
+        "inverse_weight_names": ["token_embd.weight"],
+    }
+    metadata = {PREFIX + key: value for key, value in keys.items()}
+    packed = tiny.write(
+        tmp_path / "packed.gguf", architecture="qwen3", format=format, metadata=metadata
+    )
+    with GGUFFile.open(packed) as file:
+        stored = {info.format.name for info in file.tensors.values()}
+        plain = {
+            name: decode_rows(
+                torch.frombuffer(bytearray(file.data(name)), dtype=torch.uint8).view(
+                    -1, info.format.row_bytes(info.shape[-1])
+                ),
+                info.format,
+                info.shape[-1],
+            )
+            .view(info.shape)
+            .numpy()
+            for name, info in file.tensors.items()
+        }
+        made = write(tmp_path / "plain.gguf", dict(file.metadata), plain)
+    assert format in stored
+    # Native kernels round x to 8 bits for products of packed matrices.
+    limit = 1e-12 if backend == "reference" else 1e-3
+    assert files.nmse(logits(packed, backend), logits(made)) < limit
