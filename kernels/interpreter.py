@@ -170,7 +170,7 @@ class _Pass:
                 heads = buffers[one.x].unflatten(1, (gate.shape[1], -1))
                 self._set(one.x, (heads * gate[..., None]).flatten(1))
             case Xielu():
-                self._set(one.x, _xielu(buffers[one.x], one))
+                self._set(one.x, ops.xielu(buffers[one.x], one))
             case Experts():
                 self._set(one.out, _experts(ops, buffers[one.x], buffers[one.scores], one))
             case Add():
@@ -264,9 +264,10 @@ class _Pass:
 
     def _position_scale(self, one: PositionScale) -> Tensor:
         x = self.buffers[one.x]
-        _, positions = self._on(x.device)
-        steps = ((positions.float() + one.offset) / one.length).floor()
-        return x * (1 + one.strength * (1 + steps).log())[:, None]
+        steps = ((self._rows[1].cpu().float() + one.offset) / one.length).floor()
+        # In double precision, which gives every backend the same factor.
+        growth = (1 + steps.double()).log().float()
+        return x * (1 + one.strength * growth)[:, None].to(x.device)
 
     def _attend(self, one: Attend) -> Tensor:
         if one.causal and self._attending is not None:
@@ -385,13 +386,6 @@ def _head_norm(ops: Ops, x: Tensor, one: HeadNorm) -> Tensor:
     else:
         normed = ops.rms_norm(heads, ones, one.epsilon)
     return (normed * one.weight).view(x.shape)
-
-
-def _xielu(x: Tensor, one: Xielu) -> Tensor:
-    """Above 0 a parabola, else an exponential; see the instruction."""
-    above = one.positive * x.square()
-    below = (torch.expm1(x.clamp(max=one.epsilon)) - x) * one.negative
-    return torch.where(x > 0, above, below) + one.beta * x
 
 
 def _experts(ops: Ops, x: Tensor, scores: Tensor, one: Experts) -> Tensor:

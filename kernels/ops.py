@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from kernels.kv_pages import PAGE_TOKENS, PagedKV
-from kernels.program import COMMON_ACTIVATIONS, Activation, Recurrence, Routing
+from kernels.program import COMMON_ACTIVATIONS, Activation, Recurrence, Xielu
 from kernels.reference import Kernel
+from kernels.routing import Routing
 from kernels.weight import Weight
 
 Find = Callable[[str, str], Kernel]  # op and format name to the kernel that runs it
@@ -53,9 +54,10 @@ class Ops:
         kernel = (self._reference if op in self._excluded else self._find)(op, format)
         return kernel if self._observer is None else _observed(op, kernel, self._observer)
 
-    def _defined(self, op: str) -> Kernel:
-        """The reference of an op, for operands that the kernels of no backend know."""
-        kernel = self._reference(op, "F32")
+    def _any(self, op: str) -> Kernel:
+        """The kernel of an op for operands that not every backend's kernel of it takes."""
+        find = self._reference if op in self._excluded else self._find
+        kernel = find(f"{op}_any", "F32")
         return kernel if self._observer is None else _observed(op, kernel, self._observer)
 
     def linear(self, x: Tensor, weight: Weight) -> Tensor:
@@ -192,7 +194,7 @@ class Ops:
             raise ValueError(
                 f"attention: sinks {_name(sinks)} {list(sinks.shape)} do not fit q {list(q.shape)}"
             )
-        return self._defined("attention")(q, kv, position, scale, window, softcap, sinks)
+        return self._any("attention")(q, kv, position, scale, window, softcap, sinks)
 
     def full_attention(
         self, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int = 0
@@ -249,7 +251,7 @@ class Ops:
         if up is not None and up.dtype != torch.float32:
             raise ValueError(f"gated: up is {_name(up)}, not float32")
         if limit or activation not in COMMON_ACTIVATIONS:
-            return self._defined("gated")(gate, up, activation, limit)
+            return self._any("gated")(gate, up, activation, limit)
         return self.find("gated")(gate, up, activation)
 
     def route(self, scores: Tensor, routing: Routing) -> Tensor:
@@ -276,7 +278,7 @@ class Ops:
             raise ValueError(f"route: {shape} of {E} experts cannot be chosen")
         if chosen > E // groups * routing.chosen_groups:
             raise ValueError(f"route: {chosen} experts are more than the chosen groups have")
-        return self._defined("route")(scores, chosen, routing)
+        return self._any("route")(scores, chosen, routing)
 
     def short_conv(
         self, x: Tensor, weight: Tensor, bias: Tensor | None, state: Tensor
@@ -355,8 +357,17 @@ class Ops:
                 raise ValueError(f"recurrence: an operand is {_name(tensor)}, not float32")
         if one.floor > 0 or (one.floor and strength is None):
             raise ValueError(f"recurrence: a floor of {one.floor}, or one without a strength")
-        found = self._defined("recurrence") if one.floor else self.find("recurrence")
+        found = self._any("recurrence") if one.floor else self.find("recurrence")
         return found(q, k, v, decay, strength, state, one)
+
+    def xielu(self, x: Tensor, one: Xielu) -> Tensor:
+        """Expanded integral of the exponential linear unit: x [...] f32 → [...] f32.
+
+        Source: https://arxiv.org/abs/2411.13010 equation 10
+        """
+        if x.dtype != torch.float32:
+            raise ValueError(f"xielu: x {list(x.shape)} is {_name(x)}, not float32")
+        return self.find("xielu")(x, one)
 
     def softcap(self, x: Tensor, cap: float) -> Tensor:
         """cap * tanh(x / cap): x [...] f32 → [...] f32, within ±cap.

@@ -17,8 +17,9 @@ from torch.nn import functional
 
 from kernels.formats import FORMATS, Format, by_name
 from kernels.kv_pages import PagedKV
-from kernels.program import Activation, Gating, Program, Recurrence, Routing
+from kernels.program import Activation, Program, Recurrence, Xielu
 from kernels.quantized_kv import QuantizedKV
+from kernels.routing import Gating, Routing
 from kernels.weight import Weight, file_dtype
 
 # Attention scores of one tile of queries, all heads: bounds memory for any length.
@@ -355,6 +356,13 @@ def _unit(x: Tensor, epsilon: float) -> Tensor:
     return x / (x.square().sum(-1, keepdim=True) + epsilon).sqrt()
 
 
+def xielu(x: Tensor, one: Xielu) -> Tensor:
+    """Above 0 a parabola, else an exponential; see the instruction."""
+    above = one.positive * x.square()
+    below = (torch.expm1(x.clamp(max=one.epsilon)) - x) * one.negative
+    return torch.where(x > 0, above, below) + one.beta * x
+
+
 def softcap(x: Tensor, cap: float) -> Tensor:
     """Soft cap: cap * tanh(x / cap), within (-cap, cap)."""
     return torch.tanh(x / cap) * cap
@@ -395,6 +403,15 @@ WEIGHT_OPS: tuple[Kernel, ...] = (prepare, linear, embed)  # looked up by the we
 OTHER_OPS: tuple[Kernel, ...] = (rms_norm, layer_norm, rope, attention, gated, route, softcap)
 STATE_OPS: tuple[Kernel, ...] = (short_conv, recurrence)  # of layers with a state of fixed size
 ENCODER_OPS: tuple[Kernel, ...] = (full_attention,)  # of models that read a text in both directions
+# Ops that few models have, and other ops for the operands that only some backends' kernels take:
+# attention with sinks, any activation, a limit, any routing, a floor of decays.
+RARE_OPS: dict[str, Kernel] = {
+    "xielu": xielu,
+    "attention_any": attention,
+    "gated_any": gated,
+    "route_any": route,
+    "recurrence_any": recurrence,
+}
 
 # Entries of a backend that are not ops: memory estimates, recording of programs, measured speeds.
 OTHERS: dict[tuple[str, str], Kernel] = {
@@ -414,4 +431,5 @@ KERNELS: dict[tuple[str, str], Kernel] = {
     **OTHERS,
     **{(op.__name__, format.name): op for op in WEIGHT_OPS for format in FORMATS.values()},
     **{(op.__name__, "F32"): op for op in (*OTHER_OPS, *STATE_OPS, *ENCODER_OPS)},
+    **{(name, "F32"): op for name, op in RARE_OPS.items()},
 }

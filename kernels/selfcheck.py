@@ -23,6 +23,12 @@ _ROWS = 64  # rows of a weight that are compared
 # A prepared weight and row numbers → f32 rows; None where the file has no such weight.
 StoredRows = Callable[[Weight, Tensor], Tensor | None]
 
+# Ops whose whole result is computed again.
+_ELEMENTS = {
+    *(op.__name__ for op in (*reference.OTHER_OPS, *reference.ENCODER_OPS)),
+    *reference.RARE_OPS,
+}
+
 
 class KernelChecker:
     """Observer of ops; `faults` lists those that differ from the reference."""
@@ -44,7 +50,7 @@ class KernelChecker:
         elif op == "embed":
             ids, table = operands
             self._check_embed(ids, table, result)
-        elif op in (each.__name__ for each in (*reference.OTHER_OPS, *reference.ENCODER_OPS)):
+        elif op in _ELEMENTS:
             self._note(op, "F32", result, getattr(reference, op)(*operands))
         elif op in (each.__name__ for each in reference.STATE_OPS):
             for found, wanted in zip(result, getattr(reference, op)(*operands), strict=True):

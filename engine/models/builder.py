@@ -21,7 +21,8 @@ from engine.models.layers import Block, Decoder, Ranking
 from engine.models.mixers import Attention
 from engine.models.parts import Norm, Projection, Rope
 from engine.models.weights import Weights
-from kernels.program import Activation, Routing
+from kernels.program import Activation
+from kernels.routing import Routing
 from kernels.weight import Weight
 
 SCALED_MLPS = frozenset({

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from engine.models.parts import Norm, Projection
-from kernels.program import Activation, Routing
+from kernels.program import Activation
 from kernels.rotation import Rotation
+from kernels.routing import Routing
 from kernels.weight import Weight
 
 

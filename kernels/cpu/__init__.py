@@ -14,11 +14,12 @@ from torch import Tensor
 
 from kernels import reference
 from kernels.cpu import library, program, weights
-from kernels.cpu.library import CACHES, call, pointer
+from kernels.cpu.library import CACHES, call, optional, pointer
 from kernels.cpu.memory import memory
-from kernels.cpu.schema import MAX_EXPERTS, NativeActivation
+from kernels.cpu.schema import MAX_EXPERTS, MAX_TAPS, NativeActivation, NativeRecurrence
 from kernels.kv_pages import PagedKV
-from kernels.program import Activation
+from kernels.program import Activation, Recurrence, Xielu
+from kernels.routing import Routing
 from kernels.weight import Weight
 
 # Formats with a packed layout in native/pack/pack.cpp; the others run on the reference.
@@ -69,7 +70,7 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float) -
     bias = None if bias is None else bias.contiguous()
     y, width = torch.empty_like(x), x.shape[-1]
     if x.numel():
-        operands = pointer(x), pointer(weight), None if bias is None else pointer(bias)
+        operands = pointer(x), pointer(weight), optional(bias)
         call("layer_norm", *operands, epsilon, x.numel() // width, width, pointer(y))
     return y
 
@@ -88,7 +89,13 @@ def rope(
 
 
 def attention(
-    q: Tensor, kv: PagedKV, position: int, scale: float, window: int, cap: float
+    q: Tensor,
+    kv: PagedKV,
+    position: int,
+    scale: float,
+    window: int,
+    cap: float,
+    sinks: Tensor | None = None,
 ) -> Tensor:
     """Attention over KV pages; bits depend on a query, its position and the rows alone."""
     tokens, heads, width = q.shape
@@ -99,7 +106,8 @@ def attention(
         batch = library.NativeBatch([(tokens, position, tables)])
         place = ctypes.byref(library.native_kv_layer(layer))
         sizes = heads, layer.shape.kv_heads, width
-        options = CACHES[layer.dtype], place, scale, window, cap, None
+        sinks = None if sinks is None else sinks.contiguous()
+        options = CACHES[layer.dtype], place, scale, window, cap, optional(sinks)
         call("attention", pointer(q), *sizes, batch.structs, 1, *options, pointer(y))
     return y
 
@@ -114,27 +122,75 @@ def attention_bytes(T: int, S: int, H: int, K: int, C: int, cache_dtype: torch.d
     return 4 * T * H * C + scratch
 
 
-def gated(gate: Tensor, up: Tensor | None, activation: Activation) -> Tensor:
-    """activation(gate) * up; activation(gate) without `up`."""
-    if activation is Activation.GELU:  # only of encoders, whose attention is the reference's too
-        return reference.gated(gate, up, activation)
+def gated(gate: Tensor, up: Tensor | None, activation: Activation, limit: float = 0.0) -> Tensor:
+    """activation(gate) * up, both within `limit`; activation(gate) without `up`."""
+    if activation.name not in NativeActivation.__members__:  # of encoders and few other models
+        return reference.gated(gate, up, activation, limit)
     gate = gate.contiguous()
     up = None if up is None else up.contiguous()
     y = torch.empty_like(gate)
-    factor = None if up is None else pointer(up)
     function = NativeActivation[activation.name]
-    call("gated", pointer(gate), factor, gate.numel(), function, pointer(y))
+    call("gated", pointer(gate), optional(up), gate.numel(), function, limit, pointer(y))
     return y
 
 
-def route(scores: Tensor, chosen: int) -> Tensor:
-    """Softmax over the highest scores of each row, 0 elsewhere."""
+def route(scores: Tensor, chosen: int, routing: Routing | None = None) -> Tensor:
+    """Shares of the chosen experts of each row, 0 elsewhere."""
     if scores.shape[1] > MAX_EXPERTS:
-        return reference.route(scores, chosen)
+        return reference.route(scores, chosen, routing)
     scores = scores.contiguous()
     shares = torch.empty_like(scores)
-    call("route", pointer(scores), *scores.shape, chosen, pointer(shares))
+    how = library.native_routing(routing or Routing(chosen), scores.shape[1])
+    call("route", pointer(scores), len(scores), ctypes.byref(how), pointer(shares))
     return shares
+
+
+def short_conv(
+    x: Tensor, weight: Tensor, bias: Tensor | None, state: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Causal depthwise convolution, in the reference's order of sums."""
+    taps = weight.shape[1]
+    if taps > MAX_TAPS:
+        return reference.short_conv(x, weight, bias, state)
+    x, weight, state = x.contiguous(), weight.T.contiguous(), state.contiguous()
+    y, after = torch.empty_like(x), torch.empty_like(state)
+    bias = None if bias is None else bias.contiguous()
+    operands = pointer(x), pointer(weight), optional(bias), pointer(state)
+    call("short_conv", *operands, *x.shape, taps, pointer(y), pointer(after))
+    return y, after
+
+
+def recurrence(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    decay: Tensor,
+    strength: Tensor | None,
+    state: Tensor,
+    one: Recurrence,
+) -> tuple[Tensor, Tensor]:
+    """Gated linear recurrence, token by token, with a head's state in the cache."""
+    heads, decays = v.shape[1], decay.shape[1]
+    if strength is None and decays != heads:
+        return reference.recurrence(q, k, v, decay, strength, state, one)
+    y, after = torch.empty(v.shape), torch.empty(state.shape)
+    inputs = [None if x is None else x.contiguous() for x in (q, k, v, decay, strength)]
+    options = [None if x is None else x.contiguous() for x in (one.rate, one.decay_bias, one.skip)]
+    state = state.contiguous()
+    sizes = heads, q.shape[1], q.shape[2], v.shape[2], decays
+    pointers = *map(optional, inputs), *map(optional, options), pointer(y)
+    how = NativeRecurrence(*pointers, *sizes, one.scale, one.epsilon, one.corrected, one.tiled)
+    call("recurrence", ctypes.byref(how), pointer(state), len(v), pointer(after))
+    return y, after
+
+
+def xielu(x: Tensor, one: Xielu) -> Tensor:
+    """Expanded integral of the exponential linear unit, element by element."""
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    factors = (ctypes.c_float * 4)(one.positive, one.negative, one.beta, one.epsilon)
+    call("xielu", pointer(x), factors, x.numel(), pointer(y))
+    return y
 
 
 def softcap(x: Tensor, cap: float) -> Tensor:
@@ -166,6 +222,8 @@ KERNELS: dict[tuple[str, str], reference.Kernel] = {
     },
     **{(op.__name__, "F32"): op for op in (rms_norm, layer_norm, rope, attention)},
     **{(op.__name__, "F32"): op for op in (gated, route, softcap, macs_per_100_ms, read_bandwidth)},
+    **{(op.__name__, "F32"): op for op in (short_conv, recurrence, xielu)},
+    **{(f"{op.__name__}_any", "F32"): op for op in (attention, gated, route)},
     **{(op.__name__, "F32"): op for op in (attention_bytes, memory, program.record)},
 }
 

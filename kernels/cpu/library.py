@@ -19,8 +19,16 @@ import torch
 from torch import Tensor
 
 from kernels.cpu import build, schema
-from kernels.cpu.schema import NativeCacheType, NativeKVLayer, NativeSegment, Status
-from kernels.kv_pages import PAGE_TOKENS, PageLayer, PageTable
+from kernels.cpu.schema import (
+    NativeCacheType,
+    NativeGating,
+    NativeKVLayer,
+    NativeRouting,
+    NativeSegment,
+    Status,
+)
+from kernels.kv_pages import PAGE_TOKENS, PageLayer, PageTable, StateLayer
+from kernels.routing import Routing
 
 _ERRORS: dict[Status, tuple[type[Exception], str]] = {
     Status.BAD_FORMAT: (ValueError, "there is no packed layout for this format"),
@@ -185,8 +193,25 @@ def pointer(tensor: Tensor, dtype: torch.dtype = torch.float32) -> int:
     return tensor.data_ptr()
 
 
-def native_kv_layer(layer: PageLayer) -> NativeKVLayer:
+def optional(tensor: Tensor | None) -> int | None:
+    """The address of a float32 tensor as by `pointer`; None: null."""
+    return None if tensor is None else pointer(tensor)
+
+
+def native_routing(routing: Routing, experts: int) -> NativeRouting:
+    """The C struct of a routing, whose bias must be contiguous and outlive it."""
+    gating, normalized = NativeGating[routing.gating.name], routing.normalized
+    if routing.is_plain:  # the softmax of the chosen has the sum 1
+        gating, normalized = NativeGating.SOFTMAX_OF_CHOSEN, False
+    groups = routing.groups, routing.chosen_groups
+    bias = optional(routing.bias)
+    return NativeRouting(experts, routing.chosen, gating, normalized, *groups, routing.scale, bias)
+
+
+def native_kv_layer(layer: PageLayer | StateLayer) -> NativeKVLayer:
     """The C struct of a layer's place in pages."""
+    if isinstance(layer, StateLayer):
+        return NativeKVLayer(layer.group, layer.offset)
     offsets = layer.keys, layer.key_scales, layer.values, layer.value_scales
     return NativeKVLayer(layer.group, *offsets)
 

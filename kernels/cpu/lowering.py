@@ -7,131 +7,62 @@ Results are bit-identical to running the ops one by one.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
-from torch import Tensor
 
 from kernels.cpu import library, weights
+from kernels.cpu.lowerable import weight_group
+from kernels.cpu.lowering_layers import (
+    by_head,
+    change_elements,
+    head_linear,
+    recurrence,
+    short_conv,
+)
+from kernels.cpu.operations import Operations
 from kernels.cpu.schema import (
-    MAX_EXPERTS,
     MAX_WEIGHTS,
     Barrier,
     NativeActivation,
     NativeOp,
-    NativeWeight,
     OpKind,
 )
-from kernels.kv_pages import PageLayer
+from kernels.layer_state import LayerShape
 from kernels.program import (
     Add,
     Attend,
+    Columns,
     Embed,
     Experts,
     Fetch,
     Gate,
+    HeadGate,
+    HeadLinear,
     HeadNorm,
     Instruction,
+    Join,
     Linear,
     LoraDelta,
+    Multiply,
     Norm,
-    Program,
+    PositionScale,
+    Recurrence,
+    Scale,
+    ShortConv,
     Softcap,
+    Xielu,
 )
+from kernels.routing import Routing
 from kernels.weight import Weight
-
-_KNOWN = (Embed, Norm, HeadNorm, Linear, Attend, Gate, Experts, Add, Softcap, Fetch)
-
-
-def can_lower(program: Program) -> bool:
-    """Whether native operations can run a program: all its weights must be packed."""
-    if not all(isinstance(layer, PageLayer) for layer in program.kv.layers):
-        return False  # also where another stage has the recurrent layers
-    for one in (*program.body, *program.head):
-        if not isinstance(one, _KNOWN):
-            return False
-        if isinstance(one, HeadNorm) and not one.centred:
-            return False
-        if isinstance(one, Norm) and not one.is_plain:
-            return False
-        if isinstance(one, Attend) and not (one.k and one.is_plain):
-            return False
-        if isinstance(one, Gate) and not _is_native_gate(one):
-            return False
-        if isinstance(one, Embed) and not _is_native_embed(one):
-            return False
-        if isinstance(one, Linear) and not _is_native_linear(one):
-            return False
-        if isinstance(one, Experts) and not _is_native_mixture(one):
-            return False
-    return True
-
-
-def _is_native_gate(one: Gate) -> bool:
-    return one.activation.name in NativeActivation.__members__ and not one.limit
-
-
-def _is_native_embed(one: Embed) -> bool:
-    if one.types is not None or one.rotation is not None:
-        return False
-    change = () if one.change is None else (one.change.down, one.change.up)
-    return all(map(weights.is_packed, filter(None, (one.table, one.positions, *change))))
-
-
-def _is_native_linear(one: Linear) -> bool:
-    return not any(one.rotations) and all(map(weights.is_packed, _weights_of(one)))
-
-
-def _weights_of(one: Linear) -> list[Weight]:
-    """The matrices of products and of their LoRA terms."""
-    changes = [change for change in one.changes if change is not None]
-    return [*one.weights, *(half for change in changes for half in (change.down, change.up))]
-
-
-def _is_native_mixture(one: Experts) -> bool:
-    """Packed weights that read at most one quantized copy of x."""
-    if not one.is_plain or one.activation.name not in NativeActivation.__members__:
-        return False
-    matrices = (*one.gates, *one.ups, *one.downs)
-    if len(one.gates) > MAX_EXPERTS or not all(map(weights.is_packed, matrices)):
-        return False
-    return len({_weight_group(one.gates[0]), _weight_group(one.ups[0])} - {0}) <= 1
 
 
 @dataclass(slots=True)
-class Lowering:
-    """State of the lowering: operations so far, and index and width of each buffer."""
+class Lowering(Operations):
+    """The lowering of a program, instruction by instruction."""
 
-    widths: dict[str, int]
-    ops: list[NativeOp] = field(default_factory=list)
     angles: dict[tuple[float, ...], str] = field(default_factory=dict)
-    kept: list[object] = field(default_factory=list)  # tensors and arrays that operations point to
-    quantized: tuple[str, int] = ("", 0)  # buffer that has a quantized copy, columns per scale
-
-    def number(self, name: str, width: int = 0) -> int:
-        """The index of a buffer; a new name is added with its `width`."""
-        if name not in self.widths:
-            assert width, name
-            self.widths[name] = width
-        return list(self.widths).index(name)
-
-    def add(self, kind: OpKind, **fields: object) -> NativeOp:
-        op = NativeOp(kind=kind, activation=-1, add_to=-1, x=-1, y=-1, z=-1, out=-1)
-        for name, value in fields.items():
-            setattr(op, name, value)
-        self.ops.append(op)
-        return op
-
-    def pointer(self, tensor: Tensor | None) -> int | None:
-        if tensor is None:
-            return None
-        contiguous = tensor.contiguous()
-        self.kept.append(contiguous)
-        return contiguous.data_ptr()
-
-    # --- instructions ---------------------------------------------------------------------------
 
     def lower(self, rest: Sequence[Instruction]) -> int:
         """Emit the first instruction, fused with the next if possible; returns the number used."""
@@ -154,14 +85,19 @@ class Lowering:
             case Add():
                 names = {"x": self.number(one.x), "y": self.number(one.y)}
                 self.add(OpKind.ADD, **names, width=self.widths[one.x], scale=one.scale)
-                self._invalidate(one.x)
+                self.invalidate(one.x)
                 if one.scale != 1.0:
-                    self._invalidate(one.y)
-            case Softcap():
-                self.add(
-                    OpKind.SOFTCAP, x=self.number(one.x), cap=one.cap, width=self.widths[one.x]
-                )
-                self._invalidate(one.x)
+                    self.invalidate(one.y)
+            case HeadLinear():
+                head_linear(self, one)
+            case ShortConv():
+                short_conv(self, one, then)
+            case Recurrence():
+                recurrence(self, one)
+            case Softcap() | Multiply() | Scale() | PositionScale() | Xielu():
+                change_elements(self, one)
+            case HeadGate() | Columns() | Join():
+                by_head(self, one)
             case Fetch():  # a native call ends here
                 self.quantized = ("", 0)
         return 1
@@ -169,10 +105,6 @@ class Lowering:
     def may_begin_call(self, one: Instruction) -> bool:
         """Whether a native call may begin here: quantized activations do not outlive a call."""
         return isinstance(one, Norm) or (isinstance(one, Linear) and self.quantized[0] != one.x)
-
-    def _invalidate(self, name: str) -> None:
-        if self.quantized[0] == name:
-            self.quantized = ("", 0)
 
     def _embed(self, one: Embed) -> None:
         added = -1 if one.change is None else self._embed_lora(one.table.columns, one.change)
@@ -186,7 +118,7 @@ class Lowering:
         for table in filter(None, (one.table, one.positions)):
             self._set_weight(op, op.count, table)
             op.count += 1
-        self._invalidate(one.out)
+        self.invalidate(one.out)
 
     def _embed_lora(self, width: int, change: LoraDelta) -> int:
         """Emit the LoRA term of an embedding; returns the number of its buffer."""
@@ -212,7 +144,7 @@ class Lowering:
             centred=one.centred,
             epsilon=one.epsilon,
         )
-        self._invalidate(one.out)
+        self.invalidate(one.out)
         if isinstance(then, Linear) and one.x != one.out == then.x:
             first = _split_by_group(then)[0]
             op.quantize = _group(first)
@@ -232,10 +164,11 @@ class Lowering:
         alone = len(one.weights) == 1
         if plain and isinstance(then, Gate) and _can_fuse_gate(one, then):
             self._products(one, activation=NativeActivation[then.activation.name])
+            self.ops[-1].limit = then.limit
             return 2
         if plain and alone and isinstance(then, Add) and (then.y, then.scale) == (one.outs[0], 1.0):
             self._products(one, add_to=self.number(then.x))
-            self._invalidate(then.x)
+            self.invalidate(then.x)
             return 2
         self._products(one)
         for out, scale in zip(one.outs, one.scales, strict=False):
@@ -283,7 +216,7 @@ class Lowering:
             for at, (weight, out) in enumerate(zip(some, outs, strict=True)):
                 self._set_weight(op, at, weight)
                 op.outs[at] = self.number(out)
-                self._invalidate(out)
+                self.invalidate(out)
 
     def _add_lora(self, x: str, out: str, change: LoraDelta) -> None:
         """Add the LoRA term (x down^T * scales) up^T to a product that was computed before."""
@@ -297,24 +230,27 @@ class Lowering:
         self._products(Linear(middle, (change.up,), (added,)), add_to=self.number(out))
 
     def _attend(self, one: Attend) -> None:
+        keys = self.layers[one.layer].shape
+        assert isinstance(keys, LayerShape), f"layer {one.layer} has another state"
         shape = {
             "layer": one.layer,
             "head_width": one.head_width,
             "heads": self.widths[one.q] // one.head_width,
-            "kv_heads": self.widths[one.k] // one.head_width,
+            "kv_heads": keys.kv_heads,
         }
         angles = self.angles[_rope_key(one)]
         self.add(
             OpKind.ROPE,
             x=self.number(one.q),
-            y=self.number(one.k),
-            z=self.number(one.v),
+            y=self.number(one.k) if one.k else -1,
+            z=self.number(one.v) if one.v else -1,
             out=self.number(angles),
             pairs=one.frequencies.shape[0],
             interleaved=one.interleaved,
             query_norm=self.pointer(one.query_norm),
             key_norm=self.pointer(one.key_norm),
             epsilon=one.epsilon,
+            norms_rotated=one.norms_rotated,
             **shape,
         )
         self.add(
@@ -324,10 +260,11 @@ class Lowering:
             scale=one.scale,
             cap=one.cap,
             window=one.window,
+            sinks=self.pointer(one.sinks),
             **shape,
         )
         for name in (one.q, one.k, one.v, one.out):
-            self._invalidate(name)
+            self.invalidate(name)
 
     def _head_norm(self, one: HeadNorm) -> None:
         self.add(
@@ -337,8 +274,9 @@ class Lowering:
             epsilon=one.epsilon,
             heads=one.weight.shape[0],
             head_width=one.weight.shape[1],
+            centred=one.centred,
         )
-        self._invalidate(one.x)
+        self.invalidate(one.x)
 
     def _experts(self, one: Experts) -> None:
         """Route, products with gates and ups, gate, products with downs, weighted sum."""
@@ -349,27 +287,34 @@ class Lowering:
         gate, up = (self.number(f"expert {name}", chosen * inner) for name in ("gate", "up"))
         rows = self.number("expert rows", chosen * width)  # inputs and outputs
         shape = {"experts": count, "chosen": chosen}
-        route = {"y": routes, "z": groups, **shape}
+        routing = library.native_routing(self._kept_routing(one.routing), count)
+        route = {"y": routes, "z": groups, "routing": routing, **shape}
         self.add(OpKind.ROUTE, x=self.number(one.scores), **route)
         self.add(OpKind.ORDER_PAIRS, barrier=Barrier.BATCH, **route)
-        used = {_weight_group(one.gates[0]), _weight_group(one.ups[0])}
+        used = {weight_group(some[0]) for some in (one.gates, one.ups) if some}
         x = self.number(one.x)
-        if 0 in used:
-            self.add(OpKind.GATHER, x=x, y=routes, out=rows, width=width, **shape)
+        if 0 in used or one.weighs_input:
+            gather = {"out": rows, "width": width, "start": one.weighs_input}
+            self.add(OpKind.GATHER, x=x, y=routes, **gather, **shape)
         if group := max(used):
-            self.add(OpKind.QUANTIZE, x=x, y=routes, quantize=group, width=width, **shape)
+            source = {"x": rows} if one.weighs_input else {"x": x, "y": routes}
+            self.add(OpKind.QUANTIZE, quantize=group, width=width, **source, **shape)
+        products = {"gate": gate, "up": up} if one.ups else {"gate": gate}
         op = self.add(
             OpKind.EXPERT_LINEAR,
             x=rows,
             z=groups,
             width=width,
-            count=2,
+            count=len(products),
             activation=NativeActivation[one.activation.name],
-            expert_weights=self._weight_array((*one.gates, *one.ups)),
+            limit=one.limit,
+            expert_weights=self.weight_array((*one.gates, *one.ups)),
             **shape,
         )
-        op.outs[0], op.outs[1] = gate, up
-        if group := _weight_group(one.downs[0]):
+        op.outs[: len(products)] = list(products.values())
+        op.expert_biases[:] = self.pointer(one.gate_bias), self.pointer(one.up_bias)
+        op.expert_scales[:] = self.pointer(one.gate_scale), self.pointer(one.up_scale)
+        if group := weight_group(one.downs[0]):
             self.add(OpKind.QUANTIZE, x=gate, quantize=group, width=inner, **shape)
         op = self.add(
             OpKind.EXPERT_LINEAR,
@@ -377,18 +322,23 @@ class Lowering:
             z=groups,
             width=inner,
             count=1,
-            expert_weights=self._weight_array(one.downs),
+            expert_weights=self.weight_array(one.downs),
             **shape,
         )
         op.outs[0] = rows
-        self.add(OpKind.COMBINE, x=rows, y=routes, out=self.number(one.out), width=width, **shape)
+        op.expert_biases[0] = self.pointer(one.down_bias)
+        op.expert_scales[0] = self.pointer(one.down_scale)
+        combine = {"out": self.number(one.out), "width": width, "start": one.weighs_input}
+        self.add(OpKind.COMBINE, x=rows, y=routes, **combine, **shape)
         self.quantized = ("", 0)  # overwritten by the rows of the pairs
 
-    def _weight_array(self, some: Sequence[Weight]) -> ctypes.Array[NativeWeight]:
-        self.kept += some
-        array = (NativeWeight * len(some))(*map(weights.native, some))
-        self.kept.append(array)
-        return array
+    def _kept_routing(self, one: Routing) -> Routing:
+        """A routing whose bias is contiguous and kept."""
+        if one.bias is None:
+            return one
+        bias = one.bias.contiguous()
+        self.kept.append(bias)
+        return replace(one, bias=bias)
 
     def _gate(self, one: Gate) -> None:
         self.add(
@@ -398,8 +348,9 @@ class Lowering:
             out=self.number(one.out),
             width=self.widths[one.gate],
             activation=NativeActivation[one.activation.name],
+            limit=one.limit,
         )
-        self._invalidate(one.out)
+        self.invalidate(one.out)
 
     def add_angles(self, one: Attend) -> None:
         """Emit the RoPE angles of an attention, once for all layers that share them."""
@@ -426,11 +377,7 @@ class Lowering:
 
 def _group(one: Linear) -> int:
     """Columns of x per quantization scale for these products; 0: they read floats."""
-    return max(map(_weight_group, one.weights))
-
-
-def _weight_group(weight: Weight) -> int:
-    return library.native().nk_activation_group(weight.format.id)
+    return max(map(weight_group, one.weights))
 
 
 def _split_by_group(one: Linear) -> list[Linear]:
@@ -459,7 +406,7 @@ def _split_by_group(one: Linear) -> list[Linear]:
 
 def _reads_only_codes(one: Linear) -> bool:
     """Whether these products read only the quantized copy of x, not its floats."""
-    return all(map(_weight_group, one.weights))
+    return all(map(weight_group, one.weights))
 
 
 def _can_fuse_gate(one: Linear, gate: Gate) -> bool:

@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 
 from kernels.cpu import library
-from kernels.cpu.lowering import Lowering, can_lower
+from kernels.cpu.lowerable import can_lower
+from kernels.cpu.lowering import Lowering
 from kernels.cpu.schema import NativeKVLayer, NativeOp, NativeProgram
+from kernels.layer_state import AT_END, PAGE_TOKENS
 from kernels.program import Attend, Fetch, Program, Segment
 
 
@@ -30,7 +32,7 @@ class Recorded:
     exact = True
 
     def __init__(self, program: Program) -> None:
-        lowering = Lowering(dict(program.widths))
+        lowering = Lowering(dict(program.widths), program.kv.layers)
         for one in program.body:
             if isinstance(one, Attend):
                 lowering.add_angles(one)
@@ -59,9 +61,10 @@ class Recorded:
         self._buffers: dict[str, Tensor] = {}
         self._tokens = 0  # capacity of the buffers in rows
         self._pointers = (ctypes.c_void_p * len(self._names))()
-        numbers = range(len(program.kv.layers))
-        layers = [library.native_kv_layer(program.kv.kv(number)) for number in numbers]
+        layers = map(library.native_kv_layer, program.kv.layers)
         self._layers = (NativeKVLayer * len(program.kv.layers))(*layers)
+        windows = enumerate(program.kv.windows)
+        self._state_groups = [group for group, window in windows if window == AT_END]
         self._native = NativeProgram(
             ops=self._ops,
             buffers=ctypes.addressof(self._pointers),
@@ -77,7 +80,7 @@ class Recorded:
         given: Tensor | None = None,
     ) -> Tensor:
         """Run the body for all tokens of a batch → hidden states [T, D] f32."""
-        ids, native = _native(batch)
+        ids, native = self._batch(batch)
         self._reserve(len(ids))
         self._start_from(given)
         for first, end in zip(self._pieces, self._pieces[1:], strict=False):
@@ -103,7 +106,7 @@ class Recorded:
 
     def step(self, batch: Sequence[Segment], given: Tensor | None = None) -> Tensor:
         """Body and head for all tokens, bit-identical to the two calls → logits [T, V] f32."""
-        ids, native = _native(batch)
+        ids, native = self._batch(batch)
         self._reserve(len(ids))
         self._start_from(given)
         logits = torch.empty(len(ids), self._widths[self._logits])
@@ -112,6 +115,23 @@ class Recorded:
             self._fetch(first, lambda: None)
             self._run(first, end, native, ids)
         return logits
+
+    def _batch(
+        self, batch: Sequence[Segment]
+    ) -> tuple[ctypes.Array[ctypes.c_int64], library.NativeBatch]:
+        """Token ids of all segments, and the segments as C structs."""
+        tokens = [token for one in batch for token in one.tokens]
+        segments = [(len(one.tokens), one.position, one.tables) for one in batch]
+        for group in self._state_groups:
+            for one in batch:
+                first = -(-one.position // PAGE_TOKENS)
+                last = first + (one.position + len(one.tokens) - 1) // PAGE_TOKENS
+                last -= one.position // PAGE_TOKENS  # page of the state after the last piece
+                pages = one.tables[group].pages[max(first - 1, 0) : last + 1]
+                missing = any(page is None for page in pages)
+                there = len(pages) == last + 1 - max(first - 1, 0) and not missing
+                assert there, "a page of a state is missing"
+        return (ctypes.c_int64 * len(tokens))(*tokens), library.NativeBatch(segments)
 
     def _fetch(self, at: int, checkpoint: Callable[[], None]) -> None:
         """Wait for the weights that the operations from `at` on read, if they are paged."""
@@ -140,10 +160,3 @@ class Recorded:
                 self._buffers[name] = torch.empty(tokens * self._widths[name])
                 self._set_buffer(name, self._buffers[name])
         self._tokens = tokens
-
-
-def _native(batch: Sequence[Segment]) -> tuple[ctypes.Array[ctypes.c_int64], library.NativeBatch]:
-    """Token ids of all segments, and the segments as C structs."""
-    tokens = [token for one in batch for token in one.tokens]
-    segments = [(len(one.tokens), one.position, one.tables) for one in batch]
-    return (ctypes.c_int64 * len(tokens))(*tokens), library.NativeBatch(segments)

@@ -9,13 +9,15 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
+import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 HEADER = Path(__file__).resolve().parent / "native" / "api" / "nk.h"
-ABI = 4  # increment on every incompatible change of this table
+ABI = 5  # increment on every incompatible change of this table
 
 
 class _Numbered(IntEnum):
@@ -49,10 +51,24 @@ class NativeCacheType(_Numbered):
 
 
 class NativeActivation(_Numbered):
-    """Activation function of a gated MLP; members as in kernels.program.Activation."""
+    """Activation function; members as in kernels.program.Activation."""
 
     SILU = 0
     GELU_TANH = 1
+    RELU = 2
+    RELU_SQUARED = 3
+    SIGMOID = 4
+    SOFTPLUS = 5
+    GPT_OSS = 6, "x * sigmoid(1.702 x), times up + 1 in place of up"
+
+
+class NativeGating(_Numbered):
+    """How scores of experts become shares; members as in kernels.program.Gating."""
+
+    SOFTMAX = 0
+    SIGMOID = 1
+    SOFTMAX_OF_CHOSEN = 2
+    SIGMOID_OF_CHOSEN = 3
 
 
 class OpKind(_Numbered):
@@ -68,17 +84,31 @@ class OpKind(_Numbered):
     ANGLES = 4, "out [T, 2 * pairs] = cosines and sines of position * weight, times scale"
     ROPE = 5, "x, y, z are q, k, v: per-head norms, rotation by angles `out`, page write"
     ATTEND = 6, "out = attention of x over the pages; must follow the ROPE of its x"
-    GATE = 7, "out = activation(x) * y; y -1: without the factor"
+    GATE = 7, "out = activation(x) * y; y -1: without the factor; `limit`"
     ADD = 8, "x += y * scale; y is scaled in place"
     SOFTCAP = 9, "x = cap * tanh(x / cap)"
     SCALE_COLUMNS = 10, "x = x * weight [width], for each row"
     BIAS = 11, "x = x + weight [width], for each row"
-    HEAD_NORM = 12, "x = layer norm of each head of x, times weight [heads, head_width]"
-    ROUTE = 13, "y (routes), z (groups): `chosen` of `experts` by the scores x"
+    HEAD_NORM = 12, "x = norm of each head of x, times weight [heads, head_width]; `centred`"
+    ROUTE = 13, "y (routes), z (groups): experts by the scores x; `routing`"
     ORDER_PAIRS = 14, "completes y and z for several tokens; must follow ROUTE"
-    GATHER = 15, "out = the row of x for each pair of y"
-    EXPERT_LINEAR = 16, "outs = rows of x * expert_weights; groups z; `activation`"
-    COMBINE = 17, "out = sum of a token's rows of x * their shares in y; x is scaled in place"
+    GATHER = 15, "out = the row of x for each pair of y, with `start` 1 times its share"
+    EXPERT_LINEAR = 16, "outs = rows of x * weights * scales + biases; groups z; `activation`"
+    COMBINE = (
+        17,
+        "out = sum of a token's rows of x * their shares in y, with `start` 1 without; scales x",
+    )
+    MULTIPLY = 18, "x = x * y"
+    SCALE = 19, "x = x * scale"
+    HEAD_GATE = 20, "x = x * activation(y) of each head, y [T, heads]"
+    SHORT_CONV = 21, "x = causal convolution of x with weight [taps, width], + bias; `activation`"
+    RECURRENCE = 22, "x, y, z are q, k, v; outs: decay, and strength or -1; see nk_recurrence_args"
+    COLUMNS = 23, "out = `head_width` columns of x, from `start` on"
+    JOIN = 24, "out = of each head `head_width` channels of x, then `value_width` of y"
+    POSITION_SCALE = 25, "x = x * (1 + strength * log(1 + floor((position + offset) / length)))"
+    HEAD_ROWS = 26, "out = rows of heads for EXPERT_LINEAR, of x from `start` on; z: groups"
+    HEAD_COLUMNS = 27, "out = the rows x of heads, beside each other; undoes HEAD_ROWS"
+    XIELU = 28, "x = as in kernels.program.Xielu, with `factors`"
 
 
 class Barrier(_Numbered):
@@ -94,6 +124,7 @@ ENUMS: dict[type[_Numbered], tuple[str, str]] = {
     Status: ("nk_status", "NK_"),
     NativeCacheType: ("nk_cache", "NK_CACHE_"),
     NativeActivation: ("nk_activation", "NK_"),
+    NativeGating: ("nk_gating", "NK_GATING_"),
     OpKind: ("nk_kind", "NK_"),
     Barrier: ("nk_barrier", "NK_BARRIER_"),
 }
@@ -104,7 +135,7 @@ class Struct:
     """A C struct; `lines` are pairs of a C declaration and its comment."""
 
     name: str
-    comment: str
+    comment: list[str]  # lines
     lines: tuple[tuple[str, str], ...]
 
 
@@ -115,207 +146,200 @@ class Function:
     result: str
     name: str
     parameters: str  # as C declares them
-    comment: str = ""
-    serial: bool = False  # uses the thread pool or the selected kernels; returns a status
+    comment: list[str]  # lines
+    serial: bool  # uses the thread pool or the selected kernels; returns a status
 
 
 MAX_WEIGHTS = 3  # of one operation
 MAX_EXPERTS = 1024  # of one mixture
+MAX_TAPS = 16  # of a short convolution
 PAGE_TOKENS = 256  # positions of a page, as in kernels/layer_state.py
-STRUCTS = (
-    Struct(
-        "nk_weight",
-        "A weight matrix [rows, columns] in the layout of nk_pack; see layout.h.",
-        (
-            ("const void *data", ""),
-            ("int64_t format", "ggml type id"),
-            ("int64_t rows, columns", ""),
-        ),
-    ),
-    Struct(
-        "nk_kv_layer",
-        "Place of one layer's keys and values in the KV pages of its group: PageLayer in\n"
-        "kernels/kv_pages.py, which defines their layout. A page has NK_PAGE_TOKENS positions.",
-        (
-            ("int64_t group", "index of the page table"),
-            ("int64_t keys, key_scales", "byte offsets in a page; scales: NK_CACHE_Q8 only"),
-            ("int64_t values, value_scales", ""),
-        ),
-    ),
-    Struct(
-        "nk_segment",
-        "Consecutive tokens of one sequence in a batch, whose rows are those of all segments in "
-        "order.",
-        (
-            ("int64_t tokens", ""),
-            ("int64_t position", "of the first token"),
-            ("uint8_t ***tables", "for each group the addresses of the sequence's pages"),
-        ),
-    ),
-    Struct(
-        "nk_op",
-        "One operation of a recorded program; x, y, z, out and outs are buffer indices.",
-        (
-            ("int32_t kind, barrier", "nk_kind, nk_barrier"),
-            ("int32_t quantize", "NORM (or 0), QUANTIZE: columns per scale, 16 or 32"),
-            ("int32_t x, y, z, out", "-1: none"),
-            ("int32_t count", "number of weights"),
-            ("int32_t activation", "LINEAR: nk_activation, or -1"),
-            ("int32_t add_to", "LINEAR: buffer to which outs[0] is added, or -1"),
-            ("int32_t interleaved, layer, pairs", "pairs: half the rotary channels"),
-            ("int32_t experts, chosen", "of a mixture, and how many of them a token passes"),
-            ("int64_t width", "columns of x"),
-            ("int64_t heads, kv_heads, head_width, window", ""),
-            ("float epsilon, scale, cap", ""),
-            ("int32_t centred", "NORM: layer norm instead of RMS norm"),
-            ("const float *weight, *bias, *query_norm, *key_norm, *sinks", ""),
-            (f"struct nk_weight weights[{MAX_WEIGHTS}]", ""),
-            ("const struct nk_weight *expert_weights", "EXPERT_LINEAR: [count, experts]"),
-            ("int32_t outs[4]", ""),
-        ),
-    ),
-    Struct(
-        "nk_program",
-        "A forward pass as a flat list of operations. Threads share the work of every operation "
-        "and\n"
-        "then meet at a barrier, unless its `barrier` field says otherwise. Only one buffer has a\n"
-        "quantized copy at a time (for a single token, one copy per thread): the operation that\n"
-        "makes the copy stands right before the products that read it.",
-        (
-            ("const struct nk_op *ops", ""),
-            ("float **buffers", "[tokens, width] each, allocated for the tokens of the run"),
-            ("const struct nk_kv_layer *layers", ""),
-            ("int64_t cache_type", "nk_cache"),
-            ("int64_t op_bytes", "sizeof(struct nk_op), to detect a mismatch of builds"),
-        ),
-    ),
-)
+# Structs: a comment, the name, and the members, each line with its comment.
+_STRUCTS = """
+// A weight matrix [rows, columns] in the layout of nk_pack; see layout.h.
+nk_weight
+    const void *data
+    int64_t format  // ggml type id
+    int64_t rows, columns
+
+// Place of one layer's keys and values in the KV pages of its group: PageLayer in
+// kernels/kv_pages.py, which defines their layout. A page has NK_PAGE_TOKENS positions. A
+// state of fixed size is at `keys` (StateLayer and PagedState there).
+nk_kv_layer
+    int64_t group  // index of the page table
+    int64_t keys, key_scales  // byte offsets in a page; scales: NK_CACHE_Q8 only
+    int64_t values, value_scales
+
+// Consecutive tokens of one sequence in a batch, whose rows are those of all segments in order.
+nk_segment
+    int64_t tokens
+    int64_t position  // of the first token
+    uint8_t ***tables  // for each group the addresses of the sequence's pages
+
+// A gated linear recurrence, as in kernels.program.Recurrence, whose fields it has.
+nk_recurrence_args
+    const float *q, *k, *v  // [T, key_heads * key_width] twice, [T, heads * value_width]
+    const float *decay, *strength  // [T, decays]; [T, heads], or null: the time step
+    const float *rate, *decay_bias, *skip  // [heads], [decays], [heads] or null
+    float *y  // [T, heads * value_width]; no operand
+    int64_t heads, key_heads, key_width, value_width
+    int64_t decays  // heads, or heads * key_width
+    float scale, epsilon
+    int32_t corrected, tiled
+
+// How a mixture chooses experts, as in kernels.program.Routing.
+nk_routing
+    int32_t experts, chosen
+    int32_t gating, normalized  // nk_gating
+    int32_t groups, chosen_groups
+    float scale
+    const float *bias  // [experts] or null
+
+// One operation of a recorded program; x, y, z, out and outs are buffer indices.
+nk_op
+    int32_t kind, barrier  // nk_kind, nk_barrier
+    int32_t quantize  // NORM (or 0), QUANTIZE: columns per scale, 16 or 32
+    int32_t x, y, z, out  // -1: none
+    int32_t count  // number of weights
+    int32_t activation  // nk_activation, or -1
+    int32_t add_to  // LINEAR: buffer to which outs[0] is added, or -1
+    int32_t interleaved, layer, pairs  // pairs: half the rotary channels
+    int32_t experts, chosen  // of a mixture, and how many of them a token passes
+    int64_t width  // columns of x
+    int64_t heads, kv_heads, head_width, window
+    int64_t value_width, start  // RECURRENCE, JOIN; COLUMNS, HEAD_ROWS, of experts
+    float epsilon, scale, cap, limit  // limit: of a gate and its factor; 0: none
+    float strength, length, offset  // POSITION_SCALE
+    float factors[4]  // XIELU: positive, negative, beta, epsilon
+    int32_t centred  // NORM, HEAD_NORM: layer norm instead of RMS norm
+    int32_t norms_rotated  // ROPE: the norms follow the rotation
+    int32_t taps, decays, corrected, tiled  // SHORT_CONV; RECURRENCE: as there
+    const float *weight, *bias, *query_norm, *key_norm, *sinks
+    const float *rate, *decay_bias, *skip  // RECURRENCE
+    struct nk_weight weights[MAX_WEIGHTS]
+    const struct nk_weight *expert_weights  // EXPERT_LINEAR: [count, experts]
+    const float *expert_biases[2], *expert_scales[2]  // of weights: [experts, rows]; [experts]
+    struct nk_routing routing  // ROUTE
+    int32_t outs[4]
+
+// A forward pass as a flat list of operations. Threads share the work of every operation and
+// then meet at a barrier, unless its `barrier` field says otherwise. Only one buffer has a
+// quantized copy at a time (for a single token, one copy per thread): the operation that
+// makes the copy stands right before the products that read it.
+nk_program
+    const struct nk_op *ops
+    float **buffers  // [tokens, width] each, allocated for the tokens of the run
+    const struct nk_kv_layer *layers
+    int64_t cache_type  // nk_cache
+    int64_t op_bytes  // sizeof(struct nk_op), to detect a mismatch of builds
+"""
+
+
+def _structs_of(text: str) -> Iterator[Struct]:
+    """The structs in the order of the table."""
+    for block in text.replace("MAX_WEIGHTS", str(MAX_WEIGHTS)).strip().split("\n\n"):
+        lines = block.splitlines()
+        comment = [line for line in lines if line.startswith("// ")]
+        name, *members = lines[len(comment) :]
+        pairs = [line.strip().partition("  // ") for line in members]
+        yield Struct(name, comment, tuple((first, last) for first, _, last in pairs))
+
+
+STRUCTS = tuple(_structs_of(_STRUCTS))
 _WEIGHT = "const struct nk_weight *weight"
 _BATCH = "const struct nk_segment *segments, int64_t count"
 _HEADS = "int64_t heads, int64_t kv_heads, int64_t width"
-FUNCTIONS = (
-    Function("int", "abi", ""),
-    Function("int", "isa_count", "", "number of instruction sets that this processor supports"),
-    Function("const char *", "isa_name", "int index", "index 0 is the fastest, the last is scalar"),
-    Function("int", "use_isa", "int index", serial=True),
-    Function(
-        "int", "set_threads", "int threads", "the count includes the calling thread", serial=True
-    ),
-    Function("int", "threads", ""),
-    Function(
-        "void",
-        "idle",
-        "",
-        "puts waiting worker threads to sleep and frees the scratch of single operations",
-    ),
-    Function(
-        "int64_t", "group_rows", "int64_t format", "rows packed together; 0: unsupported format"
-    ),
-    Function(
-        "int",
-        "activation_group",
-        "int64_t format",
-        "columns per scale of quantized activations: 16 or 32; 0: activations stay floats",
-    ),
-    Function("int64_t", "packed_bytes", "int64_t format, int64_t rows, int64_t columns"),
-    Function(
-        "int",
-        "pack",
-        "int64_t format, const void *source, int64_t rows, int64_t columns, int64_t first, "
-        "int64_t end, void *packed",
-        "Packs rows first .. end (multiples of nk_group_rows, or the last row) of `source`, which\n"
-        "points at row 0 in GGUF layout; `packed` points at the start of the whole matrix.",
-    ),
-    Function("int", "rows_of", f"{_WEIGHT}, const int64_t *ids, int64_t count, float *out"),
-    Function("int", "linear", f"{_WEIGHT}, const float *x, int64_t tokens, float *y", serial=True),
-    Function(
-        "int",
-        "rms_norm",
-        "const float *x, const float *weight, float epsilon, int64_t tokens, int64_t width, "
-        "float *y",
-        serial=True,
-    ),
-    Function(
-        "int",
-        "layer_norm",
-        "const float *x, const float *weight, const float *bias, float epsilon, int64_t tokens, "
-        "int64_t width, float *y",
-        "bias [width] or null",
-        serial=True,
-    ),
-    Function(
-        "int",
-        "rope",
-        "const float *x, const int64_t *positions, const float *frequencies, int64_t tokens, "
-        "int64_t heads, int64_t width, int64_t pairs, int interleaved, float scale, float *y",
-        serial=True,
-    ),
-    Function(
-        "int",
-        "gated",
-        "const float *gate, const float *up, int64_t count, int activation, float *y",
-        "up may be null: y = activation(gate)",
-        serial=True,
-    ),
-    Function(
-        "int",
-        "route",
-        "const float *scores, int64_t tokens, int64_t experts, int64_t chosen, float *shares",
-        "scores [tokens, experts] → shares [tokens, experts], 0 for experts that are not chosen",
-        serial=True,
-    ),
-    Function("int", "softcap", "const float *x, float cap, int64_t count, float *y", serial=True),
-    Function(
-        "int",
-        "attention",
-        f"const float *q, {_HEADS}, {_BATCH}, int type, const struct nk_kv_layer *layer, "
-        "float scale, int64_t window, float cap, const float *sinks, float *y",
-        "q [tokens of all segments, heads, width], over pages that include their positions\n"
-        "→ y [tokens, heads * width]. window 0: unlimited; cap 0: no softcap; "
-        "sinks [heads] or null.",
-        serial=True,
-    ),
-    Function(
-        "int64_t",
-        "attention_bytes",
-        f"int threads, int64_t tokens, {_HEADS}, int64_t position, int type",
-        "Upper bound of the scratch bytes of nk_attention for one segment, with or without a "
-        "window.",
-    ),
-    Function(
-        "double",
-        "read_bandwidth",
-        "int64_t bytes, int repetitions",
-        "best memory read bandwidth of all threads over `bytes` of fresh memory, in bytes/s",
-    ),
-    Function(
-        "void *",
-        "huge_alloc",
-        "int64_t bytes",
-        "zeroed, 64-byte aligned, in huge pages where available",
-    ),
-    Function("void", "huge_free", "void *memory, int64_t bytes"),
-    Function(
-        "int",
-        "run",
-        f"const struct nk_program *program, int64_t first, int64_t end, {_BATCH}, "
-        "const int64_t *ids",
-        "Runs the operations first .. end for all tokens of the segments; their tables may be "
-        "null where\nno operation reads or writes pages.",
-        serial=True,
-    ),
-    Function("void", "free_scratch", "", "frees the scratch memory of nk_run"),
-    Function("struct nk_workspace *", "new_workspace", "", "of nk_run_alone; null without memory"),
-    Function(
-        "int",
-        "run_alone",
-        "struct nk_workspace *workspace, const struct nk_program *program, int64_t first, "
-        f"int64_t end, {_BATCH}, const int64_t *ids",
-        "As nk_run, on the calling thread alone, while others may be in any call. A workspace "
-        "serves one\nthread at a time; the bits are those of nk_run.",
-    ),
-    Function("void", "free_workspace", "struct nk_workspace *workspace"),
-)
+# One function a line or, indented, several: `serial`, result, name without nk_, C parameters. Its
+# comment stands before it. WEIGHT, BATCH and HEADS stand for the parameters above.
+_FUNCTIONS = """
+int abi()
+// number of instruction sets that this processor supports
+int isa_count()
+// index 0 is the fastest, the last is scalar
+const char *isa_name(int index)
+serial int use_isa(int index)
+// the count includes the calling thread
+serial int set_threads(int threads)
+int threads()
+// puts waiting worker threads to sleep and frees the scratch of single operations
+void idle()
+// rows packed together; 0: unsupported format
+int64_t group_rows(int64_t format)
+// columns per scale of quantized activations: 16 or 32; 0: activations stay floats
+int activation_group(int64_t format)
+int64_t packed_bytes(int64_t format, int64_t rows, int64_t columns)
+// Packs rows first .. end (multiples of nk_group_rows, or the last row) of `source`, which
+// points at row 0 in GGUF layout; `packed` points at the start of the whole matrix.
+int pack(int64_t format, const void *source, int64_t rows, int64_t columns, int64_t first,
+    int64_t end, void *packed)
+int rows_of(WEIGHT, const int64_t *ids, int64_t count, float *out)
+serial int linear(WEIGHT, const float *x, int64_t tokens, float *y)
+serial int rms_norm(const float *x, const float *weight, float epsilon, int64_t tokens, int64_t
+    width, float *y)
+// bias [width] or null
+serial int layer_norm(const float *x, const float *weight, const float *bias, float epsilon,
+    int64_t tokens, int64_t width, float *y)
+serial int rope(const float *x, const int64_t *positions, const float *frequencies, int64_t
+    tokens, int64_t heads, int64_t width, int64_t pairs, int interleaved, float scale, float *y)
+// up may be null: y = activation(gate); limit 0: none
+serial int gated(const float *gate, const float *up, int64_t count, int activation, float limit,
+    float *y)
+// scores [tokens, experts] → shares [tokens, experts], 0 for experts that are not chosen
+serial int route(const float *scores, int64_t tokens, const struct nk_routing *routing, float
+    *shares)
+// Causal convolution: x [tokens, width], weight [taps, width], bias [width] or null, states
+// before and after [taps - 1, width]; taps up to NK_MAX_TAPS.
+serial int short_conv(const float *x, const float *weight, const float *bias, const float
+    *before, int64_t tokens, int64_t width, int64_t taps, float *y, float *after)
+// states before and after [heads, key_width, value_width]
+serial int recurrence(const struct nk_recurrence_args *recurrence, const float *before, int64_t
+    tokens, float *after)
+// factors: positive, negative, beta, epsilon
+serial int xielu(const float *x, const float *factors, int64_t count, float *y)
+serial int softcap(const float *x, float cap, int64_t count, float *y)
+// q [tokens of all segments, heads, width], over pages that include their positions
+// → y [tokens, heads * width]. window 0: unlimited; cap 0: no softcap; sinks [heads] or null.
+serial int attention(const float *q, HEADS, BATCH, int type, const struct nk_kv_layer *layer,
+    float scale, int64_t window, float cap, const float *sinks, float *y)
+// Upper bound of the scratch bytes of nk_attention for one segment, with or without a window.
+int64_t attention_bytes(int threads, int64_t tokens, HEADS, int64_t position, int type)
+// best memory read bandwidth of all threads over `bytes` of fresh memory, in bytes/s
+double read_bandwidth(int64_t bytes, int repetitions)
+// zeroed, 64-byte aligned, in huge pages where available
+void *huge_alloc(int64_t bytes)
+void huge_free(void *memory, int64_t bytes)
+// Runs the operations first .. end for all tokens of the segments; their tables may be null where
+// no operation reads or writes pages.
+serial int run(const struct nk_program *program, int64_t first, int64_t end, BATCH, const
+    int64_t *ids)
+// frees the scratch memory of nk_run
+void free_scratch()
+// of nk_run_alone; null without memory
+struct nk_workspace *new_workspace()
+// As nk_run, on the calling thread alone, while others may be in any call. A workspace serves one
+// thread at a time; the bits are those of nk_run.
+int run_alone(struct nk_workspace *workspace, const struct nk_program *program, int64_t first,
+    int64_t end, BATCH, const int64_t *ids)
+void free_workspace(struct nk_workspace *workspace)
+"""
+
+
+def _functions() -> Iterator[Function]:
+    """The functions in the order of the table."""
+    comment: list[str] = []
+    names = {"WEIGHT": _WEIGHT, "BATCH": _BATCH, "HEADS": _HEADS}
+    for line in _FUNCTIONS.strip().replace("\n    ", " ").splitlines():
+        if line.startswith("// "):
+            comment.append(line)
+            continue
+        found = re.fullmatch(r"(serial )?(.*?)(\w+)\((.*)\)", line)
+        assert found, line
+        parameters = re.sub("WEIGHT|BATCH|HEADS", lambda one: names[one[0]], found[4])
+        yield Function(found[2].rstrip(), found[3], parameters, comment, bool(found[1]))
+        comment = []
+
+
+FUNCTIONS = tuple(_functions())
 
 
 # --- for ctypes -----------------------------------------------------------------------------------
@@ -351,57 +375,53 @@ def _ctype(kind: str) -> Any:
     return _structs[name]
 
 
-def _fields(struct: Struct) -> list[tuple[str, Any]]:
-    declared = [one for line, _ in struct.lines for one in _declared(line)]
-    return [
-        (name, _ctype(kind) * count if count else _ctype(kind)) for name, kind, count in declared
-    ]
-
-
 _structs: dict[str, type[ctypes.Structure]] = {}
+_Structure = TypeVar("_Structure", bound=ctypes.Structure)
 
 
+def _declare(made: type[_Structure]) -> type[_Structure]:
+    """Give a class the members of the struct that its docstring names, after those it refers to."""
+    name = (made.__doc__ or "").removeprefix("struct ").removesuffix(".")
+    lines = next(struct.lines for struct in STRUCTS if struct.name == name)
+    declared = (one for line, _ in lines for one in _declared(line))
+    made._fields_ = [(one, _ctype(kind) * n if n else _ctype(kind)) for one, kind, n in declared]
+    _structs[name] = made
+    return made
+
+
+@_declare
 class NativeWeight(ctypes.Structure):
     """struct nk_weight."""
 
-    _fields_ = _fields(STRUCTS[0])
 
-
+@_declare
 class NativeKVLayer(ctypes.Structure):
     """struct nk_kv_layer."""
 
-    _fields_ = _fields(STRUCTS[1])
 
-
+@_declare
 class NativeSegment(ctypes.Structure):
     """struct nk_segment."""
 
-    _fields_ = _fields(STRUCTS[2])
+
+@_declare
+class NativeRecurrence(ctypes.Structure):
+    """struct nk_recurrence_args."""
 
 
-_structs |= {
-    "nk_weight": NativeWeight,
-    "nk_kv_layer": NativeKVLayer,
-    "nk_segment": NativeSegment,
-}
+@_declare
+class NativeRouting(ctypes.Structure):
+    """struct nk_routing."""
 
 
+@_declare
 class NativeOp(ctypes.Structure):
     """struct nk_op."""
 
-    _fields_ = _fields(STRUCTS[3])
 
-
-_structs["nk_op"] = NativeOp
-
-
+@_declare
 class NativeProgram(ctypes.Structure):
     """struct nk_program."""
-
-    _fields_ = _fields(STRUCTS[4])
-
-
-_structs["nk_program"] = NativeProgram
 
 
 def signature(function: Function) -> tuple[Any, tuple[Any, ...]]:
@@ -438,7 +458,8 @@ def header() -> str:
     parts = [
         _HEAD,
         f"#define NK_ABI {ABI}\n#define NK_MAX_WEIGHTS {MAX_WEIGHTS}\n"
-        f"#define NK_MAX_EXPERTS {MAX_EXPERTS}\n#define NK_PAGE_TOKENS {PAGE_TOKENS}\n",
+        f"#define NK_MAX_EXPERTS {MAX_EXPERTS}\n#define NK_MAX_TAPS {MAX_TAPS}\n"
+        f"#define NK_PAGE_TOKENS {PAGE_TOKENS}\n",
     ]
     parts.append('#ifdef __cplusplus\nextern "C" {\n#endif\n')
     for enum, (name, prefix) in ENUMS.items():
@@ -446,8 +467,7 @@ def header() -> str:
         parts.append("\n".join([f"// {enum.__doc__}", f"enum {name} {{", *lines, "};\n"]))
     for struct in STRUCTS:
         lines = [_line(f"{line};", comment) for line, comment in struct.lines]
-        heading = _comment(struct.comment)
-        parts.append("\n".join([heading, f"struct {struct.name} {{", *lines, "};\n"]))
+        parts.append("\n".join([*struct.comment, f"struct {struct.name} {{", *lines, "};\n"]))
     parts.append("\n".join(map(_prototype, FUNCTIONS)) + "\n")
     parts.append("#ifdef __cplusplus\n}\n#endif\n")
     return "\n".join(parts)
@@ -456,33 +476,20 @@ def header() -> str:
 def _prototype(function: Function) -> str:
     result = function.result + ("" if function.result.endswith("*") else " ")
     declared = f"NK_API {result}nk_{function.name}({function.parameters or 'void'});"
-    return "\n".join(filter(None, (_comment(function.comment), *_wrapped(declared))))
-
-
-def _wrapped(text: str) -> list[str]:
-    lines: list[str] = [""]
-    for word in text.split(" "):
-        if len(lines[-1]) + len(word) >= 100:
-            lines.append("   ")
-        lines[-1] += f" {word}" if lines[-1] else word
-    return lines
+    lines = textwrap.wrap(declared, 100, subsequent_indent="    ")
+    return "\n".join([*function.comment, *lines])
 
 
 def _line(text: str, comment: str) -> str:
     return f"    {text}  // {comment}" if comment else f"    {text}"
 
 
-def _comment(text: str) -> str:
-    return "\n".join(f"// {line}" for line in text.splitlines())
-
-
 def main(arguments: list[str]) -> int:
     """Write the header, or compare it with `--check`; returns the exit status."""
-    text = header()
     if "--check" not in arguments:
-        HEADER.write_text(text, encoding="utf-8", newline="\n")
+        HEADER.write_text(header(), encoding="utf-8", newline="\n")
         return 0
-    if HEADER.read_text(encoding="utf-8") == text:
+    if HEADER.read_text(encoding="utf-8") == header():
         return 0
     sys.stderr.write(f"{HEADER.name} is out of date: run kernels/cpu/schema.py.\n")
     return 1

@@ -17,7 +17,6 @@ from kernels.program import (
     Columns,
     Experts,
     Gate,
-    Gating,
     HeadGate,
     HeadLinear,
     HeadNorm,
@@ -26,11 +25,11 @@ from kernels.program import (
     Linear,
     PositionScale,
     Program,
-    Routing,
     Scale,
     Segment,
     Xielu,
 )
+from kernels.routing import Gating, Routing
 from kernels.weight import Weight
 from paging import no_attention, stored, tables
 

@@ -24,10 +24,10 @@ from kernels.program import (
     Linear,
     LoraDelta,
     Program,
-    Routing,
     Segment,
 )
 from kernels.rotation import Rotation, hadamard, rotated, rotated_back
+from kernels.routing import Routing
 from kernels.weight import Weight
 from paging import no_attention
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from chosen_backend import ops
-from kernels.program import Routing
+from kernels.routing import Routing
 
 pytestmark = pytest.mark.usefixtures("backend")
 

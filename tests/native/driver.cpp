@@ -167,7 +167,7 @@ int rope(const Case &c, Result &y) {
 int gated(const Case &c, Result &y) {
     y = floats(c.p[0]);
     return nk_gated((const float *)c.operand[0], (const float *)c.operand[1], c.p[0], (int)c.p[1],
-                    (float *)y.data);
+                    0, (float *)y.data);
 }
 
 // count, cap; x

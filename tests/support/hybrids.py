@@ -1,4 +1,4 @@
-"""Small decoders of hybrid architectures, from seeded weights, on a backend that is exact.
+"""Small decoders of hybrid architectures, from seeded weights, by default on a backend that is exact.
 
 Short convolutions with attention between them, as in LFM2; gated delta nets with attention in every
 third layer, as in Qwen3-Next; and layers that read the keys and values of earlier ones, as in
@@ -82,17 +82,18 @@ EXACT = Backend(
 
 
 class _Weights:
-    """Seeded random weights."""
+    """Seeded random weights, prepared by a backend."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, backend: Backend) -> None:
         self._random = torch.Generator().manual_seed(seed)
+        self._backend = backend
 
     def values(self, *shape: int, spread: float = 1.0) -> Tensor:
         return torch.randn(shape, generator=self._random) * spread
 
     def matrix(self, rows: int, columns: int) -> Weight:
         data = self.values(rows, columns, spread=columns**-0.5)
-        return Weight(data, by_name("F32"), (rows, columns))
+        return self._backend.prepare(Weight(data, by_name("F32"), (rows, columns)))
 
     def linear(self, rows: int, columns: int = D) -> Projection:
         return Projection("", self.matrix(rows, columns))
@@ -159,34 +160,34 @@ class _Weights:
             norm=self.norm(),
             head=self.linear(vocabulary),
             base=BaseModel("hybrid", HEADS, KV_HEADS, {}),
-            placement=Placement.on(EXACT, len(mixers)),
+            placement=Placement.on(self._backend, len(mixers)),
         )
 
 
-def convolutional(vocabulary: int) -> Decoder:
+def convolutional(vocabulary: int, backend: Backend = EXACT) -> Decoder:
     """Short convolutions, and attention in every third layer."""
-    w = _Weights(1)
+    w = _Weights(1, backend)
     mixers = w.short_convolution(), w.short_convolution(), w.attention()
     return w.decoder(vocabulary, (*mixers, w.short_convolution()))
 
 
-def recurrent(vocabulary: int) -> Decoder:
+def recurrent(vocabulary: int, backend: Backend = EXACT) -> Decoder:
     """Gated delta nets, one of them without the correction, and attention in every third layer."""
-    w = _Weights(2)
+    w = _Weights(2, backend)
     return w.decoder(vocabulary, (w.delta_net(), w.delta_net(corrected=False), w.attention()))
 
 
-def shared(vocabulary: int) -> Decoder:
+def shared(vocabulary: int, backend: Backend = EXACT) -> Decoder:
     """Attention with and without a window, then two layers that read the first two's keys."""
-    w = _Weights(3)
+    w = _Weights(3, backend)
     own = w.attention(WINDOW), w.attention()
     read = w.attention(WINDOW, shared=0), w.attention(shared=1)
     return w.decoder(vocabulary, (*own, *read))
 
 
-def mixed(vocabulary: int) -> Decoder:
+def mixed(vocabulary: int, backend: Backend = EXACT) -> Decoder:
     """Every kind of layer state in one model."""
-    w = _Weights(4)
+    w = _Weights(4, backend)
     some = w.attention(WINDOW), w.delta_net(), w.attention(), w.short_convolution()
     return w.decoder(vocabulary, (*some, w.attention(WINDOW, shared=0), w.attention(shared=2)))
 

@@ -197,7 +197,7 @@ class CaseGenerator:
         )
 
     def gated(self) -> Case:
-        count, kind = self._pick.choice(COUNTS), self._pick.choice((0, 1))
+        count, kind = self._pick.choice(COUNTS), self._pick.choice(list(NativeActivation))
         gate, up = self._normal(count), self._normal(count)
         activation = Activation[NativeActivation(kind).name]
         expected = reference.gated(gate.double(), up.double(), activation)

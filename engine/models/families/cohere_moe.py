@@ -18,7 +18,8 @@ from engine.models.parts import Norm
 from engine.models.rope import no_rope, rope
 from engine.models.routing import dense_layers, read_routing
 from engine.models.weights import Weights
-from kernels.program import Activation, Gating
+from kernels.program import Activation
+from kernels.routing import Gating
 
 
 def build(file: GGUFFile, weights: Weights, context: int) -> Decoder:

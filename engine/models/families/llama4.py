@@ -23,7 +23,7 @@ from engine.models.rope import no_rope, rope
 from engine.models.routing import dense_layers, read_routing
 from engine.models.weights import Weights
 from kernels.layer_state import PAGE_TOKENS
-from kernels.program import Gating
+from kernels.routing import Gating
 
 # What no key states: of every fourth layer without RoPE, and of the chunks of the others.
 _NO_ROPE_EVERY, _CHUNK = 4, 8_192

@@ -20,7 +20,8 @@ from engine.models.mixers import Mixer
 from engine.models.parts import Projection
 from engine.models.rope import no_rope
 from engine.models.weights import Weights
-from kernels.program import Activation, Gating, Routing
+from kernels.program import Activation
+from kernels.routing import Gating, Routing
 
 
 def build(file: GGUFFile, weights: Weights, context: int) -> Decoder:

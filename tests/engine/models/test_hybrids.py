@@ -19,13 +19,13 @@ from engine.loading.selfcheck import find_faults
 from engine.lora.stack import NO_ADAPTERS
 from engine.messages import CacheType, SlowPart, SlowReason
 from engine.models.forward import forward_program
+from engine.models.layers import Decoder
 from engine.models.mixers import Attention
 from engine.state.pages import STATE_PAGES, bytes_for
 from hybrids import EXACT, HYBRIDS, WINDOW
 from kernels import cpu, reference
 from kernels.backend import Backend
 from kernels.backends import BACKENDS
-from kernels.cpu.lowering import can_lower
 from kernels.kv_pages import KVLayout
 from kernels.layer_state import AT_END, ConvState, LayerShape, RecurrentState, SharedState
 from kernels.placement import Placement
@@ -60,18 +60,49 @@ def test_some_layers_are_taken_with_those_they_read() -> None:
 
 
 @pytest.mark.parametrize("name", HYBRIDS)
-def test_native_kernels_do_not_lower_these_programs(name: str) -> None:
+def test_programs_of_weights_that_are_not_packed_run_op_by_op(name: str) -> None:
     decoder = HYBRIDS[name](V)
-    assert not can_lower(forward_program(decoder, KVLayout(decoder.layer_states, torch.float32)))
     assert not Runner(decoder).is_recorded
 
 
+@pytest.mark.skipif("cpu" not in BACKENDS, reason="no native kernels")
+@pytest.mark.parametrize("name", HYBRIDS)
+def test_native_kernels_run_these_programs_recorded(name: str) -> None:
+    """Prefill in pieces and tokens one by one have the bits of the ops, and their meaning."""
+    decoder, exact = HYBRIDS[name](V, BACKENDS["cpu"]), HYBRIDS[name](V)
+    runner = Runner(decoder)
+    assert runner.is_recorded
+    tokens = [at * 7 % V for at in range(330)]
+    session, ops = (Session(one, one.new_pool(), 400) for one in (runner, op_by_op(decoder)))
+    plain = Runner(exact)
+    wanted = Session(plain, plain.new_pool(), 400)
+    found: list[Tensor] = []
+    for each in (session, ops, wanted):
+        for part in (tokens[:100], tokens[100:101], tokens[101:300]):
+            last = each.read(part)
+        found.append(torch.stack([last, *(each.step(token).clone() for token in tokens[300:])]))
+    assert torch.equal(found[0], found[1])
+    error = (found[0] - found[2]).square().sum() / found[2].square().sum()
+    assert error < 1e-8
+
+
+def op_by_op(decoder: Decoder) -> Runner:
+    """A runner whose backend records nothing."""
+    kernels = {**cpu.KERNELS, ("record", "F32"): reference.record}
+    return Runner(
+        replace(decoder, placement=Placement.on(Backend("cpu", kernels), len(decoder.blocks)))
+    )
+
+
 def test_an_op_that_only_the_reference_has_is_reported_as_slow() -> None:
-    backend = BACKENDS.get("cpu") or Backend("cpu", cpu.KERNELS)
     state_ops = HYBRIDS["mixed"](V).state_ops[EXACT.name]
+    kernels = {key: one for key, one in cpu.KERNELS.items() if key[0] not in state_ops}
+    backend = Backend("cpu", kernels)
     used = {"cpu": backend.in_use(["F32"], state_ops)}
     assert slow_parts(used, {}) == tuple(SlowPart(SlowReason.NO_KERNEL, op) for op in state_ops)
     assert slow_parts({"cpu": backend.in_use(["F32"])}, {}) == ()
+    whole = Backend("cpu", cpu.KERNELS)
+    assert slow_parts({"cpu": whole.in_use(["F32"], state_ops)}, {}) == ()
 
 
 @pytest.mark.parametrize("op", ["short_conv", "recurrence"])

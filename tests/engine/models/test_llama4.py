@@ -16,7 +16,7 @@ from engine.models.feed_forward import Experts, GatedMLP
 from engine.models.layers import Decoder
 from engine.models.mixers import Attention
 from engine.models.weights import Weights
-from kernels.program import Gating
+from kernels.routing import Gating
 
 D, C, F, E, V = 64, 16, 24, 4, 50
 KEYS = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +14,16 @@ from kernels.backends import BACKENDS
 from kernels.cpu import library, program, weights
 from kernels.formats import by_name
 from kernels.interpreter import Interpreter
-from kernels.program import Activation, Embed, Experts, Linear, Norm, Program, Routing, Segment
+from kernels.program import (
+    Activation,
+    Embed,
+    Experts,
+    Linear,
+    Norm,
+    Program,
+    Segment,
+)
+from kernels.routing import Gating, Routing
 from kernels.weight import Weight
 from paging import no_attention
 
@@ -90,6 +101,66 @@ def test_any_number_of_experts_and_threads(
 ) -> None:
     library.set_threads(threads)
     check(mixture(("Q4_0", "Q4_0", "Q4_0"), experts, chosen, random), (1, 33), random)
+
+
+ROUTINGS = [
+    Routing(2, Gating.SIGMOID),
+    Routing(2, Gating.SIGMOID_OF_CHOSEN, normalized=False),
+    Routing(3, Gating.SOFTMAX_OF_CHOSEN, scale=2.5),
+    Routing(2, Gating.SOFTMAX, normalized=False),
+    Routing(3, Gating.SIGMOID, torch.linspace(-1, 1, 12), 4, 2, scale=1.5),
+    Routing(2, Gating.SOFTMAX, torch.linspace(1, -1, 12), 12, 5),
+]
+
+
+@pytest.mark.parametrize("routing", ROUTINGS)
+def test_any_routing(routing: Routing, random: torch.Generator) -> None:
+    made = mixture(("Q4_0", "Q4_0", "Q4_0"), 12, routing.chosen, random)
+    *before, last = made.body
+    assert isinstance(last, Experts)
+    body = (*before, replace(last, routing=routing))
+    check(replace(made, body=body), (1, 33), random)
+    scores = torch.randn(200, 12, generator=random)
+    found, wanted = (BACKENDS[name].ops.route(scores, routing) for name in ("cpu", "reference"))
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-7)
+
+
+PARTS: list[tuple[str, dict[str, tuple[int, ...]]]] = [
+    ("biased", {"gate_bias": (6, INNER), "up_bias": (6, INNER), "down_bias": (6, WIDTH)}),
+    ("scaled", {"gate_scale": (6,), "up_scale": (6,), "down_scale": (6,)}),
+    ("both", {"gate_scale": (6,), "gate_bias": (6, INNER), "down_bias": (6, WIDTH)}),
+    ("plain", {}),
+]
+
+
+@pytest.mark.parametrize("format", ["Q4_0", "F32"])
+@pytest.mark.parametrize(("name", "shapes"), PARTS)
+@pytest.mark.parametrize("weighs_input", [False, True])
+@pytest.mark.parametrize("ungated", [False, True])
+def test_parts_of_experts(
+    format: str,
+    name: str,
+    shapes: dict[str, tuple[int, ...]],
+    weighs_input: bool,
+    ungated: bool,
+    random: torch.Generator,
+) -> None:
+    made = mixture((format,) * 3, 6, 2, random)
+    *before, last = made.body
+    assert isinstance(last, Experts)
+    parts: dict[str, Any] = {
+        part: torch.randn(shape, generator=random)
+        for part, shape in shapes.items()
+        if not (ungated and part.startswith("up"))
+    }
+    if ungated:
+        parts["ups"] = ()
+    activation = Activation.RELU_SQUARED if ungated else Activation.GPT_OSS
+    options = {"activation": activation, "limit": 0.0 if ungated else 2.0}
+    options |= {"weighs_input": weighs_input, "out": "y"}
+    body = (*before, replace(last, **parts, **options))
+    widths = {**made.widths, "y": WIDTH}
+    check(replace(made, body=body, hidden="y", widths=widths), (1, 25), random)
 
 
 def test_more_tokens_of_one_expert_than_one_product_takes(random: torch.Generator) -> None:

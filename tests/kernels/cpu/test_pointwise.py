@@ -14,12 +14,12 @@ from torch import Tensor
 from torch.nn import functional
 
 import paging
-from kernels import reference
+from kernels import cpu, reference
 from kernels.cpu import library, program, weights
 from kernels.cpu.schema import NativeActivation
 from kernels.formats import by_name
 from kernels.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
-from kernels.program import Activation, Attend, Embed, Program, Segment
+from kernels.program import Activation, Attend, Embed, Program, Segment, Xielu
 from kernels.weight import Weight
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
@@ -123,10 +123,10 @@ def test_rotation_in_place_gives_the_same_bits(interleaved: bool, random: torch.
 # --- gates and caps -----------------------------------------------------------------------------
 
 
-def gate(x: Tensor, up: Tensor, activation: Activation) -> Tensor:
+def gate(x: Tensor, up: Tensor | None, activation: Activation, limit: float = 0.0) -> Tensor:
     y = Result(len(x))
     kind = ACTIVATIONS[activation]
-    library.call("gated", pointer(x), pointer(up), len(x), kind, y.address)
+    library.call("gated", pointer(x), library.optional(up), len(x), kind, limit, y.address)
     return y.checked()
 
 
@@ -153,6 +153,34 @@ def test_gates_equal_their_formulas(count: int, random: torch.Generator) -> None
     assert_close(gate(x, up, Activation.SILU), silu(exact) * up.double(), 1e-6)
     # The exponent is a cube here, and rounding it weighs more the larger it is.
     assert_close(gate(x, up, Activation.GELU_TANH), gelu_tanh(exact) * up.double(), 2e-5, 1e-30)
+
+
+@pytest.mark.parametrize("limit", [0.0, 1.5])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_activations_with_and_without_a_factor_and_a_limit(
+    activation: Activation, limit: float, random: torch.Generator
+) -> None:
+    x, up = torch.randn(2, 1003, generator=random) * 4
+    for factor in (None, up):
+        exact = None if factor is None else factor.double()
+        wanted = reference.gated(x.double(), exact, activation, limit)
+        assert_close(gate(x, factor, activation, limit), wanted, 2e-5, 1e-7)
+
+
+def test_softplus_and_sigmoid_are_right_over_the_whole_range() -> None:
+    x, one = torch.linspace(-85, 120, 40_001), torch.ones(40_001)
+    for activation in (Activation.SOFTPLUS, Activation.SIGMOID):
+        wanted = reference.gated(x.double(), None, activation)
+        if activation is Activation.SOFTPLUS:
+            wanted = torch.log1p(x.double().exp())
+        assert_close(gate(x, one, activation), wanted, 1e-6)
+
+
+def test_xielu_equals_its_formula(random: torch.Generator) -> None:
+    one = Xielu("x", 0.8, 0.4, 0.5, -1e-6)
+    for count in COUNTS:
+        x = torch.randn(count, generator=random) * 3
+        assert_close(cpu.xielu(x, one), reference.xielu(x.double(), one), 1e-6, 1e-6)
 
 
 def test_gates_are_right_over_the_whole_range() -> None:
@@ -187,6 +215,9 @@ ELEMENTWISE: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": lambda x: gate(x, torch.ones_like(x), Activation.SILU),
     "gelu_tanh": lambda x: gate(x, torch.ones_like(x), Activation.GELU_TANH),
     "softcap": lambda x: cap(x, 30.0),
+    "softplus": lambda x: gate(x, None, Activation.SOFTPLUS),
+    "sigmoid": lambda x: gate(x, x, Activation.SIGMOID, 3.0),
+    "xielu": lambda x: cpu.xielu(x, Xielu("x", 0.8, 0.4, 0.5, -1e-6)),
 }
 
 

@@ -16,9 +16,10 @@
 #define NK_API __attribute__((visibility("default")))
 #endif
 
-#define NK_ABI 4
+#define NK_ABI 5
 #define NK_MAX_WEIGHTS 3
 #define NK_MAX_EXPERTS 1024
+#define NK_MAX_TAPS 16
 #define NK_PAGE_TOKENS 256
 
 #ifdef __cplusplus
@@ -42,10 +43,23 @@ enum nk_cache {
     NK_CACHE_Q8 = 2,  // Hadamard-rotated, then int8 with a float16 scale for each 32 channels
 };
 
-// Activation function of a gated MLP; members as in kernels.program.Activation.
+// Activation function; members as in kernels.program.Activation.
 enum nk_activation {
     NK_SILU = 0,
     NK_GELU_TANH = 1,
+    NK_RELU = 2,
+    NK_RELU_SQUARED = 3,
+    NK_SIGMOID = 4,
+    NK_SOFTPLUS = 5,
+    NK_GPT_OSS = 6,  // x * sigmoid(1.702 x), times up + 1 in place of up
+};
+
+// How scores of experts become shares; members as in kernels.program.Gating.
+enum nk_gating {
+    NK_GATING_SOFTMAX = 0,
+    NK_GATING_SIGMOID = 1,
+    NK_GATING_SOFTMAX_OF_CHOSEN = 2,
+    NK_GATING_SIGMOID_OF_CHOSEN = 3,
 };
 
 // Kinds of operations in a recorded program: what each computes from which nk_op fields.
@@ -57,17 +71,28 @@ enum nk_kind {
     NK_ANGLES = 4,  // out [T, 2 * pairs] = cosines and sines of position * weight, times scale
     NK_ROPE = 5,  // x, y, z are q, k, v: per-head norms, rotation by angles `out`, page write
     NK_ATTEND = 6,  // out = attention of x over the pages; must follow the ROPE of its x
-    NK_GATE = 7,  // out = activation(x) * y; y -1: without the factor
+    NK_GATE = 7,  // out = activation(x) * y; y -1: without the factor; `limit`
     NK_ADD = 8,  // x += y * scale; y is scaled in place
     NK_SOFTCAP = 9,  // x = cap * tanh(x / cap)
     NK_SCALE_COLUMNS = 10,  // x = x * weight [width], for each row
     NK_BIAS = 11,  // x = x + weight [width], for each row
-    NK_HEAD_NORM = 12,  // x = layer norm of each head of x, times weight [heads, head_width]
-    NK_ROUTE = 13,  // y (routes), z (groups): `chosen` of `experts` by the scores x
+    NK_HEAD_NORM = 12,  // x = norm of each head of x, times weight [heads, head_width]; `centred`
+    NK_ROUTE = 13,  // y (routes), z (groups): experts by the scores x; `routing`
     NK_ORDER_PAIRS = 14,  // completes y and z for several tokens; must follow ROUTE
-    NK_GATHER = 15,  // out = the row of x for each pair of y
-    NK_EXPERT_LINEAR = 16,  // outs = rows of x * expert_weights; groups z; `activation`
-    NK_COMBINE = 17,  // out = sum of a token's rows of x * their shares in y; x is scaled in place
+    NK_GATHER = 15,  // out = the row of x for each pair of y, with `start` 1 times its share
+    NK_EXPERT_LINEAR = 16,  // outs = rows of x * weights * scales + biases; groups z; `activation`
+    NK_COMBINE = 17,  // out = sum of a token's rows of x * their shares in y, with `start` 1 without; scales x
+    NK_MULTIPLY = 18,  // x = x * y
+    NK_SCALE = 19,  // x = x * scale
+    NK_HEAD_GATE = 20,  // x = x * activation(y) of each head, y [T, heads]
+    NK_SHORT_CONV = 21,  // x = causal convolution of x with weight [taps, width], + bias; `activation`
+    NK_RECURRENCE = 22,  // x, y, z are q, k, v; outs: decay, and strength or -1; see nk_recurrence_args
+    NK_COLUMNS = 23,  // out = `head_width` columns of x, from `start` on
+    NK_JOIN = 24,  // out = of each head `head_width` channels of x, then `value_width` of y
+    NK_POSITION_SCALE = 25,  // x = x * (1 + strength * log(1 + floor((position + offset) / length)))
+    NK_HEAD_ROWS = 26,  // out = rows of heads for EXPERT_LINEAR, of x from `start` on; z: groups
+    NK_HEAD_COLUMNS = 27,  // out = the rows x of heads, beside each other; undoes HEAD_ROWS
+    NK_XIELU = 28,  // x = as in kernels.program.Xielu, with `factors`
 };
 
 // Whether threads wait for each other after an operation.
@@ -85,7 +110,8 @@ struct nk_weight {
 };
 
 // Place of one layer's keys and values in the KV pages of its group: PageLayer in
-// kernels/kv_pages.py, which defines their layout. A page has NK_PAGE_TOKENS positions.
+// kernels/kv_pages.py, which defines their layout. A page has NK_PAGE_TOKENS positions. A
+// state of fixed size is at `keys` (StateLayer and PagedState there).
 struct nk_kv_layer {
     int64_t group;  // index of the page table
     int64_t keys, key_scales;  // byte offsets in a page; scales: NK_CACHE_Q8 only
@@ -99,23 +125,52 @@ struct nk_segment {
     uint8_t ***tables;  // for each group the addresses of the sequence's pages
 };
 
+// A gated linear recurrence, as in kernels.program.Recurrence, whose fields it has.
+struct nk_recurrence_args {
+    const float *q, *k, *v;  // [T, key_heads * key_width] twice, [T, heads * value_width]
+    const float *decay, *strength;  // [T, decays]; [T, heads], or null: the time step
+    const float *rate, *decay_bias, *skip;  // [heads], [decays], [heads] or null
+    float *y;  // [T, heads * value_width]; no operand
+    int64_t heads, key_heads, key_width, value_width;
+    int64_t decays;  // heads, or heads * key_width
+    float scale, epsilon;
+    int32_t corrected, tiled;
+};
+
+// How a mixture chooses experts, as in kernels.program.Routing.
+struct nk_routing {
+    int32_t experts, chosen;
+    int32_t gating, normalized;  // nk_gating
+    int32_t groups, chosen_groups;
+    float scale;
+    const float *bias;  // [experts] or null
+};
+
 // One operation of a recorded program; x, y, z, out and outs are buffer indices.
 struct nk_op {
     int32_t kind, barrier;  // nk_kind, nk_barrier
     int32_t quantize;  // NORM (or 0), QUANTIZE: columns per scale, 16 or 32
     int32_t x, y, z, out;  // -1: none
     int32_t count;  // number of weights
-    int32_t activation;  // LINEAR: nk_activation, or -1
+    int32_t activation;  // nk_activation, or -1
     int32_t add_to;  // LINEAR: buffer to which outs[0] is added, or -1
     int32_t interleaved, layer, pairs;  // pairs: half the rotary channels
     int32_t experts, chosen;  // of a mixture, and how many of them a token passes
     int64_t width;  // columns of x
     int64_t heads, kv_heads, head_width, window;
-    float epsilon, scale, cap;
-    int32_t centred;  // NORM: layer norm instead of RMS norm
+    int64_t value_width, start;  // RECURRENCE, JOIN; COLUMNS, HEAD_ROWS, of experts
+    float epsilon, scale, cap, limit;  // limit: of a gate and its factor; 0: none
+    float strength, length, offset;  // POSITION_SCALE
+    float factors[4];  // XIELU: positive, negative, beta, epsilon
+    int32_t centred;  // NORM, HEAD_NORM: layer norm instead of RMS norm
+    int32_t norms_rotated;  // ROPE: the norms follow the rotation
+    int32_t taps, decays, corrected, tiled;  // SHORT_CONV; RECURRENCE: as there
     const float *weight, *bias, *query_norm, *key_norm, *sinks;
+    const float *rate, *decay_bias, *skip;  // RECURRENCE
     struct nk_weight weights[3];
     const struct nk_weight *expert_weights;  // EXPERT_LINEAR: [count, experts]
+    const float *expert_biases[2], *expert_scales[2];  // of weights: [experts, rows]; [experts]
+    struct nk_routing routing;  // ROUTE
     int32_t outs[4];
 };
 
@@ -161,11 +216,21 @@ NK_API int nk_layer_norm(const float *x, const float *weight, const float *bias,
     int64_t tokens, int64_t width, float *y);
 NK_API int nk_rope(const float *x, const int64_t *positions, const float *frequencies, int64_t
     tokens, int64_t heads, int64_t width, int64_t pairs, int interleaved, float scale, float *y);
-// up may be null: y = activation(gate)
-NK_API int nk_gated(const float *gate, const float *up, int64_t count, int activation, float *y);
+// up may be null: y = activation(gate); limit 0: none
+NK_API int nk_gated(const float *gate, const float *up, int64_t count, int activation, float limit,
+    float *y);
 // scores [tokens, experts] → shares [tokens, experts], 0 for experts that are not chosen
-NK_API int nk_route(const float *scores, int64_t tokens, int64_t experts, int64_t chosen, float
+NK_API int nk_route(const float *scores, int64_t tokens, const struct nk_routing *routing, float
     *shares);
+// Causal convolution: x [tokens, width], weight [taps, width], bias [width] or null, states
+// before and after [taps - 1, width]; taps up to NK_MAX_TAPS.
+NK_API int nk_short_conv(const float *x, const float *weight, const float *bias, const float
+    *before, int64_t tokens, int64_t width, int64_t taps, float *y, float *after);
+// states before and after [heads, key_width, value_width]
+NK_API int nk_recurrence(const struct nk_recurrence_args *recurrence, const float *before, int64_t
+    tokens, float *after);
+// factors: positive, negative, beta, epsilon
+NK_API int nk_xielu(const float *x, const float *factors, int64_t count, float *y);
 NK_API int nk_softcap(const float *x, float cap, int64_t count, float *y);
 // q [tokens of all segments, heads, width], over pages that include their positions
 // → y [tokens, heads * width]. window 0: unlimited; cap 0: no softcap; sinks [heads] or null.

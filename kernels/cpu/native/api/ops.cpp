@@ -10,6 +10,7 @@
 #include "isa/current.h"
 #include "run/attention_plan.h"
 #include "run/pool.h"
+#include "run/recurrence_parts.h"
 #include "run/route.h"
 
 namespace {
@@ -153,7 +154,8 @@ struct Elements {
     const float *x, *up;
     int64_t count;
     int activation;
-    float cap, *y;  // cap 0: a gate, else a softcap
+    float limit, cap, *y;  // cap 0: a gate or xIELU, else a softcap
+    const float *factors;  // of xIELU
 };
 
 void elements_job(void *context, int thread, int threads) {
@@ -161,9 +163,51 @@ void elements_job(void *context, int thread, int threads) {
     int64_t first, end;
     nk_split_range(op.count, kLine, thread, threads, &first, &end);
     if (first >= end) return;
+    if (op.factors) return op.table->xielu(op.x + first, op.factors, end - first, op.y + first);
     if (op.cap != 0) return op.table->softcap(op.x + first, op.cap, end - first, op.y + first);
     op.table->gated(op.x + first, op.up ? op.up + first : nullptr, end - first, op.activation,
-                    op.y + first);
+                    op.limit, op.y + first);
+}
+
+// --- states of fixed size
+
+struct ShortConv {
+    const nk_table *table;
+    const float *x, *weight, *bias, *before;
+    int64_t tokens, width, taps;
+    float *y, *after;
+};
+
+void short_conv_job(void *context, int thread, int threads) {
+    const ShortConv &op = *(ShortConv *)context;
+    int64_t first, end;
+    nk_split_range(op.width, 16, thread, threads, &first, &end);
+    if (first >= end) return;
+    op.table->short_conv(op.x, op.weight, op.bias, op.before, op.tokens, op.width, op.taps, first,
+                         end, op.y, op.after);
+}
+
+struct Recurrent {
+    const nk_table *table;
+    const nk_recurrence_args &r;
+    const float *before;
+    int64_t tokens, parts;
+    float *after;
+    uint8_t *thread_scratch;
+    int64_t thread_scratch_bytes;
+};
+
+void recurrence_job(void *context, int thread, int threads) {
+    const Recurrent &op = *(Recurrent *)context;
+    int64_t first_item, end_item;
+    nk_split_range(op.r.heads * op.parts, 1, thread, threads, &first_item, &end_item);
+    for (int64_t item = first_item; item < end_item; ++item) {
+        const int64_t head = item / op.parts, at = head * op.r.key_width * op.r.value_width;
+        int64_t first, end;
+        nk_split_range(op.r.value_width, 16, (int)(item % op.parts), (int)op.parts, &first, &end);
+        op.table->recurrence(&op.r, head, first, end, 0, op.tokens, op.before + at, op.after + at,
+                             op.thread_scratch + thread * op.thread_scratch_bytes);
+    }
 }
 
 // --- attention
@@ -281,33 +325,67 @@ int nk_rope(const float *x, const int64_t *positions, const float *frequencies, 
     return NK_OK;
 }
 
-int nk_gated(const float *gate, const float *up, int64_t count, int activation, float *y) {
+int nk_gated(const float *gate, const float *up, int64_t count, int activation, float limit,
+             float *y) {
     if (count == 0) return NK_OK;
-    if (!valid_sizes(count) || (activation != NK_SILU && activation != NK_GELU_TANH))
-        return NK_BAD_SHAPE;
-    Elements op = {nk_current(), gate, up, count, activation, 0, y};
+    if (!valid_sizes(count) || activation < NK_SILU || activation > NK_GPT_OSS) return NK_BAD_SHAPE;
+    Elements op = {nk_current(), gate, up, count, activation, limit, 0, y, nullptr};
     run(elements_job, &op, 16 * count);
     return NK_OK;
 }
 
-int nk_route(const float *scores, int64_t tokens, int64_t experts, int64_t chosen, float *shares) {
+int nk_route(const float *scores, int64_t tokens, const struct nk_routing *routing, float *shares) {
     if (tokens == 0) return NK_OK;
-    if (!valid_sizes(tokens, experts) || chosen < 1 || chosen > experts || experts > NK_MAX_EXPERTS)
-        return NK_BAD_SHAPE;
+    const int64_t experts = routing->experts, chosen = routing->chosen;
+    if (!valid_sizes(tokens, experts) || !nk_valid_routing(*routing)) return NK_BAD_SHAPE;
     int32_t numbers[NK_MAX_EXPERTS];
     float some[NK_MAX_EXPERTS];
     for (int64_t t = 0; t < tokens; t++, scores += experts, shares += experts) {
-        nk_route_token(scores, experts, chosen, numbers, some);
+        nk_route_token(scores, *routing, numbers, some);
         for (int64_t e = 0; e < experts; e++) shares[e] = 0;
         for (int64_t i = 0; i < chosen; i++) shares[numbers[i]] = some[i];
     }
     return NK_OK;
 }
 
+int nk_xielu(const float *x, const float *factors, int64_t count, float *y) {
+    if (count == 0) return NK_OK;
+    if (!valid_sizes(count)) return NK_BAD_SHAPE;
+    Elements op = {nk_current(), x, nullptr, count, 0, 0, 0, y, factors};
+    run(elements_job, &op, 16 * count);
+    return NK_OK;
+}
+
+int nk_short_conv(const float *x, const float *weight, const float *bias, const float *before,
+                  int64_t tokens, int64_t width, int64_t taps, float *y, float *after) {
+    if (!valid_sizes(tokens, width) || taps < 1 || taps > NK_MAX_TAPS) return NK_BAD_SHAPE;
+    ShortConv op = {nk_current(), x, weight, bias, before, tokens, width, taps, y, after};
+    run(short_conv_job, &op, 8 * tokens * width);
+    return NK_OK;
+}
+
+int nk_recurrence(const struct nk_recurrence_args *recurrence, const float *before, int64_t tokens,
+                  float *after) {
+    const struct nk_recurrence_args &r = *recurrence;
+    if (!valid_sizes(tokens, r.heads, r.value_width) || !valid_sizes(r.heads, r.key_width))
+        return NK_BAD_SHAPE;
+    if (!valid_sizes(r.key_heads) || r.heads % r.key_heads) return NK_BAD_SHAPE;
+    if (r.decays != r.heads && (r.decays != r.heads * r.key_width || !r.strength))
+        return NK_BAD_SHAPE;
+    const nk_table *table = nk_current();
+    const int64_t bytes = rounded(table->recurrence_scratch(&r));
+    uint8_t *memory = scratch.take(nk_pool_size() * bytes);
+    if (!memory) return NK_NO_MEMORY;
+    const int64_t parts = nk_recurrence_parts(r, 1, nk_pool_size());
+    Recurrent op = {table, r, before, tokens, parts, after, memory, bytes};
+    run(recurrence_job, &op, 8 * tokens * r.heads * r.key_width * r.value_width);
+    return NK_OK;
+}
+
 int nk_softcap(const float *x, float cap, int64_t count, float *y) {
     if (count == 0) return NK_OK;
     if (!valid_sizes(count) || cap == 0) return NK_BAD_SHAPE;
-    Elements op = {nk_current(), x, nullptr, count, 0, cap, y};
+    Elements op = {nk_current(), x, nullptr, count, 0, 0, cap, y, nullptr};
     run(elements_job, &op, 16 * count);
     return NK_OK;
 }

@@ -68,11 +68,26 @@ struct nk_table {
     // one token: x [heads, width] → y; cosine and sine [pairs], already scaled; x may be y
     void (*rope)(const float *x, const float *cosine, const float *sine, int64_t heads,
                  int64_t width, int64_t pairs, int interleaved, float *y);
-    // up may be null: no factor
-    void (*gated)(const float *gate, const float *up, int64_t count, int activation, float *y);
+    // up may be null: no factor; limit 0: none
+    void (*gated)(const float *gate, const float *up, int64_t count, int activation, float limit,
+                  float *y);
+    void (*xielu)(const float *x, const float *factors, int64_t count, float *y);
     void (*softcap)(const float *x, float cap, int64_t count, float *y);
     void (*add)(const float *x, const float *y, int64_t count, float *out);  // out may be x
     void (*multiply)(const float *x, float factor, int64_t count, float *out);
+    void (*multiply_rows)(const float *x, const float *y, int64_t count, float *out);
+
+    // Columns first .. end of a causal convolution, see nk_short_conv: of consecutive rows x, y
+    // [tokens, width]. before: null for zeros; x may be y.
+    void (*short_conv)(const float *x, const float *weight, const float *bias, const float *before,
+                       int64_t tokens, int64_t width, int64_t taps, int64_t first, int64_t end,
+                       float *y, float *after);
+    // Value columns first .. end of one head, for the rows token .. token + tokens: states of this
+    // head, before [key_width, value_width] (null: zeros) and after. `first`: a multiple of 16.
+    void (*recurrence)(const struct nk_recurrence_args *r, int64_t head, int64_t first, int64_t end,
+                       int64_t token, int64_t tokens, const float *before, float *after,
+                       void *scratch);
+    int64_t (*recurrence_scratch)(const struct nk_recurrence_args *r);  // bytes per thread
 
     // Stores the key or value x [width] of one head, at a position of a page.
     void (*page_row)(const float *x, int64_t width, int type, int64_t position, bool value,

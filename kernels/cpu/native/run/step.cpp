@@ -12,6 +12,7 @@
 #include "isa/current.h"
 #include "run/attention_plan.h"
 #include "run/pool.h"
+#include "run/recurrence_parts.h"
 #include "run/route.h"
 #include "isa/table.h"
 
@@ -185,7 +186,7 @@ void linear_piece(Run &run, const nk_op &op, int thread, const Piece &piece, Pre
         float *y = run.buffer(op.outs[0]) + t * rows + piece.first;
         if (op.activation >= 0)
             run.table->gated(y, run.buffer(op.outs[1]) + t * rows + piece.first, count,
-                             op.activation, y);
+                             op.activation, op.limit, y);
         if (op.add_to >= 0) {
             float *x = run.buffer(op.add_to) + t * rows + piece.first;
             run.table->add(x, y, count, x);
@@ -300,16 +301,17 @@ void rope_unit(Run &run, const nk_op &op, int64_t t, int64_t u) {
     float *x = query ? run.buffer(op.x) + (t * op.heads + head) * width
                      : run.buffer(op.y) + (t * op.kv_heads + head) * width;
     const float *weight = query ? op.query_norm : op.key_norm;
-    if (weight) run.table->rms_norm(x, weight, op.epsilon, width, x);
+    if (weight && !op.norms_rotated) run.table->rms_norm(x, weight, op.epsilon, width, x);
     const float *cosine = run.buffer(op.out) + t * 2 * op.pairs;
     run.table->rope(x, cosine, cosine + op.pairs, 1, width, op.pairs, op.interleaved, x);
+    if (weight && op.norms_rotated) run.table->rms_norm(x, weight, op.epsilon, width, x);
     if (!query) store(run, op, false, head, t, x);
 }
 
 // Whether rotary embedding is fused into the attention after it: where an attention item is a whole
 // key head, the thread that claims the item applies RoPE to its inputs, which saves a barrier.
 bool fused_with_attention(const Run &run, const nk_op *op, int threads) {
-    if (op->kind != NK_ROPE || run.tokens > 1 || op->kv_heads < threads) return false;
+    if (run.tokens > 1 || op->kv_heads < threads) return false;
     return plan_of(run, op[1]).items_are_heads();
 }
 
@@ -317,12 +319,13 @@ bool fused_with_attention(const Run &run, const nk_op *op, int threads) {
 void rope_head(Run &run, const nk_op &op, int64_t head) {
     const int64_t group = op.heads / op.kv_heads;
     for (int64_t i = 0; i < group; i++) rope_unit(run, op, 0, head * group + i);
+    if (op.y < 0) return;  // keys and values are those of an earlier layer
     rope_unit(run, op, 0, op.heads + head);
     rope_unit(run, op, 0, op.heads + op.kv_heads + head);
 }
 
 void rope(Run &run, const nk_op &op, int thread, int threads) {
-    const int64_t units = op.heads + 2 * op.kv_heads;
+    const int64_t units = op.heads + (op.y < 0 ? 0 : 2 * op.kv_heads);
     int64_t first, end;
     nk_split_range(run.tokens * units, run.tokens == 1 ? 1 : units, thread, threads, &first, &end);
     for (int64_t i = first; i < end; i++) rope_unit(run, op, i / units, i % units);
@@ -369,6 +372,8 @@ void merge(Run &run, const nk_op &op, int thread, int threads) {
 
 #include "run/elementwise.inc"
 #include "run/experts.inc"
+#include "run/heads.inc"
+#include "run/states.inc"
 
 void run_op(Run &run, int64_t index, int thread, int threads, bool fused_rope) {
     const nk_op &op = run.program->ops[index];
@@ -384,6 +389,14 @@ void run_op(Run &run, int64_t index, int thread, int threads, bool fused_rope) {
     case NK_ROPE: return rope(run, op, thread, threads);
     case NK_ATTEND: return attend(run, op, claimed, thread, threads, fused_rope);
     case NK_HEAD_NORM: return head_norm(run, op, thread, threads);
+    case NK_HEAD_GATE: return head_gate(run, op, thread, threads);
+    case NK_COLUMNS: return copy_columns(run, op, thread, threads);
+    case NK_JOIN: return join(run, op, thread, threads);
+    case NK_POSITION_SCALE: return position_scale(run, op, thread, threads);
+    case NK_HEAD_ROWS: return head_rows(run, op, thread, threads);
+    case NK_HEAD_COLUMNS: return head_columns(run, op, thread, threads);
+    case NK_SHORT_CONV: return short_conv(run, op, thread, threads);
+    case NK_RECURRENCE: return recurrence(run, op, claimed, thread, threads);
     case NK_ROUTE: return route(run, op, thread, threads);
     case NK_ORDER_PAIRS:
         if (thread == 0 && run.tokens > 1) order_pairs(run, op);
@@ -428,6 +441,10 @@ int64_t thread_scratch_bytes(const Run &run, const nk_op &op) {
             bytes = larger(bytes,
                            run.table->linear_scratch(op.weights[i].format, op.width, run.tokens));
     if (op.kind == NK_EXPERT_LINEAR) bytes = expert_scratch_bytes(run, op);
+    if (op.kind == NK_RECURRENCE) {
+        const nk_recurrence_args r = recurrence_of(run, op);
+        bytes = run.table->recurrence_scratch(&r);
+    }
     if (op.kind == NK_ATTEND) {
         const nk_attend a = attention_of(run, op);
         bytes = run.table->attention_scratch(&a, plan_of(run, op).rows());

@@ -1,0 +1,140 @@
+"""Lowering of the instructions that are not fused: elements, heads, and layers with a state."""
+
+from __future__ import annotations
+
+from kernels.cpu.lowerable import weight_group
+from kernels.cpu.operations import Operations
+from kernels.cpu.schema import Barrier, NativeActivation, OpKind
+from kernels.layer_state import RecurrentState
+from kernels.program import (
+    Columns,
+    HeadGate,
+    HeadLinear,
+    Instruction,
+    Join,
+    Multiply,
+    PositionScale,
+    Recurrence,
+    Scale,
+    ShortConv,
+    Softcap,
+    Xielu,
+)
+
+
+def change_elements(
+    to: Operations, one: Softcap | Multiply | Scale | PositionScale | Xielu
+) -> None:
+    """Emit an operation that changes a buffer element by element."""
+    shape = {"x": to.number(one.x), "width": to.widths[one.x]}
+    match one:
+        case Softcap():
+            to.add(OpKind.SOFTCAP, cap=one.cap, **shape)
+        case Multiply():
+            to.add(OpKind.MULTIPLY, y=to.number(one.y), **shape)
+        case Scale():
+            to.add(OpKind.SCALE, scale=one.scale, **shape)
+        case PositionScale():
+            options = {"strength": one.strength, "length": one.length, "offset": one.offset}
+            to.add(OpKind.POSITION_SCALE, **options, **shape)
+        case Xielu():
+            op = to.add(OpKind.XIELU, **shape)
+            op.factors[:] = one.positive, one.negative, one.beta, one.epsilon
+    to.invalidate(one.x)
+
+
+def by_head(to: Operations, one: HeadGate | Columns | Join) -> None:
+    """Emit an operation on the heads or some columns of rows."""
+    match one:
+        case HeadGate():
+            heads = to.widths[one.gate]
+            shape = {"heads": heads, "head_width": to.widths[one.x] // heads}
+            activation = NativeActivation[one.activation.name]
+            names = {"x": to.number(one.x), "y": to.number(one.gate)}
+            to.add(OpKind.HEAD_GATE, activation=activation, **names, **shape)
+            to.invalidate(one.x)
+        case Columns():
+            names = {"x": to.number(one.x), "out": to.number(one.out)}
+            shape = {"width": to.widths[one.x], "head_width": one.width}
+            to.add(OpKind.COLUMNS, start=one.start, **names, **shape)
+            to.invalidate(one.out)
+        case Join():
+            first, second = one.xs
+            names = {"x": to.number(first), "y": to.number(second)}
+            widths = [to.widths[name] // one.heads for name in one.xs]
+            shape = {"head_width": widths[0], "value_width": widths[1], "heads": one.heads}
+            to.add(OpKind.JOIN, out=to.number(one.out), **names, **shape)
+            to.invalidate(one.out)
+
+
+def head_linear(to: Operations, one: HeadLinear) -> None:
+    """Copy the columns of every head to rows of its own, multiply them as those of experts."""
+    heads, (rows, columns) = len(one.weights), one.weights[0].shape
+    groups = to.number(f"head groups {heads}", 2 * heads + 2)
+    some = to.number(f"head rows {heads * columns}", heads * columns)
+    products = to.number(f"head products {heads * rows}", heads * rows)
+    shape = {"experts": heads, "chosen": heads}
+    head_width = to.widths[one.x] // heads
+    widths = {"head_width": head_width, "value_width": columns, "start": one.start}
+    to.add(OpKind.HEAD_ROWS, x=to.number(one.x), z=groups, out=some, **widths, **shape)
+    if group := weight_group(one.weights[0]):
+        to.add(OpKind.QUANTIZE, x=some, quantize=group, width=columns, **shape)
+        to.quantized = ("", 0)
+    op = to.add(
+        OpKind.EXPERT_LINEAR,
+        x=some,
+        z=groups,
+        width=columns,
+        count=1,
+        expert_weights=to.weight_array(one.weights),
+        **shape,
+    )
+    op.outs[0] = products
+    out = to.number(one.out)
+    to.add(OpKind.HEAD_COLUMNS, x=products, out=out, head_width=rows, **shape)
+    to.invalidate(one.out)
+
+
+def short_conv(to: Operations, one: ShortConv, then: Instruction | None) -> None:
+    activation = -1 if one.activation is None else NativeActivation[one.activation.name]
+    alone = isinstance(then, ShortConv) and then.x != one.x
+    to.add(
+        OpKind.SHORT_CONV,
+        x=to.number(one.x),
+        width=to.widths[one.x],
+        layer=one.layer,
+        taps=one.weight.shape[1],
+        weight=to.pointer(one.weight.T),
+        bias=to.pointer(one.bias),
+        activation=activation,
+        barrier=Barrier.NEVER if alone else Barrier.ALWAYS,
+    )
+    to.invalidate(one.x)
+
+
+def recurrence(to: Operations, one: Recurrence) -> None:
+    shape = to.layers[one.layer].shape
+    assert isinstance(shape, RecurrentState), f"layer {one.layer} has another state"
+    op = to.add(
+        OpKind.RECURRENCE,
+        x=to.number(one.q),
+        y=to.number(one.k),
+        z=to.number(one.v),
+        out=to.number(one.out),
+        layer=one.layer,
+        heads=shape.heads,
+        kv_heads=to.widths[one.q] // shape.key_width,
+        head_width=shape.key_width,
+        value_width=shape.value_width,
+        decays=to.widths[one.decay],
+        rate=to.pointer(one.rate),
+        decay_bias=to.pointer(one.decay_bias),
+        skip=to.pointer(one.skip),
+        scale=one.scale,
+        epsilon=one.epsilon,
+        corrected=one.corrected,
+        tiled=one.tiled,
+    )
+    op.outs[0] = to.number(one.decay)
+    op.outs[1] = to.number(one.strength) if one.strength else -1
+    to.invalidate(one.out)

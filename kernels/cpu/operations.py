@@ -1,0 +1,56 @@
+"""Operations: the native operations of a program while they are listed, and its buffers."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from kernels.cpu import weights
+from kernels.cpu.schema import NativeOp, NativeWeight, OpKind
+from kernels.kv_pages import PageLayer, StateLayer
+from kernels.weight import Weight
+
+
+@dataclass(slots=True)
+class Operations:
+    """Operations so far, index and width of each buffer, and what the operations point to."""
+
+    widths: dict[str, int]
+    layers: Sequence[PageLayer | StateLayer]
+    ops: list[NativeOp] = field(default_factory=list)
+    kept: list[object] = field(default_factory=list)  # tensors and arrays that operations point to
+    quantized: tuple[str, int] = ("", 0)  # buffer that has a quantized copy, columns per scale
+
+    def number(self, name: str, width: int = 0) -> int:
+        """The index of a buffer; a new name is added with its `width`."""
+        if name not in self.widths:
+            assert width, name
+            self.widths[name] = width
+        return list(self.widths).index(name)
+
+    def add(self, kind: OpKind, **fields: object) -> NativeOp:
+        op = NativeOp(kind=kind, activation=-1, add_to=-1, x=-1, y=-1, z=-1, out=-1)
+        for name, value in fields.items():
+            setattr(op, name, value)
+        self.ops.append(op)
+        return op
+
+    def pointer(self, tensor: Tensor | None) -> int | None:
+        if tensor is None:
+            return None
+        contiguous = tensor.contiguous()
+        self.kept.append(contiguous)
+        return contiguous.data_ptr()
+
+    def invalidate(self, name: str) -> None:
+        if self.quantized[0] == name:
+            self.quantized = ("", 0)
+
+    def weight_array(self, some: Sequence[Weight]) -> ctypes.Array[NativeWeight]:
+        self.kept += some
+        array = (NativeWeight * len(some))(*map(weights.native, some))
+        self.kept.append(array)
+        return array

@@ -1,0 +1,333 @@
+"""Recorded programs with states of fixed size and operations on heads: bits of the ops, in any batch.
+
+A page's state after a pass is that of the ops too, and the state before the pass stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import blocks
+import paging
+from kernels.backends import BACKENDS
+from kernels.cpu import library, program, weights
+from kernels.formats import by_name
+from kernels.interpreter import Interpreter
+from kernels.kv_pages import PAGE_TOKENS, KVLayout, PageTable
+from kernels.layer_state import AT_END, ConvState, LayerShape, RecurrentState, SharedState
+from kernels.program import (
+    Activation,
+    Add,
+    Attend,
+    Columns,
+    Embed,
+    Gate,
+    HeadGate,
+    HeadLinear,
+    HeadNorm,
+    Instruction,
+    Join,
+    Linear,
+    Multiply,
+    Norm,
+    PositionScale,
+    Program,
+    Recurrence,
+    Scale,
+    Segment,
+    ShortConv,
+    Xielu,
+)
+from kernels.weight import Weight
+
+pytestmark = pytest.mark.usefixtures("instruction_set")
+
+WIDTH, VOCABULARY = 96, 40
+HEADS, KEY_HEADS, KEY, VALUE = 4, 2, 24, 40  # of the recurrence
+ATTENDING, KV_HEADS, HEAD = 4, 2, 32
+
+LAYERS = [
+    ConvState(WIDTH, 3),
+    ConvState(HEADS * VALUE, 4),
+    RecurrentState(HEADS, KEY, VALUE),
+    LayerShape(KV_HEADS, HEAD),
+    LayerShape(KV_HEADS, HEAD, 300),
+    SharedState(3),
+    ConvState(HEADS * VALUE, 4),
+    RecurrentState(HEADS, KEY, VALUE),
+]
+
+
+class Parts:
+    """Seeded weights, and the instructions made of them."""
+
+    def __init__(self, random: torch.Generator) -> None:
+        self.random = random
+
+    def values(self, *shape: int) -> Tensor:
+        return torch.randn(shape, generator=self.random)
+
+    def matrix(self, rows: int, columns: int, name: str = "F32") -> Weight:
+        format = by_name(name)
+        data = blocks.similar_scale_blocks(format, rows * columns // format.block, self.random)
+        return weights.prepare(Weight(data.view(rows, -1), format, (rows, columns)))
+
+    def norm(self, out: str = "n") -> Norm:
+        return Norm("x", self.values(WIDTH), 1e-5, out)
+
+    def product(self, x: str, outs: dict[str, int], columns: int, name: str = "F32") -> Linear:
+        matrices = tuple(self.matrix(rows, columns, name) for rows in outs.values())
+        return Linear(x, matrices, tuple(outs))
+
+    def convolved(self) -> list[Instruction]:
+        """A gated short convolution, as in LFM2."""
+        inputs = dict.fromkeys(("b", "c", "w"), WIDTH)
+        return [
+            self.norm(),
+            self.product("n", inputs, WIDTH, "Q8_0"),
+            Multiply("w", "b"),
+            ShortConv("w", self.values(WIDTH, 3), 0),
+            Multiply("w", "c"),
+            self.product("w", {"d": WIDTH}, WIDTH, "Q4_0"),
+            Add("x", "d"),
+        ]
+
+    def recurrent(self, layer: int = 1, **more: Any) -> list[Instruction]:
+        """A gated delta net."""
+        keys, values = KEY_HEADS * KEY, HEADS * VALUE
+        outs = {"q": keys, "k": keys, "v": values, "decay": HEADS, "strength": HEADS, "g": values}
+        options: dict[str, Any] = {"epsilon": 1e-6, "strength": "strength", **more}
+        rate, bias = -self.values(HEADS).abs(), self.values(HEADS)
+        activation = Activation.SILU
+        return [
+            self.norm(),
+            self.product("n", outs, WIDTH),
+            ShortConv("v", self.values(values, 4), layer, self.values(values), activation),
+            Recurrence(
+                *"qkv",
+                decay="decay",
+                out="r",
+                layer=layer + 1,
+                rate=rate,
+                decay_bias=bias,
+                scale=0.4,
+                **options,
+            ),
+            HeadNorm("r", self.values(HEADS, VALUE), 1e-5, centred=False),
+            Gate("g", "r", activation, "g"),
+            self.product("g", {"d": WIDTH}, values, "Q8_0"),
+            Add("x", "d", 0.5),
+        ]
+
+    def attending(self, layer: int, window: int, **more: Any) -> list[Instruction]:
+        """Attention, gated by channel or by head."""
+        widths = {"aq": ATTENDING * HEAD, "ak": KV_HEADS * HEAD, "av": KV_HEADS * HEAD}
+        options: dict[str, Any] = {
+            "k": "ak",
+            "v": "av",
+            "query_norm": self.values(HEAD),
+            "key_norm": self.values(HEAD),
+            **more,
+        }
+        if not options["k"]:
+            widths, options["key_norm"] = {"aq": ATTENDING * HEAD}, None
+        return [
+            self.norm(),
+            self.product("n", {**widths, "o": ATTENDING * HEAD, "h": ATTENDING}, WIDTH),
+            PositionScale("aq", 0.1, 70.0, 1.0),
+            Attend(
+                "aq",
+                out="a",
+                layer=layer,
+                head_width=HEAD,
+                epsilon=1e-5,
+                frequencies=torch.rand(HEAD // 4, generator=self.random),
+                interleaved=False,
+                rope_scale=1.0,
+                scale=HEAD**-0.5,
+                window=window,
+                **options,
+            ),
+            Gate("o", "a", Activation.SIGMOID, "a"),
+            HeadGate("a", "h", Activation.SIGMOID),
+            self.product("a", {"d": WIDTH}, ATTENDING * HEAD),
+            Add("x", "d"),
+        ]
+
+    def by_head(self, name: str) -> list[Instruction]:
+        """Products of single heads, joined with columns, as in latent attention."""
+        matrices = tuple(self.matrix(32, 32, name) for _ in range(3))
+        return [
+            self.norm(),
+            Columns("n", 5, 48, "part"),
+            Scale("part", 0.7),
+            HeadLinear("n", matrices, "long"),
+            HeadLinear("long", matrices, "heads"),
+            Join(("part", "heads"), "joined", 3),
+            Xielu("joined", 0.8, 0.4, 0.5, -1e-6),
+            self.product("joined", {"d": WIDTH}, 144),
+            Add("x", "d"),
+        ]
+
+    def program(self, *blocks_: list[Instruction]) -> Program:
+        embedding = Embed(self.matrix(VOCABULARY, WIDTH), "x")
+        body = (embedding, *(one for block in blocks_ for one in block))
+        widths = dict.fromkeys(("x", "n", "d", "b", "c", "w", "long", "heads"), WIDTH)
+        widths |= {"q": KEY_HEADS * KEY, "k": KEY_HEADS * KEY, "decay": HEADS, "strength": HEADS}
+        widths |= dict.fromkeys("vgr", HEADS * VALUE) | {"part": 48, "joined": 144}
+        widths |= dict.fromkeys(("aq", "o", "a"), ATTENDING * HEAD) | {"h": ATTENDING}
+        widths |= dict.fromkeys(("ak", "av"), KV_HEADS * HEAD) | {"logits": VOCABULARY}
+        layout = KVLayout(LAYERS, torch.float32)
+        return Program(body, (0,), (), "x", "logits", widths, layout)
+
+
+def programs(random: torch.Generator) -> dict[str, Program]:
+    parts = Parts(random)
+    sinks = parts.values(ATTENDING)
+    return {
+        "convolved": parts.program(parts.convolved()),
+        "recurrent": parts.program(parts.recurrent(), parts.recurrent(6, tiled=True)),
+        "state_space": parts.program(
+            parts.recurrent(strength="", corrected=False, epsilon=-1.0, skip=parts.values(HEADS))
+        ),
+        "attending": parts.program(
+            parts.attending(3, 0, sinks=sinks),
+            parts.attending(4, 300, norms_rotated=True),
+            parts.attending(5, 0, k="", v=""),
+        ),
+        "by_head": parts.program(parts.by_head("Q8_0"), parts.by_head("F32")),
+        "mixed": parts.program(parts.convolved(), parts.recurrent(), parts.attending(4, 300)),
+    }
+
+
+NAMES = ("convolved", "recurrent", "state_space", "attending", "by_head", "mixed")
+THREADS = pytest.mark.parametrize("threads", [1, 2, 3])
+
+
+class Pages:
+    """A sequence in pages, whose state after a pass takes the place of the one before."""
+
+    def __init__(self, layout: KVLayout, tokens: Sequence[int]) -> None:
+        self.tokens, self.done = tokens, 0
+        self.layout = layout
+        self.tables = paging.tables(layout, len(tokens) + PAGE_TOKENS)
+
+    def segment(self, count: int) -> Segment:
+        return Segment(self.tokens[self.done : self.done + count], self.done, self.tables)
+
+    def commit(self, count: int) -> None:
+        group = self.layout.windows.index(AT_END)
+        current, inside = divmod(self.done, PAGE_TOKENS)
+        if inside:
+            self.tables[group].remove(current)
+            size = self.layout.page_bytes[group]
+            page = torch.full((size,), paging.POISON, dtype=torch.uint8)
+            self.tables[group].append(page)
+        self.done += count
+
+
+def some_tokens(count: int, random: torch.Generator) -> list[int]:
+    return torch.randint(VOCABULARY, (count,), generator=random).tolist()
+
+
+def bytes_of(tables: Sequence[PageTable]) -> list[Tensor]:
+    return [page.clone() for table in tables for page in table.pages if page is not None]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("count", [1, 40, 600])
+def test_a_pass_equals_its_ops_bit_for_bit(name: str, count: int, random: torch.Generator) -> None:
+    made, tokens = programs(random)[name], some_tokens(count, random)
+    found, wanted = Pages(made.kv, tokens), Pages(made.kv, tokens)
+    recorded = program.record(made)
+    assert recorded is not None
+    hidden = recorded.hidden([found.segment(count)])
+    assert hidden.isfinite().all()
+    expected = Interpreter(made, BACKENDS["cpu"].ops).hidden([wanted.segment(count)])
+    assert torch.equal(hidden, expected)
+    assert all(map(torch.equal, bytes_of(found.tables), bytes_of(wanted.tables)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@THREADS
+def test_pieces_give_the_bits_of_the_whole(
+    name: str, threads: int, random: torch.Generator
+) -> None:
+    library.set_threads(threads)
+    made, tokens = programs(random)[name], some_tokens(620, random)
+    recorded = program.record(made)
+    assert recorded is not None
+    wanted = recorded.hidden([Pages(made.kv, tokens).segment(620)])
+    cut = Pages(made.kv, tokens)
+    found: list[Tensor] = []
+    ends = [1, 2, 5, 37, 250, 255, 256, 257, 300, 512, 513, 619, 620]
+    for start, end in zip([0, *ends], ends, strict=False):
+        found.append(recorded.hidden([cut.segment(end - start)]))
+        cut.commit(end - start)
+    assert torch.equal(torch.cat(found), wanted)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@THREADS
+def test_segments_do_not_change_each_other(
+    name: str, threads: int, random: torch.Generator
+) -> None:
+    library.set_threads(threads)
+    made = programs(random)[name]
+    recorded = program.record(made)
+    assert recorded is not None
+    sequences = [Pages(made.kv, some_tokens(count, random)) for count in (330, 90, 3)]
+    found: list[list[Tensor]] = [[] for _ in sequences]
+    for counts in ([260, 0, 1], [50, 60, 0], [1, 1, 1], [10, 2, 1]):
+        some = [(at, count) for at, count in enumerate(counts) if count]
+        hidden = recorded.hidden([sequences[at].segment(count) for at, count in some])
+        for (at, count), rows in zip(some, hidden.split([count for _, count in some]), strict=True):
+            found[at].append(rows)
+            sequences[at].commit(count)
+    for one, parts in zip(sequences, found, strict=True):
+        alone = Pages(made.kv, one.tokens)
+        assert torch.equal(torch.cat(parts), recorded.hidden([alone.segment(one.done)]))
+
+
+def test_the_state_before_a_pass_stays(random: torch.Generator) -> None:
+    made = programs(random)["mixed"]
+    recorded = program.record(made)
+    assert recorded is not None
+    one = Pages(made.kv, some_tokens(300, random))
+    recorded.hidden([one.segment(100)])
+    one.commit(100)
+    group = made.kv.windows.index(AT_END)
+    before = one.tables[group].pages[0]
+    assert before is not None
+    kept, first = before.clone(), recorded.hidden([one.segment(200)])
+    assert torch.equal(before, kept)
+    assert torch.equal(recorded.hidden([one.segment(200)]), first)
+
+
+def test_a_missing_page_of_a_state_is_noticed(random: torch.Generator) -> None:
+    made = programs(random)["recurrent"]
+    recorded = program.record(made)
+    assert recorded is not None
+    group = made.kv.windows.index(AT_END)
+    one = Pages(made.kv, some_tokens(300, random))
+    one.tables[group].set(1, None)
+    with pytest.raises(AssertionError):
+        recorded.hidden([one.segment(300)])
+
+
+def test_what_native_operations_lack_is_interpreted(random: torch.Generator) -> None:
+    parts = Parts(random)
+    *before, last = parts.attending(3, 0)
+    made = parts.program([*before, last])
+    assert program.record(made) is not None
+    changed = [
+        replace(one, activation=Activation.GELU) if isinstance(one, Gate) else one
+        for one in made.body
+    ]
+    assert program.record(replace(made, body=tuple(changed))) is None
