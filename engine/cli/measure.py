@@ -213,7 +213,7 @@ def describe(
         else:
             choice = placed(file, config, device, context, cache, limit=limit)
         placement = choice.placement
-        kernels = kernels_in_use(file, placement, state_ops=extra_ops(config, placement))
+        kernels = kernels_in_use(file, placement, state_ops=extra_ops(file, config, placement))
         memory, storage = predict(file, config, placement, context, cache, limit=limit)
         return {
             "name": model_name(path),

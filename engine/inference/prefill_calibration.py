@@ -52,7 +52,7 @@ def calibrate(
     hidden = torch.zeros(1, model.embedding.columns)
     prompt = per_chunk = per_token = attended = 0.0
     attending = 0  # layers
-    for numbers in _kinds(model):
+    for numbers in layer_kinds(model):
         part = model.of_layers(numbers[:count])
         runner = Runner(part, cache)
         layers = Session(runner, runner.new_pool(), depth + many)
@@ -76,7 +76,7 @@ def calibrate(
     return PrefillCosts(prompt, per_chunk, per_token, attended)
 
 
-def _kinds(model: Decoder) -> list[list[int]]:
+def layer_kinds(model: Decoder) -> list[list[int]]:
     """The layers of each kind: those with equal parts take equally long.
 
     First those without a window, if there are any: they show the cost of attention at any depth.

@@ -28,7 +28,7 @@ from engine.tokenizer.vocabulary import Vocabulary
 from kernels.backend import ENCODER_OPS
 from kernels.formats import Format, by_name
 from kernels.kv_pages import KVLayout
-from kernels.layer_state import LayerShape, SharedState
+from kernels.layer_state import ConvState, LayerShape, RecurrentState, SharedState
 from kernels.placement import Placement
 
 # `general.type` of GGUF files that are not models: description and remedy.
@@ -158,10 +158,17 @@ def _plain_shape(file: GGUFFile, config: Config) -> ModelShape:
     )
 
 
-def extra_ops(config: Config, placement: Placement) -> dict[str, tuple[str, ...]]:
+def extra_ops(file: GGUFFile, config: Config, placement: Placement) -> dict[str, tuple[str, ...]]:
     """By backend, the ops that only some models have, of a model that was not built."""
-    is_encoder = config.architecture in ENCODERS
-    return {one.name: ENCODER_OPS for one in placement.backends} if is_encoder else {}
+    if config.architecture in ENCODERS:
+        return {one.name: ENCODER_OPS for one in placement.backends}
+    found: dict[str, dict[str, None]] = {}
+    for states, backend in zip(shape(file, config).states, placement.layers, strict=False):
+        for state in states:
+            if isinstance(state, ConvState | RecurrentState):
+                op = "short_conv" if isinstance(state, ConvState) else "recurrence"
+                found.setdefault(backend.name, {})[op] = None
+    return {name: tuple(ops) for name, ops in found.items()}
 
 
 def main_format(file: GGUFFile) -> Format | None:

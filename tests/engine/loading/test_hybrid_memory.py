@@ -12,7 +12,7 @@ from engine.gguf.reader import GGUFFile
 from engine.inference.runner import chunk_size
 from engine.loading.memory import MemoryPlan, ModelShape
 from engine.loading.placement import place, predict
-from engine.loading.preflight import shape
+from engine.loading.preflight import extra_ops, shape
 from engine.models.config import read_config
 from engine.state.pages import STATE_PAGES
 
@@ -81,3 +81,20 @@ def test_a_model_without_attention_has_none_to_plan(tmp_path: Path) -> None:
     _, model = planned(path, 4_096, CacheType.Q8_0)
     assert model.attentions == ()
     assert all(len(states) == 4 for states in model.states)  # three convolutions and a matrix
+
+
+@pytest.mark.parametrize(
+    ("name", "ops"),
+    [
+        ("lfm2_8b", ("short_conv",)),
+        ("nemotron_nano", ("short_conv", "recurrence")),
+    ],
+)
+def test_kernels_of_layers_without_attention_are_named(
+    name: str, ops: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = outlines.RELEASED[name]().write(tmp_path / "m.gguf")
+    with GGUFFile.open(path) as file:
+        config = read_config(file)
+        placement = place(config.layers, "reference")
+        assert extra_ops(file, config, placement) == {"reference": ops}

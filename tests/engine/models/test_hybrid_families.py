@@ -9,6 +9,7 @@ import pytest
 
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
+from engine.inference.prefill_calibration import layer_kinds
 from engine.loading.preflight import outline
 from engine.models import architecture
 from engine.models.config import read_config
@@ -326,3 +327,12 @@ def test_an_unused_tensor_is_refused(tmp_path: Path) -> None:
     made.tensors["dense_2.weight"] = (32, WIDTH)  # of an LFM2 that compares texts
     with pytest.raises(UnsupportedModel, match=r"'dense_2\.weight'"):
         built(made, tmp_path)
+
+
+# --- prefill time -------------------------------------------------------------------------------
+
+
+def test_a_layer_of_each_kind_is_timed(tmp_path: Path) -> None:
+    assert layer_kinds(built(nemotron(), tmp_path)) == [[0], [1], [2, 3]]
+    windows = {"attention.sliding_window_pattern": [True, True, False, True, True]}
+    assert layer_kinds(built(granite_swa(**windows), tmp_path)) == [[2, 0, 1, 3, 4]]
