@@ -13,9 +13,7 @@ from engine.models.feed_forward import (
     MLP,
     ExpertMatrices,
     Experts,
-    FeedForward,
     GatedMLP,
-    ParallelMLPs,
 )
 from engine.models.layers import Block, Decoder, Ranking
 from engine.models.mixers import Attention
@@ -26,8 +24,12 @@ from kernels.routing import Routing
 from kernels.weight import Weight
 
 SCALED_MLPS = frozenset({
-    *("bitnet", "cohere2", "cohere2moe", "gemma4", "llama", "minicpm", "mistral3", "nanbeige"),
+    *("bitnet", "cohere2", "cohere2moe", "gemma4", "llama", "mistral3", "nanbeige"),
     *("nemotron_h", "nemotron_h_moe", "qwen3", "qwen35", "qwen35moe", "qwen3next"),
+})  # fmt: skip
+SCALED_EXPERTS = frozenset({
+    *("cohere2moe", "gemma4", "llama", "mellum", "mistral3", "nemotron_h", "nemotron_h_moe"),
+    *("qwen35moe", "qwen3moe", "qwen3next"),
 })  # fmt: skip
 RANKING = "cls.output"  # tensor of files that score documents
 
@@ -206,6 +208,15 @@ def experts(
     )
 
 
+def expert_scales(weights: Weights, name: str, count: int) -> Tensor | None:
+    """The factors of the products of all experts, as `scale` of a single product."""
+    weights.ignore(f"{name}.input_scale")
+    if weights.architecture not in SCALED_EXPERTS:
+        weights.ignore(f"{name}.scale")
+        return None
+    return weights.optional_vector(f"{name}.scale", count)
+
+
 def with_bias(weights: Weights, index: int, experts: int, routing: Routing) -> Routing:
     """A routing with the bias of the choice that block `index` has, if it has one."""
     bias = weights.optional_vector(f"blk.{index}.exp_probs_b.bias", experts)
@@ -218,8 +229,7 @@ def expert_matrices(
     """The matrices of all experts, of one tensor [count, rows, columns]."""
     matrices = tuple(weights.experts(f"{name}.weight", count, rows, columns))
     bias = weights.table(f"{name}.bias", count, rows) if weights.has(f"{name}.bias") else None
-    weights.ignore(f"{name}.input_scale")
-    factor = weights.optional_vector(f"{name}.scale", count)
+    factor = expert_scales(weights, name, count)
     return ExpertMatrices(matrices, bias, factor, weights.rotation(f"{name}.weight"))
 
 
@@ -231,8 +241,7 @@ def fused_experts(
     biases: list[Tensor | None] = [None, None]
     if weights.has(f"{name}.bias"):
         biases = [*weights.table(f"{name}.bias", count, 2 * rows).split(rows, 1)]
-    weights.ignore(f"{name}.input_scale")
-    factor = weights.optional_vector(f"{name}.scale", count)
+    factor = expert_scales(weights, name, count)
     rotation = weights.rotation(f"{name}.weight")
     gate, up = (
         ExpertMatrices(tuple(matrices[at::2]), biases[at], factor, rotation) for at in range(2)
@@ -263,27 +272,6 @@ def shared_expert(
         gate = projection(weights, f"{name}.ffn_gate_shexp", inner, D)
         up = projection(weights, up_name, inner, D)
     return GatedMLP(gate, up, down, activation)
-
-
-def unscaled(one: FeedForward) -> FeedForward:
-    """A feed-forward without the factors beside its weights, which llama.cpp does not apply in
-    some families.
-    """
-    match one:
-        case GatedMLP():
-            gate, up, down = (replace(each, scale=1.0) for each in (one.gate, one.up, one.down))
-            return replace(one, gate=gate, up=up, down=down)
-        case MLP():
-            up, down = (replace(each, scale=1.0) for each in (one.up, one.down))
-            return replace(one, up=up, down=down)
-        case Experts():
-            gate, down = replace(one.gate, scale=None), replace(one.down, scale=None)
-            up = None if one.up is None else replace(one.up, scale=None)
-            shared = None if one.shared is None else unscaled(one.shared)
-            assert not isinstance(shared, Experts | ParallelMLPs), "it is an MLP"
-            return replace(one, gate=gate, up=up, down=down, shared=shared)
-        case ParallelMLPs():
-            return one
 
 
 def norm(weights: Weights, config: Config, name: str, width: int) -> Norm:

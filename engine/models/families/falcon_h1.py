@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.gguf.reader import GGUFFile
-from engine.models.builder import attention, decoder, gated_mlp, norm, unscaled
+from engine.models.builder import attention, decoder, gated_mlp, norm
 from engine.models.config import Config, read_config
 from engine.models.layers import Block, Decoder
 from engine.models.mamba import state_space
@@ -46,7 +46,7 @@ def _block(
             output_scales=(1.0, 1.0),
         ),
         mlp_norm=_mlp_norm(weights, config, name),
-        mlp=unscaled(gated_mlp(weights, config, index, Activation.SILU)),
+        mlp=gated_mlp(weights, config, index, Activation.SILU),
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from engine.gguf.reader import GGUFFile
-from engine.models.builder import attention, decoder, experts, gated_mlp, norm, unscaled
+from engine.models.builder import attention, decoder, experts, gated_mlp, norm
 from engine.models.config import (
     Config,
     layer_configs,
@@ -62,7 +62,7 @@ def build(file: GGUFFile, weights: Weights, context: int) -> Decoder:
                 attention_norm=norm(weights, one, f"{block}.attn_norm", D),
                 attention=mixer,
                 mlp_norm=norm(weights, one, f"{block}.ffn_norm", D),
-                mlp=unscaled(mlp),
+                mlp=mlp,
                 residual_scale=residual or 1.0,
             )
         )

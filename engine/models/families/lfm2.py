@@ -17,7 +17,6 @@ from engine.models.builder import (
     norm,
     projection,
     projections,
-    unscaled,
 )
 from engine.models.config import Config, layer_configs, read_config, sliding_window
 from engine.models.layers import Block, Decoder
@@ -84,7 +83,7 @@ def _block(
         if config.kv_heads
         else _convolution(weights, config, index, taps),
         mlp_norm=norm(weights, config, f"{name}.ffn_norm", D),
-        mlp=unscaled(mlp),
+        mlp=mlp,
     )
 
 

@@ -17,7 +17,6 @@ from engine.models.feed_forward import MLP, Experts
 from engine.models.layers import Block, Decoder
 from engine.models.mamba import state_space
 from engine.models.mixers import Mixer
-from engine.models.parts import Projection
 from engine.models.rope import no_rope
 from engine.models.weights import Weights
 from kernels.program import Activation
@@ -54,13 +53,7 @@ def _block(file: GGUFFile, weights: Weights, config: Config, index: int, width: 
 
 def _mlp(file: GGUFFile, weights: Weights, config: Config, index: int) -> MLP:
     del file
-    made = mlp(weights, config, index, Activation.RELU_SQUARED)
-    return replace(made, up=_scaled(made.up), down=_scaled(made.down))
-
-
-def _scaled(one: Projection) -> Projection:
-    """A layer whose factor applies to its bias too."""
-    return one if one.bias is None else replace(one, bias=one.bias * one.scale)
+    return mlp(weights, config, index, Activation.RELU_SQUARED)
 
 
 def _experts(file: GGUFFile, weights: Weights, config: Config, index: int) -> Experts:

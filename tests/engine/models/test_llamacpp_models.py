@@ -19,7 +19,7 @@ MODELS = {
     for name, skeleton in files.recorded().items()
     if skeleton.architecture in ARCHITECTURES
 }
-REFUSED = {"granite-moe": "shexp"}  # variants of a family that are not supported
+REFUSED: dict[str, str] = {}  # variants of a family that are not supported
 RUNNING = [name for name in MODELS if name not in REFUSED]
 # llama.cpp looks GELU up in a table of float16, which alone makes 4e-7.
 LARGEST_NMSE = 1e-6
