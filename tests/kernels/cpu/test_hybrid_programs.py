@@ -34,6 +34,7 @@ from kernels.program import (
     Instruction,
     Join,
     Linear,
+    LoraDelta,
     Multiply,
     Norm,
     PositionScale,
@@ -293,6 +294,33 @@ def test_segments_do_not_change_each_other(
     for one, parts in zip(sequences, found, strict=True):
         alone = Pages(made.kv, one.tokens)
         assert torch.equal(torch.cat(parts), recorded.hidden([alone.segment(one.done)]))
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_adapters_apply_to_hybrids(count: int, random: torch.Generator) -> None:
+    parts = Parts(random)
+    made, tokens = programs(random)["mixed"], some_tokens(count, random)
+
+    def changed(one: Instruction) -> Instruction:
+        if not isinstance(one, Linear):
+            return one
+        changes = tuple(
+            LoraDelta(parts.matrix(8, each.columns), parts.matrix(each.shape[0], 8), torch.ones(8))
+            for each in one.weights
+        )
+        return replace(one, changes=changes)
+
+    adapted = replace(made, body=tuple(map(changed, made.body)))
+    found = [
+        run.hidden([Pages(made.kv, tokens).segment(count)])
+        for run in (program.record(adapted), Interpreter(adapted, BACKENDS["cpu"].ops))
+        if run is not None
+    ]
+    assert len(found) == 2
+    assert torch.equal(*found)
+    plain = program.record(made)
+    assert plain is not None
+    assert not torch.equal(plain.hidden([Pages(made.kv, tokens).segment(count)]), found[0])
 
 
 def test_the_state_before_a_pass_stays(random: torch.Generator) -> None:
