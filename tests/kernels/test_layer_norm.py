@@ -72,7 +72,8 @@ def test_no_number_is_not_hidden(random: torch.Generator) -> None:
 def test_activation_alone(activation: Activation, count: int, random: torch.Generator) -> None:
     x = torch.randn(2, count, generator=random) * 4
     found = ops.gated(x, None, activation)
-    assert torch.equal(found, ops.gated(x, torch.ones_like(x), activation))
+    neutral = 0.0 if activation is Activation.GPT_OSS else 1.0  # its factor is up + 1
+    assert torch.equal(found, ops.gated(x, torch.full_like(x, neutral), activation))
 
 
 @pytest.mark.parametrize(
