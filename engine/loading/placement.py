@@ -17,7 +17,6 @@ from engine.inference.runner import chunk_size
 from engine.loading.memory import (
     HOST,
     DeviceNeeds,
-    LayerGroup,
     MemoryPlan,
     ModelShape,
     Needs,
@@ -28,7 +27,7 @@ from engine.loading.memory import (
     vocabulary_bytes,
 )
 from engine.loading.paging import PAGED_CONTEXT, device_of, layer_bytes, timed, with_paging
-from engine.loading.preflight import shape
+from engine.loading.preflight import shape, states_of
 from engine.lora.stack import EMBEDDING, HEAD
 from engine.messages import CacheType, SlowPart, SlowReason
 from engine.models.config import Config
@@ -38,7 +37,7 @@ from kernels import backends
 from kernels.backend import DECODING_BYTES, Backend
 from kernels.formats import Format, by_name
 from kernels.kv_pages import PAGE_TOKENS, KVLayout
-from kernels.layer_state import ConvState, LayerShape, LayerState, RecurrentState, SharedState
+from kernels.layer_state import LayerShape, SharedState
 from kernels.placement import Placement
 from kernels.weight import Storage
 
@@ -239,7 +238,7 @@ def predict_shape(
     weights = max(model.parameters, model.file_bytes // format.size * format.block)
     tensors = [(placement.head, format, (-(-weights // _BLOCK), _BLOCK))]
     if model.groups:
-        model = replace(model, states=_states(model.groups))
+        model = replace(model, states=states_of(model.groups))
     sentencepiece = model.architecture in _SENTENCEPIECE_ARCHITECTURES
     vocabulary = vocabulary_bytes(model.vocabulary, model.vocabulary, sentencepiece)
 
@@ -254,21 +253,6 @@ def predict_shape(
         )
 
     return _choose_storage(planned, tensors, context)[0]
-
-
-def _states(groups: Sequence[LayerGroup]) -> tuple[tuple[LayerState, ...], ...]:
-    """What each layer remembers, group by group: their order makes no difference to the sizes."""
-    found: list[tuple[LayerState, ...]] = []
-    for group in groups:
-        states: list[LayerState] = []
-        if group.kv_heads:
-            states.append(LayerShape(group.kv_heads, group.head_width))
-        if group.convolution:
-            states.append(ConvState(*group.convolution))
-        if group.recurrence:
-            states.append(RecurrentState(*group.recurrence))
-        found += [tuple(states)] * group.layers
-    return tuple(found)
 
 
 def _choose_storage(

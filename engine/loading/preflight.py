@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
@@ -15,7 +16,7 @@ import torch
 
 from engine.errors import EngineError, Fault, FaultKind, ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
-from engine.loading.memory import HybridPass, ModelShape
+from engine.loading.memory import HybridPass, LayerGroup, ModelShape
 from engine.loading.pooling import pooling_of, rank_template
 from engine.models import ENCODERS, Build, architecture
 from engine.models.builder import RANKING
@@ -28,7 +29,7 @@ from engine.tokenizer.vocabulary import Vocabulary
 from kernels.backend import ENCODER_OPS
 from kernels.formats import Format, by_name
 from kernels.kv_pages import KVLayout
-from kernels.layer_state import ConvState, LayerShape, RecurrentState, SharedState
+from kernels.layer_state import ConvState, LayerShape, LayerState, RecurrentState, SharedState
 from kernels.placement import Placement
 
 # `general.type` of GGUF files that are not models: description and remedy.
@@ -112,12 +113,15 @@ def shape(file: GGUFFile, config: Config) -> ModelShape:
 
 def _outlined(plain: ModelShape, decoder: Decoder) -> ModelShape:
     """The shape with what the blocks of the model say of themselves."""
-    states = tuple(block.states for block in decoder.blocks)
+    each = [block.states for block in decoder.blocks]
+    # Layers that run several times are blocks once for each.
+    times = [each[at :: plain.layers] for at in range(plain.layers)]
+    states = tuple(tuple(one for some in own for one in some) for own in times)
     weights = max(block.weights for block in decoder.blocks)
     shape = replace(plain, states=states, block_weights=weights)
     usual = LayerShape(plain.kv_heads, plain.head_width)
     own = [state for some in states for state in some if not isinstance(state, SharedState)]
-    if len(own) == len(states) and all(
+    if len(own) == len(each) and all(
         isinstance(one, LayerShape) and replace(one, window=0) == usual for one in own
     ):
         return shape
@@ -131,6 +135,21 @@ def _outlined(plain: ModelShape, decoder: Decoder) -> ModelShape:
         state_floats=max(map(math.prod, fixed), default=0),
     )
     return replace(shape, hybrid=hybrid)
+
+
+def states_of(groups: Iterable[LayerGroup]) -> tuple[tuple[LayerState, ...], ...]:
+    """What each layer remembers, group by group: their order makes no difference to the sizes."""
+    found: list[tuple[LayerState, ...]] = []
+    for group in groups:
+        states: list[LayerState] = []
+        if group.kv_heads:
+            states.append(LayerShape(group.kv_heads, group.head_width))
+        if group.convolution:
+            states.append(ConvState(*group.convolution))
+        if group.recurrence:
+            states.append(RecurrentState(*group.recurrence))
+        found += [tuple(states)] * group.layers
+    return tuple(found)
 
 
 def _plain_shape(file: GGUFFile, config: Config) -> ModelShape:

@@ -159,8 +159,14 @@ class Weights:
 
     def scalar(self, name: str, default: float = 1.0) -> float:
         """The value of a tensor [1] f32, or the default when the file has none."""
-        found = self.optional_vector(name, 1)
-        return default if found is None else float(found)
+        if not self.has(name):
+            return default
+        info = self._find(name, (1,))
+        self._used.add(name)
+        if not self._read_data:
+            return default
+        self._count(info.size_bytes)
+        return float(Weight.from_bytes(self._file.data(name), info.format, (1,)).dense())
 
     def ignore_scales(self, part: str) -> None:
         """Factors of the products of a part of every layer, such as "ffn": they are not read."""

@@ -94,18 +94,15 @@ class OpKind(_Numbered):
     ORDER_PAIRS = 14, "completes y and z for several tokens; must follow ROUTE"
     GATHER = 15, "out = the row of x for each pair of y, with `start` 1 times its share"
     EXPERT_LINEAR = 16, "outs = rows of x * weights * scales + biases; groups z; `activation`"
-    COMBINE = (
-        17,
-        "out = sum of a token's rows of x * their shares in y, with `start` 1 without; scales x",
-    )
+    COMBINE = 17, "out = sum of rows of x times shares in y (`start` 1: without); scales x"
     MULTIPLY = 18, "x = x * y"
     SCALE = 19, "x = x * scale"
     HEAD_GATE = 20, "x = x * activation(y) of each head, y [T, heads]"
-    SHORT_CONV = 21, "x = causal convolution of x with weight [taps, width], + bias; `activation`"
-    RECURRENCE = 22, "x, y, z are q, k, v; outs: decay, and strength or -1; see nk_recurrence_args"
+    SHORT_CONV = 21, "x = causal convolution with weight [taps, width], + bias; `activation`"
+    RECURRENCE = 22, "x, y, z are q, k, v; outs: decay, strength or -1; nk_recurrence_args"
     COLUMNS = 23, "out = `head_width` columns of x, from `start` on"
     JOIN = 24, "out = of each head `head_width` channels of x, then `value_width` of y"
-    POSITION_SCALE = 25, "x = x * (1 + strength * log(1 + floor((position + offset) / length)))"
+    POSITION_SCALE = 25, "x *= 1 + strength * log(1 + floor((position + offset) / length))"
     HEAD_ROWS = 26, "out = rows of heads for EXPERT_LINEAR, of x from `start` on; z: groups"
     HEAD_COLUMNS = 27, "out = the rows x of heads, beside each other; undoes HEAD_ROWS"
     XIELU = 28, "x = as in kernels.program.Xielu, with `factors`"

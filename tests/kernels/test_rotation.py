@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from kernels.backends import BACKENDS
-from kernels.cpu import lowering as cpu
+from kernels.cpu import lowerable as cpu
 from kernels.cuda import lowering as cuda
 from kernels.formats import by_name
 from kernels.interpreter import Interpreter

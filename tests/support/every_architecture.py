@@ -27,7 +27,7 @@ _KINDS = {
     "nemotron_h": "nemotron_h-dense",  # layers that are only one of the two
     "bailingmoe3": "bailingmoe3-moe",  # decays by channel
     "deepseek2": "deepseek2-moe",  # latent attention
-    "gemma4": "gemma4-dense",  # embeddings of each layer
+    "gemma4": "gemma4",  # embeddings of each layer
     "gpt-oss": "gpt-oss-moe",  # sinks, biases of experts
 }
 _EMBEDDINGS = ("embed", "wte", "lm_head")  # parts of names of tensors with a row for each token

@@ -45,6 +45,7 @@ def test_an_answer_has_every_key(
         "text", "token_ids", "prompt_tokens", "reused_tokens", "generated_tokens", "finish_reason",
         "prefill_seconds", "decode_seconds", "decode_tokens_per_second", "backend",
         "drafted_tokens", "accepted_tokens", "draft_gain", "forced_tokens", "incomplete", "seed",
+        "thought_tokens", "thought_seconds", "thought_budget_reached",
     }  # fmt: skip
     assert len(result["token_ids"]) == result["generated_tokens"] == 5
     assert result["finish_reason"] == "length"

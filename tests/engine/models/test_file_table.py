@@ -55,7 +55,7 @@ def test_a_file_that_became_shorter_is_an_error(tmp_path: Path, random: torch.Ge
 
 
 def test_a_file_that_is_gone_cannot_be_opened(tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match="cannot be read: No such file"):
+    with pytest.raises(ModelFileError, match="m cannot be read: "):
         FileTable(tmp_path / "m", 0, by_name("F32"), (ROWS, COLUMNS))
 
 

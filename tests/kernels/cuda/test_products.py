@@ -20,7 +20,7 @@ from kernels import reference
 from kernels.cuda import launch, weights
 from kernels.formats import by_name
 from kernels.gpu.layout import FORMATS
-from kernels.program import Activation
+from kernels.program import COMMON_ACTIVATIONS, Activation
 from kernels.weight import Weight
 
 MOST_ERROR = 5e-4  # normalized mean square error
@@ -108,7 +108,7 @@ def test_a_product_is_added_and_prepares_the_next_norm(
     check_close(out[:tokens], normed.double() @ after.dense.T, energy_of(normed, after.dense))
 
 
-@pytest.mark.parametrize("activation", Activation)
+@pytest.mark.parametrize("activation", sorted(COMMON_ACTIVATIONS, key=lambda one: one.value))
 @pytest.mark.parametrize("name", ["Q1_0", "Q4_K", "BF16"])
 def test_gate_and_up_are_multiplied(
     name: str,
@@ -186,7 +186,7 @@ def test_products_of_more_tokens_on_decoded_weights(
         check_close(out, wanted, energy)
 
 
-@pytest.mark.parametrize("activation", Activation)
+@pytest.mark.parametrize("activation", sorted(COMMON_ACTIVATIONS, key=lambda one: one.value))
 def test_activations_are_the_references(activation: Activation, random: torch.Generator) -> None:
     gate, up = torch.randn(2, 3, 700, generator=random) * 5
     for factor in (up, None):

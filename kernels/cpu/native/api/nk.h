@@ -81,15 +81,15 @@ enum nk_kind {
     NK_ORDER_PAIRS = 14,  // completes y and z for several tokens; must follow ROUTE
     NK_GATHER = 15,  // out = the row of x for each pair of y, with `start` 1 times its share
     NK_EXPERT_LINEAR = 16,  // outs = rows of x * weights * scales + biases; groups z; `activation`
-    NK_COMBINE = 17,  // out = sum of a token's rows of x * their shares in y, with `start` 1 without; scales x
+    NK_COMBINE = 17,  // out = sum of rows of x times shares in y (`start` 1: without); scales x
     NK_MULTIPLY = 18,  // x = x * y
     NK_SCALE = 19,  // x = x * scale
     NK_HEAD_GATE = 20,  // x = x * activation(y) of each head, y [T, heads]
-    NK_SHORT_CONV = 21,  // x = causal convolution of x with weight [taps, width], + bias; `activation`
-    NK_RECURRENCE = 22,  // x, y, z are q, k, v; outs: decay, and strength or -1; see nk_recurrence_args
+    NK_SHORT_CONV = 21,  // x = causal convolution with weight [taps, width], + bias; `activation`
+    NK_RECURRENCE = 22,  // x, y, z are q, k, v; outs: decay, strength or -1; nk_recurrence_args
     NK_COLUMNS = 23,  // out = `head_width` columns of x, from `start` on
     NK_JOIN = 24,  // out = of each head `head_width` channels of x, then `value_width` of y
-    NK_POSITION_SCALE = 25,  // x = x * (1 + strength * log(1 + floor((position + offset) / length)))
+    NK_POSITION_SCALE = 25,  // x *= 1 + strength * log(1 + floor((position + offset) / length))
     NK_HEAD_ROWS = 26,  // out = rows of heads for EXPERT_LINEAR, of x from `start` on; z: groups
     NK_HEAD_COLUMNS = 27,  // out = the rows x of heads, beside each other; undoes HEAD_ROWS
     NK_XIELU = 28,  // x = as in kernels.program.Xielu, with `factors`
