@@ -153,9 +153,8 @@ class Weights:
         return self._parts(self._find(name, (count, rows, columns)), [rows] * count)
 
     def row(self, name: str, columns: int) -> Weight:
-        """A matrix [1, columns] that the file has as a vector."""
-        info = self._find(name, (columns,))
-        return self._read(replace(info, shape=(1, columns)), name)
+        """A matrix [1, columns], which some files state as a vector."""
+        return self._read(self._find(name, (1, columns)), name)
 
     def scalar(self, name: str, default: float = 1.0) -> float:
         """The value of a tensor [1] f32, or the default when the file has none."""
@@ -298,7 +297,8 @@ class Weights:
                 f"The tensor '{name}' is missing from the file.",
                 "The file is incomplete; download it again or choose another.",
             )
-        if (1, *info.shape) == shape:  # files saved by llama.cpp state no count of one row
+        # Files saved by llama.cpp state no count of one row, and converters state it for vectors.
+        if (1, *info.shape) == shape or info.shape == (1, *shape):
             info = replace(info, shape=shape)
         if info.shape != shape:
             raise ModelFileError(

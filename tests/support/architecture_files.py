@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -181,10 +181,16 @@ def _split(name: str) -> tuple[int, str]:
 # --- the model ----------------------------------------------------------------------------------
 
 
-def write(skeleton: Skeleton, path: Path, words: dict[str, Any] | None = None) -> Path:
+def write(
+    skeleton: Skeleton,
+    path: Path,
+    words: dict[str, Any] | None = None,
+    values: Callable[[str, Sequence[int]], Rows] | None = None,
+) -> Path:
     """Write the model; equal skeletons give equal bytes.
 
-    `words` are the keys of its tokenizer, by default those of none.
+    `words` are the keys of its tokenizer, by default those of none; `values` gives the weights of a
+    tensor by its name and shape, by default `weights`.
     """
     writer = GGUFWriter(path, skeleton.architecture)
     writer.kv_data[0].clear()
@@ -196,10 +202,10 @@ def write(skeleton: Skeleton, path: Path, words: dict[str, Any] | None = None) -
     for key, value in (words or {"tokenizer.ggml.model": "no_vocab"}).items():
         tiny.add_key(writer, key, value)
     for name, shape in skeleton.tensors.items():
-        values = weights(name, shape)
-        if skeleton.architecture in _CALMED and name.endswith(_LAST_OF_PARTS):
-            values *= np.float32(0.1)
-        writer.add_tensor(name, values)
+        found = (values or weights)(name, shape)
+        if values is None and skeleton.architecture in _CALMED and name.endswith(_LAST_OF_PARTS):
+            found = found * np.float32(0.1)
+        writer.add_tensor(name, found)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

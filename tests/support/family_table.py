@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
 import architecture_files  # noqa: E402
 import oracle  # noqa: E402
+import transformers_files  # noqa: E402
 from engine.models import ARCHITECTURES  # noqa: E402
 from oracle_families import FAMILIES  # noqa: E402
 
@@ -79,19 +79,8 @@ def tested() -> tuple[set[str], set[str]]:
     """Architectures with recorded logits of llama.cpp, and of transformers."""
     cases = {FAMILIES[case.family].gguf for case in oracle.CASES.values()}
     peer = {one.architecture for one in architecture_files.recorded().values()} | cases
-    return peer, cases | _transformers()
-
-
-def _transformers() -> set[str]:
-    """The architectures of `golden/transformers.npz`."""
-    import numpy as np
-
-    path = ROOT / "tests" / "golden" / "transformers.npz"
-    if not path.exists():
-        return set()
-    with np.load(path) as file:
-        keys = [name for name in file.files if name.endswith("/metadata")]
-        return {json.loads(str(file[name]))["general.architecture"] for name in keys}
+    other = {one.skeleton.architecture for one in transformers_files.recorded().values()}
+    return peer, cases | other
 
 
 def listed() -> str:

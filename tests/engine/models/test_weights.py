@@ -84,3 +84,18 @@ def test_progress_ends_at_the_size_of_all_tensors(path: Path) -> None:
         weights.matrix("large.weight", ROWS, COLUMNS)
         weights.refuse_unused_tensors()
     assert reported[-1] == (ROWS * COLUMNS * 2,) * 2
+
+
+@pytest.mark.parametrize("shape", [(4,), (1, 4)])
+def test_a_vector_may_state_that_it_is_one_row(shape: tuple[int, ...], tmp_path: Path) -> None:
+    """Converters write the gate of a shared expert so, and the biases of ERNIE's routers."""
+    writer = GGUFWriter(tmp_path / "m.gguf", "llama")
+    writer.add_tensor("one.weight", np.arange(4, dtype=np.float32).reshape(shape))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with GGUFFile.open(tmp_path / "m.gguf") as file:
+        weights = Weights(file)
+        assert weights.vector("one.weight", 4).tolist() == [0, 1, 2, 3]
+        assert weights.row("one.weight", 4).dense().flatten().tolist() == [0, 1, 2, 3]
