@@ -25,10 +25,11 @@ class CudaOps(GpuOps):
 
     def launch_linear(self, x: Tensor, weight: Weight) -> Tensor:
         operand, tokens = weights.operand(weight), len(x)
+        if tokens >= launch.MANY:
+            return launch.linear_decoded(x, operand, tokens)
         if tokens > launch.FEW:
             y = torch.empty(tokens, operand.rows, device=x.device)
-            product = launch.linear_tiles if tokens < launch.MANY else launch.linear_decoded
-            product(x, operand, y, tokens)
+            launch.linear_tiles(x, operand, y, tokens)
             return y
         padded = torch.zeros(launch.padded(tokens), operand.columns, device=x.device)
         padded[:tokens] = x

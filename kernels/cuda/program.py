@@ -1,23 +1,26 @@
 """Recorded programs on CUDA: decode steps of up to 16 sequences as captured launches.
 
-Other batches, such as prompts, are run op by op.
+Other batches, such as prompts, are run op by op, but for attention: its norms, RoPE and page writes
+are one launch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 import triton
 from torch import Tensor
 
 from kernels.cuda import attention, graphs
+from kernels.cuda.attention import CudaHeads
 from kernels.cuda.graphs import Capturer
 from kernels.cuda.lowering import Lowering, can_lower
-from kernels.interpreter import Interpreter
+from kernels.gpu.heads import can_attend
+from kernels.interpreter import Attending, Interpreter
 from kernels.kv_pages import PageTable
 from kernels.ops import Ops
-from kernels.program import Embed, Program, Segment
+from kernels.program import Attend, Embed, Program, Segment
 
 MOST_SEQUENCES = 16  # of a recorded step
 _FEWEST_PAGES = 64  # of a page table: 16,384 positions
@@ -58,7 +61,7 @@ class Recorded:
     ) -> None:
         self._program = program
         self._device = device
-        self._interpreter = Interpreter(program, ops)
+        self._interpreter = Interpreter(program, ops, self._attending)
         self._capture = capture or graphs.capturer(device)
         self._buckets: dict[int, _Bucket] = {}
 
@@ -107,6 +110,35 @@ class Recorded:
             self.step(segments, given) if program.head else self.hidden(segments, given=given)
         elif program.head:
             self.logits(hidden)
+
+    def _attending(self, batch: Sequence[Segment]) -> Attending:
+        """The attention of a batch; page tables are copied to the device once."""
+        program, device = self._program, self._device
+        found: dict[int, Tensor] = {}  # addresses of pages [sequences, pages], by group
+
+        def attend(one: Attend, buffers: Mapping[str, Tensor]) -> Tensor | None:
+            if not can_attend(one):
+                return None
+            heads = CudaHeads.of(one, program)
+            group = heads.layer.group
+            if group not in found:
+                tables = [segment.tables[group] for segment in batch]
+                places = attention.addresses(tables, max(map(len, tables)))
+                found[group] = places.to(device)
+            q = buffers[one.q].contiguous()
+            k, v = (buffers[name].contiguous() if name else None for name in (one.k, one.v))
+            out = torch.empty_like(q)
+            first = 0
+            for segment, table in zip(batch, found[group], strict=True):
+                rows = slice(first, first + len(segment.tokens))
+                first = rows.stop
+                keys, values = (None if each is None else each[rows] for each in (k, v))
+                position = segment.position
+                attention.append_rows(heads, q[rows], keys, values, table, position)
+                attention.attend_rows(heads, q[rows], table, position, out[rows])
+            return out
+
+        return attend
 
     def _prepared(self, batch: Sequence[Segment], given: Tensor | None) -> _Bucket:
         """The bucket of a batch, its inputs in device memory.

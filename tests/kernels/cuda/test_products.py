@@ -172,18 +172,20 @@ def test_rows_of_a_table_are_the_decoders_bit_for_bit(
 
 @every_format
 def test_products_of_more_tokens_on_decoded_weights(
-    name: str, matrix: MakeMatrix, random: torch.Generator
+    name: str, matrix: MakeMatrix, random: torch.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokens, rows, columns = 18, 35, columns_of(name, 1)
     made = matrix(name, rows, columns)
     x = activations(tokens, columns, random)
     wanted = x[:tokens].double() @ made.dense.T
     energy = energy_of(x[:tokens], made.dense)
-    for product in (launch.linear_tiles, launch.linear_decoded):
-        out, check = guarded(tokens, rows)
-        product(x, made.operand, out, tokens)
-        check()
-        check_close(out, wanted, energy)
+    out, check = guarded(tokens, rows)
+    launch.linear_tiles(x, made.operand, out, tokens)
+    check()
+    check_close(out, wanted, energy)
+    for decoded in (rows * columns, 16 * columns):  # at once, and in pieces
+        monkeypatch.setattr(launch, "_DECODED", decoded)
+        check_close(launch.linear_decoded(x, made.operand, tokens), wanted, energy)
 
 
 @pytest.mark.parametrize("activation", sorted(COMMON_ACTIVATIONS, key=lambda one: one.value))
