@@ -119,7 +119,7 @@ class ChatTemplate:
             "add_generation_prompt": add_generation_prompt,
             "strftime_now": _clock(now),
         }
-        options |= thinking_options(enable_thinking)
+        options |= thinking_options(enable_thinking, self.source)
         return self._guarded(lambda: self._render_with_system(turns, options))
 
     def _guarded(self, render: Callable[[], str]) -> str:

@@ -27,6 +27,7 @@ _EMPTY = re.compile(
     r"|(\[([A-Z_]+)\])(\s*)(\[/\14\])"
 )
 _EMPTY_PARTS = (1, 3, 4, 5, 7, 8, 9, 11, 12, 13, 15, 16)  # groups: all but the names
+_NONE = re.compile(r"""(['"])none\1""")  # a degree of thinking: a text, unlike Jinja's none
 # Pairs of tokens that some vocabularies have, where the template does not show any.
 _KNOWN = (
     ("<think>", "</think>"),
@@ -36,9 +37,18 @@ _KNOWN = (
 )
 
 
-def thinking_options(thinking: bool | None) -> dict[str, object]:
-    """The variables by which templates switch thinking; none for their default."""
-    return {} if thinking is None else {"enable_thinking": thinking, "thinking": thinking}
+def thinking_options(thinking: bool | None, source: str) -> dict[str, object]:
+    """The variables by which templates switch thinking; none for their default.
+
+    A template with degrees of it is asked for the highest, or for the lowest that its source names.
+    """
+    if thinking is None:
+        return {}
+    options: dict[str, object] = {"enable_thinking": thinking, "thinking": thinking}
+    if "reasoning_effort" in source:
+        lowest = "none" if _NONE.search(source) else "low"
+        options["reasoning_effort"] = "high" if thinking else lowest
+    return options
 
 
 def find_markers(source: str, render: Render, has_token: Callable[[str], bool]) -> ThoughtMarkers:
@@ -46,7 +56,7 @@ def find_markers(source: str, render: Render, has_token: Callable[[str], bool]) 
     question = {"role": "user", "content": _QUESTION}
     tails: list[str] = []  # of the prompt of an answer: by default, with thinking and without
     for thinking in (None, True, False):
-        prompt = render([question], thinking_options(thinking))
+        prompt = render([question], thinking_options(thinking, source))
         if prompt is None and not tails:
             return _of_vocabulary(source, has_token)
         if prompt is not None and (tail := _after_question(prompt)) not in tails:

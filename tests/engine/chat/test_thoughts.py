@@ -101,6 +101,25 @@ def test_without_thinking_a_prompt_begins_no_thoughts(name: str) -> None:
     assert bool(on.opening) == (name != "gpt-oss")
 
 
+@pytest.mark.parametrize(
+    ("source", "on", "off"),
+    [
+        ("Reasoning: {{ reasoning_effort | default('medium') }}", "high", "low"),
+        ("{% if reasoning_effort is undefined or reasoning_effort == none %}medium{% else %}{{ reasoning_effort }}{% endif %}", "high", "low"),
+        ("{% set e = reasoning_effort | default('none') %}{{ e }}", "high", "none"),
+    ],
+)  # fmt: skip
+def test_thinking_is_a_degree_where_the_template_has_degrees(
+    source: str, on: str, off: str
+) -> None:
+    template = ChatTemplate(source, bos="", eos="")
+    question = [Turn(USER, "hello")]
+    assert template.render(question, enable_thinking=True).endswith(on)
+    assert template.render(question, enable_thinking=False).endswith(off)
+    assert template.render(question).endswith(("medium", "none"))
+    assert template.has_thinking_switch
+
+
 def test_thoughts_are_where_the_template_expects_them() -> None:
     turns = [Turn(USER, "hello"), Turn(ASSISTANT, "<think>Hm.</think>Yes.")]
     for name, shown in (
