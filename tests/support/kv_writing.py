@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.state.sequence import Sequence
-from kernels.kv_pages import KVLayout, PagedKV
+from kernels.kv_pages import PAGE_TOKENS, KVLayout, PagedKV, PagedState, StateLayer
 from kernels.quantized_kv import QuantizedKV
 
 Stored = Tensor | QuantizedKV
@@ -94,11 +94,16 @@ def first_visible(length: int, window: int) -> int:
 def sequence_rows(layout: KVLayout, sequence: Sequence) -> list[Tensor]:
     """Copies of the stored keys and values of all layers: of those positions that are visible.
 
-    Of layers with a window these are the ones that the next token sees.
+    Of layers with a window these are the ones that the next token sees; of layers with a state of
+    fixed size it is that state.
     """
     rows: list[Tensor] = []
     length = len(sequence)
     for number, layer in enumerate(layout.layers if length else ()):
+        if isinstance(layer, StateLayer):
+            state = PagedState(layer, sequence.segment([]).tables[layer.group])
+            rows.append(state.read(-(-length // PAGE_TOKENS) - 1))
+            continue
         first = first_visible(length, layer.shape.window)
         for part in paged(layout, sequence, number).rows(first, length):
             rows += [part.codes, part.scales] if isinstance(part, QuantizedKV) else [part]

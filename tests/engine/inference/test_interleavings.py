@@ -75,22 +75,25 @@ class Asked:
         return replace(SEEDED, seed=self.seed) if self.seed else Sampling(temperature=0)
 
 
+Hashes = dict[int, str]  # by the length of the text
+
+
 @dataclass
 class Alone:
     """The answers of requests that ran alone on one model, computed once."""
 
     model: LoadedModel
     stacks: Sequence[Stack]
-    known: dict[Asked, list[tuple[list[int], str]]] = field(default_factory=dict)
+    known: dict[Asked, list[tuple[list[int], Hashes]]] = field(default_factory=dict)
 
-    def answers(self, asked: Asked) -> list[tuple[list[int], str]]:
-        """Generated ids of each answer, and a hash of all its keys and values."""
+    def answers(self, asked: Asked) -> list[tuple[list[int], Hashes]]:
+        """Generated ids of each answer, and hashes of all its keys, values and states."""
         key = replace(asked, background=False, drafts="")
         if key not in self.known:
             scheduler = self.model.new_scheduler()
             ticket = scheduler.run(request_of(asked, self.stacks))
             self.known[key] = [
-                (tokens, rows_hash(scheduler, asked, tokens, self.stacks))
+                (tokens, row_hashes(scheduler, asked, tokens, self.stacks))
                 for _, tokens in sorted(ticket.answers.items())
             ]
         return self.known[key]
@@ -107,17 +110,22 @@ def request_of(asked: Asked, stacks: Sequence[Stack]) -> Request:
     )
 
 
-def rows_hash(
+def row_hashes(
     scheduler: Scheduler, asked: Asked, tokens: list[int], stacks: Sequence[Stack]
-) -> str:
-    """A hash of the keys and values of an answer; "" if they are not all cached."""
-    stack, text = stacks[asked.stack], [*asked.prompt, *tokens][:-1]
-    if scheduler.tree.match(stack.key, text).length < len(text):
-        return ""
-    found = hashlib.sha256()
-    for rows in cached_rows(scheduler, text, stack):
-        found.update(rows.contiguous().numpy().tobytes())
-    return found.hexdigest()
+) -> Hashes:
+    """Hashes of what is cached of an answer, without its last token and with it.
+
+    The last token may have been processed or not, and a state of fixed size is known only after the
+    token that was processed last.
+    """
+    stack, hashes = stacks[asked.stack], Hashes()
+    for text in ([*asked.prompt, *tokens][:-1], [*asked.prompt, *tokens]):
+        if scheduler.tree.match(stack.key, text).length == len(text):
+            found = hashlib.sha256()
+            for rows in cached_rows(scheduler, text, stack):
+                found.update(rows.contiguous().numpy().tobytes())
+            hashes[len(text)] = found.hexdigest()
+    return hashes
 
 
 @cache
@@ -332,10 +340,12 @@ class Run:
                 assert len(ticket.answers) == asked.count
 
     def check_rows(
-        self, scheduler: Scheduler, asked: Asked, tokens: list[int], wanted: str
+        self, scheduler: Scheduler, asked: Asked, tokens: list[int], wanted: Hashes
     ) -> None:
-        """Compare the keys and values of an answer, if they are all cached."""
-        assert rows_hash(scheduler, asked, tokens, self.reference.stacks) in ("", wanted)
+        """Compare the keys, values and states of an answer, if they are all cached."""
+        found = row_hashes(scheduler, asked, tokens, self.reference.stacks)
+        common = found.keys() & wanted.keys()
+        assert {key: found[key] for key in common} == {key: wanted[key] for key in common}
 
     def check_disk(self) -> None:
         """Restore every answer into an empty pool, and compare keys and values again."""
