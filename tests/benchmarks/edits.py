@@ -17,12 +17,13 @@ from statistics import median
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "support"), str(Path(__file__).parents[2])]
 
-import engine_bench
-from engine import Event, LoadModel, ModelLoaded
-from engine_bench import Bench, finished
+import engine_bench  # noqa: E402
+from engine import Event, LoadModel, ModelLoaded  # noqa: E402
+from engine_bench import Bench, finished  # noqa: E402
 
 engine_bench.TIMEOUT_SECONDS = 600  # a slow model reads for minutes
-WORDS = "the river bends slowly where old trees lean over dark water and small birds wait".split()
+TEXT = "the river bends slowly where old trees lean over dark water and small birds wait"
+WORDS = TEXT.split()
 LAST_WORDS = 30
 
 
@@ -82,7 +83,9 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=8192)
     parser.add_argument("--edits", type=int, default=3)
     options = parser.parse_args()
-    print("| Model | Tokens | Read whole | Tokens read after an edit | Edit | Sooner | Regenerated |")
+    print(
+        "| Model | Tokens | Read whole | Tokens read after an edit | Edit | Sooner | Regenerated |"
+    )
     print("|:--|--:|--:|--:|--:|--:|--:|")
     for path in options.models:
         print(measure(path, options.tokens, options.edits), flush=True)
