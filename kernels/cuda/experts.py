@@ -11,6 +11,7 @@ from torch import Tensor
 
 from kernels.cuda import launch, weights
 from kernels.cuda.jit import experts as jit
+from kernels.cuda.jit.activations import NUMBERS
 from kernels.cuda.launch import Quantized, run
 from kernels.cuda.weights import Operand
 from kernels.gpu.layout import UNIT, units
@@ -108,7 +109,7 @@ def gated(
         KIND1=ups.like.kind,
         CHOSEN=chosen,
         UNITS=units(one.rows),
-        ACTIVATION=launch.activation_number(activation),
+        ACTIVATION=NUMBERS[activation],
         QUANTIZE=then is not None,
         EMULATED=launch.interpreted(),
         num_warps=_WARPS,

@@ -17,6 +17,7 @@ import triton.knobs
 from torch import Tensor
 
 from kernels.cuda.jit import dense, norms, products
+from kernels.cuda.jit.activations import NUMBERS
 from kernels.cuda.jit.products import X_WORDS
 from kernels.cuda.weights import Operand
 from kernels.gpu.layout import UNIT, units
@@ -27,7 +28,6 @@ FEW = 4
 # Tokens from which weights are decoded to bfloat16 and multiplied by the vendor's library.
 MANY = 64
 
-_ACTIVATIONS = {Activation.SILU: 0, Activation.GELU: 1, Activation.GELU_TANH: 2}
 _ROWS = 16  # of a program whose result is not quantized
 _WARPS = 8
 _TILE_ROWS = 32  # of a program on tensor cores
@@ -235,6 +235,7 @@ def linear_gated(
     out: Tensor | None = None,
     then: Quantized | None = None,
     biases: Sequence[Tensor | None] = (None, None),
+    limit: float = 0.0,
 ) -> None:
     """activation(gate) * up, with biases f32 [rows] of both, as floats to `out` or quantized to `then`."""
     T = token_block(tokens)
@@ -254,6 +255,7 @@ def linear_gated(
         x if out is None else out,
         words if then is None else then.words,
         gate.rows,
+        float(limit),
         U=gate.units,
         D=gate.columns,
         T=T,
@@ -262,18 +264,14 @@ def linear_gated(
         KIND0=gate.kind,
         KIND1=up.kind,
         UNITS=units(gate.rows),
-        ACTIVATION=_ACTIVATIONS[activation],
+        ACTIVATION=NUMBERS[activation],
+        LIMIT=limit > 0,
         NORM=quantized is not None and quantized.squares is not None,
         BIASES=_which(biases),
         QUANTIZE=then is not None,
         EMULATED=interpreted(),
         num_warps=_WARPS,
     )
-
-
-def activation_number(activation: Activation) -> int:
-    """The number of an activation in kernels."""
-    return _ACTIVATIONS[activation]
 
 
 def unit_block(units: int, tokens: int) -> int:
@@ -380,8 +378,10 @@ def _matrix_product(x: Tensor, rows: Tensor) -> Tensor:
     return x.float() @ rows.T.float()
 
 
-def gated(gate: Tensor, up: Tensor | None, activation: Activation, out: Tensor) -> None:
-    """out = activation(gate) * up, element by element; contiguous f32."""
+def gated(
+    gate: Tensor, up: Tensor | None, activation: Activation, out: Tensor, limit: float = 0.0
+) -> None:
+    """out = activation(gate) * up within a limit, element by element; contiguous f32."""
     count = gate.numel()
     run(
         dense.gated,
@@ -390,8 +390,10 @@ def gated(gate: Tensor, up: Tensor | None, activation: Activation, out: Tensor) 
         gate if up is None else up,
         out,
         count,
+        float(limit),
         BLOCK=1024,
-        ACTIVATION=_ACTIVATIONS[activation],
+        ACTIVATION=NUMBERS[activation],
         UP=up is not None,
+        LIMIT=limit > 0,
         num_warps=4,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from kernels.cuda.jit.activations import gated_unit
 from kernels.cuda.jit.decoding import decoded, float8, scale_of
 from kernels.cuda.jit.kinds import (
     bits,
@@ -22,7 +23,6 @@ from kernels.cuda.jit.kinds import (
     is_signed,
     lanes,
 )
-from kernels.cuda.jit.products import activated
 
 
 @triton.jit
@@ -165,10 +165,22 @@ def product_tiles(
 
 
 @triton.jit
-def gated(gate, up, out, count, BLOCK: tl.constexpr, ACTIVATION: tl.constexpr, UP: tl.constexpr):
-    """out [count] f32 = activation(gate), times `up` with UP; `out` may be either."""
+def gated(
+    gate,
+    up,
+    out,
+    count,
+    limit,
+    BLOCK: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    UP: tl.constexpr,
+    LIMIT: tl.constexpr,
+):
+    """out [count] f32 = gated units of `gate` and, with UP, `up`; `out` may be either."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    y = activated(tl.load(gate + at, mask=at < count, other=0.0), ACTIVATION)
+    x = tl.load(gate + at, mask=at < count, other=0.0)
+    factor = x
     if UP:
-        y = y * tl.load(up + at, mask=at < count, other=0.0)
+        factor = tl.load(up + at, mask=at < count, other=0.0)
+    y = gated_unit(x, factor, limit, ACTIVATION, UP, LIMIT)
     tl.store(out + at, y, mask=at < count)

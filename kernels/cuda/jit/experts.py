@@ -9,7 +9,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.cuda.jit.products import X_WORDS, activated, rows_of, store_added, store_quantized
+from kernels.cuda.jit.activations import gated_unit
+from kernels.cuda.jit.products import X_WORDS, rows_of, store_added, store_quantized
 
 _X: tl.constexpr = tl.constexpr(X_WORDS)
 
@@ -77,7 +78,7 @@ def experts_gated(
     own, own_q = x + t * D, xq + t * (_X * U)
     gate = rows_of(own, own_q, gates, row, ok, U, D, 1, BN, BU, KIND0, EMULATED)
     up = rows_of(own, own_q, ups, row, ok, U, D, 1, BN, BU, KIND1, EMULATED)
-    y = activated(gate, ACTIVATION) * up
+    y = gated_unit(gate, up, 0.0, ACTIVATION, True, False)
     if QUANTIZE:
         unit = (tl.program_id(0) * (BN // 32) + tl.arange(0, BN // 32))[None, :]
         store_quantized(y, xq_out + slot * (_X * UNITS), unit, unit < UNITS, UNITS, 1, BN)

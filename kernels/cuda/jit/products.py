@@ -14,6 +14,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from kernels.cuda.jit.activations import gated_unit
 from kernels.cuda.jit.decoding import (
     byte_of,
     float8,
@@ -236,19 +237,6 @@ def units_of(first, start, UNITS: tl.constexpr, R: tl.constexpr, N: tl.constexpr
     return t * (_X * UNITS) + unit, (unit < UNITS) & (t >= 0)
 
 
-@triton.jit
-def activated(x, ACTIVATION: tl.constexpr):
-    """SiLU (0), GELU (1) or its tanh approximation (2)."""
-    if ACTIVATION == 0:
-        return x * tl.sigmoid(x)
-    else:
-        if ACTIVATION == 1:
-            return x * 0.5 * (1.0 + tl.erf(x * 0.7071067811865476))
-        else:
-            inner = 0.7978845608028654 * (x + 0.044715 * x * x * x)
-            return x * tl.sigmoid(2.0 * inner)
-
-
 # --- kernels ------------------------------------------------------------------------------------
 
 
@@ -437,6 +425,7 @@ def products_gated(
     out,
     xq_out,
     n,
+    limit,
     U: tl.constexpr,
     D: tl.constexpr,
     T: tl.constexpr,
@@ -446,12 +435,13 @@ def products_gated(
     KIND1: tl.constexpr,
     UNITS: tl.constexpr,
     ACTIVATION: tl.constexpr,
+    LIMIT: tl.constexpr,
     NORM: tl.constexpr,
     BIASES: tl.constexpr,
     QUANTIZE: tl.constexpr,
     EMULATED: tl.constexpr,
 ):
-    """activation(product with w0) * product with w1 → [tokens, n] f32, or quantized to `xq_out`."""
+    """Gated units of the products with w0 and w1 → [tokens, n] f32, or quantized to `xq_out`."""
     first = tl.program_id(1) * T
     x += first * D
     xq += first * (_X * U)
@@ -464,7 +454,7 @@ def products_gated(
     up = rows_of(x, xq, w1, row, ok, U, D, T, BN, BU, KIND1, EMULATED) * factor
     gate = biased(gate, bias0, row, ok, BIASES & 1)
     up = biased(up, bias1, row, ok, BIASES >> 1)
-    y = activated(gate, ACTIVATION) * up
+    y = gated_unit(gate, up, limit, ACTIVATION, True, LIMIT)
     if QUANTIZE:
         place, inside = units_of(first, tl.program_id(0) * (BN // 32), UNITS, T, BN // 32)
         store_quantized(y, xq_out, place, inside, UNITS, T, BN)

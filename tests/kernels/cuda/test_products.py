@@ -108,11 +108,16 @@ def test_a_product_is_added_and_prepares_the_next_norm(
     check_close(out[:tokens], normed.double() @ after.dense.T, energy_of(normed, after.dense))
 
 
-@pytest.mark.parametrize("activation", sorted(COMMON_ACTIVATIONS, key=lambda one: one.value))
+@pytest.mark.parametrize(
+    ("activation", "limit"),
+    [(one, 0.0) for one in sorted(COMMON_ACTIVATIONS, key=lambda one: one.value)]
+    + [(Activation.GPT_OSS, 0.7)],
+)
 @pytest.mark.parametrize("name", ["Q1_0", "Q4_K", "BF16"])
 def test_gate_and_up_are_multiplied(
     name: str,
     activation: Activation,
+    limit: float,
     matrix: MakeMatrix,
     random: torch.Generator,
 ) -> None:
@@ -122,17 +127,18 @@ def test_gate_and_up_are_multiplied(
     x = activations(tokens, columns, random) / columns**0.5
     quantized = launch.quantized(x, tokens)
     out, check = guarded(launch.padded(tokens), rows)
-    launch.linear_gated(x, quantized, gate.operand, up.operand, activation, tokens, out)
+    operands = x, quantized, gate.operand, up.operand, activation, tokens
+    launch.linear_gated(*operands, out, limit=limit)
     check()
     some = x[:tokens].double()
     products = some @ gate.dense.T, some @ up.dense.T
-    wanted = reference.gated(*products, activation)
+    wanted = reference.gated(*products, activation, limit)
     energy = energy_of(x[:tokens], gate.dense) * float(products[1].square().mean()) + float(
         wanted.square().sum()
     )
     check_close(out[:tokens], wanted, energy)
     then = launch.new_quantized(tokens, rows, torch.device("cpu"))
-    launch.linear_gated(x, quantized, gate.operand, up.operand, activation, tokens, then=then)
+    launch.linear_gated(*operands, then=then, limit=limit)
     result, check = guarded(launch.padded(tokens), 5)
     launch.linear(out, then, [after.operand], [result], tokens)
     check()
@@ -188,15 +194,27 @@ def test_products_of_more_tokens_on_decoded_weights(
         check_close(launch.linear_decoded(x, made.operand, tokens), wanted, energy)
 
 
-@pytest.mark.parametrize("activation", sorted(COMMON_ACTIVATIONS, key=lambda one: one.value))
-def test_activations_are_the_references(activation: Activation, random: torch.Generator) -> None:
+@pytest.mark.parametrize("limit", [0.0, 4.0])
+@pytest.mark.parametrize("activation", Activation)
+def test_activations_are_the_references(
+    activation: Activation, limit: float, random: torch.Generator
+) -> None:
     gate, up = torch.randn(2, 3, 700, generator=random) * 5
     for factor in (up, None):
         out, check = guarded(3, 700)
-        launch.gated(gate, factor, activation, out)
+        launch.gated(gate, factor, activation, out, limit)
         check()
-        wanted = reference.gated(gate.double(), None if factor is None else up.double(), activation)
-        check_close(out, wanted)
+        right = None if factor is None else up.double()
+        wanted = reference.gated(gate.double(), right, activation, limit)
+        gpu_products.check_close(out, wanted, 1e-12)
+
+
+def test_a_softplus_of_small_values_is_accurate() -> None:
+    gate = torch.linspace(-40, 25, 700)
+    out = torch.empty_like(gate)
+    launch.gated(gate, None, Activation.SOFTPLUS, out)
+    wanted = torch.log1p(gate.double().exp())
+    assert torch.allclose(out.double(), wanted, rtol=1e-5, atol=0)
 
 
 @pytest.mark.parametrize("columns", [1, 31, 96, 130])
