@@ -6,11 +6,12 @@ import torch
 from torch import Tensor
 
 from kernels.cuda import attention as pages
-from kernels.cuda import launch, weights
+from kernels.cuda import launch, states, weights
 from kernels.cuda.attention import CudaHeads
 from kernels.gpu.ops import GpuOps
 from kernels.kv_pages import PagedKV
-from kernels.program import Activation
+from kernels.program import Activation, Recurrence
+from kernels.reference import Kernel
 from kernels.weight import Weight
 
 
@@ -19,6 +20,16 @@ class CudaOps(GpuOps):
 
     store = weights.STORE
     macs = 1_000_000_000_000  # at 20 TFLOP/s, which any GPU that Triton supports has
+
+    def table(self, device: torch.device) -> dict[tuple[str, str], Kernel]:
+        """Those of all GPUs, and of layers with a state of fixed size."""
+        more = {
+            "gated_any": self.gated_any,
+            "short_conv": self.short_conv,
+            "recurrence": self.recurrence,
+            "recurrence_any": self.recurrence,
+        }
+        return super().table(device) | {(name, "F32"): op for name, op in more.items()}
 
     def dense(self, weight: Weight) -> Tensor:
         return weights.operand(weight).arrays[0].view(weight.shape[0], weight.columns)
@@ -57,6 +68,17 @@ class CudaOps(GpuOps):
     ) -> None:
         launch.gated(gate, up, activation, out)
 
+    def gated_any(
+        self, gate: Tensor, up: Tensor | None, activation: Activation, limit: float
+    ) -> Tensor:
+        """activation(gate) * up of any activation, within a limit."""
+        gate = gate.contiguous()
+        out = torch.empty_like(gate)
+        if gate.numel():
+            factor = None if up is None else up.contiguous()
+            launch.gated(gate, factor, activation, out, limit)
+        return out
+
     def launch_attention(
         self,
         q: Tensor,
@@ -70,3 +92,33 @@ class CudaOps(GpuOps):
         one = CudaHeads.rotated(kv.layer, q.shape[1], scale, window, cap, q)
         places = pages.addresses([kv.table], len(kv.table))[0].to(q.device)
         pages.attend_rows(one, q.reshape(out.shape), places, position, out)
+
+    # --- layers with a state of fixed size --------------------------------------------------------
+
+    def short_conv(
+        self, x: Tensor, weight: Tensor, bias: Tensor | None, state: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Causal depthwise convolution of a sequence's tokens, and the state after them."""
+        x = x.contiguous()
+        y, after = torch.empty_like(x), torch.empty_like(state)
+        operands = x, weight.contiguous(), None if bias is None else bias.contiguous()
+        states.convolution_rows(*operands, y, state.contiguous(), after)
+        return y, after
+
+    def recurrence(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        decay: Tensor,
+        strength: Tensor | None,
+        state: Tensor,
+        one: Recurrence,
+    ) -> tuple[Tensor, Tensor]:
+        """Gated linear recurrence of a sequence's tokens, and the state after them."""
+        y, after = torch.empty(v.shape, device=v.device), torch.empty_like(state)
+        operands = (x.reshape(len(x), -1).contiguous() for x in (q, k, v, decay))
+        share = None if strength is None else strength.contiguous()
+        rows = states.RecurrenceOperands(*operands, share, y)
+        states.recurrence_rows(one, rows, state.contiguous(), after)
+        return y, after

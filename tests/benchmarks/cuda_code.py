@@ -24,12 +24,12 @@ warnings.filterwarnings("ignore", message=".*FP_FUSION.*")
 import torch
 
 import cuda_ahead as ahead
-from kernels.cuda import adapters, attention, experts, launch, sampling, weights
+from kernels.cuda import adapters, attention, experts, launch, sampling, states, weights
 from kernels.formats import by_name
 from kernels.gpu.layout import FORMATS, weight_bytes
 from kernels.kv_pages import KVLayout
-from kernels.layer_state import LayerShape
-from kernels.program import Activation, LoraDelta
+from kernels.layer_state import ConvState, LayerShape, RecurrentState
+from kernels.program import Activation, LoraDelta, Recurrence, ShortConv
 from kernels.weight import Weight
 
 CAPABILITIES = (80, 89, 90)
@@ -44,6 +44,8 @@ EPSILON = 1e-6
 VOCABULARY = 151936
 EXPERT_WIDTH, EXPERT_INNER, EXPERTS, CHOSEN = 2048, 768, 128, 8
 PROMPT = 512  # tokens
+# Heads, key heads and widths of the recurrences of Qwen3.5-4B and of Granite 4 hybrids.
+DELTA_NET, STATE_SPACE = (32, 16, 128, 128), (48, 1, 128, 64)
 
 
 def matrix(name: str, rows: int, columns: int) -> weights.Operand:
@@ -174,6 +176,46 @@ def element_by_element() -> list[ahead.Launch]:
     return found
 
 
+def recurrences(tokens: int) -> list[ahead.Launch]:
+    """Recurrences and convolutions: the steps of a sequence, or those of a prompt."""
+
+    def nowhere(*shape: int) -> torch.Tensor:
+        return torch.empty(*shape, device=NOWHERE)
+
+    numbers = torch.empty(1, 64, dtype=torch.int64, device=NOWHERE)
+    steps = states.Steps(numbers[:, 0], numbers)
+    with ahead.recorded_launches() as found:
+        for heads, keys, width, inner in (DELTA_NET, STATE_SPACE):
+            is_delta = (heads, keys, width, inner) == DELTA_NET
+            layout = KVLayout(
+                [ConvState(heads * inner, 4), RecurrentState(heads, width, inner)], torch.float16
+            )
+            one = Recurrence(
+                "q", "k", "v", "d", "s" if is_delta else "", "o", 1, nowhere(heads),
+                nowhere(heads), 1.0, EPSILON if is_delta else -1.0, is_delta, True,
+                None if is_delta else nowhere(heads),
+            )  # fmt: skip
+            key, value, head = (
+                nowhere(tokens, count) for count in (keys * width, heads * inner, heads)
+            )
+            rows = states.RecurrenceOperands(
+                key, key, value, head, head if is_delta else None, value
+            )
+            weight = nowhere(heads * inner, 4)
+            if tokens == 1:
+                states.recurrence_step(one, layout.state(1), rows, steps)
+                conv = ShortConv("x", weight, 0, None, Activation.SILU)
+                three = [(conv, layout.state(0), value)] * 3
+                states.convolution_step(three, steps)
+                then = launch.new_quantized(1, heads * inner, NOWHERE)
+                states.convolution_step(three[:1], steps, value, value, then)
+            else:
+                state = nowhere(heads, width, inner)
+                states.recurrence_rows(one, rows, state, state)
+                states.convolution_rows(value, weight, None, value, weight, weight)
+    return unique(found)
+
+
 def draws() -> list[ahead.Launch]:
     """The draw of a token, with a mask and penalties."""
     step = sampling.Step((1, True, True), VOCABULARY, NOWHERE, None)
@@ -217,6 +259,7 @@ def every(formats: Sequence[str]) -> list[Part]:
     for dtype, width in itertools.product(PAGES, (HEAD_WIDTH, WIDE_HEAD)):
         name = f"{dtype} of {width}".removeprefix("torch.")
         found += [Part(True, name, step(dtype, width)), Part(False, name, rows(dtype, width))]
+    found += [Part(True, "float32", recurrences(1)), Part(False, "float32", recurrences(PROMPT))]
     return [*found, Part(True, "float32", [*element_by_element(), *terms(), *draws()])]
 
 
