@@ -9,16 +9,19 @@ from kernels.cuda import weights
 from kernels.program import (
     Add,
     Attend,
+    Columns,
     Embed,
     Experts,
     Gate,
-    HeadNorm,
+    HeadGate,
     Instruction,
+    Join,
     Linear,
     Multiply,
     Norm,
-    Softcap,
+    Recurrence,
 )
+from kernels.streams import AddToStreams, MatchMagnitude, MixStreams
 
 
 class Uses(NamedTuple):
@@ -57,25 +60,37 @@ def is_gate_of(one: Linear, gate: Gate) -> bool:
 
 def _read(one: Instruction) -> tuple[str, ...]:
     match one:
-        case Norm() | HeadNorm() | Softcap():
-            return (one.x,)
         case Attend():
             return one.q, one.k, one.v
+        case Recurrence():
+            return one.q, one.k, one.v, one.decay, one.strength
         case Gate():
             return one.gate, one.up
+        case HeadGate():
+            return one.x, one.gate
         case Add() | Multiply():
             return one.x, one.y
         case Experts():
             return one.x, one.scores
-        case _:
+        case Join():
+            return one.xs
+        case MixStreams():
+            return one.x, one.coefficients
+        case AddToStreams():
+            return one.x, one.y, one.coefficients
+        case MatchMagnitude():
+            return one.x, one.like
+        case Embed():
             return ()
+        case _:  # the others change x, or read it alone
+            return (getattr(one, "x", ""),)
 
 
 def _written(one: Instruction) -> tuple[str, ...]:
     match one:
         case Linear():
             return one.outs
-        case Norm() | Embed() | Attend() | Gate() | Experts():
+        case Norm() | Embed() | Attend() | Gate() | Experts() | Columns() | Join() | Recurrence():
             return (one.out,)
         case _:
             return ()

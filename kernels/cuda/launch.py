@@ -140,8 +140,9 @@ def linear(
     outs: Sequence[Tensor],
     tokens: int,
     biases: Sequence[Tensor | None] = (None, None, None),
+    scales: Sequence[float] = (1.0, 1.0, 1.0),
 ) -> None:
-    """Products of one x with up to three weights, plus biases f32 [rows].
+    """Products of one x with up to three weights times scales, plus biases f32 [rows].
 
     All buffers are padded to blocks of tokens.
     """
@@ -159,6 +160,7 @@ def linear(
         epsilon,
         *(one.arrays for one in every),
         *_given(biases, 3, x),
+        *(*map(float, scales), 1.0, 1.0)[:3],
         *made,
         *(one.rows for one in every),
         U=first.units,

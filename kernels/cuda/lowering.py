@@ -4,12 +4,13 @@ Of one token for each of some sequences. For up to four a layer is five launches
 values; attention with norms, RoPE and page write; output; gate and up; down. The products that end
 in the residual stream prepare the norm after them, and activations go from kernel to kernel
 quantized. Adapters take two launches more for the products of one x, a mixture of experts four in
-place of two. For more sequences products run on tensor cores, one launch for each instruction.
+place of two, a layer with a recurrence has three more: convolutions, recurrence, its norm and
+gate. For more sequences products run on tensor cores, one launch for each instruction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -18,67 +19,24 @@ from kernels.cuda import adapters, attention, experts, launch, weights
 from kernels.cuda.attention import CudaHeads, Scratch
 from kernels.cuda.dataflow import Uses, is_gate_of, uses
 from kernels.cuda.launch import Quantized
+from kernels.cuda.lowering_layers import Launch, lower_layer
+from kernels.cuda.states import Steps
 from kernels.cuda.weights import Operand
-from kernels.gpu.heads import can_attend
 from kernels.gpu.layout import UNIT
-from kernels.kv_pages import PageLayer
 from kernels.program import (
     Add,
     Attend,
     Embed,
     Experts,
     Gate,
-    HeadNorm,
     Instruction,
     Linear,
     LoraDelta,
-    Multiply,
     Norm,
     Program,
-    Softcap,
+    RowTable,
 )
 from kernels.weight import Weight
-
-Launch = Callable[[], None]
-
-
-def can_lower(program: Program) -> bool:
-    """Whether fused kernels can run a program; the others are run op by op."""
-    if not all(isinstance(layer, PageLayer) for layer in program.kv.layers):
-        return False
-    return all(map(_is_known, (*program.body, *program.head)))
-
-
-def _is_known(one: Instruction) -> bool:
-    match one:
-        case Embed():
-            known = one.positions is None or _is_readable(one.positions)
-            known = known and one.rotation is None
-            return known and one.types is None and _is_readable(one.table)
-        case Linear():
-            plain = not one.scales and not any(one.rotations)
-            return plain and all(map(_is_readable, one.weights))
-        case Experts():
-            every = (*one.gates, *one.ups, *one.downs)
-            alike = len({weight.format.name for weight in (*one.gates, *one.ups)}) == 1
-            alike = alike and len({weight.format.name for weight in one.downs}) == 1
-            return one.is_plain and alike and all(map(weights.STORE.has, every))
-        case Attend():
-            return can_attend(one)
-        case Gate():
-            return one.is_plain
-        case HeadNorm():
-            return one.centred
-        case Norm():
-            return one.is_plain
-        case Multiply() | Add() | Softcap():
-            return True
-        case _:
-            return False
-
-
-def _is_readable(weight: Weight) -> bool:
-    return weights.STORE.has(weight) or weight.format.name == "F32"
 
 
 class Lowering:
@@ -86,10 +44,10 @@ class Lowering:
 
     def __init__(self, program: Program, sequences: int, pages: int, device: torch.device) -> None:
         """`pages` is the width of the page tables."""
-        self._program = program
-        self._tokens = sequences
-        self._is_wide = sequences > launch.FEW
-        self._device = device
+        self.program = program
+        self.tokens = sequences
+        self.is_wide = sequences > launch.FEW
+        self.device = device
         rows = launch.padded(sequences)
         self.buffers = {
             name: torch.zeros(rows, width, device=device) for name, width in program.widths.items()
@@ -100,10 +58,12 @@ class Lowering:
         self.tables = torch.zeros(groups, sequences, pages, dtype=torch.int64, device=device)
         self._operands: dict[int, Operand] = {}
         self._scratch: dict[tuple[int, ...], Scratch] = {}
-        self._quantized: dict[str, Quantized] = {}
+        self.quantized: dict[str, Quantized] = {}
+        # Rows that the host looks up before a step runs, and where it leaves them.
+        self.looked_up: list[tuple[RowTable, Tensor]] = []
         self._deferred: tuple[str, int, Quantized] | None = None  # buffer, id of the norm's weight
         self.body = self._lower(program.body)
-        self._quantized.clear()
+        self.quantized.clear()
         self.head = self._lower(program.head)
 
     def _lower(self, instructions: Sequence[Instruction]) -> list[Launch]:
@@ -116,7 +76,7 @@ class Lowering:
 
     def _one(self, rest: Sequence[Instruction], launches: list[Launch]) -> int:
         """Lower the first instruction, with those that are fused to it; returns their number."""
-        one, buffers = rest[0], self.buffers
+        one = rest[0]
         match one:
             case Embed():
                 self._embed(one, launches)
@@ -126,36 +86,15 @@ class Lowering:
                 return self._linear(one, rest[1:], launches)
             case Attend():
                 self._attend(one, rest[1:], launches)
-            case Gate():
-                up = buffers[one.up] if one.up else None
-                gate, out, activation = buffers[one.gate], buffers[one.out], one.activation
-                launches.append(lambda: launch.gated(gate, up, activation, out))
-                self._written(one.out)
-            case Add():
-                x, y, factor = buffers[one.x], buffers[one.y], one.scale
-                launches.append(lambda: _add(x, y, factor))
-                self._written(one.x)
-            case Multiply():
-                x, y = buffers[one.x], buffers[one.y]
-                launches.append(lambda: _multiply(x, y))
-                self._written(one.x)
-            case HeadNorm():
-                x, weight, epsilon = buffers[one.x], one.weight, one.epsilon
-                launches.append(lambda: _head_norm(x, weight, epsilon))
-                self._written(one.x)
             case Experts():
                 return self._experts(one, rest[1:], launches)
-            case Softcap():
-                x, cap = buffers[one.x], one.cap
-                launches.append(lambda: _softcap(x, cap))
-                self._written(one.x)
             case _:
-                raise ValueError(f"{type(one).__name__}: `can_lower` refuses it")
+                return lower_layer(self, rest, launches)
         return 1
 
     def _embed(self, one: Embed, launches: list[Launch]) -> None:
         table, out, scale = self._operand(one.table), self.buffers[one.out], one.scale
-        tokens, change, positions = self._tokens, one.change, one.positions
+        tokens, change, positions = self.tokens, one.change, one.positions
         if change is None:
             launches.append(lambda: launch.embed(self.ids, table, out, scale))
         else:
@@ -167,30 +106,39 @@ class Lowering:
             learned, rows = self._operand(positions), torch.zeros_like(out)
             launches.append(lambda: launch.embed(self.positions, learned, rows))
             launches.append(lambda: _add(out, rows, 1.0))
-        self._written(one.out)
+        self.written(one.out)
 
     def _norm(self, one: Norm, then: Sequence[Instruction], launches: list[Launch]) -> None:
-        buffers, tokens = self.buffers, self._tokens
+        buffers, tokens = self.buffers, self.tokens
         deferred = self._deferred
         if deferred and deferred[:2] == (one.x, id(one.weight)):
-            self._written(one.out)
-            self._quantized[one.out] = deferred[2]
+            self.written(one.out)
+            self.quantized[one.out] = deferred[2]
             return
         found = self._uses(one.out, then)
         codes = one.x != one.out and found.codes
-        made = self._new_quantized(self._program.widths[one.out]) if codes else None
+        made = self.new_quantized(self.program.widths[one.out]) if codes else None
         x, out = buffers[one.x], None if codes and not found.floats else buffers[one.out]
         operands = one.weight, one.bias, one.epsilon, one.centred
         launches.append(lambda: launch.normed(x, *operands, tokens, out, made))
-        self._written(one.out)
+        self.written(one.out)
         if made is not None:
-            self._quantized[one.out] = made
+            self.quantized[one.out] = made
 
     def _uses(self, name: str, then: Sequence[Instruction]) -> Uses:
         found = uses(name, then)
-        return Uses(True, False, False) if self._is_wide else found
+        return Uses(True, False, False) if self.is_wide else found
 
-    def _reads_codes(self, name: str, then: Sequence[Instruction]) -> bool:
+    def is_dead(self, name: str, then: Sequence[Instruction]) -> bool:
+        """Whether no instruction reads the values that a buffer has before `then`."""
+        kept = name in (self.program.hidden, self.program.logits)
+        return not kept and not any(uses(name, then))
+
+    def steps(self, group: int) -> Steps:
+        """Positions and page tables of a group."""
+        return Steps(self.positions, self.tables[group])
+
+    def reads_codes(self, name: str, then: Sequence[Instruction]) -> bool:
         """Whether all that read a buffer read its quantized copy."""
         found = self._uses(name, then)
         return found.codes and not found.floats
@@ -198,32 +146,35 @@ class Lowering:
     def _linear(self, one: Linear, then: Sequence[Instruction], launches: list[Launch]) -> int:
         operands = [self._operand(weight) for weight in one.weights]
         biases = one.biases or (None,) * len(operands)
-        if self._is_wide:
+        scales = one.scales or (1.0,) * len(operands)
+        is_plain = not any(one.changes) and set(scales) == {1.0}
+        if self.is_wide:
             self._wide(one, operands, biases, launches)
             return 1
-        x, tokens = self.buffers[one.x], self._tokens
+        x, tokens = self.buffers[one.x], self.tokens
         codes = self._codes_of(one.x, all(each.reads_floats for each in operands), launches)
         after = then[0] if then else None
-        if isinstance(after, Gate) and is_gate_of(one, after) and not any(one.changes):
+        if isinstance(after, Gate) and is_gate_of(one, after) and is_plain:
             self._gated(one, after, then[1:], operands, biases, codes, launches)
             return 2
         deferred = codes is not None and codes.squares is not None
-        alone = len(operands) == 1 and not deferred and not any(one.changes)
+        alone = len(operands) == 1 and not deferred and is_plain
         # A product that is added to its own input would read rows that it has written.
         if isinstance(after, Add) and alone and after.y == one.outs[0] and after.x != one.x:
             self._added(after, then[1:], operands[0], biases[0], x, codes, launches)
             return 2
         for start in range(0, len(operands), 3):
-            some, added = operands[start : start + 3], biases[start : start + 3]
-            outs = [self.buffers[name] for name in one.outs[start : start + 3]]
+            part = slice(start, start + 3)
+            some, added, factors = operands[part], biases[part], scales[part]
+            outs = [self.buffers[name] for name in one.outs[part]]
             launches.append(
-                lambda some=some, outs=outs, added=added: launch.linear(
-                    x, codes, some, outs, tokens, added
+                lambda some=some, outs=outs, added=added, factors=factors: launch.linear(
+                    x, codes, some, outs, tokens, added, factors
                 )
             )
         self._changes(one, launches)
         for name in one.outs:
-            self._written(name)
+            self.written(name)
         return 1
 
     def _wide(
@@ -234,9 +185,10 @@ class Lowering:
         launches: list[Launch],
     ) -> None:
         """Products of more than a few tokens."""
-        x, tokens = self.buffers[one.x], self._tokens
-        for weight, operand, bias, name in zip(
-            one.weights, operands, biases, one.outs, strict=True
+        x, tokens = self.buffers[one.x], self.tokens
+        scales = one.scales or (1.0,) * len(operands)
+        for weight, operand, bias, scale, name in zip(
+            one.weights, operands, biases, scales, one.outs, strict=True
         ):
             out = self.buffers[name]
             if weight.format.name == "F32":
@@ -246,11 +198,13 @@ class Lowering:
                 launches.append(
                     lambda operand=operand, out=out: launch.linear_tiles(x, operand, out, tokens)
                 )
+            if scale != 1.0:
+                launches.append(lambda out=out, scale=scale: _scale(out, scale))
             if bias is not None:
                 launches.append(lambda out=out, bias=bias: _add(out, bias, 1.0))
         self._changes(one, launches)
         for name in one.outs:
-            self._written(name)
+            self.written(name)
 
     def _changes(self, one: Linear, launches: list[Launch]) -> None:
         """The LoRA terms of products, added to them."""
@@ -262,21 +216,21 @@ class Lowering:
         x = self.buffers[one.x]
         for start in range(0, len(changed), 3):
             some = changed[start : start + 3]
-            terms = adapters.Terms([change for change, _ in some], self._tokens, self._device)
+            terms = adapters.Terms([change for change, _ in some], self.tokens, self.device)
             outs = [out for _, out in some]
             launches.append(lambda terms=terms, outs=outs: terms.add(x, outs))
 
     def _experts(self, one: Experts, then: Sequence[Instruction], launches: list[Launch]) -> int:
-        x, scores, tokens = self.buffers[one.x], self.buffers[one.scores], self._tokens
+        x, scores, tokens = self.buffers[one.x], self.buffers[one.scores], self.tokens
         gates, ups, downs = (
-            experts.table(some, self._device) for some in (one.gates, one.ups, one.downs)
+            experts.table(some, self.device) for some in (one.gates, one.ups, one.downs)
         )
         inner, rows = gates.like.rows, tokens * one.routing.chosen
-        routes = experts.new_routes(tokens, one.routing.chosen, self._device)
+        routes = experts.new_routes(tokens, one.routing.chosen, self.device)
         codes = self._codes_of(one.x, gates.like.reads_floats, launches)
         floats = downs.like.reads_floats or inner % UNIT != 0
-        hidden = torch.zeros(launch.padded(rows), inner if floats else 1, device=self._device)
-        made = None if downs.like.reads_floats else launch.new_quantized(rows, inner, self._device)
+        hidden = torch.zeros(launch.padded(rows), inner if floats else 1, device=self.device)
+        made = None if downs.like.reads_floats else launch.new_quantized(rows, inner, self.device)
         out = hidden if floats else None
         between = None if floats else made
         launches.append(lambda: experts.route(scores, tokens, routes))
@@ -287,11 +241,11 @@ class Lowering:
         )
         if floats and made is not None:
             launches.append(lambda: _quantize(hidden, rows, made))
-        self._written(one.out)
+        self.written(one.out)
         add = then[0] if then else None
         if isinstance(add, Add) and add.y == one.out:
             residual, scale = self.buffers[add.x], add.scale
-            self._written(add.x)
+            self.written(add.x)
             weight, deferred = self._prepared_norm(add.x, downs.like.rows, then[1:])
         else:
             residual, scale, weight, deferred = self.buffers[one.out], 1.0, None, None
@@ -310,15 +264,16 @@ class Lowering:
         """Weight and result of a norm that the kernel before it prepares, if the next one is."""
         norm = then[0] if then else None
         if (
-            self._is_wide
+            self.is_wide
             or not isinstance(norm, Norm)
             or norm.centred
+            or norm.bias is not None
             or not norm.x == name != norm.out
             or rows % UNIT
             or not uses(norm.out, then[1:]).deferred
         ):
             return None, None
-        made = launch.new_deferred(self._tokens, rows, norm.epsilon, self._device)
+        made = launch.new_deferred(self.tokens, rows, norm.epsilon, self.device)
         self._deferred = name, id(norm.weight), made
         return norm.weight, made
 
@@ -326,12 +281,12 @@ class Lowering:
         """The quantized x of products, made here if no kernel before did; None if they read floats."""
         if floats:
             return None
-        if name not in self._quantized:
-            x, made = self.buffers[name], self._new_quantized(self._program.widths[name])
-            tokens = self._tokens
+        if name not in self.quantized:
+            x, made = self.buffers[name], self.new_quantized(self.program.widths[name])
+            tokens = self.tokens
             launches.append(lambda: _quantize(x, tokens, made))
-            self._quantized[name] = made
-        return self._quantized[name]
+            self.quantized[name] = made
+        return self.quantized[name]
 
     def _gated(
         self,
@@ -344,19 +299,19 @@ class Lowering:
         launches: list[Launch],
     ) -> None:
         first, second = operands
-        quantize = first.rows % UNIT == 0 and self._reads_codes(gate.out, then)
-        made = self._new_quantized(first.rows) if quantize else None
+        quantize = first.rows % UNIT == 0 and self.reads_codes(gate.out, then)
+        made = self.new_quantized(first.rows) if quantize else None
         out = None if quantize else self.buffers[gate.out]
-        x, tokens = self.buffers[one.x], self._tokens
+        x, tokens = self.buffers[one.x], self.tokens
         launches.append(
             lambda: launch.linear_gated(
-                x, codes, first, second, gate.activation, tokens, out, made, biases
+                x, codes, first, second, gate.activation, tokens, out, made, biases, gate.limit
             )
         )
         for name in (gate.gate, gate.up, gate.out):
-            self._written(name)
+            self.written(name)
         if made is not None:
-            self._quantized[gate.out] = made
+            self.quantized[gate.out] = made
 
     def _added(
         self,
@@ -368,9 +323,9 @@ class Lowering:
         codes: Quantized | None,
         launches: list[Launch],
     ) -> None:
-        residual, tokens = self.buffers[add.x], self._tokens
-        self._written(add.x)
-        self._written(add.y)
+        residual, tokens = self.buffers[add.x], self.tokens
+        self.written(add.x)
+        self.written(add.y)
         weight, made = self._prepared_norm(add.x, operand.rows, then)
         launches.append(
             lambda: launch.linear_added(
@@ -379,25 +334,25 @@ class Lowering:
         )
 
     def _attend(self, one: Attend, then: Sequence[Instruction], launches: list[Launch]) -> None:
-        heads = CudaHeads.of(one, self._program)
+        heads = CudaHeads.of(one, self.program)
         buffers, layer = self.buffers, heads.layer
-        quantize = one.head_width % UNIT == 0 and self._reads_codes(one.out, then)
-        made = self._new_quantized(self._program.widths[one.q]) if quantize else None
+        quantize = one.head_width % UNIT == 0 and self.reads_codes(one.out, then)
+        made = self.new_quantized(self.program.widths[one.q]) if quantize else None
         scratch = self._scratch_of(heads)
         q, out, table = buffers[one.q], buffers[one.out], self.tables[layer.group]
         k, v = (buffers[name] if name else None for name in (one.k, one.v))
         launches.append(
             lambda: attention.attend_step(heads, q, k, v, self.positions, table, scratch, out, made)
         )
-        self._written(one.out)
+        self.written(one.out)
         if made is not None:
-            self._quantized[one.out] = made
+            self.quantized[one.out] = made
 
     def _scratch_of(self, heads: CudaHeads) -> Scratch:
         key = heads.kv_heads, heads.group, heads.width
         if key not in self._scratch:
             self._scratch[key] = attention.scratch_for(
-                heads, self._tokens, attention.MOST_SPLITS, self._device
+                heads, self.tokens, attention.MOST_SPLITS, self.device
             )
         return self._scratch[key]
 
@@ -406,12 +361,12 @@ class Lowering:
             self._operands[id(weight)] = weights.operand(weight)
         return self._operands[id(weight)]
 
-    def _new_quantized(self, columns: int) -> Quantized:
-        return launch.new_quantized(self._tokens, columns, self._device)
+    def new_quantized(self, columns: int) -> Quantized:
+        return launch.new_quantized(self.tokens, columns, self.device)
 
-    def _written(self, name: str) -> None:
+    def written(self, name: str) -> None:
         """A buffer has other values now."""
-        self._quantized.pop(name, None)
+        self.quantized.pop(name, None)
         if self._deferred and self._deferred[0] == name:
             self._deferred = None
 
@@ -424,8 +379,8 @@ def _add(x: Tensor, y: Tensor, scale: float) -> None:
     x.add_(y, alpha=scale)
 
 
-def _multiply(x: Tensor, y: Tensor) -> None:
-    x.mul_(y)
+def _scale(x: Tensor, scale: float) -> None:
+    x.mul_(scale)
 
 
 def _clear(x: Tensor) -> None:
@@ -434,13 +389,6 @@ def _clear(x: Tensor) -> None:
 
 def _product(x: Tensor, matrix: Tensor, out: Tensor) -> None:
     torch.mm(x, matrix.T, out=out)
-
-
-def _head_norm(x: Tensor, weight: Tensor, epsilon: float) -> None:
-    """Layer norm of each head of x [T, H*C], times weights [H, C]."""
-    heads = x.view(len(x), *weight.shape)
-    normed = torch.nn.functional.layer_norm(heads, weight.shape[1:], eps=epsilon)
-    heads.copy_(normed * weight)
 
 
 def _embed_change(
@@ -456,7 +404,3 @@ def _embed_change(
     out[:tokens].addmm_(down.index_select(0, ids) * scales, up.T)
     if scale != 1.0:
         out.mul_(scale)
-
-
-def _softcap(x: Tensor, cap: float) -> None:
-    x.div_(cap).tanh_().mul_(cap)

@@ -117,8 +117,8 @@ class CudaOps(GpuOps):
     ) -> tuple[Tensor, Tensor]:
         """Gated linear recurrence of a sequence's tokens, and the state after them."""
         y, after = torch.empty(v.shape, device=v.device), torch.empty_like(state)
-        operands = (x.reshape(len(x), -1).contiguous() for x in (q, k, v, decay))
+        q, k, v, decay = (x.reshape(len(x), -1).contiguous() for x in (q, k, v, decay))
         share = None if strength is None else strength.contiguous()
-        rows = states.RecurrenceOperands(*operands, share, y)
+        rows = states.RecurrenceOperands(q, k, v, decay, share, y)
         states.recurrence_rows(one, rows, state.contiguous(), after)
         return y, after

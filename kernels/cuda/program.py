@@ -15,7 +15,8 @@ from torch import Tensor
 from kernels.cuda import attention, graphs
 from kernels.cuda.attention import CudaHeads
 from kernels.cuda.graphs import Capturer
-from kernels.cuda.lowering import Lowering, can_lower
+from kernels.cuda.lowerable import can_lower
+from kernels.cuda.lowering import Lowering
 from kernels.gpu.heads import can_attend
 from kernels.interpreter import Attending, Interpreter
 from kernels.kv_pages import PageTable
@@ -155,6 +156,8 @@ class Recorded:
         for group in range(self._program.kv.groups):
             tables = [one.tables[group] for one in every]
             made.tables[group].copy_(attention.addresses(tables, bucket.pages))
+        for table, rows in made.looked_up:
+            rows.copy_(table.rows(torch.tensor([one.tokens[0] for one in every])))
         if given is not None:
             hidden = made.buffers[self._program.hidden]
             hidden[: len(batch)] = given

@@ -94,7 +94,8 @@ def recurrence_rows(
 
 
 def _parameters(one: Recurrence) -> tuple[Tensor, Tensor, Tensor]:
-    return one.rate, one.decay_bias, one.rate if one.skip is None else one.skip
+    skip = one.rate if one.skip is None else one.skip
+    return one.rate.contiguous(), one.decay_bias.contiguous(), skip.contiguous()
 
 
 def _sizes(

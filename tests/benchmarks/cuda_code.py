@@ -24,7 +24,8 @@ warnings.filterwarnings("ignore", message=".*FP_FUSION.*")
 import torch
 
 import cuda_ahead as ahead
-from kernels.cuda import adapters, attention, experts, launch, sampling, states, weights
+from kernels.cuda import adapters, attention, experts, heads, launch, sampling, states, weights
+from kernels.cuda.heads import HeadGates, HeadNorms
 from kernels.formats import by_name
 from kernels.gpu.layout import FORMATS, weight_bytes
 from kernels.kv_pages import KVLayout
@@ -77,7 +78,7 @@ def products(name: str) -> list[ahead.Launch]:
     return found
 
 
-def heads(dtype: torch.dtype, width: int) -> attention.CudaHeads:
+def attention_heads(dtype: torch.dtype, width: int) -> attention.CudaHeads:
     """The heads of a layer, of `width` channels, over pages of a type."""
     layout = KVLayout([LayerShape(KV_HEADS, width)], dtype)
     some = torch.empty(width, device=NOWHERE)
@@ -89,7 +90,7 @@ def heads(dtype: torch.dtype, width: int) -> attention.CudaHeads:
 
 def step(dtype: torch.dtype, width: int) -> list[ahead.Launch]:
     """The attention of one token."""
-    one = heads(dtype, width)
+    one = attention_heads(dtype, width)
     q = torch.empty(1, HEADS * width, device=NOWHERE)
     k = torch.empty(1, KV_HEADS * width, device=NOWHERE)
     numbers = torch.empty(1, 64, dtype=torch.int64, device=NOWHERE)
@@ -150,7 +151,7 @@ def of_prompts(name: str) -> list[ahead.Launch]:
 
 def rows(dtype: torch.dtype, width: int) -> list[ahead.Launch]:
     """The attention of a prompt."""
-    one = heads(dtype, width)
+    one = attention_heads(dtype, width)
     q = torch.empty(PROMPT, HEADS * width, device=NOWHERE)
     k = torch.empty(PROMPT, KV_HEADS * width, device=NOWHERE)
     table = torch.empty(64, dtype=torch.int64, device=NOWHERE)
@@ -173,6 +174,14 @@ def element_by_element() -> list[ahead.Launch]:
         for activation in Activation:
             launch.gated(inner, inner, activation, inner)
         experts.route(scores, 1, experts.new_routes(1, CHOSEN, NOWHERE))
+        norms = HeadNorms(x[:HEADS, :HEAD_WIDTH], EPSILON, False)
+        one = x[:1]
+        heads.launch(one, norms, HeadGates(heads.AFTER, one, Activation.SILU), 1, one, made)
+        heads.launch(one, norms, HeadGates(heads.BEFORE, one, Activation.SILU), 1, one)
+        for kind in (heads.AFTER, heads.BY_HEAD):
+            gate = one if kind == heads.AFTER else scores
+            heads.launch(one, None, HeadGates(kind, gate, Activation.SIGMOID), 1, one, made)
+        heads.launch(one, None, HeadGates(heads.ITSELF, None, Activation.RELU, 1.0), 1, one, made)
     return found
 
 

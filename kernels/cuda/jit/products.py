@@ -252,6 +252,9 @@ def products(
     bias0,
     bias1,
     bias2,
+    scale0,
+    scale1,
+    scale2,
     out0,
     out1,
     out2,
@@ -271,7 +274,7 @@ def products(
     BIASES: tl.constexpr,
     EMULATED: tl.constexpr,
 ):
-    """Products of one x with up to three weights, plus biases → [tokens, rows] f32 each.
+    """Products of one x with up to three weights times scales, plus biases → [tokens, rows] f32.
 
     Grid: blocks of BN rows of all weights; blocks of T tokens. Buffers are padded to whole blocks
     of tokens. With NORM x is divided by its root mean square. Bit i of BIASES: weight i has one.
@@ -287,19 +290,19 @@ def products(
     before2 = before1 + tl.cdiv(n1, BN)
     if COUNT == 1 or block < before1:
         _store_rows(
-            x, xq, w0, bias0, out0, n0, block, first, factor,
+            x, xq, w0, bias0, out0, n0, block, first, factor * scale0,
             U, D, T, BN, BU, KIND0, BIASES >> 0 & 1, EMULATED,
         )  # fmt: skip
     elif COUNT == 2 or block < before2:
         at = block - before1
         _store_rows(
-            x, xq, w1, bias1, out1, n1, at, first, factor,
+            x, xq, w1, bias1, out1, n1, at, first, factor * scale1,
             U, D, T, BN, BU, KIND1, BIASES >> 1 & 1, EMULATED,
         )  # fmt: skip
     else:
         at = block - before2
         _store_rows(
-            x, xq, w2, bias2, out2, n2, at, first, factor,
+            x, xq, w2, bias2, out2, n2, at, first, factor * scale2,
             U, D, T, BN, BU, KIND2, BIASES >> 2 & 1, EMULATED,
         )  # fmt: skip
 

@@ -23,7 +23,6 @@ from engine.messages import CacheType, Sampling
 from gpu_decoding import check_body_and_head, check_first_step
 from gpu_products import MakeRows, weight_of
 from kernels import cuda
-from kernels.cuda import launch
 from kernels.cuda.graphs import Replay, Step
 from kernels.cuda.program import Recorded
 from kernels.cuda.sampling import DeviceSampler
@@ -31,6 +30,7 @@ from kernels.interpreter import Interpreter
 from kernels.kv_pages import KVLayout, LayerShape
 from kernels.program import Add, Attend, Embed, Linear, Norm, Program, Segment
 from kernels.weight import Weight
+from launch_names import launches
 
 MOST_ERROR = 5e-4
 BACKEND = cuda.backend_on(torch.device("cpu"))
@@ -82,21 +82,7 @@ def opened(path: Path) -> LoadedModel:
         patch.setattr("kernels.cuda.cuda_backend", lambda device: BACKEND)
         patch.setattr("kernels.cuda.attention.MOST_SPLITS", 2)
         patch.setattr("kernels.cuda.launch._ROWS", 128)
-        return load(path, backend="cuda", cache=CacheType.F16)
-
-
-def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the kernels that are launched from now on."""
-    launched: list[str] = []
-    run = launch.run
-
-    def count(kernel: Any, *operands: object, **constants: object) -> None:
-        launched.append(kernel.fn.__name__)
-        run(kernel, *operands, **constants)
-
-    for module in ("launch", "attention", "experts", "adapters", "sampling"):
-        monkeypatch.setattr(f"kernels.cuda.{module}.run", count)
-    return launched
+        return load(path, backend="cuda", cache=CacheType.F16, ids_only=True)
 
 
 @pytest.fixture(scope="module")
@@ -270,7 +256,8 @@ def test_steps_of_other_families(architecture: str, tmp_path: Path) -> None:
     decoding.check([decoding.sequence(5, 6, 7)], 9)
 
 
-SOME_ARCHITECTURES = ("qwen3moe", "starcoder2")  # experts; biases and learned positions
+# Experts; biases and learned positions; delta nets; short convolutions.
+SOME_ARCHITECTURES = ("qwen3moe", "starcoder2", "qwen35", "lfm2")
 
 
 @pytest.mark.parametrize(

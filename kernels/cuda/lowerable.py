@@ -1,0 +1,67 @@
+"""Which programs the fused kernels run as recorded steps: with readable weights and known options."""
+
+from __future__ import annotations
+
+from kernels.cuda import weights
+from kernels.gpu.heads import can_attend
+from kernels.program import (
+    Add,
+    AddRows,
+    Attend,
+    Columns,
+    Embed,
+    Experts,
+    Gate,
+    HeadGate,
+    HeadNorm,
+    Instruction,
+    Join,
+    Linear,
+    Multiply,
+    Norm,
+    PositionScale,
+    Program,
+    Recurrence,
+    Scale,
+    ShortConv,
+    Softcap,
+    Xielu,
+)
+from kernels.streams import AddToStreams, GaussianTopK, MatchMagnitude, MixStreams, ScaleChannels
+from kernels.weight import Weight
+
+
+def can_lower(program: Program) -> bool:
+    """Whether fused kernels can run a program; the others are run op by op."""
+    return all(map(_is_known, (*program.body, *program.head)))
+
+
+def _is_known(one: Instruction) -> bool:
+    match one:
+        case Embed():
+            known = one.positions is None or _is_readable(one.positions)
+            known = known and one.rotation is None
+            return known and one.types is None and _is_readable(one.table)
+        case Linear():
+            return not any(one.rotations) and all(map(_is_readable, one.weights))
+        case Experts():
+            every = (*one.gates, *one.ups, *one.downs)
+            alike = len({weight.format.name for weight in (*one.gates, *one.ups)}) == 1
+            alike = alike and len({weight.format.name for weight in one.downs}) == 1
+            return one.is_plain and alike and all(map(weights.STORE.has, every))
+        case Attend():
+            return can_attend(one)
+        case Norm() | HeadNorm() | Gate() | HeadGate() | Multiply() | Add() | AddRows() | Scale():
+            return True
+        case Columns() | Join() | PositionScale() | Xielu() | Softcap():
+            return True
+        case ShortConv() | Recurrence():
+            return True
+        case MixStreams() | AddToStreams() | MatchMagnitude() | ScaleChannels() | GaussianTopK():
+            return True
+        case _:
+            return False
+
+
+def _is_readable(weight: Weight) -> bool:
+    return weights.STORE.has(weight) or weight.format.name == "F32"

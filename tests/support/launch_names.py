@@ -1,0 +1,26 @@
+"""Names of the CUDA kernels that are launched while a test runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kernels.cuda import launch
+
+# Modules that launch kernels.
+MODULES = ("launch", "attention", "experts", "adapters", "sampling", "heads", "states")
+
+
+def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the kernels that are launched from now on."""
+    launched: list[str] = []
+    run = launch.run
+
+    def count(kernel: Any, *operands: object, **constants: object) -> None:
+        launched.append(kernel.fn.__name__)
+        run(kernel, *operands, **constants)
+
+    for module in MODULES:
+        monkeypatch.setattr(f"kernels.cuda.{module}.run", count)
+    return launched
