@@ -64,8 +64,16 @@ class CudaHeads(Heads):
         return {
             "PAIRS": len(self.frequencies),
             "INTERLEAVED": self.interleaved,
-            "NORM": self.query_norm is not None,
+            "NORM": 0 if self.query_norm is None else 2 if self.norms_rotated else 1,
         }
+
+    def limits(self) -> tuple[float, float, int, int]:
+        """Scale and cap of scores, window and chunk of keys."""
+        return self.scale, float(self.cap), self.window, self.chunk
+
+    def sink_scores(self, other: Tensor) -> Tensor:
+        """Scores of the sinks; `other`, which is not read, where there are none."""
+        return other if self.sinks is None else self.sinks
 
 
 class Scratch:
@@ -119,9 +127,8 @@ def attend_step(
         scratch.partial,
         scratch.counters,
         *_rotation(one, q),
-        one.scale,
-        float(one.cap),
-        one.window,
+        one.sink_scores(q),
+        *one.limits(),
         *one.places(),
         **one.sizes(),
         **one.rope(),
@@ -132,6 +139,7 @@ def attend_step(
         WRITE=k is not None,
         UNITS=1 if then is None else then.words.shape[2],
         QUANTIZE=then is not None,
+        SINKS=one.sinks is not None,
         num_warps=blocks.warps,
         num_stages=blocks.stages,
     )
@@ -170,14 +178,14 @@ def attend_rows(one: CudaHeads, q: Tensor, table: Tensor, start: int, out: Tenso
         table,
         start,
         len(q),
-        one.scale,
-        float(one.cap),
-        one.window,
+        one.sink_scores(q),
+        *one.limits(),
         *one.places(),
         **one.sizes(),
         G=one.group,
         R=rows,
         BS=blocks.keys,
+        SINKS=one.sinks is not None,
         num_warps=blocks.warps,
         num_stages=blocks.stages,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernels.cuda import weights
-from kernels.gpu.heads import can_attend
+from kernels.gpu.heads import has_equal_norms
 from kernels.program import (
     Add,
     AddRows,
@@ -29,6 +29,8 @@ from kernels.program import (
 )
 from kernels.streams import AddToStreams, GaussianTopK, MatchMagnitude, MixStreams, ScaleChannels
 from kernels.weight import Weight
+
+MOST_CHANNELS = 256  # of a head whose attention has a kernel
 
 
 def can_lower(program: Program) -> bool:
@@ -61,6 +63,11 @@ def _is_known(one: Instruction) -> bool:
             return True
         case _:
             return False
+
+
+def can_attend(one: Attend) -> bool:
+    """Whether the attention kernels can run an instruction: a head's channels fit in registers."""
+    return one.causal and one.head_width <= MOST_CHANNELS and has_equal_norms(one)
 
 
 def _is_readable(weight: Weight) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -24,6 +26,7 @@ class CudaOps(GpuOps):
     def table(self, device: torch.device) -> dict[tuple[str, str], Kernel]:
         """Those of all GPUs, and of layers with a state of fixed size."""
         more = {
+            "attention_any": self.attention_any,
             "gated_any": self.gated_any,
             "short_conv": self.short_conv,
             "recurrence": self.recurrence,
@@ -92,6 +95,25 @@ class CudaOps(GpuOps):
         one = CudaHeads.rotated(kv.layer, q.shape[1], scale, window, cap, q)
         places = pages.addresses([kv.table], len(kv.table))[0].to(q.device)
         pages.attend_rows(one, q.reshape(out.shape), places, position, out)
+
+    def attention_any(
+        self,
+        q: Tensor,
+        kv: PagedKV,
+        position: int,
+        scale: float,
+        window: int,
+        cap: float,
+        sinks: Tensor,
+    ) -> Tensor:
+        """Attention over KV pages with sinks, of queries [T, H, C] that were rotated before."""
+        out = torch.empty(len(q), q.shape[1] * q.shape[2], device=q.device)
+        if len(q):
+            one = CudaHeads.rotated(kv.layer, q.shape[1], scale, window, cap, q)
+            places = pages.addresses([kv.table], len(kv.table))[0].to(q.device)
+            query = q.reshape(out.shape)
+            pages.attend_rows(replace(one, sinks=sinks), query, places, position, out)
+        return out
 
     # --- layers with a state of fixed size --------------------------------------------------------
 

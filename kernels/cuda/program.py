@@ -1,7 +1,6 @@
 """Recorded programs on CUDA: decode steps of up to 16 sequences as captured launches.
 
-Other batches, such as prompts, are run op by op, but for attention: its norms, RoPE and page writes
-are one launch.
+Other batches, such as prompts, are run op by op.
 """
 
 from __future__ import annotations
@@ -15,9 +14,8 @@ from torch import Tensor
 from kernels.cuda import attention, graphs
 from kernels.cuda.attention import CudaHeads
 from kernels.cuda.graphs import Capturer
-from kernels.cuda.lowerable import can_lower
+from kernels.cuda.lowerable import can_attend, can_lower
 from kernels.cuda.lowering import Lowering
-from kernels.gpu.heads import can_attend
 from kernels.interpreter import Attending, Interpreter
 from kernels.kv_pages import PageTable
 from kernels.ops import Ops
@@ -115,7 +113,11 @@ class Recorded:
     def _attending(self, batch: Sequence[Segment]) -> Attending:
         """The attention of a batch; page tables are copied to the device once."""
         program, device = self._program, self._device
-        found: dict[int, Tensor] = {}  # addresses of pages [sequences, pages], by group
+        found: dict[int, list[Tensor]] = {}  # by group, of each segment
+
+        def places(group: int) -> list[Tensor]:
+            tables = (one.tables[group] for one in batch)
+            return [attention.addresses([one], len(one))[0].to(device) for one in tables]
 
         def attend(one: Attend, buffers: Mapping[str, Tensor]) -> Tensor | None:
             if not can_attend(one):
@@ -123,9 +125,7 @@ class Recorded:
             heads = CudaHeads.of(one, program)
             group = heads.layer.group
             if group not in found:
-                tables = [segment.tables[group] for segment in batch]
-                places = attention.addresses(tables, max(map(len, tables)))
-                found[group] = places.to(device)
+                found[group] = places(group)
             q = buffers[one.q].contiguous()
             k, v = (buffers[name].contiguous() if name else None for name in (one.k, one.v))
             out = torch.empty_like(q)
@@ -134,9 +134,8 @@ class Recorded:
                 rows = slice(first, first + len(segment.tokens))
                 first = rows.stop
                 keys, values = (None if each is None else each[rows] for each in (k, v))
-                position = segment.position
-                attention.append_rows(heads, q[rows], keys, values, table, position)
-                attention.attend_rows(heads, q[rows], table, position, out[rows])
+                attention.append_rows(heads, q[rows], keys, values, table, segment.position)
+                attention.attend_rows(heads, q[rows], table, segment.position, out[rows])
             return out
 
         return attend

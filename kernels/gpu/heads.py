@@ -27,6 +27,9 @@ class Heads:
     scale: float
     window: int = 0
     cap: float = 0.0
+    norms_rotated: bool = False  # queries and keys are normed after RoPE
+    sinks: Tensor | None = None  # f32 [heads]: one more score of each, of a value of zeros
+    chunk: int = 0  # tokens, see Attend
 
     @classmethod
     def of(cls, one: Attend, program: Program) -> Self:
@@ -43,6 +46,9 @@ class Heads:
             one.scale,
             one.window,
             one.cap,
+            one.norms_rotated,
+            one.sinks,
+            one.chunk,
         )
 
     @classmethod
@@ -75,6 +81,10 @@ class Heads:
 
 
 def can_attend(one: Attend) -> bool:
-    """Whether fused kernels can run an instruction: norms of queries and keys, or of neither."""
-    both = (one.query_norm is None) == (one.key_norm is None)
-    return one.is_plain and (both or not one.k)
+    """Whether the fused kernels of every GPU can run an instruction."""
+    return one.is_plain and has_equal_norms(one)
+
+
+def has_equal_norms(one: Attend) -> bool:
+    """Whether queries and keys are both normed or neither is, where it has keys."""
+    return (one.query_norm is None) == (one.key_norm is None) or not one.k

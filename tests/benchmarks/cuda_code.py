@@ -14,7 +14,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 os.environ.pop("TRITON_INTERPRET", None)  # read when a kernel is defined
@@ -88,6 +88,12 @@ def attention_heads(dtype: torch.dtype, width: int) -> attention.CudaHeads:
     )
 
 
+def rare(one: attention.CudaHeads) -> attention.CudaHeads:
+    """The heads with sinks, chunks of positions, and norms after RoPE."""
+    sinks = torch.empty(one.heads, device=NOWHERE)
+    return replace(one, sinks=sinks, chunk=8192, norms_rotated=True)
+
+
 def step(dtype: torch.dtype, width: int) -> list[ahead.Launch]:
     """The attention of one token."""
     one = attention_heads(dtype, width)
@@ -97,7 +103,8 @@ def step(dtype: torch.dtype, width: int) -> list[ahead.Launch]:
     scratch = attention.scratch_for(one, 1, attention.MOST_SPLITS, NOWHERE)
     then = launch.new_quantized(1, HEADS * width, NOWHERE)
     with ahead.recorded_launches() as found:
-        attention.attend_step(one, q, k, k, numbers[:, 0], numbers, scratch, q, then)
+        for each in (one, rare(one)):
+            attention.attend_step(each, q, k, k, numbers[:, 0], numbers, scratch, q, then)
     return found
 
 
@@ -156,8 +163,9 @@ def rows(dtype: torch.dtype, width: int) -> list[ahead.Launch]:
     k = torch.empty(PROMPT, KV_HEADS * width, device=NOWHERE)
     table = torch.empty(64, dtype=torch.int64, device=NOWHERE)
     with ahead.recorded_launches() as found:
-        attention.append_rows(one, q, k, k, table, 256)
-        attention.attend_rows(one, q, table, 256, q)
+        for each in (one, rare(one)):
+            attention.append_rows(each, q, k, k, table, 256)
+            attention.attend_rows(each, q, table, 256, q)
     return found
 
 

@@ -31,6 +31,14 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "no rope": lambda one: replace(one, frequencies=one.frequencies[:0]),
     "no norm": lambda one: replace(one, query_norm=None, key_norm=None),
 }
+# Those that not every backend has kernels for.
+RARE_CASES: dict[str, Callable[[Any], Any]] = {
+    "norm after rope": lambda one: replace(
+        one, norms_rotated=True, frequencies=one.frequencies[:9]
+    ),
+    "sinks": lambda one: replace(one, sinks=torch.linspace(-3, 5, one.heads)),
+    "chunks": lambda one: replace(one, chunk=PAGE_TOKENS, sinks=torch.linspace(-3, 5, one.heads)),
+}
 
 
 @dataclass
@@ -104,14 +112,26 @@ def wanted(
 
     def turned(x: Tensor, norm: Tensor | None) -> Tensor:
         x = x.view(tokens, -1, one.width)
-        if norm is not None:
+        if norm is not None and not one.norms_rotated:
             x = reference.rms_norm(x, norm, one.epsilon)
-        return reference.rope(x, positions, one.frequencies, one.interleaved, one.rope_scale)
+        x = reference.rope(x, positions, one.frequencies, one.interleaved, one.rope_scale)
+        if norm is not None and one.norms_rotated:
+            x = reference.rms_norm(x, norm, one.epsilon)
+        return x
 
     if k is not None and v is not None:
         made.kv.append(turned(k, one.key_norm), v.view(tokens, -1, one.width), made.length)
     query = turned(q, one.query_norm)
-    return reference.attention(query, made.kv, made.length, one.scale, one.window, one.cap)
+    options = one.scale, one.window, one.cap, one.sinks
+    if not one.chunk:
+        return reference.attention(query, made.kv, made.length, *options)
+    outs: list[Tensor] = []
+    for at in range(tokens):  # each token with the pages of its chunk
+        start = (made.length + at) // one.chunk * one.chunk
+        seen = PagedKV(made.kv.layer, made.kv.table.since(start // PAGE_TOKENS))
+        position = made.length + at - start
+        outs.append(reference.attention(query[at : at + 1], seen, position, *options))
+    return torch.cat(outs)
 
 
 def wanted_step(

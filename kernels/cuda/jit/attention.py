@@ -28,7 +28,7 @@ EXACT: tl.constexpr = tl.constexpr("tf32x3")
 
 @triton.jit
 def _attended(
-    q, table, kv_head, first, end, position, scale, cap, window,
+    q, table, kv_head, first, end, position, scale, cap, window, chunk,
     KEYS, KEY_SCALES, VALUES, VALUE_SCALES,
     R: tl.constexpr, BS: tl.constexpr, TYPE: tl.constexpr, C: tl.constexpr, CP: tl.constexpr,
 ):  # fmt: skip
@@ -57,6 +57,8 @@ def _attended(
         seen = key[None, :] <= position[:, None]
         if window > 0:
             seen = seen & (key[None, :] > position[:, None] - window)
+        if chunk > 0:
+            seen = seen & (key[None, :] >= (position // chunk * chunk)[:, None])
         scores = tl.where(seen, scores, float("-inf"))
         new = tl.maximum(most, tl.max(scores, 1))
         base = tl.where(new == float("-inf"), 0.0, new)  # a row that has seen no key yet
@@ -76,14 +78,23 @@ def _attended(
 
 
 @triton.jit
+def _with_sinks(sums, most, total, sinks, head):
+    """The sums, denominators and maxima of rows with one more score each, of a value of zeros."""
+    sink = tl.load(sinks + head)
+    new = tl.maximum(most, sink)
+    kept = tl.exp(most - new)
+    return sums * kept[:, None], total * kept + tl.exp(sink - new)
+
+
+@triton.jit
 def attend_step(
     q, k, v, out, xq, positions, tables, width, partial, counters,
-    query_norm, key_norm, epsilon, frequencies, rope_scale,
-    scale, cap, window, KEYS, KEY_SCALES, VALUES, VALUE_SCALES,
+    query_norm, key_norm, epsilon, frequencies, rope_scale, sinks,
+    scale, cap, window, chunk, KEYS, KEY_SCALES, VALUES, VALUE_SCALES,
     H: tl.constexpr, K: tl.constexpr, C: tl.constexpr, CP: tl.constexpr, G: tl.constexpr,
     R: tl.constexpr, BS: tl.constexpr, SPLITS: tl.constexpr, PAIRS: tl.constexpr,
     INTERLEAVED: tl.constexpr, NORM: tl.constexpr, WRITE: tl.constexpr, TYPE: tl.constexpr,
-    UNITS: tl.constexpr, QUANTIZE: tl.constexpr,
+    UNITS: tl.constexpr, QUANTIZE: tl.constexpr, SINKS: tl.constexpr,
 ):  # fmt: skip
     """Attention of one token of each sequence, from q, k and v as products left them.
 
@@ -99,6 +110,8 @@ def attend_step(
     start = 0
     if window > 0:
         start = (tl.maximum(position - window + 1, 0) // BS).to(tl.int32)
+    if chunk > 0:
+        start = tl.maximum(start, (position // chunk * chunk // BS).to(tl.int32))
     share = tl.cdiv(blocks - start, SPLITS)
     first = start + split * share
     end = tl.minimum(first + share, blocks)
@@ -126,7 +139,7 @@ def attend_step(
         query = transformed(query, R, C, CP)
     at_position = tl.full([R], 0, tl.int64) + position
     sums, most, total = _attended(
-        query, table, head, first, end, at_position, scale, cap, window,
+        query, table, head, first, end, at_position, scale, cap, window, chunk,
         KEYS, KEY_SCALES, VALUES, VALUE_SCALES, R, BS, TYPE, C, CP,
     )  # fmt: skip
     last = True
@@ -157,6 +170,8 @@ def attend_step(
                 sums = sums * kept[:, None] + more * added[:, None]
                 most = new
     if last:
+        if SINKS:
+            sums, total = _with_sinks(sums, most, total, sinks, head * G + tl.minimum(g, G - 1))
         y = sums / total[:, None]
         if TYPE == 2:
             y = transformed(y, R, C, CP)
@@ -210,10 +225,10 @@ def append_rows(
 
 @triton.jit(do_not_specialize=["start", "tokens"])
 def attend_rows(
-    q, out, table, start, tokens, scale, cap, window,
+    q, out, table, start, tokens, sinks, scale, cap, window, chunk,
     KEYS, KEY_SCALES, VALUES, VALUE_SCALES,
     H: tl.constexpr, K: tl.constexpr, C: tl.constexpr, CP: tl.constexpr, G: tl.constexpr,
-    R: tl.constexpr, BS: tl.constexpr, TYPE: tl.constexpr,
+    R: tl.constexpr, BS: tl.constexpr, TYPE: tl.constexpr, SINKS: tl.constexpr,
 ):  # fmt: skip
     """Attention of a segment's tokens, whose keys are in their pages → out [tokens, H * C] f32.
 
@@ -233,11 +248,15 @@ def attend_rows(
     first = 0
     if window > 0:
         first = tl.maximum(tl.min(position, 0) - window + 1, 0) // BS
+    if chunk > 0:
+        first = tl.maximum(first, tl.min(position, 0) // chunk * chunk // BS)
     end = tl.max(position, 0) // BS + 1
-    sums, _, total = _attended(
-        query, table, head, first, end, position, scale, cap, window,
+    sums, most, total = _attended(
+        query, table, head, first, end, position, scale, cap, window, chunk,
         KEYS, KEY_SCALES, VALUES, VALUE_SCALES, R, BS, TYPE, C, CP,
     )  # fmt: skip
+    if SINKS:
+        sums, total = _with_sinks(sums, most, total, sinks, head * G + row % G)
     y = sums / total[:, None]
     if TYPE == 2:
         y = transformed(y, R, C, CP)

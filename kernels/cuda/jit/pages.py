@@ -90,10 +90,13 @@ def rotated(
     x, c, position, norm, epsilon, frequencies, rope_scale,
     C: tl.constexpr, PAIRS: tl.constexpr, INTERLEAVED: tl.constexpr, NORM: tl.constexpr,
 ):  # fmt: skip
-    """Norm and RoPE of heads: x [R, 1] their addresses, c [1, CP] channels → [R, CP] f32."""
+    """Norm and RoPE of heads: x [R, 1] their addresses, c [1, CP] channels → [R, CP] f32.
+
+    NORM: 0 none, 1 before RoPE, 2 after it.
+    """
     ok = tl.broadcast_to(c < C, (x + c).shape)
     y = tl.load(x + c, mask=ok, other=0.0)
-    if NORM:
+    if NORM == 1:
         factor = tl.rsqrt(tl.sum(y * y, 1) / C + epsilon)[:, None]
         y = y * factor * tl.load(norm + c, mask=c < C, other=0.0)
     if PAIRS > 0:
@@ -107,11 +110,14 @@ def rotated(
             pair = tl.where(turned, c % PAIRS, 0)
             sign = tl.where(c < PAIRS, -1.0, 1.0)
         other = tl.load(x + partner, mask=ok, other=0.0)
-        if NORM:
+        if NORM == 1:
             other = other * factor * tl.load(norm + partner, mask=c < C, other=0.0)
         angle = position.to(tl.float32) * tl.load(frequencies + pair)
         cos, sin = tl.cos(angle) * rope_scale, tl.sin(angle) * rope_scale
         y = tl.where(turned, y * cos + sign * other * sin, y)
+    if NORM == 2:
+        y = y * tl.rsqrt(tl.sum(y * y, 1) / C + epsilon)[:, None]
+        y = y * tl.load(norm + c, mask=c < C, other=0.0)
     return y
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gpu_attention import (
     CASES,
+    RARE_CASES,
     PagedSequence,
     copied,
     every_type,
@@ -52,9 +53,9 @@ def step(one: CudaHeads, made: list[PagedSequence], q: Tensor, k: Tensor | None,
 
 
 @every_type
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [*CASES, *RARE_CASES])
 def test_a_step_is_the_references(case: str, dtype: torch.dtype, random: torch.Generator) -> None:
-    one = CASES[case](heads(CudaHeads, dtype, random))
+    one = (CASES | RARE_CASES)[case](heads(CudaHeads, dtype, random))
     made = [sequence(one, length, length + 1, random) for length in (0, 75, 300)]
     others = [copied(each) for each in made]
     q, k, v = rows_of(one, len(made), random)
@@ -106,9 +107,9 @@ def test_a_step_quantizes_its_result(random: torch.Generator) -> None:
 
 
 @every_type
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [*CASES, *RARE_CASES])
 def test_a_prompt_is_the_references(case: str, dtype: torch.dtype, random: torch.Generator) -> None:
-    one = CASES[case](heads(CudaHeads, dtype, random))
+    one = (CASES | RARE_CASES)[case](heads(CudaHeads, dtype, random))
     made = sequence(one, 250, 270, random)
     other = copied(made)
     q, k, v = rows_of(one, 20, random)
