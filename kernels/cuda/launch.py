@@ -159,7 +159,7 @@ def linear(
         squares,
         epsilon,
         *(one.arrays for one in every),
-        *_given(biases, 3, x),
+        *given(biases, 3, x),
         *(*map(float, scales), 1.0, 1.0)[:3],
         *made,
         *(one.rows for one in every),
@@ -173,7 +173,7 @@ def linear(
         KIND2=every[2].kind,
         COUNT=len(weights),
         NORM=quantized is not None and quantized.squares is not None,
-        BIASES=_which(biases),
+        BIASES=which(biases),
         EMULATED=interpreted(),
         num_warps=_WARPS,
     )
@@ -253,7 +253,7 @@ def linear_gated(
         epsilon,
         gate.arrays,
         up.arrays,
-        *_given(biases, 2, x),
+        *given(biases, 2, x),
         x if out is None else out,
         words if then is None else then.words,
         gate.rows,
@@ -269,7 +269,7 @@ def linear_gated(
         ACTIVATION=NUMBERS[activation],
         LIMIT=limit > 0,
         NORM=quantized is not None and quantized.squares is not None,
-        BIASES=_which(biases),
+        BIASES=which(biases),
         QUANTIZE=then is not None,
         EMULATED=interpreted(),
         num_warps=_WARPS,
@@ -281,13 +281,13 @@ def unit_block(units: int, tokens: int) -> int:
     return max(min(triton.next_power_of_2(units), _UNITS // tokens), 8)
 
 
-def _given(tensors: Sequence[Tensor | None], count: int, other: Tensor) -> list[Tensor]:
+def given(tensors: Sequence[Tensor | None], count: int, other: Tensor) -> list[Tensor]:
     """So many operands; `other`, which is not read, in place of those that there are not."""
     every = [*tensors, *[None] * (count - len(tensors))]
     return [other if one is None else one for one in every]
 
 
-def _which(tensors: Sequence[Tensor | None]) -> int:
+def which(tensors: Sequence[Tensor | None]) -> int:
     """Bit i: there is a tensor i."""
     return sum((one is not None) << at for at, one in enumerate(tensors))
 

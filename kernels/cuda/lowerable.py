@@ -47,10 +47,7 @@ def _is_known(one: Instruction) -> bool:
         case Linear():
             return not any(one.rotations) and all(map(_is_readable, one.weights))
         case Experts():
-            every = (*one.gates, *one.ups, *one.downs)
-            alike = len({weight.format.name for weight in (*one.gates, *one.ups)}) == 1
-            alike = alike and len({weight.format.name for weight in one.downs}) == 1
-            return one.is_plain and alike and all(map(weights.STORE.has, every))
+            return _are_known(one)
         case Attend():
             return can_attend(one)
         case Norm() | HeadNorm() | Gate() | HeadGate() | Multiply() | Add() | AddRows() | Scale():
@@ -68,6 +65,15 @@ def _is_known(one: Instruction) -> bool:
 def can_attend(one: Attend) -> bool:
     """Whether the attention kernels can run an instruction: a head's channels fit in registers."""
     return one.causal and one.head_width <= MOST_CHANNELS and has_equal_norms(one)
+
+
+def _are_known(one: Experts) -> bool:
+    """Whether experts read x as it is, with weights of one format for each matrix."""
+    every = (*one.gates, *one.ups, *one.downs)
+    alike = len({weight.format.name for weight in (*one.gates, *one.ups)}) == 1
+    alike = alike and len({weight.format.name for weight in one.downs}) == 1
+    rotated = any((one.gate_rotation, one.up_rotation, one.down_rotation))
+    return alike and not rotated and all(map(weights.STORE.has, every))
 
 
 def _is_readable(weight: Weight) -> bool:

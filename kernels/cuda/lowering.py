@@ -222,9 +222,9 @@ class Lowering:
 
     def _experts(self, one: Experts, then: Sequence[Instruction], launches: list[Launch]) -> int:
         x, scores, tokens = self.buffers[one.x], self.buffers[one.scores], self.tokens
-        gates, ups, downs = (
-            experts.table(some, self.device) for some in (one.gates, one.ups, one.downs)
-        )
+        gates, downs = (experts.table(some, self.device) for some in (one.gates, one.downs))
+        ups = experts.table(one.ups, self.device) if one.ups else None
+        options, routing = experts.Options.of(one), one.routing
         inner, rows = gates.like.rows, tokens * one.routing.chosen
         routes = experts.new_routes(tokens, one.routing.chosen, self.device)
         codes = self._codes_of(one.x, gates.like.reads_floats, launches)
@@ -233,10 +233,10 @@ class Lowering:
         made = None if downs.like.reads_floats else launch.new_quantized(rows, inner, self.device)
         out = hidden if floats else None
         between = None if floats else made
-        launches.append(lambda: experts.route(scores, tokens, routes))
+        launches.append(lambda: experts.route(scores, tokens, routes, routing))
         launches.append(
             lambda: experts.gated(
-                x, codes, routes, gates, ups, one.activation, tokens, out, between
+                x, codes, routes, gates, ups, one.activation, tokens, out, between, options
             )
         )
         if floats and made is not None:
@@ -253,7 +253,7 @@ class Lowering:
             launches.append(lambda: _clear(residual))
         launches.append(
             lambda: experts.added(
-                hidden, made, routes, downs, residual, tokens, scale, weight, deferred
+                hidden, made, routes, downs, residual, tokens, scale, weight, deferred, options
             )
         )
         return 1 if add is None else 2

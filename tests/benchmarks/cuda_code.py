@@ -31,6 +31,7 @@ from kernels.gpu.layout import FORMATS, weight_bytes
 from kernels.kv_pages import KVLayout
 from kernels.layer_state import ConvState, LayerShape, RecurrentState
 from kernels.program import Activation, LoraDelta, Recurrence, ShortConv
+from kernels.routing import Gating, Routing
 from kernels.weight import Weight
 
 CAPABILITIES = (80, 89, 90)
@@ -126,6 +127,12 @@ def mixtures(name: str) -> list[ahead.Launch]:
             x, plain, routes, gates, gates, Activation.SILU, 1, hidden if floats else None, inner
         )
         experts.added(hidden, inner, routes, downs, x, 1, 1.0, norm, then)
+        biases = torch.empty(EXPERTS, EXPERT_WIDTH, device=NOWHERE)
+        options = experts.Options(None, None, x[0], biases, biases, biases, 7.0)
+        act = Activation.GPT_OSS
+        out = hidden if floats else None
+        experts.gated(x, plain, routes, gates, gates, act, 1, out, inner, options)
+        experts.added(hidden, inner, routes, downs, x, 1, 1.0, norm, then, options)
     return found
 
 
@@ -182,6 +189,8 @@ def element_by_element() -> list[ahead.Launch]:
         for activation in Activation:
             launch.gated(inner, inner, activation, inner)
         experts.route(scores, 1, experts.new_routes(1, CHOSEN, NOWHERE))
+        grouped = Routing(CHOSEN, Gating.SIGMOID, scores[0], 8, 4, scale=2.5)
+        experts.route(scores, 1, experts.new_routes(1, CHOSEN, NOWHERE), grouped)
         norms = HeadNorms(x[:HEADS, :HEAD_WIDTH], EPSILON, False)
         one = x[:1]
         heads.launch(one, norms, HeadGates(heads.AFTER, one, Activation.SILU), 1, one, made)

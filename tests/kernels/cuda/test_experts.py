@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,10 +11,13 @@ from torch import Tensor
 
 from gpu_products import MakeRows, weight_of
 from gpu_results import check_close
-from kernels import reference
+from kernels import cuda, interpreter, reference
 from kernels.cuda import experts, launch, weights
+from kernels.cuda.lowering import Lowering
 from kernels.formats import by_name
-from kernels.program import Activation
+from kernels.kv_pages import KVLayout
+from kernels.program import Activation, Add, Experts, Program
+from kernels.routing import Gating, Routing
 from kernels.weight import Weight
 
 MOST_ERROR = 5e-4
@@ -30,6 +34,78 @@ def test_routes_are_the_references(count: int, chosen: int, random: torch.Genera
     wanted = reference.route(scores, chosen)
     found = torch.zeros_like(wanted).scatter_(1, made.chosen.long(), made.shares)
     assert torch.allclose(found, wanted, atol=1e-6)
+
+
+ROUTINGS = [
+    Routing(3, Gating.SOFTMAX, normalized=False, scale=2.5),
+    Routing(3, Gating.SOFTMAX, groups=4, chosen_groups=2),
+    Routing(4, Gating.SIGMOID, groups=3, chosen_groups=2, scale=1.5),
+    Routing(2, Gating.SIGMOID, normalized=False),
+    Routing(3, Gating.SOFTMAX_OF_CHOSEN, scale=0.5),
+    Routing(1, Gating.SIGMOID_OF_CHOSEN, normalized=False),
+    Routing(2, Gating.SIGMOID, groups=12, chosen_groups=4),
+]
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("routing", ROUTINGS)
+def test_rare_routes_are_the_references(
+    routing: Routing, biased: bool, random: torch.Generator
+) -> None:
+    count = 12
+    scores = torch.randn(4, count, generator=random) * 3
+    scores[1] = scores[1].round()
+    if biased:
+        routing = replace(routing, bias=torch.randn(count, generator=random))
+    made = experts.new_routes(4, routing.chosen, HERE)
+    made.shares.fill_(math.nan)
+    experts.route(scores, 4, made, routing)
+    wanted = reference.route(scores, routing.chosen, routing)
+    found = torch.zeros_like(wanted).scatter_(1, made.chosen.long(), made.shares)
+    assert torch.allclose(found, wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["Q8_0", "F16"])
+@pytest.mark.parametrize("kind", ["gpt-oss", "without ups", "weighs input"])
+def test_rare_mixtures_are_the_references(
+    name: str, kind: str, even_rows: MakeRows, random: torch.Generator
+) -> None:
+    """Biases and a limit; no gates beside a squared activation; shares that scale the input."""
+    tokens, count, chosen, width, inner = 2, 5, 2, 96, 64
+
+    def matrices(rows: int, columns: int) -> tuple[Weight, ...]:
+        made = (weight_of(name, rows, columns, even_rows) for _ in range(count))
+        return tuple(map(weights.STORE.prepare, made))
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=random)
+
+    is_gpt = kind == "gpt-oss"
+    one = Experts(
+        "x", "s", matrices(inner, width), () if kind == "without ups" else matrices(inner, width),
+        matrices(width, inner), Routing(chosen, Gating.SIGMOID, normalized=False),
+        Activation.GPT_OSS if is_gpt else Activation.RELU_SQUARED, "y",
+        limit=2.0 if is_gpt else 0.0,
+        gate_bias=normal(count, inner) if is_gpt else None,
+        up_bias=normal(count, inner) if is_gpt else None,
+        down_bias=normal(count, width) if is_gpt else None,
+        gate_scale=normal(count) if is_gpt else None,
+        up_scale=normal(count) if is_gpt else None,
+        down_scale=normal(count),
+        weighs_input=kind == "weighs input",
+    )  # fmt: skip
+    layout = KVLayout([], torch.float16)
+    widths = {"x": width, "s": count, "y": width}
+    add = (one, Add("x", "y", 0.5))
+    program = Program(add, (0,), (), "x", "", widths | {"": 1}, layout)
+    lowered = Lowering(program, tokens, 1, HERE)
+    x, scores = normal(tokens, width) * 0.2, normal(tokens, count)
+    lowered.buffers["x"][:tokens], lowered.buffers["s"][:tokens] = x, scores
+    for each in lowered.body:
+        each()
+    ops = cuda.backend_on(HERE).ops
+    wanted = x + 0.5 * interpreter._experts(ops, x, scores, one)
+    check_close(lowered.buffers["x"][:tokens], wanted, MOST_ERROR)
 
 
 @pytest.mark.parametrize("name", ["Q8_0", "Q4_K", "F16", "MXFP4"])
