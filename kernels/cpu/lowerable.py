@@ -8,6 +8,7 @@ from kernels.kv_pages import KVLayout, StateLayer
 from kernels.program import (
     Activation,
     Add,
+    AddRows,
     Attend,
     Columns,
     Embed,
@@ -35,6 +36,8 @@ from kernels.weight import Weight
 
 def can_lower(program: Program) -> bool:
     """Whether native operations can run a program: all its weights must be packed."""
+    if any(isinstance(one, AddRows) for one in program.head):  # which has no tokens
+        return False
     return all(_is_native(one, program.kv) for one in (*program.body, *program.head))
 
 
@@ -70,7 +73,7 @@ def _is_native(one: Instruction, kv: KVLayout) -> bool:
             return one.is_plain
         case HeadNorm() | Multiply() | Scale() | PositionScale() | Xielu():
             return True
-        case Columns() | Add() | Softcap() | Fetch():
+        case Columns() | Add() | AddRows() | Softcap() | Fetch():
             return True
         case _:
             return False

@@ -32,6 +32,7 @@ from kernels.cpu.schema import (
 from kernels.layer_state import LayerShape
 from kernels.program import (
     Add,
+    AddRows,
     Attend,
     Columns,
     Embed,
@@ -88,6 +89,8 @@ class Lowering(Operations):
                 self.invalidate(one.x)
                 if one.scale != 1.0:
                     self.invalidate(one.y)
+            case AddRows():
+                self._add_rows(one)
             case HeadLinear():
                 head_linear(self, one)
             case ShortConv():
@@ -132,6 +135,14 @@ class Lowering(Operations):
         self.add(OpKind.SCALE_COLUMNS, x=self.number(middle), width=rank, weight=scales)
         self._products(Linear(middle, (change.up,), (added,)))
         return self.number(added)
+
+    def _add_rows(self, one: AddRows) -> None:
+        """Add the rows that are read into a buffer before the first operation of a pass."""
+        width, rows = self.widths[one.x], f"table rows {len(self.tables)}"
+        self.tables[rows] = one.table
+        names = {"x": self.number(one.x), "y": self.number(rows, width)}
+        self.add(OpKind.ADD, **names, width=width, scale=one.scale)
+        self.invalidate(one.x)
 
     def _norm(self, one: Norm, then: Instruction | None) -> None:
         op = self.add(

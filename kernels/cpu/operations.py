@@ -11,6 +11,7 @@ from torch import Tensor
 from kernels.cpu import weights
 from kernels.cpu.schema import NativeOp, NativeWeight, OpKind
 from kernels.kv_pages import PageLayer, StateLayer
+from kernels.program import RowTable
 from kernels.weight import Weight
 
 
@@ -22,6 +23,7 @@ class Operations:
     layers: Sequence[PageLayer | StateLayer]
     ops: list[NativeOp] = field(default_factory=list)
     kept: list[object] = field(default_factory=list)  # tensors and arrays that operations point to
+    tables: dict[str, RowTable] = field(default_factory=dict)  # whose rows fill a buffer first
     quantized: tuple[str, int] = ("", 0)  # buffer that has a quantized copy, columns per scale
 
     def number(self, name: str, width: int = 0) -> int:

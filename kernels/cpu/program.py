@@ -54,6 +54,7 @@ class Recorded:
         # A pass can be cancelled between pieces.
         self._pieces = sorted({0, *starts[1:], *self._fetches, self._body_end})
         self._calls = sorted({0, *self._fetches, len(lowering.ops)})  # of a step
+        self._tables = lowering.tables
         self._names = list(lowering.widths)
         self._widths = lowering.widths
         self._hidden, self._logits = program.hidden, program.logits
@@ -81,8 +82,7 @@ class Recorded:
     ) -> Tensor:
         """Run the body for all tokens of a batch → hidden states [T, D] f32."""
         ids, native = self._batch(batch)
-        self._reserve(len(ids))
-        self._start_from(given)
+        self._begin(ids, given)
         for first, end in zip(self._pieces, self._pieces[1:], strict=False):
             checkpoint()
             self._fetch(first, checkpoint)
@@ -107,8 +107,7 @@ class Recorded:
     def step(self, batch: Sequence[Segment], given: Tensor | None = None) -> Tensor:
         """Body and head for all tokens, bit-identical to the two calls → logits [T, V] f32."""
         ids, native = self._batch(batch)
-        self._reserve(len(ids))
-        self._start_from(given)
+        self._begin(ids, given)
         logits = torch.empty(len(ids), self._widths[self._logits])
         self._set_buffer(self._logits, logits)
         for first, end in zip(self._calls, self._calls[1:], strict=False):
@@ -142,8 +141,15 @@ class Recorded:
         program, segments = ctypes.byref(self._native), batch.structs
         library.run_program(program, first, end, segments, len(segments), ids)
 
-    def _start_from(self, given: Tensor | None) -> None:
-        """Copy hidden states [T, D], if given, to the buffer that the body reads them from."""
+    def _begin(self, ids: ctypes.Array[ctypes.c_int64], given: Tensor | None) -> None:
+        """Reserve the buffers, and fill those that the first operations read.
+
+        They are the rows of tables that are not in memory, and hidden states [T, D] if given.
+        """
+        self._reserve(len(ids))
+        for name, table in self._tables.items():
+            rows = table.rows(torch.tensor(ids))
+            self._buffers[name][: rows.numel()].copy_(rows.reshape(-1))
         if given is not None:
             self._buffers[self._hidden][: given.numel()].copy_(given.reshape(-1))
 

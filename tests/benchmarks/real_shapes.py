@@ -25,7 +25,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 import tiny  # noqa: E402
 from kernels.formats import Format, by_name  # noqa: E402
 
-Tensors = Iterator[tuple[str, tuple[int, ...], str]]  # name, shape, and "" or a format of its own
+Tensor = tuple[str, tuple[int, ...], str]  # name, shape, and "" or a format of its own
+Tensors = Iterator[Tensor]
 _NORM = "norm"  # in place of a format: float32 values near 1
 _RATE = "rate"  # negative float32 values
 _FLOATS = "F32"
@@ -43,6 +44,8 @@ class Shape:
     keys: dict[str, Any]
     layer: Callable[[Shape, int], Tensors]
     tied: bool = True
+    table: str = ""  # format of the embedding; "": that of the matrices
+    more: tuple[Tensor, ...] = ()  # tensors of no layer
 
 
 def _qwen35(one: Shape, index: int) -> Tensors:
@@ -179,7 +182,67 @@ def gpt_oss(layers: int) -> Shape:
     return Shape("gpt-oss", layers, 2_880, 201_088, keys, _gpt_oss, tied=False)
 
 
+_GEMMA4_LAYERS, _GEMMA4_SHARED, _GEMMA4_INPUT = 35, 20, 256
+
+
+def _gemma4(one: Shape, index: int) -> Tensors:
+    D, keys = one.width, one.keys
+    local, P = keys["attention.sliding_window_pattern"][index], _GEMMA4_INPUT
+    C, F = (256 if local else 512), keys["feed_forward_length"][index]
+    yield "attn_norm.weight", (D,), _NORM
+    yield "attn_q.weight", (8 * C, D), ""
+    yield "attn_q_norm.weight", (C,), _NORM
+    if index < _GEMMA4_LAYERS - _GEMMA4_SHARED:
+        yield "attn_k.weight", (C, D), ""
+        yield "attn_v.weight", (C, D), ""
+        yield "attn_k_norm.weight", (C,), _NORM
+    yield "attn_output.weight", (D, 8 * C), ""
+    yield "post_attention_norm.weight", (D,), _NORM
+    yield "ffn_norm.weight", (D,), _NORM
+    yield "ffn_gate.weight", (F, D), ""
+    yield "ffn_up.weight", (F, D), ""
+    yield "ffn_down.weight", (D, F), ""
+    yield "post_ffw_norm.weight", (D,), _NORM
+    yield "inp_gate.weight", (P, D), ""
+    yield "proj.weight", (D, P), ""
+    yield "post_norm.weight", (D,), _NORM
+    yield "layer_output_scale.weight", (1,), _NORM
+
+
+def gemma4_e2b() -> Shape:
+    """Gemma 4 E2B, with the formats of its published Q4_0 file."""
+    L, own, P, V, D = _GEMMA4_LAYERS, _GEMMA4_LAYERS - _GEMMA4_SHARED, _GEMMA4_INPUT, 262_144, 1_536
+    keys = {
+        "context_length": 131_072,
+        "feed_forward_length": [6_144 if at < own else 12_288 for at in range(L)],
+        "attention.head_count": 8,
+        "attention.head_count_kv": 1,
+        "attention.key_length": 512,
+        "attention.value_length": 512,
+        "attention.key_length_swa": 256,
+        "attention.value_length_swa": 256,
+        "attention.sliding_window": 512,
+        "attention.sliding_window_pattern": [bool((at + 1) % 5) for at in range(L)],
+        "attention.shared_kv_layers": _GEMMA4_SHARED,
+        "attention.layer_norm_rms_epsilon": 1e-6,
+        "rope.freq_base": 1e6,
+        "rope.freq_base_swa": 1e4,
+        "rope.dimension_count": 512,
+        "rope.dimension_count_swa": 256,
+        "embedding_length_per_layer_input": P,
+        "final_logit_softcapping": 30.0,
+    }
+    more = (
+        ("rope_freqs.weight", (256,), _NORM),
+        ("per_layer_token_embd.weight", (V, L * P), "Q6_K"),
+        ("per_layer_model_proj.weight", (L * P, D), "BF16"),
+        ("per_layer_proj_norm.weight", (P,), _NORM),
+    )
+    return Shape("gemma4", L, D, V, keys, _gemma4, table="Q6_K", more=more)
+
+
 SHAPES = {
+    "gemma4-e2b": gemma4_e2b(),
     "qwen3.5-0.8b": qwen35(24, 1_024, 8, 2, 3_584, 16),
     "qwen3.5-4b": qwen35(32, 2_560, 16, 4, 9_216, 32),
     "bonsai-27b": qwen35(64, 5_120, 24, 4, 17_408, 48, tied=False),
@@ -201,12 +264,12 @@ def write(shape: Shape, format: Format, path: Path) -> Path:
     tiny.pad_vocabulary(words, shape.vocabulary)
     for key, value in words.items():
         tiny.add_key(writer, key, value)
-    _add(writer, random, "token_embd.weight", (shape.vocabulary, shape.width), format)
+    first: Tensor = ("token_embd.weight", (shape.vocabulary, shape.width), shape.table)
+    for tensor in (first, *shape.more):
+        _add_tensor(writer, random, tensor, format)
     for index in range(shape.layers):
         for name, dimensions, kind in shape.layer(shape, index):
-            one = by_name(kind) if kind not in ("", _NORM, _RATE) else format
-            values = kind if kind in (_NORM, _RATE) else ""
-            _add(writer, random, f"blk.{index}.{name}", dimensions, one, values)
+            _add_tensor(writer, random, (f"blk.{index}.{name}", dimensions, kind), format)
     _add(writer, random, _norm_name(shape), (shape.width,), format, _NORM)
     if not shape.tied:
         _add(writer, random, "output.weight", (shape.vocabulary, shape.width), format)
@@ -219,6 +282,14 @@ def write(shape: Shape, format: Format, path: Path) -> Path:
 
 def _norm_name(shape: Shape) -> str:
     return "token_embd_norm.weight" if shape.architecture == "lfm2" else "output_norm.weight"
+
+
+def _add_tensor(
+    writer: GGUFWriter, random: np.random.Generator, tensor: Tensor, format: Format
+) -> None:
+    name, dimensions, kind = tensor
+    one = by_name(kind) if kind not in ("", _NORM, _RATE) else format
+    _add(writer, random, name, dimensions, one, kind if kind in (_NORM, _RATE) else "")
 
 
 def _add(
@@ -251,6 +322,13 @@ def _blocks(
     blocks = random.integers(0, 256, (some, format.size), dtype=np.uint8)
     if format.name == "MXFP4":  # a power of two; the codes have a spread of about 2.8
         blocks[:, 0] = 127 + round(np.log2(spread / 2.8))
+    elif format.name == "Q6_K":  # all groups have one scale
+        blocks[:, -18:-2] = 64
+        scales = random.uniform(0.75, 1.25, some) * spread / (64 * 18.5)
+        blocks[:, -2:] = scales.astype("<f2")[:, None].view(np.uint8)
+    elif format.name == "BF16":
+        values = random.standard_normal(some, np.float32) * np.float32(spread)
+        blocks[:] = (values.view(np.uint32) >> 16).astype("<u2")[:, None].view(np.uint8)
     else:
         unit = {"Q1_0": 1.0, "Q4_0": 4.6, "Q8_0": 73.9}[format.name]
         scales = random.uniform(0.75, 1.25, some) * spread / unit

@@ -24,6 +24,7 @@ from kernels.layer_state import AT_END, ConvState, LayerShape, RecurrentState, S
 from kernels.program import (
     Activation,
     Add,
+    AddRows,
     Attend,
     Columns,
     Embed,
@@ -63,6 +64,17 @@ LAYERS = [
     ConvState(HEADS * VALUE, 4),
     RecurrentState(HEADS, KEY, VALUE),
 ]
+
+
+class Rows:
+    """A table in memory, which notes how often rows are read."""
+
+    def __init__(self, values: Tensor) -> None:
+        self.values, self.reads = values, 0
+
+    def rows(self, ids: Tensor) -> Tensor:
+        self.reads += 1
+        return self.values[ids]
 
 
 class Parts:
@@ -161,6 +173,19 @@ class Parts:
             Add("x", "d"),
         ]
 
+    def with_rows(self) -> list[Instruction]:
+        """Embeddings for layers, of which a layer reads some columns, as in Gemma 4."""
+        table = Rows(self.values(VOCABULARY, 144))
+        return [
+            self.product("x", {"joined": 144}, WIDTH, "Q8_0"),
+            AddRows("joined", table, 3.0),
+            AddRows("joined", Rows(self.values(VOCABULARY, 144))),
+            Columns("joined", 48, 48, "part"),
+            self.product("part", {"d": WIDTH}, 48),
+            Add("x", "d"),
+            AddRows("x", Rows(self.values(VOCABULARY, WIDTH)), 0.5),
+        ]
+
     def by_head(self, name: str) -> list[Instruction]:
         """Products of single heads, joined with columns, as in latent attention."""
         matrices = tuple(self.matrix(32, 32, name) for _ in range(3))
@@ -203,11 +228,12 @@ def programs(random: torch.Generator) -> dict[str, Program]:
             parts.attending(5, 0, k="", v=""),
         ),
         "by_head": parts.program(parts.by_head("Q8_0"), parts.by_head("F32")),
+        "with_rows": parts.program(parts.with_rows(), parts.attending(4, 300)),
         "mixed": parts.program(parts.convolved(), parts.recurrent(), parts.attending(4, 300)),
     }
 
 
-NAMES = ("convolved", "recurrent", "state_space", "attending", "by_head", "mixed")
+NAMES = ("convolved", "recurrent", "state_space", "attending", "by_head", "with_rows", "mixed")
 THREADS = pytest.mark.parametrize("threads", [1, 2, 3])
 
 
@@ -347,6 +373,28 @@ def test_a_missing_page_of_a_state_is_noticed(random: torch.Generator) -> None:
     one.tables[group].set(1, None)
     with pytest.raises(AssertionError):
         recorded.hidden([one.segment(300)])
+
+
+def test_rows_of_tables_are_read_once_a_pass(random: torch.Generator) -> None:
+    made, tokens = programs(random)["with_rows"], some_tokens(40, random)
+    made = replace(
+        made, head=(Scale("x", 1.0), Linear("x", (Parts(random).matrix(40, WIDTH),), ("logits",)))
+    )
+    recorded = program.record(made)
+    assert recorded is not None
+    tables = [one.table for one in made.body if isinstance(one, AddRows)]
+    assert all(isinstance(one, Rows) for one in tables)
+    one = Pages(made.kv, tokens)
+    recorded.logits(recorded.hidden([one.segment(40)]))
+    assert [one.reads for one in tables] == [1, 1, 1]  # type: ignore[attr-defined]
+    recorded.step([one.segment(40)])
+    assert [one.reads for one in tables] == [2, 2, 2]  # type: ignore[attr-defined]
+
+
+def test_rows_of_tables_in_a_head_are_interpreted(random: torch.Generator) -> None:
+    made = programs(random)["with_rows"]
+    last = AddRows("x", Rows(torch.zeros(VOCABULARY, WIDTH)))
+    assert program.record(replace(made, head=(last,))) is None
 
 
 def test_what_native_operations_lack_is_interpreted(random: torch.Generator) -> None:
