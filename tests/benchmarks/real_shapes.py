@@ -44,7 +44,7 @@ class Shape:
     keys: dict[str, Any]
     layer: Callable[[Shape, int], Tensors]
     tied: bool = True
-    table: str = ""  # format of the embedding; "": that of the matrices
+    table: str = ""  # format of the embedding and of the head; "": that of the matrices
     more: tuple[Tensor, ...] = ()  # tensors of no layer
 
 
@@ -179,7 +179,7 @@ def gpt_oss(layers: int) -> Shape:
         "rope.scaling.factor": 32.0,
         "rope.scaling.original_context_length": 4_096,
     }
-    return Shape("gpt-oss", layers, 2_880, 201_088, keys, _gpt_oss, tied=False)
+    return Shape("gpt-oss", layers, 2_880, 201_088, keys, _gpt_oss, tied=False, table="Q8_0")
 
 
 _GEMMA4_LAYERS, _GEMMA4_SHARED, _GEMMA4_INPUT = 35, 20, 256
@@ -272,7 +272,8 @@ def write(shape: Shape, format: Format, path: Path) -> Path:
             _add_tensor(writer, random, (f"blk.{index}.{name}", dimensions, kind), format)
     _add(writer, random, _norm_name(shape), (shape.width,), format, _NORM)
     if not shape.tied:
-        _add(writer, random, "output.weight", (shape.vocabulary, shape.width), format)
+        head: Tensor = ("output.weight", (shape.vocabulary, shape.width), shape.table)
+        _add_tensor(writer, random, head, format)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
