@@ -13,7 +13,6 @@ from typing import assert_never
 import torch
 from torch import Tensor
 
-from kernels import streams
 from kernels.kv_pages import PAGE_TOKENS, PagedKV, PagedState, StateLayer, pieces
 from kernels.ops import Ops
 from kernels.program import (
@@ -181,19 +180,19 @@ class _Pass:
             case Softcap():
                 self._set(one.x, ops.softcap(buffers[one.x], one.cap))
             case MixStreams():
-                y = streams.mix_streams(buffers[one.x], buffers[one.coefficients])
+                y = ops.mix_streams(buffers[one.x], buffers[one.coefficients])
                 self._set(one.x, y)
             case AddToStreams():
                 some = buffers[one.coefficients] if one.coefficients else None
-                y = streams.add_to_streams(buffers[one.x], buffers[one.y], some, one.first)
+                y = ops.add_to_streams(buffers[one.x], buffers[one.y], some, one.first)
                 self._set(one.x, y)
             case MatchMagnitude():
-                y = streams.match_magnitude(buffers[one.x], buffers[one.like], one.epsilon)
+                y = ops.match_magnitude(buffers[one.x], buffers[one.like], one.epsilon)
                 self._set(one.x, y)
             case ScaleChannels():
                 self._set(one.x, buffers[one.x] * one.weight)
             case GaussianTopK():
-                self._set(one.x, streams.gaussian_top_k(buffers[one.x], one.deviations))
+                self._set(one.x, ops.gaussian_top_k(buffers[one.x], one.deviations))
             case Fetch():
                 one.pager.fetch(one.layer, one.upcoming, lambda: None)
             case Transfer():
@@ -216,7 +215,7 @@ class _Pass:
         tokens, positions = self._on(one.table.data.device)
         rows = ops.embed(tokens, one.table)
         if one.rotation is not None:
-            rows = rotated_back(rows, one.rotation)
+            rows = rotated_back(rows, one.rotation, ops.hadamard)
         if one.change is not None:
             rows = rows + _lora(ops, ops.embed(tokens, one.change.down), one.change)
         if one.scale != 1.0:
@@ -247,7 +246,7 @@ class _Pass:
         inputs: dict[Rotation | None, Tensor] = {None: x}
         for weight, out, change, bias, scale, rotation in products:
             if rotation is not None and rotation not in inputs:
-                inputs[rotation] = rotated(x, rotation)
+                inputs[rotation] = rotated(x, rotation, ops.hadamard)
             y = ops.linear(inputs[rotation], weight)
             if scale != 1.0:
                 y = y * scale
@@ -410,7 +409,8 @@ def _expert(ops: Ops, x: Tensor, one: Experts, number: int) -> Tensor:
         bias: Tensor | None,
         rotation: Rotation | None,
     ) -> Tensor:
-        y = ops.linear(x if rotation is None else rotated(x, rotation), weights[number])
+        x = x if rotation is None else rotated(x, rotation, ops.hadamard)
+        y = ops.linear(x, weights[number])
         y = y if scale is None else y * scale[number]
         return y if bias is None else y + bias[number]
 

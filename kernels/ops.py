@@ -369,6 +369,63 @@ class Ops:
             raise ValueError(f"xielu: x {list(x.shape)} is {_name(x)}, not float32")
         return self.find("xielu")(x, one)
 
+    def hadamard(self, x: Tensor, block: int) -> Tensor:
+        """Hadamard transform of every block of columns: x [T, D] f32 → [T, D] f32.
+
+        `block` is a power of two; see `kernels.rotation.hadamard`.
+        """
+        if x.dim() != 2 or block < 1 or block & (block - 1) or x.shape[1] % block:
+            raise ValueError(f"hadamard: x {list(x.shape)} has no blocks of {block} columns")
+        _check_floats("hadamard", x)
+        return self.find("hadamard")(x, block)
+
+    def mix_streams(self, x: Tensor, coefficients: Tensor) -> Tensor:
+        """Each stream plus a combination of all: x [T, S*D], coefficients [T, S*S] → [T, S*D], f32.
+
+        Source: https://arxiv.org/abs/2301.13310
+        """
+        count = round(coefficients.shape[-1] ** 0.5)
+        if x.dim() != 2 or coefficients.shape != (len(x), count**2) or x.shape[1] % count:
+            shapes = f"x {list(x.shape)} does not fit coefficients {list(coefficients.shape)}"
+            raise ValueError(f"mix_streams: {shapes}")
+        _check_floats("mix_streams", x, coefficients)
+        return self.find("mix_streams")(x, coefficients)
+
+    def add_to_streams(
+        self, x: Tensor, y: Tensor, coefficients: Tensor | None, first: int
+    ) -> Tensor:
+        """Streams from `first` on plus y, times coefficients: x [T, S*D], y [T, D] → [T, S*D], f32.
+
+        coefficients [T, S] f32, or None for 1 each.
+        """
+        fits = x.dim() == y.dim() == 2 and len(x) == len(y) and x.shape[1] % y.shape[1] == 0
+        count = x.shape[-1] // y.shape[-1]
+        known = coefficients is None or coefficients.shape == (len(x), count)
+        if not fits or not known or not 0 <= first < count:
+            raise ValueError(
+                f"add_to_streams: x {list(x.shape)}, y {list(y.shape)} and the coefficients do not "
+                f"fit, or there is no stream {first}"
+            )
+        _check_floats("add_to_streams", x, y, *(() if coefficients is None else (coefficients,)))
+        return self.find("add_to_streams")(x, y, coefficients, first)
+
+    def match_magnitude(self, x: Tensor, like: Tensor, epsilon: float) -> Tensor:
+        """x with the root mean square of `like`, by row: both [T, D] f32 → [T, D] f32.
+
+        The mean square of x counts as at least `epsilon`.
+        """
+        if x.dim() != 2 or x.shape != like.shape:
+            raise ValueError(f"match_magnitude: x {list(x.shape)} is not like {list(like.shape)}")
+        _check_floats("match_magnitude", x, like)
+        return self.find("match_magnitude")(x, like, epsilon)
+
+    def gaussian_top_k(self, x: Tensor, deviations: float) -> Tensor:
+        """max(x - (mean + deviations * standard deviation), 0), by row: x [T, D] f32 → [T, D]."""
+        if x.dim() != 2 or x.shape[1] < 2:
+            raise ValueError(f"gaussian_top_k: x {list(x.shape)} has no rows of 2 and more columns")
+        _check_floats("gaussian_top_k", x)
+        return self.find("gaussian_top_k")(x, deviations)
+
     def softcap(self, x: Tensor, cap: float) -> Tensor:
         """cap * tanh(x / cap): x [...] f32 → [...] f32, within ±cap.
 
@@ -379,6 +436,11 @@ class Ops:
         if cap <= 0:
             raise ValueError(f"softcap: the cap is {cap}, not above 0")
         return self.find("softcap")(x, cap)
+
+
+def _check_floats(op: str, *tensors: Tensor) -> None:
+    if wrong := [one for one in tensors if one.dtype != torch.float32]:
+        raise ValueError(f"{op}: an operand is {_name(wrong[0])}, not float32")
 
 
 def _observed(op: str, kernel: Kernel, observer: Observer) -> Kernel:

@@ -19,7 +19,9 @@ from kernels.formats import FORMATS, Format, by_name
 from kernels.kv_pages import PagedKV
 from kernels.program import Activation, Program, Recurrence, Xielu
 from kernels.quantized_kv import QuantizedKV
+from kernels.rotation import hadamard
 from kernels.routing import Gating, Routing
+from kernels.streams import add_to_streams, gaussian_top_k, match_magnitude, mix_streams
 from kernels.weight import Weight, file_dtype
 
 # Attention scores of one tile of queries, all heads: bounds memory for any length.
@@ -407,6 +409,11 @@ ENCODER_OPS: tuple[Kernel, ...] = (full_attention,)  # of models that read a tex
 # attention with sinks, any activation, a limit, any routing, a floor of decays.
 RARE_OPS: dict[str, Kernel] = {
     "xielu": xielu,
+    "hadamard": hadamard,
+    "mix_streams": mix_streams,
+    "add_to_streams": add_to_streams,
+    "match_magnitude": match_magnitude,
+    "gaussian_top_k": gaussian_top_k,
     "attention_any": attention,
     "gated_any": gated,
     "route_any": route,

@@ -7,11 +7,14 @@ Source: https://arxiv.org/abs/2404.00456
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
 import torch
 from torch import Tensor
+
+Transform = Callable[[Tensor, int], Tensor]  # of rows and the columns of a block
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,16 +30,19 @@ class Rotation:
     heads: tuple[int, int] = (1, 1)
 
 
-def rotated(x: Tensor, one: Rotation) -> Tensor:
-    """R x of rows x [T, D] f32: heads in their other order, then signs, then the transform."""
+def rotated(x: Tensor, one: Rotation, transform: Transform | None = None) -> Tensor:
+    """R x of rows x [T, D] f32: heads in their other order, then signs, then the transform.
+
+    `transform` computes `hadamard`, which is taken without one.
+    """
     if one.heads != (1, 1):
         x = x.unflatten(1, (*one.heads, -1)).transpose(1, 2).flatten(1)
-    return hadamard(x if one.signs is None else x * one.signs, one.block)
+    return (transform or hadamard)(x if one.signs is None else x * one.signs, one.block)
 
 
-def rotated_back(y: Tensor, one: Rotation) -> Tensor:
+def rotated_back(y: Tensor, one: Rotation, transform: Transform | None = None) -> Tensor:
     """The rows x [T, D] f32 of which y is R x: the transform is its own inverse."""
-    x = hadamard(y, one.block)
+    x = (transform or hadamard)(y, one.block)
     x = x if one.signs is None else x * one.signs
     if one.heads != (1, 1):
         x = x.unflatten(1, (*one.heads[::-1], -1)).transpose(1, 2).flatten(1)

@@ -16,6 +16,13 @@ from kernels import reference
 from kernels.cpu import library, program, weights
 from kernels.cpu.library import CACHES, call, optional, pointer
 from kernels.cpu.memory import memory
+from kernels.cpu.rows import (
+    add_to_streams,
+    gaussian_top_k,
+    hadamard,
+    match_magnitude,
+    mix_streams,
+)
 from kernels.cpu.schema import MAX_EXPERTS, MAX_TAPS, NativeActivation, NativeRecurrence
 from kernels.kv_pages import PagedKV
 from kernels.program import Activation, Recurrence, Xielu
@@ -223,6 +230,8 @@ KERNELS: dict[tuple[str, str], reference.Kernel] = {
     **{(op.__name__, "F32"): op for op in (rms_norm, layer_norm, rope, attention)},
     **{(op.__name__, "F32"): op for op in (gated, route, softcap, macs_per_100_ms, read_bandwidth)},
     **{(op.__name__, "F32"): op for op in (short_conv, recurrence, xielu)},
+    **{(op.__name__, "F32"): op for op in (mix_streams, add_to_streams, match_magnitude)},
+    **{(op.__name__, "F32"): op for op in (gaussian_top_k, hadamard)},
     **{(f"{op.__name__}_any", "F32"): op for op in (attention, gated, route)},
     **{(op.__name__, "F32"): op for op in (attention_bytes, memory, program.record)},
 }

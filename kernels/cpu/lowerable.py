@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kernels.cpu import library, weights
-from kernels.cpu.schema import MAX_EXPERTS, MAX_TAPS, NativeActivation
+from kernels.cpu.schema import MAX_EXPERTS, MAX_STREAMS, MAX_TAPS, NativeActivation
 from kernels.kv_pages import KVLayout, StateLayer
 from kernels.program import (
     Activation,
@@ -31,6 +33,8 @@ from kernels.program import (
     Softcap,
     Xielu,
 )
+from kernels.rotation import Rotation
+from kernels.streams import AddToStreams, GaussianTopK, MatchMagnitude, MixStreams, ScaleChannels
 from kernels.weight import Weight
 
 
@@ -38,7 +42,8 @@ def can_lower(program: Program) -> bool:
     """Whether native operations can run a program: all its weights must be packed."""
     if any(isinstance(one, AddRows) for one in program.head):  # which has no tokens
         return False
-    return all(_is_native(one, program.kv) for one in (*program.body, *program.head))
+    parts = (*program.body, *program.head)
+    return all(_is_native(one, program.kv, program.widths) for one in parts)
 
 
 def weight_group(weight: Weight) -> int:
@@ -46,16 +51,14 @@ def weight_group(weight: Weight) -> int:
     return library.native().nk_activation_group(weight.format.id)
 
 
-def _is_native(one: Instruction, kv: KVLayout) -> bool:
+def _is_native(one: Instruction, kv: KVLayout, widths: Mapping[str, int]) -> bool:
     match one:
         case Embed():
             return _is_native_embed(one)
         case Linear():
-            return not any(one.rotations) and all(map(weights.is_packed, _weights_of(one)))
+            return all(map(weights.is_packed, _weights_of(one)))
         case HeadLinear():
             return _have_one_group(one.weights)
-        case Join():
-            return len(one.xs) == 2
         case Attend():
             return one.causal and not one.chunk
         case Gate() | HeadGate():
@@ -71,9 +74,13 @@ def _is_native(one: Instruction, kv: KVLayout) -> bool:
             return known and _has_state(kv, one.layer)
         case Norm():
             return one.is_plain
+        case MixStreams():
+            return widths[one.coefficients] <= MAX_STREAMS**2
+        case AddToStreams() | MatchMagnitude() | ScaleChannels() | GaussianTopK():
+            return True
         case HeadNorm() | Multiply() | Scale() | PositionScale() | Xielu():
             return True
-        case Columns() | Add() | AddRows() | Softcap() | Fetch():
+        case Columns() | Join() | Add() | AddRows() | Softcap() | Fetch():
             return True
         case _:
             return False
@@ -88,10 +95,17 @@ def _has_state(kv: KVLayout, layer: int) -> bool:
 
 
 def _is_native_embed(one: Embed) -> bool:
-    if one.types is not None or one.rotation is not None:
+    if one.types is not None or not _is_plain_rotation(one.rotation):
+        return False
+    if one.rotation is not None and one.positions is not None:
         return False
     change = () if one.change is None else (one.change.down, one.change.up)
     return all(map(weights.is_packed, filter(None, (one.table, one.positions, *change))))
+
+
+def _is_plain_rotation(one: Rotation | None) -> bool:
+    """Whether it can be computed in place, because it does not reorder heads."""
+    return one is None or one.heads == (1, 1)
 
 
 def _weights_of(one: Linear) -> list[Weight]:
@@ -106,8 +120,11 @@ def _have_one_group(matrices: tuple[Weight, ...]) -> bool:
 
 
 def _is_native_mixture(one: Experts) -> bool:
-    """Packed weights that read at most one quantized copy of x, which is not rotated."""
-    if any((one.gate_rotation, one.up_rotation, one.down_rotation)):
+    """Packed weights that read at most one quantized copy of x, in one rotation of it."""
+    rotations = {one.gate_rotation, one.up_rotation if one.ups else one.gate_rotation}
+    if len(rotations) > 1 or not _is_plain_rotation(one.down_rotation):
+        return False
+    if one.weighs_input and one.gate_rotation is not None:
         return False
     matrices = (*one.gates, *one.ups, *one.downs)
     if len(one.gates) > MAX_EXPERTS or not all(map(weights.is_packed, matrices)):

@@ -17,8 +17,10 @@ from kernels.cpu.lowerable import weight_group
 from kernels.cpu.lowering_layers import (
     by_head,
     change_elements,
+    change_streams,
     head_linear,
     recurrence,
+    rotate,
     short_conv,
 )
 from kernels.cpu.operations import Operations
@@ -55,7 +57,9 @@ from kernels.program import (
     Softcap,
     Xielu,
 )
+from kernels.rotation import Rotation
 from kernels.routing import Routing
+from kernels.streams import AddToStreams, GaussianTopK, MatchMagnitude, MixStreams, ScaleChannels
 from kernels.weight import Weight
 
 
@@ -101,6 +105,10 @@ class Lowering(Operations):
                 change_elements(self, one)
             case HeadGate() | Columns() | Join():
                 by_head(self, one)
+            case (
+                MixStreams() | AddToStreams() | MatchMagnitude() | ScaleChannels() | GaussianTopK()
+            ):
+                change_streams(self, one)
             case Fetch():  # a native call ends here
                 self.quantized = ("", 0)
         return 1
@@ -110,6 +118,22 @@ class Lowering(Operations):
         return isinstance(one, Norm) or (isinstance(one, Linear) and self.quantized[0] != one.x)
 
     def _embed(self, one: Embed) -> None:
+        if one.rotation is not None:  # which comes before the other terms
+            plain = replace(one, scale=1.0, change=None, rotation=None)
+            self._embed(plain)
+            rotate(self, one.rotation, one.out, one.out, back=True)
+            if one.change is not None:
+                added = self._embed_lora(one.table.columns, one.change)
+                self.add(
+                    OpKind.ADD,
+                    x=self.number(one.out),
+                    y=added,
+                    width=one.table.columns,
+                    scale=1.0,
+                )
+            if one.scale != 1.0:
+                change_elements(self, Scale(one.out, one.scale))
+            return
         added = -1 if one.change is None else self._embed_lora(one.table.columns, one.change)
         op = self.add(
             OpKind.EMBED,
@@ -156,18 +180,25 @@ class Lowering(Operations):
             epsilon=one.epsilon,
         )
         self.invalidate(one.out)
-        if isinstance(then, Linear) and one.x != one.out == then.x:
+        if not isinstance(then, Linear) or any(then.rotations):
+            return
+        if one.x != one.out == then.x:
             first = _split_by_group(then)[0]
             op.quantize = _group(first)
             op.barrier = Barrier.BATCH if _reads_only_codes(first) else Barrier.ALWAYS
             self.quantized = (one.out, op.quantize)
 
-    def _linear(self, one: Linear, then: Instruction | None) -> int:
-        """Emit products, fused with a gate or a residual add that follows them directly."""
+    def _linear(self, one: Linear, then: Instruction | None, plain_x: str = "") -> int:
+        """Emit products, fused with a gate or a residual add that follows them directly.
+
+        LoRA terms are those of `plain_x`, where x is a rotation of it.
+        """
+        if any(one.rotations):
+            return self._linear_rotated(one, then)
         parts = _split_by_group(one)
         if len(parts) > 1:
             for part in parts:
-                self._linear(part, None)
+                self._linear(part, None, plain_x)
             return 1
         self._quantize(one)
         plain = not any(one.changes) and all(bias is None for bias in one.biases)
@@ -188,12 +219,32 @@ class Lowering(Operations):
             self.add(OpKind.SCALE_COLUMNS, x=self.number(out), width=width, weight=weight)
         for out, change in zip(one.outs, one.changes, strict=False):
             if change is not None:
-                self._add_lora(one.x, out, change)
+                self._add_lora(plain_x or one.x, out, change)
         for out, bias in zip(one.outs, one.biases, strict=False):
             if bias is not None:
                 vector = self.pointer(bias)
                 self.add(OpKind.BIAS, x=self.number(out), width=self.widths[out], weight=vector)
         return 1
+
+    def _linear_rotated(self, one: Linear, then: Instruction | None) -> int:
+        """Rotate x and emit the products of it, for each of the rotations."""
+        parts: dict[Rotation | None, list[int]] = {}
+        for at, rotation in enumerate(one.rotations):
+            parts.setdefault(rotation, []).append(at)
+        used = 1
+        for rotation, part in parts.items():
+            some, x = _part_of(one, part), one.x
+            if rotation is not None:
+                x = self._rotate(one.x, rotation)
+            used = self._linear(replace(some, x=x), then if len(parts) == 1 else None, one.x)
+        return used
+
+    def _rotate(self, x: str, rotation: Rotation) -> str:
+        """Emit a rotation of x; returns the name of its buffer."""
+        out = f"rotated {self.widths[x]}"
+        self.number(out, self.widths[x])
+        rotate(self, rotation, x, out)
+        return out
 
     def _quantize(self, one: Linear) -> None:
         wanted = (one.x, _group(one))
@@ -303,13 +354,16 @@ class Lowering(Operations):
         self.add(OpKind.ROUTE, x=self.number(one.scores), **route)
         self.add(OpKind.ORDER_PAIRS, barrier=Barrier.BATCH, **route)
         used = {weight_group(some[0]) for some in (one.gates, one.ups) if some}
-        x = self.number(one.x)
+        source = one.x
+        if one.gate_rotation is not None:
+            source = self._rotate(one.x, one.gate_rotation)
+        x = self.number(source)
         if 0 in used or one.weighs_input:
             gather = {"out": rows, "width": width, "start": one.weighs_input}
             self.add(OpKind.GATHER, x=x, y=routes, **gather, **shape)
         if group := max(used):
-            source = {"x": rows} if one.weighs_input else {"x": x, "y": routes}
-            self.add(OpKind.QUANTIZE, quantize=group, width=width, **source, **shape)
+            inputs = {"x": rows} if one.weighs_input else {"x": x, "y": routes}
+            self.add(OpKind.QUANTIZE, quantize=group, width=width, **inputs, **shape)
         products = {"gate": gate, "up": up} if one.ups else {"gate": gate}
         op = self.add(
             OpKind.EXPERT_LINEAR,
@@ -325,6 +379,8 @@ class Lowering(Operations):
         op.outs[: len(products)] = list(products.values())
         op.expert_biases[:] = self.pointer(one.gate_bias), self.pointer(one.up_bias)
         op.expert_scales[:] = self.pointer(one.gate_scale), self.pointer(one.up_scale)
+        if one.down_rotation is not None:
+            rotate(self, one.down_rotation, "expert gate", "expert gate", chosen=chosen)
         if group := weight_group(one.downs[0]):
             self.add(OpKind.QUANTIZE, x=gate, quantize=group, width=inner, **shape)
         op = self.add(
@@ -399,20 +455,19 @@ def _split_by_group(one: Linear) -> list[Linear]:
     if 0 in parts and len(parts) > 1:  # float products can join any part
         exact = parts.pop(0)
         next(iter(parts.values())).extend(exact)
-    changes = one.changes or (None,) * len(one.weights)
-    biases = one.biases or (None,) * len(one.weights)
-    scales = one.scales or (1.0,) * len(one.weights)
-    return [
-        Linear(
-            one.x,
-            tuple(one.weights[at] for at in sorted(part)),
-            tuple(one.outs[at] for at in sorted(part)),
-            tuple(changes[at] for at in sorted(part)),
-            tuple(biases[at] for at in sorted(part)),
-            tuple(scales[at] for at in sorted(part)) if one.scales else (),
-        )
-        for part in parts.values()
-    ]
+    return [_part_of(one, sorted(part)) for part in parts.values()]
+
+
+def _part_of(one: Linear, part: Sequence[int]) -> Linear:
+    """Some of the products, without their rotations."""
+    return Linear(
+        one.x,
+        tuple(one.weights[at] for at in part),
+        tuple(one.outs[at] for at in part),
+        tuple(one.changes[at] for at in part) if one.changes else (),
+        tuple(one.biases[at] for at in part) if one.biases else (),
+        tuple(one.scales[at] for at in part) if one.scales else (),
+    )
 
 
 def _reads_only_codes(one: Linear) -> bool:

@@ -20,6 +20,8 @@ from kernels.program import (
     Softcap,
     Xielu,
 )
+from kernels.rotation import Rotation
+from kernels.streams import AddToStreams, GaussianTopK, MatchMagnitude, MixStreams, ScaleChannels
 
 
 def change_elements(
@@ -59,11 +61,14 @@ def by_head(to: Operations, one: HeadGate | Columns | Join) -> None:
             to.add(OpKind.COLUMNS, start=one.start, **names, **shape)
             to.invalidate(one.out)
         case Join():
-            first, second = one.xs
-            names = {"x": to.number(first), "y": to.number(second)}
-            widths = [to.widths[name] // one.heads for name in one.xs]
-            shape = {"head_width": widths[0], "value_width": widths[1], "heads": one.heads}
-            to.add(OpKind.JOIN, out=to.number(one.out), **names, **shape)
+            shape = {"value_width": to.widths[one.out] // one.heads, "heads": one.heads}
+            start = 0
+            for x in one.xs:
+                width = to.widths[x] // one.heads
+                names = {"x": to.number(x), "out": to.number(one.out), "barrier": Barrier.NEVER}
+                to.add(OpKind.JOIN, head_width=width, start=start, **names, **shape)
+                start += width
+            to.ops[-1].barrier = Barrier.ALWAYS
             to.invalidate(one.out)
 
 
@@ -93,6 +98,51 @@ def head_linear(to: Operations, one: HeadLinear) -> None:
     out = to.number(one.out)
     to.add(OpKind.HEAD_COLUMNS, x=products, out=out, head_width=rows, **shape)
     to.invalidate(one.out)
+
+
+def change_streams(
+    to: Operations, one: MixStreams | AddToStreams | MatchMagnitude | ScaleChannels | GaussianTopK
+) -> None:
+    """Emit an operation on residual streams or on whole rows."""
+    x, width = to.number(one.x), to.widths[one.x]
+    match one:
+        case MixStreams():
+            count = round(to.widths[one.coefficients] ** 0.5)
+            shape = {"heads": count, "head_width": width // count}
+            to.add(OpKind.MIX_STREAMS, x=x, y=to.number(one.coefficients), **shape)
+        case AddToStreams():
+            names = {"x": x, "y": to.number(one.y)}
+            if one.coefficients:
+                names["z"] = to.number(one.coefficients)
+            shape = {"heads": width // to.widths[one.y], "head_width": to.widths[one.y]}
+            to.add(OpKind.ADD_TO_STREAMS, start=one.first, **names, **shape)
+        case MatchMagnitude():
+            like = to.number(one.like)
+            to.add(OpKind.MATCH_MAGNITUDE, x=x, y=like, width=width, epsilon=one.epsilon)
+        case ScaleChannels():
+            to.add(OpKind.SCALE_COLUMNS, x=x, width=width, weight=to.pointer(one.weight))
+        case GaussianTopK():
+            to.add(OpKind.GAUSSIAN_TOP_K, x=x, width=width, strength=one.deviations)
+    to.invalidate(one.x)
+
+
+def rotate(
+    to: Operations, one: Rotation, x: str, out: str, *, chosen: int = 0, back: bool = False
+) -> None:
+    """Emit a rotation of rows of `x`, so many for each token if `chosen`."""
+    to.add(
+        OpKind.ROTATE,
+        x=to.number(x),
+        out=to.number(out),
+        width=to.widths[x] // max(chosen, 1),
+        heads=one.heads[0],
+        kv_heads=one.heads[1],
+        pairs=one.block,
+        weight=to.pointer(one.signs),
+        start=back,
+        chosen=chosen,
+    )
+    to.invalidate(out)
 
 
 def short_conv(to: Operations, one: ShortConv, then: Instruction | None) -> None:

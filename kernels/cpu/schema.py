@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 HEADER = Path(__file__).resolve().parent / "native" / "api" / "nk.h"
-ABI = 5  # increment on every incompatible change of this table
+ABI = 6  # increment on every incompatible change of this table
 
 
 class _Numbered(IntEnum):
@@ -101,11 +101,16 @@ class OpKind(_Numbered):
     SHORT_CONV = 21, "x = causal convolution with weight [taps, width], + bias; `activation`"
     RECURRENCE = 22, "x, y, z are q, k, v; outs: decay, strength or -1; nk_recurrence_args"
     COLUMNS = 23, "out = `head_width` columns of x, from `start` on"
-    JOIN = 24, "out = of each head `head_width` channels of x, then `value_width` of y"
+    JOIN = 24, "of each head of out `value_width` channels: from `start` on the channels of x"
     POSITION_SCALE = 25, "x *= 1 + strength * log(1 + floor((position + offset) / length))"
     HEAD_ROWS = 26, "out = rows of heads for EXPERT_LINEAR, of x from `start` on; z: groups"
     HEAD_COLUMNS = 27, "out = the rows x of heads, beside each other; undoes HEAD_ROWS"
     XIELU = 28, "x = as in kernels.program.Xielu, with `factors`"
+    ROTATE = 29, "out = x [T * chosen], by blocks of `pairs`; `start` 1: signs last"
+    MIX_STREAMS = 30, "x = MixStreams of `heads` streams with coefficients y"
+    ADD_TO_STREAMS = 31, "x = AddToStreams of y, coefficients z or -1, from `start` on"
+    MATCH_MAGNITUDE = 32, "x = x with the magnitude of y; `epsilon`"
+    GAUSSIAN_TOP_K = 33, "x = max(x - cutoff, 0), by row; `strength`: deviations"
 
 
 class Barrier(_Numbered):
@@ -149,7 +154,7 @@ class Function:
 
 MAX_WEIGHTS = 3  # of one operation
 MAX_EXPERTS = 1024  # of one mixture
-MAX_TAPS = 16  # of a short convolution
+MAX_TAPS, MAX_STREAMS = 16, 64  # of a short convolution; of MIX_STREAMS
 PAGE_TOKENS = 256  # positions of a page, as in kernels/layer_state.py
 # Structs: a comment, the name, and the members, each line with its comment.
 _STRUCTS = """
@@ -202,8 +207,7 @@ nk_op
     int32_t add_to  // LINEAR: buffer to which outs[0] is added, or -1
     int32_t interleaved, layer, pairs  // pairs: half the rotary channels
     int32_t experts, chosen  // of a mixture, and how many of them a token passes
-    int64_t width  // columns of x
-    int64_t heads, kv_heads, head_width, window
+    int64_t width, heads, kv_heads, head_width, window  // width: columns of x
     int64_t value_width, start  // RECURRENCE, JOIN; COLUMNS, HEAD_ROWS, of experts
     float epsilon, scale, cap, limit  // limit: of a gate and its factor; 0: none
     float strength, length, offset  // POSITION_SCALE
@@ -456,7 +460,7 @@ def header() -> str:
         _HEAD,
         f"#define NK_ABI {ABI}\n#define NK_MAX_WEIGHTS {MAX_WEIGHTS}\n"
         f"#define NK_MAX_EXPERTS {MAX_EXPERTS}\n#define NK_MAX_TAPS {MAX_TAPS}\n"
-        f"#define NK_PAGE_TOKENS {PAGE_TOKENS}\n",
+        f"#define NK_MAX_STREAMS {MAX_STREAMS}\n#define NK_PAGE_TOKENS {PAGE_TOKENS}\n",
     ]
     parts.append('#ifdef __cplusplus\nextern "C" {\n#endif\n')
     for enum, (name, prefix) in ENUMS.items():

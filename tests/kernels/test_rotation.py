@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from kernels.backends import BACKENDS
-from kernels.cpu import lowerable as cpu
 from kernels.cuda import lowering as cuda
 from kernels.formats import by_name
 from kernels.interpreter import Interpreter
@@ -154,8 +153,8 @@ def test_experts_read_rotated_inputs(random: torch.Generator) -> None:
     torch.testing.assert_close(found.double(), wanted, rtol=1e-4, atol=1e-3)
 
 
-@pytest.mark.parametrize("can_lower", [cpu.can_lower, cuda.can_lower, metal.can_lower])
-def test_no_backend_lowers_what_is_rotated(
+@pytest.mark.parametrize("can_lower", [cuda.can_lower, metal.can_lower])
+def test_no_gpu_lowers_what_is_rotated(
     can_lower: Callable[[Program], bool], random: torch.Generator
 ) -> None:
     one = Rotation(16)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,13 @@ import numpy as np
 import pytest
 
 import architecture_files as files
+from chosen_backend import ops
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
 from engine.models.config import read_config
 from engine.models.feed_forward import GatedMLP
 from engine.models.mixers import Attention
-from sessions import open_decoder, open_session
+from sessions import open_decoder, open_session, session_over
 
 V, D, WIDTH, F, P, RANK, LAYERS, STREAMS = 64, 32, 16, 48, 8, 12, 6, 4
 WINDOWS = [True, True, True, False, True, False]
@@ -111,6 +113,16 @@ def test_pieces_give_the_logits_of_the_whole(tmp_path: Path) -> None:
     assert np.isfinite(whole).all()
     for pieces in (files.PIECES, (1,) * len(TOKENS)):
         assert files.nmse(files.run(session, TOKENS, pieces), whole) < 1e-9
+
+
+def test_it_is_recorded_with_the_bits_of_its_ops(tmp_path: Path) -> None:
+    decoder = open_decoder(write(tmp_path / "m.gguf"))
+    found = [
+        files.run(session_over(one), TOKENS)
+        for one in (decoder, replace(decoder, refused={"cpu": ("no_such_op",)}))
+    ]
+    assert session_over(decoder).runner.is_recorded == ("cpu" in ops.BACKENDS)
+    assert np.array_equal(*found)
 
 
 def test_a_token_whose_embedding_is_zero_gives_numbers(tmp_path: Path) -> None:

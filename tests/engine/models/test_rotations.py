@@ -171,16 +171,21 @@ def fold(
 
 def logits(path: Path, backend: str = "reference", pieces: tuple[int, ...] = ()) -> files.Rows:
     model = load(path, backend=backend, context=len(TOKENS), threads=None, ids_only=True)
-    return files.run(model.new_session(), TOKENS, pieces)
+    session = model.new_session()
+    assert session.runner.is_recorded == (backend == "cpu")
+    return files.run(session, TOKENS, pieces)
 
 
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
 @pytest.mark.parametrize("tied", [False, True])
-def test_a_folded_hybrid_answers_like_the_model_before(tied: bool, tmp_path: Path) -> None:
+def test_a_folded_hybrid_answers_like_the_model_before(
+    tied: bool, backend: str, tmp_path: Path
+) -> None:
     plain = qwen35(tied=tied)
     wanted = logits(write(tmp_path / "plain.gguf", *plain))
     path = write(tmp_path / "folded.gguf", *fold(*plain))
-    assert files.nmse(logits(path), wanted) < 1e-10
-    assert files.nmse(logits(path, pieces=(1, 40, 7)), wanted) < 1e-10
+    assert files.nmse(logits(path, backend), wanted) < 1e-10
+    assert files.nmse(logits(path, backend, pieces=(1, 40, 7)), wanted) < 1e-10
 
 
 @pytest.mark.parametrize(("backend", "signed"), [("reference", False), ("cpu", True)])
@@ -198,6 +203,7 @@ def test_columns_of_a_recurrence_may_be_in_the_order_of_values(tmp_path: Path) -
     wanted = logits(write(tmp_path / "plain.gguf", *plain))
     path = write(tmp_path / "folded.gguf", *fold(*plain, grouped=False))
     assert files.nmse(logits(path), wanted) < 1e-10
+    assert files.nmse(logits(path, "cpu"), wanted) < 1e-10
 
 
 @pytest.mark.parametrize(

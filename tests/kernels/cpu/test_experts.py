@@ -23,6 +23,7 @@ from kernels.program import (
     Program,
     Segment,
 )
+from kernels.rotation import Rotation
 from kernels.routing import Gating, Routing
 from kernels.weight import Weight
 from paging import no_attention
@@ -161,6 +162,26 @@ def test_parts_of_experts(
     body = (*before, replace(last, **parts, **options))
     widths = {**made.widths, "y": WIDTH}
     check(replace(made, body=body, hidden="y", widths=widths), (1, 25), random)
+
+
+@pytest.mark.parametrize("format", ["Q4_0", "F32", "Q1_0"])
+@pytest.mark.parametrize("ungated", [False, True])
+def test_rotated_experts(format: str, ungated: bool, random: torch.Generator) -> None:
+    signs = torch.randn(INNER, generator=random).sign()
+    outer, inner = Rotation(128, signs[:WIDTH], (2, 4)), Rotation(512, signs)
+    formats = format, format, format
+    *before, last = mixture(formats, 6, 2, random).body
+    assert isinstance(last, Experts)
+    one = replace(last, gate_rotation=outer, down_rotation=inner)
+    one = replace(one, ups=()) if ungated else replace(one, up_rotation=outer)
+    made = replace(mixture(formats, 6, 2, random), body=(*before, one))
+    check(made, (1, 2, 33), random)
+    for other in (
+        replace(one, ups=last.ups, up_rotation=inner),
+        replace(one, down_rotation=replace(inner, heads=(2, 2))),
+        replace(one, weighs_input=True),
+    ):
+        assert program.record(replace(made, body=(*before, other))) is None
 
 
 def test_more_tokens_of_one_expert_than_one_product_takes(random: torch.Generator) -> None:

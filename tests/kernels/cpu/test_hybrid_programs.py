@@ -46,6 +46,8 @@ from kernels.program import (
     ShortConv,
     Xielu,
 )
+from kernels.rotation import Rotation
+from kernels.streams import AddToStreams, GaussianTopK, MatchMagnitude, MixStreams, ScaleChannels
 from kernels.weight import Weight
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
@@ -201,6 +203,60 @@ class Parts:
             Add("x", "d"),
         ]
 
+    def streamed(self) -> list[Instruction]:
+        """Three residual streams of 48 channels, as in Gemma 3n."""
+        parts = dict.fromkeys(("part", "second", "third"), 48)
+        return [
+            self.norm(),
+            self.product("n", {**parts, "mixing": 9, "shares": 3}, WIDTH),
+            MatchMagnitude("second", "part", 1e-5),
+            Join(("part", "second", "third"), "joined"),
+            MixStreams("joined", "mixing"),
+            Columns("joined", 48, 48, "part"),
+            AddToStreams("joined", "part", "shares"),
+            ScaleChannels("part", self.values(48)),
+            AddToStreams("joined", "part", first=1),
+            GaussianTopK("joined", 0.3),
+            self.product("joined", {"d": WIDTH}, 144),
+            Add("x", "d"),
+        ]
+
+    def rotated(self, name: str) -> list[Instruction]:
+        """Matrices whose inputs are rotated, in one way or in several, as in Bonsai 2."""
+        signs = self.values(HEADS * VALUE).sign()
+        one, other = Rotation(16, signs[:WIDTH]), Rotation(32, heads=(3, 2))
+        inner, wide = Rotation(32, signs), HEADS * VALUE
+        outs = {"w": WIDTH, "b": WIDTH, "c": WIDTH}
+        three = self.product("n", outs, WIDTH, name)
+        gates = replace(
+            self.product("n", {"g": wide, "v": wide}, WIDTH, name), rotations=(one, one)
+        )
+        return [
+            self.norm(),
+            gates,
+            Gate("g", "v", Activation.SILU, "g"),
+            replace(self.product("g", {"d": WIDTH}, wide, name), rotations=(inner,)),
+            Add("x", "d"),
+            self.norm(),
+            replace(
+                three,
+                rotations=(one, None, other),
+                biases=(self.values(WIDTH), None, None),
+                scales=(0.5, 1.0, 2.0),
+            ),
+            Multiply("w", "b"),
+            Multiply("w", "c"),
+            self.product("w", {"d": WIDTH}, WIDTH, name),
+            Add("x", "d"),
+        ]
+
+    def rotated_program(self) -> Program:
+        made = self.program(self.rotated("Q8_0"), self.rotated("F32"))
+        first, *others = made.body
+        assert isinstance(first, Embed)
+        signs = Rotation(32, self.values(WIDTH).sign())
+        return replace(made, body=(replace(first, rotation=signs, scale=0.7), *others))
+
     def program(self, *blocks_: list[Instruction]) -> Program:
         embedding = Embed(self.matrix(VOCABULARY, WIDTH), "x")
         body = (embedding, *(one for block in blocks_ for one in block))
@@ -208,6 +264,7 @@ class Parts:
         widths |= {"q": KEY_HEADS * KEY, "k": KEY_HEADS * KEY, "decay": HEADS, "strength": HEADS}
         widths |= dict.fromkeys("vgr", HEADS * VALUE) | {"part": 48, "joined": 144}
         widths |= dict.fromkeys(("aq", "o", "a"), ATTENDING * HEAD) | {"h": ATTENDING}
+        widths |= {"second": 48, "third": 48, "mixing": 9, "shares": 3}
         widths |= dict.fromkeys(("ak", "av"), KV_HEADS * HEAD) | {"logits": VOCABULARY}
         layout = KVLayout(LAYERS, torch.float32)
         return Program(body, (0,), (), "x", "logits", widths, layout)
@@ -229,11 +286,16 @@ def programs(random: torch.Generator) -> dict[str, Program]:
         ),
         "by_head": parts.program(parts.by_head("Q8_0"), parts.by_head("F32")),
         "with_rows": parts.program(parts.with_rows(), parts.attending(4, 300)),
+        "streamed": parts.program(parts.streamed()),
+        "rotated": parts.rotated_program(),
         "mixed": parts.program(parts.convolved(), parts.recurrent(), parts.attending(4, 300)),
     }
 
 
-NAMES = ("convolved", "recurrent", "state_space", "attending", "by_head", "with_rows", "mixed")
+NAMES = (
+    *("convolved", "recurrent", "state_space", "attending", "by_head"),
+    *("with_rows", "streamed", "rotated", "mixed"),
+)
 THREADS = pytest.mark.parametrize("threads", [1, 2, 3])
 
 
@@ -322,12 +384,16 @@ def test_segments_do_not_change_each_other(
         assert torch.equal(torch.cat(parts), recorded.hidden([alone.segment(one.done)]))
 
 
+@pytest.mark.parametrize("name", ["mixed", "rotated"])
 @pytest.mark.parametrize("count", [1, 40])
-def test_adapters_apply_to_hybrids(count: int, random: torch.Generator) -> None:
+def test_adapters_apply_to_hybrids(name: str, count: int, random: torch.Generator) -> None:
     parts = Parts(random)
-    made, tokens = programs(random)["mixed"], some_tokens(count, random)
+    made, tokens = programs(random)[name], some_tokens(count, random)
 
     def changed(one: Instruction) -> Instruction:
+        if isinstance(one, Embed):
+            low = parts.matrix(VOCABULARY, 8), parts.matrix(WIDTH, 8), torch.ones(8)
+            return replace(one, change=LoraDelta(*low))
         if not isinstance(one, Linear):
             return one
         changes = tuple(

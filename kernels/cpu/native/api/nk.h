@@ -16,10 +16,11 @@
 #define NK_API __attribute__((visibility("default")))
 #endif
 
-#define NK_ABI 5
+#define NK_ABI 6
 #define NK_MAX_WEIGHTS 3
 #define NK_MAX_EXPERTS 1024
 #define NK_MAX_TAPS 16
+#define NK_MAX_STREAMS 64
 #define NK_PAGE_TOKENS 256
 
 #ifdef __cplusplus
@@ -88,11 +89,16 @@ enum nk_kind {
     NK_SHORT_CONV = 21,  // x = causal convolution with weight [taps, width], + bias; `activation`
     NK_RECURRENCE = 22,  // x, y, z are q, k, v; outs: decay, strength or -1; nk_recurrence_args
     NK_COLUMNS = 23,  // out = `head_width` columns of x, from `start` on
-    NK_JOIN = 24,  // out = of each head `head_width` channels of x, then `value_width` of y
+    NK_JOIN = 24,  // of each head of out `value_width` channels: from `start` on the channels of x
     NK_POSITION_SCALE = 25,  // x *= 1 + strength * log(1 + floor((position + offset) / length))
     NK_HEAD_ROWS = 26,  // out = rows of heads for EXPERT_LINEAR, of x from `start` on; z: groups
     NK_HEAD_COLUMNS = 27,  // out = the rows x of heads, beside each other; undoes HEAD_ROWS
     NK_XIELU = 28,  // x = as in kernels.program.Xielu, with `factors`
+    NK_ROTATE = 29,  // out = x [T * chosen], by blocks of `pairs`; `start` 1: signs last
+    NK_MIX_STREAMS = 30,  // x = MixStreams of `heads` streams with coefficients y
+    NK_ADD_TO_STREAMS = 31,  // x = AddToStreams of y, coefficients z or -1, from `start` on
+    NK_MATCH_MAGNITUDE = 32,  // x = x with the magnitude of y; `epsilon`
+    NK_GAUSSIAN_TOP_K = 33,  // x = max(x - cutoff, 0), by row; `strength`: deviations
 };
 
 // Whether threads wait for each other after an operation.
@@ -156,8 +162,7 @@ struct nk_op {
     int32_t add_to;  // LINEAR: buffer to which outs[0] is added, or -1
     int32_t interleaved, layer, pairs;  // pairs: half the rotary channels
     int32_t experts, chosen;  // of a mixture, and how many of them a token passes
-    int64_t width;  // columns of x
-    int64_t heads, kv_heads, head_width, window;
+    int64_t width, heads, kv_heads, head_width, window;  // width: columns of x
     int64_t value_width, start;  // RECURRENCE, JOIN; COLUMNS, HEAD_ROWS, of experts
     float epsilon, scale, cap, limit;  // limit: of a gate and its factor; 0: none
     float strength, length, offset;  // POSITION_SCALE

@@ -76,6 +76,18 @@ struct nk_table {
     void (*add)(const float *x, const float *y, int64_t count, float *out);  // out may be x
     void (*multiply)(const float *x, float factor, int64_t count, float *out);
     void (*multiply_rows)(const float *x, const float *y, int64_t count, float *out);
+    // out = x + y * factor
+    void (*add_scaled)(const float *x, const float *y, float factor, int64_t count, float *out);
+
+    // Normalized transform of a block of x, a power of two; y may be x.
+    void (*hadamard)(const float *x, int64_t block, float *y);
+    // Of one token, see kernels.streams; y may be x. Columns first .. end of all streams of x
+    // [streams, width]; first: a multiple of 16.
+    void (*mix_streams)(const float *x, const float *coefficients, int64_t streams, int64_t width,
+                        int64_t first, int64_t end, float *y);
+    void (*match_magnitude)(const float *x, const float *like, float epsilon, int64_t width,
+                            float *y);
+    void (*gaussian_top_k)(const float *x, float deviations, int64_t width, float *y);
 
     // Columns first .. end of a causal convolution, see nk_short_conv: of consecutive rows x, y
     // [tokens, width]. before: null for zeros; x may be y.

@@ -374,6 +374,7 @@ void merge(Run &run, const nk_op &op, int thread, int threads) {
 #include "run/experts.inc"
 #include "run/heads.inc"
 #include "run/states.inc"
+#include "run/streams.inc"
 
 void run_op(Run &run, int64_t index, int thread, int threads, bool fused_rope) {
     const nk_op &op = run.program->ops[index];
@@ -404,6 +405,11 @@ void run_op(Run &run, int64_t index, int thread, int threads, bool fused_rope) {
     case NK_GATHER: return gather(run, op, thread, threads);
     case NK_EXPERT_LINEAR: return expert_linear(run, op, claimed, thread, threads);
     case NK_COMBINE: return combine(run, op, thread, threads);
+    case NK_ROTATE: return rotate(run, op, thread, threads);
+    case NK_MIX_STREAMS: return mix_streams(run, op, thread, threads);
+    case NK_ADD_TO_STREAMS: return add_to_streams(run, op, thread, threads);
+    case NK_MATCH_MAGNITUDE:
+    case NK_GAUSSIAN_TOP_K: return change_rows(run, op, thread, threads);
     default: return elementwise(run, op, thread, threads);
     }
 }
