@@ -8,6 +8,7 @@ kernels, and after a kernel failed its check.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import assert_never
 
 import torch
@@ -83,7 +84,7 @@ class Interpreter:
             if isinstance(one, Fetch):
                 one.pager.fetch(one.layer, one.upcoming, checkpoint)
             else:
-                pass_.run(one)
+                pass_.run(one, checkpoint)
         return pass_.buffers[self.program.hidden]
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -124,7 +125,7 @@ class _Pass:
         )  # [2, T]: token ids and positions
         self._tokens = self._rows[0]  # on the host
 
-    def run(self, one: Instruction) -> None:
+    def run(self, one: Instruction, checkpoint: Callable[[], None] = lambda: None) -> None:
         """Execute one instruction; see its class for what it computes."""
         ops, buffers = self._ops, self.buffers
         match one:
@@ -171,7 +172,8 @@ class _Pass:
             case Xielu():
                 self._set(one.x, ops.xielu(buffers[one.x], one))
             case Experts():
-                self._set(one.out, _experts(ops, buffers[one.x], buffers[one.scores], one))
+                y = _experts(ops, buffers[one.x], buffers[one.scores], one, checkpoint)
+                self._set(one.out, y)
             case Add():
                 y = buffers[one.y] if one.scale == 1.0 else buffers[one.y] * one.scale
                 self._set(one.x, buffers[one.x] + y)
@@ -387,11 +389,15 @@ def _head_norm(ops: Ops, x: Tensor, one: HeadNorm) -> Tensor:
     return (normed * one.weight).view(x.shape)
 
 
-def _experts(ops: Ops, x: Tensor, scores: Tensor, one: Experts) -> Tensor:
+def _experts(
+    ops: Ops, x: Tensor, scores: Tensor, one: Experts, checkpoint: Callable[[], None]
+) -> Tensor:
     """Outputs of each token's experts times their shares, added in the order of the experts."""
     shares = ops.route(scores, one.routing)  # [T, E]
     y = torch.zeros_like(x)
-    for number in shares.any(0).nonzero()[:, 0].cpu().tolist():
+    chosen: list[int] = shares.any(0).nonzero()[:, 0].cpu().tolist()
+    groups = (chosen,) if one.pager is None else one.pager.read(one.paged_layer, chosen, checkpoint)
+    for number in chain.from_iterable(groups):
         tokens = shares[:, number].nonzero()[:, 0]
         some, share = x[tokens], shares[tokens, number, None]
         added = _expert(ops, some * share if one.weighs_input else some, one, number)

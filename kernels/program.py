@@ -16,6 +16,7 @@ from typing import Protocol
 from torch import Tensor
 
 from kernels.kv_pages import KVLayout, PageTable
+from kernels.pagers import ExpertPager, Pager
 from kernels.rotation import Rotation
 from kernels.routing import Routing
 from kernels.streams import AddToStreams, GaussianTopK, MatchMagnitude, MixStreams, ScaleChannels
@@ -297,6 +298,7 @@ class Experts:
     """Mixture of experts: out = sum over the chosen experts of share * down(act(gate(x)) * up(x)).
 
     Without `ups` an expert is down(act(gate(x))). The shares of a token are those of the op route.
+    With a `pager` the weights of the chosen experts are read once these are known.
     """
 
     x: str
@@ -318,14 +320,17 @@ class Experts:
     gate_rotation: Rotation | None = None  # of x before gate(x)
     up_rotation: Rotation | None = None
     down_rotation: Rotation | None = None
+    pager: ExpertPager | None = None  # reads experts that are not in memory
+    paged_layer: int = -1  # whose they are in the pager
 
     @property
     def is_plain(self) -> bool:
-        """Whether it has gates and ups alone, without a limit, and plain routing."""
+        """Whether it has gates and ups alone, in memory, without a limit, and plain routing."""
         parts = (self.gate_bias, self.up_bias, self.down_bias)
         parts = (*parts, self.gate_scale, self.up_scale, self.down_scale)
         parts = (*parts, self.gate_rotation, self.up_rotation, self.down_rotation)
         plain = self.routing.is_plain and bool(self.ups) and not self.weighs_input
+        plain = plain and self.pager is None
         plain = plain and self.activation in COMMON_ACTIVATIONS
         return plain and not self.limit and all(part is None for part in parts)
 
@@ -364,23 +369,6 @@ class Transfer:
 
     x: str
     backend: str  # name of the one that runs the instructions after this
-
-
-class Pager(Protocol):
-    """Weights of layers that are read into a few slots of memory when they are needed."""
-
-    @property
-    def read_bytes(self) -> int:
-        """Bytes read so far."""
-        ...
-
-    def fetch(self, layer: int, upcoming: Sequence[int], checkpoint: Callable[[], None]) -> None:
-        """Wait until the weights of a layer are in memory, where they stay until the next call.
-
-        Then those of `upcoming` are read in the background, in this order. With `layer` -1 no layer
-        is in use any more. `checkpoint` is called while it waits and may raise to cancel.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)

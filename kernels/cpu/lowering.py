@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 
@@ -24,6 +25,7 @@ from kernels.cpu.lowering_layers import (
     short_conv,
 )
 from kernels.cpu.operations import Operations
+from kernels.cpu.paged_experts import PagedExperts
 from kernels.cpu.schema import (
     MAX_WEIGHTS,
     Barrier,
@@ -68,6 +70,7 @@ class Lowering(Operations):
     """The lowering of a program, instruction by instruction."""
 
     angles: dict[tuple[float, ...], str] = field(default_factory=dict)
+    paged: dict[int, PagedExperts] = field(default_factory=dict)  # by their first operation
 
     def lower(self, rest: Sequence[Instruction]) -> int:
         """Emit the first instruction, fused with the next if possible; returns the number used."""
@@ -361,9 +364,11 @@ class Lowering(Operations):
         if 0 in used or one.weighs_input:
             gather = {"out": rows, "width": width, "start": one.weighs_input}
             self.add(OpKind.GATHER, x=x, y=routes, **gather, **shape)
+        first = len(self.ops)
         if group := max(used):
-            inputs = {"x": rows} if one.weighs_input else {"x": x, "y": routes}
-            self.add(OpKind.QUANTIZE, quantize=group, width=width, **inputs, **shape)
+            given = {"x": rows} if one.weighs_input else {"x": x, "y": routes}
+            self.add(OpKind.QUANTIZE, z=groups, quantize=group, width=width, **given, **shape)
+        inputs, outputs = self.weight_array((*one.gates, *one.ups)), self.weight_array(one.downs)
         products = {"gate": gate, "up": up} if one.ups else {"gate": gate}
         op = self.add(
             OpKind.EXPERT_LINEAR,
@@ -373,7 +378,7 @@ class Lowering(Operations):
             count=len(products),
             activation=NativeActivation[one.activation.name],
             limit=one.limit,
-            expert_weights=self.weight_array((*one.gates, *one.ups)),
+            expert_weights=inputs,
             **shape,
         )
         op.outs[: len(products)] = list(products.values())
@@ -382,19 +387,24 @@ class Lowering(Operations):
         if one.down_rotation is not None:
             rotate(self, one.down_rotation, "expert gate", "expert gate", chosen=chosen)
         if group := weight_group(one.downs[0]):
-            self.add(OpKind.QUANTIZE, x=gate, quantize=group, width=inner, **shape)
+            self.add(OpKind.QUANTIZE, x=gate, z=groups, quantize=group, width=inner, **shape)
         op = self.add(
             OpKind.EXPERT_LINEAR,
             x=gate,
             z=groups,
             width=inner,
             count=1,
-            expert_weights=self.weight_array(one.downs),
+            expert_weights=outputs,
             **shape,
         )
         op.outs[0] = rows
         op.expert_biases[0] = self.pointer(one.down_bias)
         op.expert_scales[0] = self.pointer(one.down_scale)
+        if one.pager is not None:
+            read = partial(one.pager.read, one.paged_layer)
+            matrices = (*zip(inputs, (*one.gates, *one.ups), strict=True),)
+            matrices += (*zip(outputs, one.downs, strict=True),)
+            self.paged[first] = PagedExperts(read, len(self.ops), "expert groups", count, matrices)
         combine = {"out": self.number(one.out), "width": width, "start": one.weighs_input}
         self.add(OpKind.COMBINE, x=rows, y=routes, **combine, **shape)
         self.quantized = ("", 0)  # overwritten by the rows of the pairs

@@ -83,7 +83,7 @@ def head_linear(to: Operations, one: HeadLinear) -> None:
     widths = {"head_width": head_width, "value_width": columns, "start": one.start}
     to.add(OpKind.HEAD_ROWS, x=to.number(one.x), z=groups, out=some, **widths, **shape)
     if group := weight_group(one.weights[0]):
-        to.add(OpKind.QUANTIZE, x=some, quantize=group, width=columns, **shape)
+        to.add(OpKind.QUANTIZE, x=some, z=groups, quantize=group, width=columns, **shape)
         to.quantized = ("", 0)
     op = to.add(
         OpKind.EXPERT_LINEAR,

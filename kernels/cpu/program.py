@@ -51,9 +51,11 @@ class Recorded:
         while at < len(program.head):
             at += lowering.lower(program.head[at:])
         self._kept = lowering.kept
+        self._paged = lowering.paged
+        paged = {at for first, one in self._paged.items() for at in (first, one.end)}
         # A pass can be cancelled between pieces.
-        self._pieces = sorted({0, *starts[1:], *self._fetches, self._body_end})
-        self._calls = sorted({0, *self._fetches, len(lowering.ops)})  # of a step
+        self._pieces = sorted({0, *starts[1:], *self._fetches, *paged, self._body_end})
+        self._calls = sorted({0, *self._fetches, *paged, len(lowering.ops)})  # of a step
         self._tables = lowering.tables
         self._names = list(lowering.widths)
         self._widths = lowering.widths
@@ -86,7 +88,7 @@ class Recorded:
         for first, end in zip(self._pieces, self._pieces[1:], strict=False):
             checkpoint()
             self._fetch(first, checkpoint)
-            self._run(first, end, native, ids)
+            self._run_piece(first, end, native, ids, checkpoint)
         self._fetch(self._body_end, checkpoint)
         width = self._widths[self._hidden]
         return self._buffers[self._hidden][: len(ids) * width].view(-1, width).clone()
@@ -112,7 +114,7 @@ class Recorded:
         self._set_buffer(self._logits, logits)
         for first, end in zip(self._calls, self._calls[1:], strict=False):
             self._fetch(first, lambda: None)
-            self._run(first, end, native, ids)
+            self._run_piece(first, end, native, ids, lambda: None)
         return logits
 
     def _batch(
@@ -136,6 +138,21 @@ class Recorded:
         """Wait for the weights that the operations from `at` on read, if they are paged."""
         if (one := self._fetches.get(at)) is not None:
             one.pager.fetch(one.layer, one.upcoming, checkpoint)
+
+    def _run_piece(
+        self,
+        first: int,
+        end: int,
+        batch: library.NativeBatch,
+        ids: object,
+        checkpoint: Callable[[], None],
+    ) -> None:
+        """Run operations once, or those of paged experts for each group of them in memory."""
+        if (paged := self._paged.get(first)) is None:
+            self._run(first, end, batch, ids)
+            return
+        for _ in paged.groups(self._buffers[paged.buffer], checkpoint):
+            self._run(first, end, batch, ids)
 
     def _run(self, first: int, end: int, batch: library.NativeBatch, ids: object) -> None:
         program, segments = ctypes.byref(self._native), batch.structs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -102,6 +102,55 @@ def test_any_number_of_experts_and_threads(
 ) -> None:
     library.set_threads(threads)
     check(mixture(("Q4_0", "Q4_0", "Q4_0"), experts, chosen, random), (1, 33), random)
+
+
+class Moving:
+    """A pager that moves the weights of experts, and gives them in groups of so many."""
+
+    def __init__(self, one: Experts, size: int) -> None:
+        self.read_bytes = 0
+        self._matrices, self._size = (one.gates, one.ups, one.downs), size
+
+    def read(
+        self, layer: int, experts: Sequence[int], checkpoint: Callable[[], None]
+    ) -> Iterator[Sequence[int]]:
+        assert layer == 7
+        for first in range(0, len(experts), self._size):
+            checkpoint()
+            group = experts[first : first + self._size]
+            moved = [some[number] for some in self._matrices if some for number in group]
+            for weight in moved:
+                weight.data.set_(weight.data.clone())
+            yield group
+            for weight in moved:  # nothing else may read them
+                kept = weight.data.clone()
+                weight.data.fill_(0)
+                weight.data.set_(kept)
+
+
+@pytest.mark.parametrize("formats", FORMATS, ids="-".join)
+@pytest.mark.parametrize("weighs_input", [False, True])
+def test_groups_of_paged_experts_give_the_bits_of_all_at_once(
+    formats: tuple[str, str, str], weighs_input: bool, random: torch.Generator
+) -> None:
+    made = mixture(formats, 6, 2, random)
+    *before, last = made.body
+    assert isinstance(last, Experts)
+    last = replace(last, weighs_input=weighs_input)
+    made = replace(made, body=(*before, last))
+    wanted = program.record(made)
+    assert wanted is not None
+    for size in (1, 2, 6):
+        paged = replace(last, pager=Moving(last, size), paged_layer=7)
+        grouped = replace(made, body=(*before, paged))
+        recorded = program.record(grouped)
+        assert recorded is not None
+        for count in (1, 2, 40):
+            tokens = torch.randint(VOCABULARY, (count,), generator=random).tolist()
+            expected = wanted.hidden(batch(tokens))
+            assert torch.equal(recorded.hidden(batch(tokens)), expected)
+            interpreted = Interpreter(grouped, BACKENDS["cpu"].ops).hidden(batch(tokens))
+            assert torch.equal(interpreted, expected)
 
 
 ROUTINGS = [
