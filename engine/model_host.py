@@ -204,8 +204,8 @@ class ModelHost:
             cache=model.cache,
             sampling=model.sampling,
             paged_layers=len(paging.layers),
-            paged_bytes=paging.pass_bytes,
-            paged_seconds=paging.pass_seconds,
+            paged_bytes=paging.token_bytes,
+            paged_seconds=paging.token_seconds,
             runs_on=model.runs_on,
             moved=model.moved,
         )

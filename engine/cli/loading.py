@@ -56,11 +56,14 @@ def _say_if_paged(plan: MemoryPlan) -> None:
 
 def paging_words(paging: Paging) -> str:
     """A sentence on what is read from the disk for each token, and how long that takes."""
-    time = f", which takes about {paging.pass_seconds:.2g} s" if paging.pass_seconds else ""
-    return (
-        f"The model does not fit in memory: {len(paging.layers)} of its layers "
-        f"({paging.pass_bytes / 1e9:.1f} GB) are read from the disk for each token{time}."
-    )
+    read = f"{len(paging.layers)} of its layers ({paging.token_bytes / 1e9:.1f} GB) are read"
+    if paging.expert_slots:
+        read = (
+            f"of {len(paging.layers)} layers the experts that are used, about "
+            f"{paging.token_bytes / 1e9:.1f} GB, are read"
+        )
+    time = f", which takes about {paging.token_seconds:.2g} s" if paging.token_seconds else ""
+    return f"The model does not fit in memory: {read} from the disk for each token{time}."
 
 
 def adapter_stack(options: Options, model: LoadedModel) -> Stack:

@@ -355,8 +355,8 @@ def _paging(paging: Paging | None) -> dict[str, object]:
         return {}
     return {
         "paged_layers": len(paging.layers),
-        "paged_bytes": paging.pass_bytes,
-        "paged_seconds": round(paging.pass_seconds, 3),
+        "paged_bytes": paging.token_bytes,
+        "paged_seconds": round(paging.token_seconds, 3),
     }
 
 

@@ -55,6 +55,7 @@ from engine.messages import (
 )
 from engine.models import Build
 from engine.models.config import Config
+from engine.models.expert_pager import ExpertPager
 from engine.models.forward import Result
 from engine.models.layer_pager import LayerPager
 from engine.models.layers import Decoder
@@ -167,7 +168,7 @@ def load(
     model is given token ids and no text, so a file without a readable vocabulary is loaded too.
 
     The model takes at most `memory_bytes`, or 0: nine tenths of the free memory. Layers that do not
-    fit are read from the file for every pass; `planned` is called with the plan, which says so.
+    fit are read from the file for every pass, of a mixture the experts it uses; `planned` is called with the plan, which says so.
     """
     if threads is not None:  # None: as they are, for a model beside another
         set_threads(threads)
@@ -292,14 +293,19 @@ class _Loading:
         )
 
 
-def _pager(file: GGUFFile, placement: Placement, memory: MemoryPlan) -> LayerPager | None:
-    """The pager of the layers that the plan keeps in the file; raises ModelFileError."""
+def _pager(
+    file: GGUFFile, placement: Placement, memory: MemoryPlan
+) -> LayerPager | ExpertPager | None:
+    """The pager of what the plan keeps in the file; raises ModelFileError."""
     paging = memory.paging
     if paging is None:
         return None
     backend = placement.layers[paging.layers[0]]
     try:
-        return LayerPager(file.paths, paging.layers, paging.slot_bytes, backend.memory)
+        sizes = file.paths, paging.layers, paging.slot_bytes
+        if paging.expert_slots:
+            return ExpertPager(*sizes, paging.expert_slots, backend.memory)
+        return LayerPager(*sizes, backend.memory)
     except OSError as error:
         raise ModelFileError(
             f"The model's file cannot be opened a second time: {error.strerror or error}.",

@@ -160,17 +160,33 @@ class DeviceMemory:
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """Layers whose matrices stay in the model file and are read for every pass."""
+    """Layers whose matrices stay in the model file, or whose experts do: these are read for a pass.
+
+    Of experts, those that were used last stay in memory, and a token reads the share of its experts
+    that is not there, if all are chosen equally often.
+    """
 
     layers: tuple[int, ...]  # their numbers, ascending
-    slot_bytes: int  # memory for the matrices of one of them
+    slot_bytes: int  # memory for the matrices of one of them, or of one expert
     held_bytes: int  # of all slots and read buffers
     saved_bytes: int  # what their matrices would take in memory
-    pass_bytes: int  # read from the file for every pass: for each token of an answer
-    pass_seconds: float = 0.0  # that this takes by the measured speed of the disk; 0: not known
+    token_bytes: int  # read from the file for each token of an answer
+    chunk_bytes: int  # read for a chunk of a prompt, whose tokens use all experts
+    expert_slots: int = 0  # of memory for single experts; 0: layers are read whole
+    disk_speed: float = 0.0  # bytes/s as measured; 0: not known
+
+    @property
+    def token_seconds(self) -> float:
+        """That reading takes for a token of an answer; 0: not known."""
+        return self.token_bytes / self.disk_speed if self.disk_speed else 0.0
+
+    @property
+    def chunk_seconds(self) -> float:
+        """That reading takes for a chunk of a prompt; 0: not known."""
+        return self.chunk_bytes / self.disk_speed if self.disk_speed else 0.0
 
 
-NO_PAGING = Paging((), 0, 0, 0, 0)
+NO_PAGING = Paging((), 0, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +202,7 @@ class MemoryPlan:
     most_context: int  # tokens that fit, up to the training context; 0: weights do not fit
     devices: tuple[DeviceMemory, ...] = ()  # the host first; empty: all is in its memory
     limit_bytes: int = 0  # the most that may be taken of the host's memory; 0: no other limit
-    paging: Paging | None = None  # None: all layers are in memory
+    paging: Paging | None = None  # None: all weights are in memory
     least_bytes: int = 0  # total with all layers paged, if it does not fit otherwise
 
     @property

@@ -26,7 +26,14 @@ from engine.loading.memory import (
     scratch_bytes,
     vocabulary_bytes,
 )
-from engine.loading.paging import PAGED_CONTEXT, device_of, layer_bytes, timed, with_paging
+from engine.loading.paging import (
+    PAGED_CONTEXT,
+    device_of,
+    expert_bytes,
+    layer_bytes,
+    timed,
+    with_paging,
+)
 from engine.loading.preflight import shape, states_of
 from engine.lora.stack import EMBEDDING, HEAD
 from engine.messages import CacheType, SlowPart, SlowReason
@@ -210,14 +217,14 @@ def predict(
         return found, storage
     packed = _packed(tensors, weights)
     wanted = before.context if before else context
+    experts = expert_bytes(file, placement, packed, config.experts_per_token)
     layers = layer_bytes(file, placement, packed)
-    paged = with_paging(layers, lambda paging: planned(wanted, packed, paging))
+    paged = with_paging(experts, layers, lambda paging: planned(wanted, packed, paging))
     if paged is None or paged.paging is None:
         return found, storage
     if not paged.fits:
         return replace(found, least_bytes=paged.total_bytes), storage
-    often = replace(paged.paging, pass_bytes=paged.paging.pass_bytes * config.loops)
-    return replace(paged, paging=timed(often, file.paths[0])), packed
+    return replace(paged, paging=timed(paged.paging, file.paths[0], config.loops)), packed
 
 
 def _with_reserved(needs: DeviceNeeds, placement: Placement) -> DeviceNeeds:
@@ -470,7 +477,7 @@ def slow_parts(
     kernels: Mapping[str, Mapping[str, str]], storage: Storages, paging: Paging | None = None
 ) -> tuple[SlowPart, ...]:
     """Parts that run on the reference although their backend is faster, packed weights there, and
-    paged layers.
+    paged layers or experts.
 
     `kernels` is the result of `kernels_in_use` with what failed its check left out. A backend all
     of whose kernels are the reference's was selected, or there is no other.
@@ -484,5 +491,6 @@ def slow_parts(
         if kept is Storage.FILE:
             parts[SlowPart(SlowReason.DECODED, f"linear {format}")] = None
     if paging is not None:
-        parts[SlowPart(SlowReason.PAGED, f"{len(paging.layers)} layers")] = None
+        experts = "experts of " if paging.expert_slots else ""
+        parts[SlowPart(SlowReason.PAGED, f"{experts}{len(paging.layers)} layers")] = None
     return tuple(parts)

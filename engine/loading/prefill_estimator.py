@@ -80,8 +80,8 @@ class PrefillEstimator:
         if times.costs is None:
             model = self._model
             costs = calibrate(model.decoder, model.cache, model.plan.context, stack, checkpoint)
-            # The layer measured stays in memory; of paged ones, all are read for every chunk.
-            times.costs = replace(costs, chunk=max(costs.chunk, self._paging.pass_seconds))
+            # The layer measured stays in memory; all that is paged is read for every chunk.
+            times.costs = replace(costs, chunk=max(costs.chunk, self._paging.chunk_seconds))
             self._store()
         return times.seconds(self._shape.work(start, end))
 
@@ -98,7 +98,7 @@ class PrefillEstimator:
         """What is known for these adapters: they make every token slower."""
         adapters = sorted(adapter.sha256 for adapter, _ in stack.entries)
         model = self._model
-        paged = [len(self._paging.layers)] if self._paging.layers else []
+        paged = [len(self._paging.layers), self._paging.expert_slots] if self._paging.layers else []
         conditions = (torch.get_num_threads(), model.cache.value, model.backends, *paged, *adapters)
         wanted = key(self._files, *conditions) if self._files else ""
         if wanted != self._key:

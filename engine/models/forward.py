@@ -6,11 +6,13 @@ backend lowers it, to run a whole token in one call.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 
 from engine.lora.delta import Part
 from engine.lora.stack import EMBEDDING, NO_ADAPTERS, Stack
+from engine.models.expert_pager import ExpertPager
 from engine.models.forward_mixers import mixer
 from engine.models.forward_mlp import feed_forward
 from engine.models.forward_parts import CHANGE, NORMED, STREAM, Deltas, norm, products
@@ -23,6 +25,7 @@ from engine.models.forward_streams import (
     side_path,
     united,
 )
+from engine.models.layer_pager import LayerPager
 from engine.models.layers import Block, Decoder
 from engine.models.parts import Norm
 from kernels import program
@@ -64,6 +67,7 @@ def forward_program(
         decoder.separator,
         decoder.embedding_rotation,
     )
+    pager = decoder.pager
     paged = [number for number in decoder.paged if number >= 0]
     body: list[Instruction] = [embed]
     if decoder.embedding_norm is not None:
@@ -78,27 +82,29 @@ def forward_program(
     for layer, (block, backend) in enumerate(zip(decoder.blocks, placement.layers, strict=True)):
         body += _transfer(before, backend)
         layers.append(len(body))
-        if decoder.pager is not None and (number := decoder.paged[layer]) >= 0:
+        if isinstance(pager, LayerPager) and (number := decoder.paged[layer]) >= 0:
             at = paged.index(number)
             upcoming = (*paged[at + 1 :], *paged[:at])
-            body.append(program.Fetch(decoder.pager, number, upcoming))
-        deltas = partial(_delta, backend, stack)
-        body += _block(block, first[layer], deltas)
+            body.append(program.Fetch(pager, number, upcoming))
+        made = _block(block, first[layer], partial(_delta, backend, stack))
+        if isinstance(pager, ExpertPager) and (number := decoder.paged[layer]) >= 0:
+            made = [_paged(one, pager, number) for one in made]
+        body += made
         if block.output_scale != 1.0:
             body.append(program.Scale(STREAM, block.output_scale))
         before = backend
     if decoder.streams is not None:
         body += united(decoder.streams, partial(_delta, before, stack))
-    if decoder.pager is not None and paged:
-        body.append(program.Fetch(decoder.pager, -1, tuple(paged)))
-    made, head = _head(decoder, result, partial(_delta, placement.head, stack))
+    if isinstance(pager, LayerPager) and paged:
+        body.append(program.Fetch(pager, -1, tuple(paged)))
+    result_name, head = _head(decoder, result, partial(_delta, placement.head, stack))
     head = [*_transfer(before, placement.head), *head]
     return Program(
         body=tuple(body),
         layers=tuple(layers),
         head=tuple(head),
         hidden=STREAM,
-        logits=made,
+        logits=result_name,
         widths=_widths((*body, *head)),
         kv=kv,
     )
@@ -170,6 +176,13 @@ def _block(block: Block, layer: int, deltas: Deltas) -> list[Instruction]:
     elif block.layer_input is not None:
         made += [*layer_input(block.layer_input, deltas), program.Add(STREAM, CHANGE)]
     return made
+
+
+def _paged(one: Instruction, pager: ExpertPager, number: int) -> Instruction:
+    """An instruction of a layer whose experts are read from the file."""
+    if isinstance(one, program.Experts):
+        return replace(one, pager=pager, paged_layer=number)
+    return one
 
 
 def _input(one: Norm | None, otherwise: str) -> tuple[str, list[Instruction]]:

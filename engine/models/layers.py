@@ -13,14 +13,16 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from engine.lora.delta import BaseModel
+from engine.models.expert_pager import ExpertPager
 from engine.models.feed_forward import FeedForward
+from engine.models.layer_pager import LayerPager
 from engine.models.mixers import Attention, LatentAttention, Mixer, ParallelMixers
 from engine.models.parts import HeadNorms, Norm, Projection
 from engine.models.streams import Streams, StreamUpdate
 from kernels.backend import ENCODER_OPS
 from kernels.layer_state import ConvState, LayerState, RecurrentState, SharedState
 from kernels.placement import Placement
-from kernels.program import Activation, Pager, RowTable
+from kernels.program import Activation, RowTable
 from kernels.rotation import Rotation
 from kernels.weight import Weight
 
@@ -152,7 +154,7 @@ class Decoder:
     ranking: Ranking | None = None  # of a model that scores documents and does not continue texts
     # By backend, the ops that failed their check; "record": the program.
     refused: Mapping[str, Collection[str]] = field(default_factory=dict)
-    pager: Pager | None = None  # reads layers that are not in memory
+    pager: LayerPager | ExpertPager | None = None  # reads layers or experts not in memory
     paged: tuple[int, ...] = ()  # the number of each layer in the pager, -1 of those in memory
 
     @property

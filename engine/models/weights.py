@@ -14,6 +14,7 @@ from torch import Tensor
 
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile, TensorInfo
+from engine.models.expert_pager import ExpertPager
 from engine.models.file_table import FileTable
 from engine.models.layer_pager import LayerPager
 from engine.models.rotations import read_rotations
@@ -56,8 +57,8 @@ class Weights:
     `checkpoint()` may raise `Cancelled` between chunks of a tensor. With `read` False every check
     is made, but no tensor data is read: the returned weights are placeholders of the right shape.
     The backends of `placement` prepare them, by default `backends.choose()` all of them; `storage`
-    overrides how they are stored in memory. The matrices of the layers of `pager` are not read: it
-    reads them when they are needed.
+    overrides how they are stored in memory. The matrices that `pager` holds are not read: it reads
+    them when they are needed.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Weights:
         placement: Placement | None = None,
         read: bool = True,
         storage: Storages | None = None,
-        pager: LayerPager | None = None,
+        pager: LayerPager | ExpertPager | None = None,
     ) -> None:
         self.pager = pager
         self._given = placement
@@ -138,7 +139,7 @@ class Weights:
 
     def experts(self, name: str, count: int, rows: int, columns: int) -> list[Weight]:
         """`count` matrices [rows, columns] of one tensor [count, rows, columns]."""
-        return self._parts(self._find(name, (count, rows, columns)), [rows] * count)
+        return self._parts(self._find(name, (count, rows, columns)), [rows] * count, of_expert=1)
 
     def groups(self, name: str, groups: int, rows: Sequence[int], columns: int) -> list[Weight]:
         """Matrices of one tensor that has rows of each of them in every one of its groups.
@@ -201,7 +202,8 @@ class Weights:
 
     def expert_pairs(self, name: str, count: int, rows: int, columns: int) -> list[Weight]:
         """2 * `count` matrices [rows, columns] of one tensor [count, 2 * rows, columns]."""
-        return self._parts(self._find(name, (count, 2 * rows, columns)), [rows] * (2 * count))
+        info = self._find(name, (count, 2 * rows, columns))
+        return self._parts(info, [rows] * (2 * count), of_expert=2)
 
     def has(self, name: str) -> bool:
         """Whether the file has a tensor of this name."""
@@ -243,7 +245,7 @@ class Weights:
         self._file.drop_pages(name, first, end)  # one row maps whole pages
         return found
 
-    def reread(self, storage: Storages, pager: LayerPager | None = None) -> Weights:
+    def reread(self, storage: Storages, pager: LayerPager | ExpertPager | None = None) -> Weights:
         """The weights for building the model again; only those in `storage` are read again.
 
         Their old memory is freed with the model that uses them. With paged layers all are read
@@ -315,8 +317,11 @@ class Weights:
         backend = backend_of(beside, self._placement)
         return self._made_of(info, backend, [math.prod(info.shape[:-1])], info.shape)[0]
 
-    def _parts(self, info: TensorInfo, rows: Sequence[int]) -> list[Weight]:
-        """A tensor split by rows into weights that are prepared separately."""
+    def _parts(self, info: TensorInfo, rows: Sequence[int], of_expert: int = 0) -> list[Weight]:
+        """A tensor split by rows into weights that are prepared separately.
+
+        Of a mixture, so many after each other are `of_expert`.
+        """
         self._used.add(info.name)
         columns = info.shape[-1]
         if not self._read_data:
@@ -325,7 +330,8 @@ class Weights:
                 n: Weight(one.expand(n, columns), by_name("F32"), (n, columns)) for n in {*rows}
             }
             return [made[n] for n in rows]
-        return self._made_of(info, backend_of(info.name, self._placement), rows)
+        backend = backend_of(info.name, self._placement)
+        return self._made_of(info, backend, rows, of_expert=of_expert)
 
     def _gathered(self, info: TensorInfo, groups: int, rows: Sequence[int]) -> list[Weight]:
         """A tensor whose groups of rows are each split, into weights of all groups."""
@@ -357,7 +363,12 @@ class Weights:
         return made
 
     def _made_of(
-        self, info: TensorInfo, backend: Backend, rows: Sequence[int], shape: tuple[int, ...] = ()
+        self,
+        info: TensorInfo,
+        backend: Backend,
+        rows: Sequence[int],
+        shape: tuple[int, ...] = (),
+        of_expert: int = 0,
     ) -> list[Weight]:
         """The weights of a tensor, one for each of `rows`, or a single one of `shape`."""
         key = info.name, backend.name
@@ -365,10 +376,11 @@ class Weights:
             made = self._made[key] = []
             data, row_bytes = self._file.data(info.name), info.format.row_bytes(info.shape[-1])
             start = 0
-            for count in rows:
+            for at, count in enumerate(rows):
+                expert = at // of_expert if of_expert else -1
                 piece = data[start * row_bytes : (start + count) * row_bytes]
                 weight = Weight.from_bytes(piece, info.format, shape or (count, info.shape[-1]))
-                made.append(self._prepare(info, backend, weight, start * row_bytes))
+                made.append(self._prepare(info, backend, weight, start * row_bytes, expert))
                 self._origins[id(made[-1])] = info.name, start
                 start += count
         elif key in self._kept:
@@ -376,8 +388,12 @@ class Weights:
             self._count(info.size_bytes)
         return self._made[key]
 
-    def _prepare(self, info: TensorInfo, backend: Backend, weight: Weight, start: int) -> Weight:
+    def _prepare(
+        self, info: TensorInfo, backend: Backend, weight: Weight, start: int, expert: int
+    ) -> Weight:
         """Prepare a weight whose rows begin at byte `start` of a tensor, keeping few pages mapped.
+
+        `expert`: whose it is; -1: of none.
 
         A page that is dropped too early is mapped again from the page cache.
         """
@@ -390,10 +406,10 @@ class Weights:
         storage = self._storage.get((backend.name, info.format.name), Storage.BACKEND)
         if self.pager is not None and len(info.shape) > 1:
             layer = layer_of(info.name)
-            if layer in self.pager.layers:
+            if self.pager.holds(layer, expert):
                 self._count(weight.size_bytes)
-                place = info.part, info.offset + start
-                return self.pager.add(layer, backend, storage, weight.format, weight.shape, *place)
+                sizes = weight.format, weight.shape, info.part, info.offset + start
+                return self.pager.add(layer, expert, backend, storage, *sizes)
         prepared = backend.prepare(weight, self._checkpoint, done, storage)
         self._count(weight.size_bytes)
         return prepared

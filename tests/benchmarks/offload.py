@@ -1,6 +1,6 @@
 """Speed of a model that does not fit in its memory, for several limits, and the bytes it reads.
 
-Each limit is a process of its own. Greedy ids are compared with those of the model without a limit;
+Each limit is a separate process. Greedy ids are compared with those of the model without a limit;
 the disk's speed is measured at each load, past the cache of the system.
 """
 
@@ -19,6 +19,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from engine.host.device import resident_memory
+from engine.loading import placement
 from engine.loading.loader import load
 from engine.loading.memory import NO_PAGING
 from engine.messages import CacheType
@@ -27,8 +28,13 @@ TABLE = Path(__file__).with_suffix(".md")
 CONTEXT, PROMPT = 4_096, 64
 
 
-def measure(path: Path, limit: int, tokens: int) -> dict[str, Any]:
-    """Load with a limit (0: none), read a prompt and decode; what was read and how fast."""
+def measure(path: Path, limit: int, tokens: int, *, by_layer: bool = False) -> dict[str, Any]:
+    """Load with a limit (0: none), read a prompt and decode; what was read and how fast.
+
+    A mixture is read by expert, or `by_layer` as other models are.
+    """
+    if by_layer:
+        placement.expert_bytes = lambda *operands: None
     before, started = resident_memory(), time.perf_counter()
     model = load(path, memory_bytes=limit, cache=CacheType.F16, context=CONTEXT)
     loaded = time.perf_counter() - started
@@ -46,13 +52,15 @@ def measure(path: Path, limit: int, tokens: int) -> dict[str, Any]:
         "limit": limit,
         "layers": len(model.decoder.blocks),
         "paged": len(paging.layers),
+        "slots": paging.expert_slots,
         "planned": model.plan.total_bytes,
         "resident": resident_memory() - before,
         "load_seconds": loaded,
         "prefill": PROMPT / prefill,
         "decode": tokens / seconds,
         "read": ((pager.read_bytes - read) // tokens) if pager else 0,
-        "predicted_seconds": paging.pass_seconds,
+        "predicted": paging.token_bytes,
+        "predicted_seconds": paging.token_seconds,
         "ids": ids,
     }
 
@@ -64,15 +72,20 @@ def main() -> int:
     parser.add_argument("--limits", type=float, nargs="+", default=[2.0, 3.0, 4.0], help="in GB")
     parser.add_argument("--tokens", type=int, default=16)
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)  # a limit in bytes, as JSON
-    parser.add_argument("--write", action="store_true", help=f"write {TABLE.name}")
+    parser.add_argument("--write", action="store_true", help=f"replace the part of {TABLE.name}")
+    parser.add_argument("--compare", action="store_true", help="page a mixture by layer, too")
+    parser.add_argument("--by-layer", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one is not None:
-        print(json.dumps(measure(options.model, options.one, options.tokens)))
+        operands = options.model, options.one, options.tokens
+        print(json.dumps(measure(*operands, by_layer=options.by_layer)))
         return 0
     rows: list[dict[str, Any]] = []
-    for limit in [*(round(size * 1e9) for size in options.limits), 0]:
+    limits = [round(size * 1e9) for size in options.limits]
+    runs = [(one, by_layer) for one in limits for by_layer in (True, False)[not options.compare :]]
+    for limit, by_layer in [*runs, (0, False)]:
         command = [sys.executable, __file__, str(options.model), "--one", str(limit)]
-        command += ["--tokens", str(options.tokens)]
+        command += ["--tokens", str(options.tokens), *(["--by-layer"] if by_layer else [])]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         if ran.returncode:
             print(ran.stderr.strip().splitlines()[-1], file=sys.stderr)
@@ -85,19 +98,21 @@ def main() -> int:
     text = _table(options.model.name, rows)
     print(text)
     if options.write:
-        TABLE.write_text(text, encoding="utf-8")
+        title = text.splitlines()[0]
+        parts = TABLE.read_text(encoding="utf-8").split("\n## ")
+        kept = [part for part in parts if not f"## {part}".startswith(f"{title}\n")]
+        whole = "\n## ".join([*(part.rstrip("\n") + "\n" for part in kept), text[len("## ") :]])
+        TABLE.write_text(whole, encoding="utf-8")
     return 0
 
 
 def _table(name: str, rows: list[dict[str, Any]]) -> str:
     head = (
-        "# A model larger than its memory\n\n"
-        f"`tests/benchmarks/offload.py`: {name}, {rows[0]['layers']} layers, a context of "
-        f"{CONTEXT:,} tokens with a 16-bit cache. All rows gave the same {len(rows[0]['ids'])} "
-        "greedy ids. The time\nof a token is predicted from the bytes to read and the speed of the "
-        "disk measured before the load. Two shared cores and\nthe disk of a virtual machine.\n\n"
-        "| Memory limit | layers on disk | planned | took | load | prefill | decode | read per token "
-        "| predicted | measured |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n"
+        f"## {name}\n\n{rows[0]['layers']} layers, a context of {CONTEXT:,} tokens with a 16-bit "
+        f"cache. All rows gave the same {len(rows[0]['ids'])} greedy ids.\n\n"
+        "| Memory limit | on disk | planned | took | load | prefill | decode | read per token "
+        "| predicted | time predicted | measured |\n"
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n"
     )
     return head + "".join(f"{_row(row, rows[-1]['ids'])}\n" for row in rows)
 
@@ -106,13 +121,14 @@ def _row(row: dict[str, Any], wanted: list[int]) -> str:
     limit = f"{row['limit'] / 1e9:.1f} GB" if row["limit"] else "none"
     cells = (
         limit,
-        f"{row['paged']}",
+        f"experts, {row['slots']} in memory" if row["slots"] else f"{row['paged']} layers",
         f"{row['planned'] / 1e9:.2f} GB",
         f"{row['resident'] / 1e9:.2f} GB",
         f"{row['load_seconds']:.1f} s",
         f"{row['prefill']:.1f} t/s",
         f"{row['decode']:.2f} t/s",
         f"{row['read'] / 1e9:.2f} GB" if row["read"] else "",
+        f"{row['predicted'] / 1e9:.2f} GB" if row["predicted"] else "",
         f"{row['predicted_seconds']:.2f} s" if row["predicted_seconds"] else "",
         f"{1 / row['decode']:.2f} s",
     )

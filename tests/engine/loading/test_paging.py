@@ -122,7 +122,7 @@ def test_bytes_of_a_pass_are_those_of_the_paged_matrices(path: Path) -> None:
             for layer in found.layers
             if info.name.startswith(f"blk.{layer}.") and len(info.shape) > 1
         ]
-    assert found.pass_bytes == sum(sizes)
+    assert found.token_bytes == sum(sizes)
 
 
 @NATIVE

@@ -23,7 +23,7 @@ from engine.inference.session import Session
 from engine.loading.paging import layer_bytes
 from engine.lora.stack import Stack, load_adapter
 from engine.messages import CacheType
-from engine.models import architecture, layer_pager
+from engine.models import architecture, slot_reader
 from engine.models.layer_pager import LayerPager
 from engine.models.layers import Decoder
 from engine.models.weights import Weights
@@ -91,7 +91,7 @@ def threads_of_pagers() -> list[threading.Thread]:
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every layer in many pieces, whose rows are no whole blocks of the disk."""
-    monkeypatch.setattr(layer_pager, "PIECE_BYTES", 1_000)
+    monkeypatch.setattr(slot_reader, "PIECE_BYTES", 1_000)
 
 
 @pytest.mark.parametrize(("format", "backend", "storage"), STORED)
@@ -175,13 +175,13 @@ def test_a_pass_is_cancelled_while_it_waits_for_a_layer(
     session = session_of(built(path, range(LAYERS)))
     wanted = read(session)
     session.rewind(0)
-    right = layer_pager.DirectFile.read
+    right = slot_reader.DirectFile.read
 
     def slow(*operands: object) -> object:
         time.sleep(0.02)
         return right(*operands)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(layer_pager.DirectFile, "read", slow)
+    monkeypatch.setattr(slot_reader.DirectFile, "read", slow)
     calls = 0
 
     def checkpoint() -> None:
@@ -194,7 +194,7 @@ def test_a_pass_is_cancelled_while_it_waits_for_a_layer(
         for _ in session.prefill(TOKENS, checkpoint):
             pass
     assert session.tokens == []
-    monkeypatch.setattr(layer_pager.DirectFile, "read", right)
+    monkeypatch.setattr(slot_reader.DirectFile, "read", right)
     assert torch.equal(read(session), wanted)
 
 
@@ -204,7 +204,7 @@ def test_threads_end_and_files_are_closed_with_the_model(tmp_path: Path) -> None
     assert threads_of_pagers() == []
     session = session_of(built(path, range(LAYERS)))
     read(session)
-    assert len(threads_of_pagers()) == layer_pager.WORKERS
+    assert len(threads_of_pagers()) == slot_reader.WORKERS
     del session
     gc.collect()
     assert threads_of_pagers() == []
@@ -233,7 +233,7 @@ def test_an_error_of_an_earlier_pass_is_not_raised_again(
     path = tiny.write(tmp_path / "m.gguf", format="Q4_0", layers=LAYERS)
     session = session_of(built(path, range(LAYERS)))
     wanted = read(session)
-    right, calls = layer_pager.DirectFile.read, 0
+    right, calls = slot_reader.DirectFile.read, 0
 
     def failing(*operands: object) -> object:
         nonlocal calls
@@ -245,9 +245,9 @@ def test_an_error_of_an_earlier_pass_is_not_raised_again(
 
     for _ in range(3):
         session.rewind(0)
-        monkeypatch.setattr(layer_pager.DirectFile, "read", failing)
+        monkeypatch.setattr(slot_reader.DirectFile, "read", failing)
         with pytest.raises(ModelFileError, match=r"cannot be read from m\.gguf"):
             read(session)
-        monkeypatch.setattr(layer_pager.DirectFile, "read", right)
+        monkeypatch.setattr(slot_reader.DirectFile, "read", right)
         session.rewind(0)
         assert torch.equal(read(session), wanted)

@@ -136,7 +136,7 @@ def test_the_plan_counts_what_is_read_every_time(tmp_path: Path) -> None:
             if info.name.startswith("blk.0.") and len(info.shape) > 1
         )
     assert paging is not None
-    assert paging.pass_bytes == LOOPS * len(paging.layers) * matrices
+    assert paging.token_bytes == LOOPS * len(paging.layers) * matrices
 
 
 def test_a_model_that_never_runs_is_refused(tmp_path: Path) -> None:
