@@ -8,7 +8,7 @@ for an op that reads a weight it samples rows and decodes them from the file.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -81,7 +81,9 @@ class KernelChecker:
 
 
 def _on_host(operand: Any) -> Any:
-    """A tensor, or keys and values, in the host's memory; any other operand unchanged."""
+    """Tensors, or keys and values, in the host's memory; any other operand unchanged."""
     if isinstance(operand, PagedKV):
         return operand.cpu()
+    if isinstance(operand, tuple):  # results of an op, such as a new state
+        return tuple(map(_on_host, cast(tuple[Any, ...], operand)))
     return operand.cpu() if isinstance(operand, Tensor) else operand

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
@@ -76,7 +76,7 @@ def latent_attention(
         absorb=tuple(weights.heads(f"{name}.attn_k_b.weight", H, L, widths.plain)),
         expand=tuple(weights.heads(f"{name}.attn_v_b.weight", H, widths.value, L)),
         output=projection(weights, f"{name}.attn_output", D, H * widths.value),
-        rope=rope,
+        rope=replace(rope, frequencies=weights.beside(name, rope.frequencies)),
         scale=scale,
         compressed=compressed,
         compressed_norm=compressed_norm,

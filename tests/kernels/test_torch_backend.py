@@ -104,6 +104,18 @@ def test_the_other_ops_run_on_the_device(random: torch.Generator) -> None:
             assert torch.equal(found.cpu(), wanted)
 
 
+def test_the_checker_compares_a_result_of_several_tensors(random: torch.Generator) -> None:
+    x, weight, state = (torch.randn(n, 6, generator=random) for n in (5, 6, 3))
+    checker = KernelChecker(lambda weight, rows: None)  # compares on the host
+    with OtherDevice():
+        operands = there(x), there(weight[:, :4]), None, there(state)
+        y, kept = OTHER.ops.short_conv(*operands)
+        checker("short_conv", operands, (y, kept))
+        assert not checker.faults
+        checker("short_conv", operands, (y + 1, kept))
+        assert checker.faults
+
+
 def test_operands_on_two_devices_are_detected() -> None:
     x, weight = torch.randn(4, 48), torch.randn(48)
     with OtherDevice(), pytest.raises(MixedDevices, match=r"aten\.mul"):
