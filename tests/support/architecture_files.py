@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,7 +21,9 @@ from gguf import GGUFReader, GGUFValueType, GGUFWriter
 from numpy.typing import NDArray
 
 import tiny
-from engine.inference.session import Session
+
+if TYPE_CHECKING:
+    from engine.inference.session import Session
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SKELETONS, LOGITS = GOLDEN / "architectures.json", GOLDEN / "architectures.npz"

@@ -11,12 +11,13 @@ from torch import Tensor
 
 from gpu_products import MakeRows, weight_of
 from gpu_results import check_close
-from kernels import cuda, interpreter, reference
+from kernels import cuda, reference
 from kernels.cuda import experts, launch, weights
 from kernels.cuda.lowering import Lowering
 from kernels.formats import by_name
+from kernels.interpreter import Interpreter
 from kernels.kv_pages import KVLayout
-from kernels.program import Activation, Add, Experts, Program
+from kernels.program import Activation, Add, Experts, Linear, Program, Segment
 from kernels.routing import Gating, Routing
 from kernels.weight import Weight
 
@@ -94,17 +95,17 @@ def test_rare_mixtures_are_the_references(
         down_scale=normal(count),
         weighs_input=kind == "weighs input",
     )  # fmt: skip
-    layout = KVLayout([], torch.float16)
-    widths = {"x": width, "s": count, "y": width}
-    add = (one, Add("x", "y", 0.5))
-    program = Program(add, (0,), (), "x", "", widths | {"": 1}, layout)
+    router = Weight(normal(count, width), by_name("F32"), (count, width))
+    body = Linear("x", (router,), ("s",)), one, Add("x", "y", 0.5)
+    widths = {"x": width, "s": count, "y": width, "": 1}
+    program = Program(body, (0,), (), "x", "", widths, KVLayout([], torch.float16))
     lowered = Lowering(program, tokens, 1, HERE)
-    x, scores = normal(tokens, width) * 0.2, normal(tokens, count)
-    lowered.buffers["x"][:tokens], lowered.buffers["s"][:tokens] = x, scores
+    x = normal(tokens, width) * 0.2
+    lowered.buffers["x"][:tokens] = x
     for each in lowered.body:
         each()
-    ops = cuda.backend_on(HERE).ops
-    wanted = x + 0.5 * interpreter._experts(ops, x, scores, one)
+    run = Interpreter(program, cuda.backend_on(HERE).ops)
+    wanted = run.hidden([Segment([at], 0, []) for at in range(tokens)], given=x)
     check_close(lowered.buffers["x"][:tokens], wanted, MOST_ERROR)
 
 
