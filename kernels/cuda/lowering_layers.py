@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from kernels import reference, streams
 from kernels.cuda import heads, states
 from kernels.cuda.heads import HeadGates, HeadNorms
 from kernels.cuda.launch import Quantized
-from kernels.cuda.states import RecurrenceOperands
+from kernels.cuda.states import RecurrenceOperands, Steps
 from kernels.program import (
     Add,
     AddRows,
@@ -30,7 +30,9 @@ from kernels.program import (
     Join,
     Multiply,
     PositionScale,
+    Program,
     Recurrence,
+    RowTable,
     Scale,
     ShortConv,
     Softcap,
@@ -38,12 +40,41 @@ from kernels.program import (
 )
 from kernels.streams import AddToStreams, GaussianTopK, MatchMagnitude, MixStreams, ScaleChannels
 
-if TYPE_CHECKING:
-    from kernels.cuda.lowering import Lowering
-
 Launch = Callable[[], None]
 
 _MOST_CONVOLUTIONS = 3  # of one launch
+
+
+class Lowering(Protocol):
+    """The step that instructions are lowered for; see `kernels.cuda.lowering`."""
+
+    program: Program
+    tokens: int
+    device: torch.device
+    positions: Tensor  # i64 [tokens]
+    buffers: dict[str, Tensor]
+    quantized: dict[str, Quantized]  # copies of buffers
+    looked_up: list[tuple[RowTable, Tensor]]  # rows that the host copies before a step
+
+    def steps(self, group: int) -> Steps:
+        """Positions and page tables of a group."""
+        ...
+
+    def reads_codes(self, name: str, then: Sequence[Instruction]) -> bool:
+        """Whether all that read a buffer read its quantized copy."""
+        ...
+
+    def is_dead(self, name: str, then: Sequence[Instruction]) -> bool:
+        """Whether no instruction reads the values that a buffer has before `then`."""
+        ...
+
+    def new_quantized(self, columns: int) -> Quantized:
+        """Quantized activations to be written."""
+        ...
+
+    def written(self, name: str) -> None:
+        """A buffer has other values now."""
+        ...
 
 
 def lower_layer(to: Lowering, rest: Sequence[Instruction], launches: list[Launch]) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from kernels.cuda import adapters, attention, experts, launch
+from kernels.cuda import adapters, attention, experts, heads, launch, states
 
 _SWEPT_BYTES = 512 << 20  # written to empty the caches
 
@@ -75,7 +75,7 @@ class Clock:
             names.append(kernel.fn.__name__)
             run(kernel, *operands, **constants)
 
-        modules: list[Any] = [launch, attention, experts, adapters]
+        modules: list[Any] = [launch, attention, experts, adapters, heads, states]
         for module in modules:
             module.run = count
         try:
