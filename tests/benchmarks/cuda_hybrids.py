@@ -173,7 +173,7 @@ def speed(name: str, lock: str) -> None:
     if not HAS_GPU:
         is_lfm2 = shape.architecture == "lfm2"
         shape = (
-            real_shapes.lfm2(128, 2, 128) if is_lfm2 else real_shapes.qwen35(4, 128, 2, 1, 128, 16)
+            real_shapes.lfm2(512, 8, 128) if is_lfm2 else real_shapes.qwen35(4, 128, 2, 1, 128, 16)
         )
         shape = replace(shape, vocabulary=160)
         layers, prompt, steps = 4, 2, 1
