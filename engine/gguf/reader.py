@@ -31,9 +31,9 @@ Number = TypeVar("Number", int, float)
 class GGUFFile:
     """An open GGUF file; it stays mapped until `close` and until the last view of its data is gone.
 
-    `metadata` is that of the first part, see `engine.gguf.saved` for what it leaves out; its strings and arrays can be read until `close`. The file
-    must not be truncated while it is open: as with every memory-mapped file, reading a page beyond
-    the end kills the process with SIGBUS.
+    `metadata` is that of the first part, see `engine.gguf.saved` for what it leaves out; its strings
+    and arrays can be read until `close`. The file must not be truncated while it is open: as with
+    every memory-mapped file, reading a page beyond the end kills the process with SIGBUS.
     """
 
     def __init__(self, path: Path, parts: tuple[Part, ...]) -> None:
