@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from kernels.backends import BACKENDS
-from kernels.cuda import lowering as cuda
+from kernels.cuda import lowerable as cuda
 from kernels.formats import by_name
 from kernels.interpreter import Interpreter
 from kernels.metal import lowering as metal
