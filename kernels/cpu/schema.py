@@ -79,7 +79,7 @@ class OpKind(_Numbered):
         "out = (rows `ids` of weights[0] + x) * scale; count 2: + weights[1]",
     )
     NORM = 1, "out = norm of x; with `quantize`, out must not be x, and out is quantized"
-    QUANTIZE = 2, "quantizes x for products; `chosen`: a row for each pair of y, of the groups z"
+    QUANTIZE = 2, "quantizes x for products; `chosen`: a row for each pair y of the groups z"
     LINEAR = 3, "outs[i] = x * weights[i]; `activation`: only outs[0], gated; `add_to`"
     ANGLES = 4, "out [T, 2 * pairs] = cosines and sines of position * weight, times scale"
     ROPE = 5, "x, y, z are q, k, v: per-head norms, rotation by angles `out`, page write"

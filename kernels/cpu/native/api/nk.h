@@ -67,7 +67,7 @@ enum nk_gating {
 enum nk_kind {
     NK_EMBED = 0,  // out = (rows `ids` of weights[0] + x) * scale; count 2: + weights[1]
     NK_NORM = 1,  // out = norm of x; with `quantize`, out must not be x, and out is quantized
-    NK_QUANTIZE = 2,  // quantizes x for products; `chosen`: a row for each pair of y, of the groups z
+    NK_QUANTIZE = 2,  // quantizes x for products; `chosen`: a row for each pair y of the groups z
     NK_LINEAR = 3,  // outs[i] = x * weights[i]; `activation`: only outs[0], gated; `add_to`
     NK_ANGLES = 4,  // out [T, 2 * pairs] = cosines and sines of position * weight, times scale
     NK_ROPE = 5,  // x, y, z are q, k, v: per-head norms, rotation by angles `out`, page write
