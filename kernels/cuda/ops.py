@@ -7,9 +7,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from kernels import reference
 from kernels.cuda import attention as pages
 from kernels.cuda import launch, states, weights
 from kernels.cuda.attention import CudaHeads
+from kernels.cuda.lowerable import MOST_CHANNELS
 from kernels.gpu.ops import GpuOps
 from kernels.kv_pages import PagedKV
 from kernels.program import Activation, Recurrence
@@ -22,6 +24,7 @@ class CudaOps(GpuOps):
 
     store = weights.STORE
     macs = 1_000_000_000_000  # at 20 TFLOP/s, which any GPU that Triton supports has
+    most_channels = MOST_CHANNELS
 
     def table(self, device: torch.device) -> dict[tuple[str, str], Kernel]:
         """Those of all GPUs, and of layers with a state of fixed size."""
@@ -107,6 +110,8 @@ class CudaOps(GpuOps):
         sinks: Tensor,
     ) -> Tensor:
         """Attention over KV pages with sinks, of queries [T, H, C] that were rotated before."""
+        if q.shape[2] > self.most_channels:
+            return reference.attention(q, kv, position, scale, window, cap, sinks)
         out = torch.empty(len(q), q.shape[1] * q.shape[2], device=q.device)
         if len(q):
             one = CudaHeads.rotated(kv.layer, q.shape[1], scale, window, cap, q)

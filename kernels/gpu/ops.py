@@ -29,6 +29,7 @@ class GpuOps(ABC):
 
     store: WeightStore
     macs: int  # multiply-adds in about 100 ms
+    most_channels = 1 << 16  # of a head whose attention has a kernel
 
     def table(self, device: torch.device) -> dict[tuple[str, str], reference.Kernel]:
         """The kernels of a backend on a device; ops that it lacks run as torch operations there."""
@@ -42,7 +43,7 @@ class GpuOps(ABC):
             made["embed", name] = self.embed
         for op in (self.rms_norm, self.layer_norm, self.gated, self.attention):
             made[op.__name__, "F32"] = op
-        made["attention_bytes", "F32"] = attention_bytes
+        made["attention_bytes", "F32"] = self.attention_bytes
         made["macs_per_100_ms", "F32"] = lambda: self.macs
         made["memory", "F32"] = partial(reference.memory, device=device)
         made["read_bandwidth", "F32"] = partial(reference.read_bandwidth, device=device)
@@ -149,13 +150,17 @@ class GpuOps(ABC):
     ) -> Tensor:
         """Attention over KV pages, of queries [T, H, C] that were rotated before."""
         tokens, heads, width = q.shape
+        if width > self.most_channels:
+            return reference.attention(q, kv, position, scale, window, cap)
         out = torch.empty(tokens, heads * width, device=q.device)
         if tokens:
             self.launch_attention(q, kv, position, scale, window, cap, out)
         return out
 
-
-def attention_bytes(T: int, S: int, H: int, K: int, C: int, cache_dtype: torch.dtype) -> int:
-    """Bytes of the queries and the result."""
-    del S, K, cache_dtype
-    return 8 * T * H * C
+    def attention_bytes(
+        self, T: int, S: int, H: int, K: int, C: int, cache_dtype: torch.dtype
+    ) -> int:
+        """Bytes of the queries and the result; of heads without a kernel those of the definition."""
+        if self.most_channels < C:
+            return reference.attention_bytes(T, S, H, K, C, cache_dtype)
+        return 8 * T * H * C

@@ -41,7 +41,9 @@ class QuantizedWeights(Weights):
 
     quantization = "Q8_0"
 
-    def _prepare(self, info: TensorInfo, backend: Backend, weight: Weight, start: int) -> Weight:
+    def _prepare(
+        self, info: TensorInfo, backend: Backend, weight: Weight, start: int, expert: int
+    ) -> Weight:
         name, columns = self.quantization, weight.columns
         if name and len(weight.shape) > 1 and columns % by_name(name).block == 0:
             format = by_name(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -21,9 +22,12 @@ from gpu_attention import (
     wanted_step,
 )
 from gpu_results import check_close
+from kernels import cuda, reference
 from kernels.cuda import attention, launch
 from kernels.cuda.attention import CudaHeads
+from kernels.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
 
+FLOATS = torch.float32
 # Normalized mean square error by type of the cache, whose rounding queries and shares have too.
 MOST_ERROR = {torch.float32: 1e-10, torch.float16: 1e-5, torch.int8: 1e-4}
 
@@ -120,3 +124,22 @@ def test_a_prompt_is_the_references(case: str, dtype: torch.dtype, random: torch
     attention.attend_rows(one, query, table, made.length, out)
     check_close(out, right, MOST_ERROR[dtype])
     check_rows(made, other, 20)
+
+
+@pytest.mark.parametrize("sinks", [False, True])
+def test_wide_heads_run_as_torch_operations(
+    sinks: bool, random: torch.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Latent attention has heads of 576 channels, for which a GPU's shared memory is too small."""
+    launched = Mock()
+    monkeypatch.setattr(attention, "attend_rows", launched)
+    ops, layout = cuda.backend_on(torch.device("cpu")).ops, KVLayout([LayerShape(1, 576)], FLOATS)
+    kv = PagedKV(layout.kv(0), PageTable())
+    kv.table.append(torch.zeros(layout.page_bytes[0], dtype=torch.uint8))
+    kv.append(*torch.randn(2, 5, 1, 576, generator=random), 0)
+    q, some = torch.randn(3, 2, 576, generator=random), torch.randn(2, generator=random)
+    operands = q, kv, 2, 0.1, 0, 0.0, some if sinks else None
+    assert torch.equal(ops.attention(*operands), reference.attention(*operands))
+    launched.assert_not_called()
+    sizes = 3, 5, 2, 1, 576, FLOATS
+    assert ops.attention_bytes(*sizes) == reference.attention_bytes(*sizes)
