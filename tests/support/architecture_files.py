@@ -104,6 +104,11 @@ class Skeleton:
         }
         return replace(self, tensors=kept)
 
+    def without_ranking(self) -> Skeleton:
+        """The same without the head that scores documents: a model with it does not chat."""
+        kept = {name: at for name, at in self.tensors.items() if not name.startswith("cls.")}
+        return replace(self, tensors=kept)
+
 
 def read_skeleton(path: Path) -> Skeleton:
     """The skeleton of a file."""

@@ -36,7 +36,8 @@ _EMBEDDINGS = ("embed", "wte", "lm_head")  # parts of names of tensors with a ro
 def write(architecture: str, path: Path, *, context: int, window: int) -> Path:
     """Write a model; layers that have a window get this one."""
     if architecture in _KINDS:
-        skeleton = architecture_files.recorded()[_KINDS[architecture]].without_scales()
+        skeleton = architecture_files.recorded()[_KINDS[architecture]]
+        skeleton = skeleton.without_scales().without_ranking()
         words = tiny.bpe("qwen3")
         sizes = {"context_length": context, "attention.sliding_window": window}
         skeleton = skeleton.changed(len(words["tokenizer.ggml.tokens"]), sizes)
