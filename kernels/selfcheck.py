@@ -8,6 +8,7 @@ for an op that reads a weight it samples rows and decodes them from the file.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields, replace
 from typing import Any, cast
 
 import torch
@@ -15,6 +16,8 @@ from torch import Tensor
 
 from kernels import reference
 from kernels.kv_pages import PagedKV
+from kernels.program import Recurrence
+from kernels.routing import Routing
 from kernels.weight import Weight
 
 MOST_ERROR = 2e-3  # normalized squared error of any op; rounding to 8 bits costs 2e-4 at worst
@@ -81,9 +84,12 @@ class KernelChecker:
 
 
 def _on_host(operand: Any) -> Any:
-    """Tensors, or keys and values, in the host's memory; any other operand unchanged."""
-    if isinstance(operand, PagedKV):
+    """Tensors, also of options, or keys and values, in the host's memory; other operands unchanged."""
+    if isinstance(operand, PagedKV | Tensor):
         return operand.cpu()
     if isinstance(operand, tuple):  # results of an op, such as a new state
         return tuple(map(_on_host, cast(tuple[Any, ...], operand)))
-    return operand.cpu() if isinstance(operand, Tensor) else operand
+    if isinstance(operand, Recurrence | Routing):
+        values = ((one.name, getattr(operand, one.name)) for one in fields(operand))
+        return replace(operand, **{key: _on_host(one) for key, one in values})
+    return operand

@@ -240,6 +240,14 @@ def test_answers_on_another_device_are_those_of_the_processor(
     check(folder, "llama", CacheType.Q8_0, requests, actions, **sizes)
 
 
+@pytest.mark.parametrize("architecture", every_architecture.names())
+def test_every_architecture_loads_on_another_device(folder: Path, architecture: str) -> None:
+    """Loading runs and checks all of its ops there, and mixes no tensors of two devices."""
+    with device("meta"):
+        found = placed(folder, architecture, CacheType.F16, "meta")
+    assert found.model.backends
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", every_architecture.names())
 @settings(max_examples=6, suppress_health_check=_QUICK, deadline=None)
