@@ -168,7 +168,8 @@ def load(
     model is given token ids and no text, so a file without a readable vocabulary is loaded too.
 
     The model takes at most `memory_bytes`, or 0: nine tenths of the free memory. Layers that do not
-    fit are read from the file for every pass, of a mixture the experts it uses; `planned` is called with the plan, which says so.
+    fit are read from the file for every pass, of a mixture the experts it uses; `planned` is called
+    with the plan, which says so.
     """
     if threads is not None:  # None: as they are, for a model beside another
         set_threads(threads)
