@@ -103,7 +103,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         return added
 
     add("run", run, "Open the app; arguments after -- go to it.")
-    add("test", test, "Run the tests; arguments after -- go to pytest.").add_argument(
+    testing = add("test", test, "Run the tests; arguments after -- go to pytest.")
+    testing.add_argument("--sweeps", action="store_true", help="also the sweeps, as `check` does")
+    testing.add_argument(
         "--slow", action="store_true", help="also the slow tests and the live oracles"
     )
     add("check", check, "Format, lint, types, imports, then the tests.").add_argument(
@@ -151,7 +153,7 @@ def test(options: argparse.Namespace) -> int:
     kernels = _set_up(oracle=options.slow, triton=True)
     fetch.ensure(fetch.starter())
     fetch.ensure(fetch.gemma())
-    every = ("-m", "") if options.slow else ()
+    every = ("-m", "") if options.slow else ("-m", "not slow") if options.sweeps else ()
     # Options for pytest mean debugging: run in one process, as pytest does by default.
     chosen = options.passed or ("-n", str(min(MOST_TEST_PROCESSES, _cores())), *DISTRIBUTION)
     command = [venv_python(), "-m", "pytest", *every, *chosen]
@@ -178,7 +180,7 @@ def check(options: argparse.Namespace) -> int:
     """Run every static check, then the tests, and print a summary."""
     environment.ensure(triton=True)  # which the type checker looks at too
     failed = [step.name for step in STEPS if not _passes(step, fix=options.fix)]
-    options.slow = False
+    options.slow, options.sweeps = False, True
     try:
         passed = test(options) == 0
     except Trouble as trouble:

@@ -27,6 +27,8 @@ import start
 import tiny
 from environment import Trouble
 
+pytestmark = pytest.mark.sweep
+
 ROOT = Path(__file__).parent.parent
 PACKAGING = ROOT / "packaging"
 MIME = "{http://www.freedesktop.org/standards/shared-mime-info}"

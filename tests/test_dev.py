@@ -14,6 +14,8 @@ import pytest
 
 import dev
 
+pytestmark = pytest.mark.sweep
+
 PACKAGING = Path(__file__).parent.parent / "packaging"
 ROOT = PACKAGING.parent
 BUILD_SCRIPT = ROOT / "kernels" / "cpu" / "build.py"
@@ -226,6 +228,28 @@ def test_arguments_after_two_dashes_are_passed_on() -> None:
     options = dev._parse(["test", "--slow", "--", "-k", "cancel", "--", "x"])
     assert (options.slow, options.passed) == (True, ["-k", "cancel", "--", "x"])
     assert dev._parse(["run"]).passed == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "markers"), [((), []), (("--sweeps",), ["not slow"]), (("--slow",), [""])]
+)
+def test_sweeps_and_slow_tests_are_run_when_asked(
+    arguments: tuple[str, ...], markers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+
+    def ran(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(dev, "_set_up", lambda **_: {})
+    for name in ("starter", "gemma", "ensure"):
+        monkeypatch.setattr(dev.fetch, name, lambda *_: None)
+    monkeypatch.setattr(dev.subprocess, "run", ran)
+    assert dev.test(dev._parse(["test", *arguments])) == 0
+    (command,) = commands
+    given = [command[at + 1] for at, word in enumerate(command[3:], 3) if word == "-m"]
+    assert given == markers
 
 
 def test_clang_format_checks_every_native_source() -> None:

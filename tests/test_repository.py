@@ -103,6 +103,7 @@ def imported(path: Path, modules: set[str]) -> set[str]:
     return found & modules
 
 
+@pytest.mark.sweep
 def test_there_are_no_import_cycles() -> None:
     paths = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
@@ -141,6 +142,7 @@ def commands_and_events() -> list[type]:
     return [*typing.get_args(messages.Command), *typing.get_args(messages.Event)]
 
 
+@pytest.mark.sweep
 def test_every_module_has_a_docstring_whose_first_paragraph_is_a_sentence() -> None:
     undocumented = []
     for path in modules():

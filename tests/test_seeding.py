@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SUPPORT = Path(__file__).parent / "support"
 WITH_DATA = """
 import torch
@@ -39,10 +41,12 @@ def failed(folder: Path, test: str, *options: str) -> tuple[str, str]:
     return seed[1], data[1]
 
 
+@pytest.mark.sweep
 def test_the_printed_seed_reproduces_the_data(tmp_path: Path) -> None:
     seed, data = failed(tmp_path, WITH_DATA)
     assert failed(tmp_path, WITH_DATA, "--seed", seed) == (seed, data)
 
 
+@pytest.mark.sweep
 def test_every_run_has_a_new_seed(tmp_path: Path) -> None:
     assert failed(tmp_path, WITHOUT) != failed(tmp_path, WITHOUT)

@@ -146,6 +146,7 @@ def test_every_name_in_a_text_has_a_value() -> None:
     assert wrong == []
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("rule", "pattern"),
     [

@@ -48,6 +48,8 @@ from engine_bench import (
 from fake_gpu import LABEL, FakeGpu
 from kernels.refusal import Reason
 
+pytestmark = pytest.mark.sweep
+
 TOKENS = 30
 FAULTS = [
     (RuntimeError("CUDA error: an illegal memory access was encountered"), "driver fails"),

@@ -200,6 +200,7 @@ def turns(tmp_path: Path) -> Iterator[Turns]:
     made.engine.stop()
 
 
+@pytest.mark.sweep
 def test_a_few_hundred_turns_lose_no_page(turns: Turns) -> None:
     turns.run(300)
     turns.check_pages()

@@ -186,6 +186,7 @@ class SlowlyReadJobs(dict[int, Any]):
             yield value
 
 
+@pytest.mark.sweep
 def test_cancel_is_safe_while_answers_begin_and_end(paths: tuple[Path, ...]) -> None:
     record = Record()
     record.engine._jobs = SlowlyReadJobs()
@@ -233,6 +234,7 @@ def test_stop_may_come_twice_and_before_start() -> None:
     assert not any(thread.name == "engine" for thread in threading.enumerate())
 
 
+@pytest.mark.sweep
 @pytest.mark.skipif(sys.platform != "linux", reason="reads resident memory from /proc")
 def test_repeated_loads_and_answers_do_not_leak_memory(
     paths: tuple[Path, ...],

@@ -13,8 +13,14 @@ from chosen_backend import ops
 from kernels.cpu import library
 from kernels.formats import Format
 
+# Those of this processor, the best first: the others are run by the sweeps.
+INSTRUCTION_SETS = [
+    pytest.param(name, marks=[pytest.mark.sweep] if at else [])
+    for at, name in enumerate(library.instruction_sets())
+]
 
-@pytest.fixture(params=library.instruction_sets() or ("none",))
+
+@pytest.fixture(params=INSTRUCTION_SETS or ("none",))
 def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
     """Every instruction set this processor has, one after the other; threads are put back too."""
     if not library.available():
@@ -26,7 +32,7 @@ def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
     library.set_threads(threads)
 
 
-@pytest.fixture(params=("reference", *library.instruction_sets()))
+@pytest.fixture(params=("reference", *INSTRUCTION_SETS))
 def backend(request: pytest.FixtureRequest) -> Iterator[str]:
     """The reference, then the native kernels on every instruction set: what runs ops meanwhile."""
     if request.param == "reference":

@@ -40,6 +40,7 @@ def nmse(got: Tensor, wanted: Tensor) -> float:
     return float((got.double() - wanted).square().sum() / wanted.square().sum())
 
 
+@pytest.mark.sweep
 @pytest.mark.usefixtures("caplog")  # formats without native kernels say so in the log
 @every_format
 @pytest.mark.parametrize(("tokens", "outputs", "groups"), [(1, 5, 1), (3, 17, 3), (16, 2, 2)])
@@ -69,6 +70,7 @@ def test_linear_multiplies_packed_and_prepared_weights(
         assert nmse(ops.linear(x, ops.prepare(packed)), wanted) <= TOLERANCE
 
 
+@pytest.mark.sweep
 @pytest.mark.usefixtures("caplog")  # formats without native kernels say so in the log
 @every_format
 def test_embed_picks_rows_exactly(format: Format, random_rows: LayerKV) -> None:

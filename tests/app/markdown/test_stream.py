@@ -61,6 +61,7 @@ def test_streaming_in_any_pieces_gives_the_same_blocks(
     assert stream.blocks == once.blocks
 
 
+@pytest.mark.sweep
 @given(st.lists(PIECES, max_size=30), st.integers(1, 12))
 def test_streaming_in_any_pieces_gives_the_same_thoughts_and_answer(
     parts: list[str], size: int

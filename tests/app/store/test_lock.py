@@ -408,6 +408,7 @@ def test_salvage_keeps_pieces_drafts_and_deleted_conversations(path, tmp_path):
     store.close()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("fill_byte", [b"\x00", b"\xa5"])
 def test_salvage_survives_the_loss_of_any_page(path, tmp_path, fill_byte):
     held = fill(path, conversations=4, messages=6)

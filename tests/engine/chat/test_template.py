@@ -370,6 +370,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_template_is_stopped_without_leaving_threads(source: str) -> None:
     threads = threading.active_count()

@@ -240,6 +240,7 @@ def test_bandwidth_is_measured_before_and_after_each_decode(
     assert next(found, None) is None
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("prompt", "generated", "depth"), [(1, 1, 0), (3, 9, 0), (9, 1, 30)])
 def test_bench_supports_any_lengths(
     prompt: int, generated: int, depth: int, model: str, capsys: pytest.CaptureFixture[str]

@@ -74,6 +74,7 @@ def test_golden_answers_cover_every_format_of_llama_cpp() -> None:
             assert [len(each["answer"]) for each in answers] == [tokens] * prompts
 
 
+@pytest.mark.sweep
 @pytest.mark.usefixtures("caplog")
 @pytest.mark.parametrize("name", RECORDED["tiny"])
 def test_llama_cpp_gives_the_same_answers_with_the_quantized_file(
@@ -86,6 +87,7 @@ def test_llama_cpp_gives_the_same_answers_with_the_quantized_file(
 
 
 # The tiny model above covers every format by default; the real one takes 20 s for IQ4_NL.
+@pytest.mark.sweep
 @pytest.mark.real
 @pytest.mark.parametrize(
     "name",

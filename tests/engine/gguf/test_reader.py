@@ -77,6 +77,7 @@ def test_metadata_and_tensors_equal_gguf_py(architecture: str, format: str, path
     assert_equals_gguf_py(tiny.write(path, architecture=architecture, format=format))
 
 
+@pytest.mark.sweep
 @pytest.mark.real
 def test_the_starter_model_equals_gguf_py(starter_model: Path) -> None:
     assert_equals_gguf_py(starter_model)

@@ -39,7 +39,7 @@ from hybrids import FIXED, HYBRIDS
 CONTEXT = 900
 SAMPLING = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, seed=7, ignore_end=True)
 
-pytestmark = pytest.mark.usefixtures("one_torch_thread")
+pytestmark = [pytest.mark.sweep, pytest.mark.usefixtures("one_torch_thread")]
 
 
 @pytest.fixture(scope="module")

@@ -394,6 +394,7 @@ def check(
     run.check_nothing_leaked()
 
 
+@pytest.mark.sweep
 @settings(max_examples=200, suppress_health_check=_QUICK)
 @given(**RUNS)
 def test_answers_do_not_depend_on_how_requests_interleave(

@@ -36,6 +36,8 @@ from engine.snapshot.saver import Saver
 from engine.snapshot.store import PageStore
 from other_device import OtherDevice
 
+pytestmark = pytest.mark.sweep
+
 CONTEXT = 600
 LAYERS = 2
 SEEDED = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, seed=1)

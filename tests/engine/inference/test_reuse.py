@@ -30,7 +30,7 @@ from engine.snapshot.store import PageStore
 from kernels.cpu import library
 from kv_writing import equal_rows
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.sweep, pytest.mark.real]
 
 ANSWER = 8  # tokens
 AMPLE_BYTES = 1 << 40  # budget of the disk

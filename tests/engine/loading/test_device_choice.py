@@ -112,6 +112,7 @@ def test_a_gpu_slower_than_the_processor_is_not_chosen_by_itself(
     assert gpu.products > 0
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("device", ["", "gpu", "split", "cuda"])
 @pytest.mark.parametrize("reason", list(Reason))
 def test_a_refused_gpu_ends_in_a_session_on_the_processor(
@@ -148,6 +149,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("fault", "kind"), FAULTS)
 @pytest.mark.parametrize("after", [-1, 3])  # while weights are prepared, while they are checked
 def test_a_gpu_that_fails_during_the_load_is_freed_and_replaced(

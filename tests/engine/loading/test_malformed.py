@@ -108,6 +108,7 @@ def _error(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return error.strip() if status else ""
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_faulty_key_is_harmless_or_reported(

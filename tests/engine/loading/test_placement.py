@@ -27,6 +27,8 @@ from kernels.torch_backend import torch_backend
 from kernels.weight import Storage
 from other_device import DEVICE, Elsewhere, OtherDevice
 
+pytestmark = pytest.mark.sweep
+
 NATIVE = pytest.mark.skipif("cpu" not in BACKENDS, reason="no native kernels here")
 TORCH = torch_backend("cpu")
 MB = 1_000_000

@@ -21,6 +21,8 @@ from engine.models.layers import Decoder
 from golden_lora import CASES, Case
 from sessions import open_decoder
 
+pytestmark = pytest.mark.sweep
+
 STARTER = [case.name for case in CASES.values() if case.model == "starter"]
 TINY = [case.name for case in CASES.values() if case.model != "starter"]
 

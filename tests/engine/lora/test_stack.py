@@ -270,6 +270,7 @@ def test_loading_can_be_cancelled(tmp_path: Path) -> None:
             load_adapter(place, decoder.base, stop)
 
 
+@pytest.mark.sweep
 @pytest.mark.real
 def test_strength_one_equals_merged_weights_of_the_starter_model(
     starter_model: Path, tmp_path: Path

@@ -17,6 +17,8 @@ from engine.loading.loader import LoadedModel, load
 from engine.messages import Pooling, SlowPart, SlowReason
 from kernels import backends
 
+pytestmark = pytest.mark.sweep
+
 TEXTS = ["hello", "The quick, brown fox jumped!", "how are you today? " * 6, ""]
 ARCHITECTURES = ["bert", "nomic-bert"]
 

@@ -91,6 +91,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slot_reader, "PIECE_BYTES", 1_000)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", MIXTURES)
 @pytest.mark.parametrize("backend", NAMES)
 @pytest.mark.usefixtures("small_pieces")

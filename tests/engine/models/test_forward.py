@@ -240,6 +240,7 @@ def test_a_program_over_packed_weights_equals_its_ops_bit_for_bit(
         same_bits(*both(open_session(file).runner.model, CacheType.F16), vocabulary=200)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("backend", RECORDING)
 @pytest.mark.parametrize(("format", "hidden", "ffn"), [("F16", 256, 6_176), ("Q1_0", 1_024, 256)])
 def test_large_matrix_products_are_bit_identical_on_any_number_of_threads(
@@ -273,6 +274,7 @@ def test_a_session_with_adapters_equals_its_ops_bit_for_bit(
         same_bits(plain, recorded, vocabulary=200)
 
 
+@pytest.mark.sweep
 @pytest.mark.real
 @pytest.mark.parametrize("backend", RECORDING)
 @pytest.mark.parametrize("name", ["starter_model", "gemma_model"])

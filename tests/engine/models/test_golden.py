@@ -23,7 +23,7 @@ from engine.loading.loader import LoadedModel, load
 from engine.messages import CacheType, Role, Turn
 from sessions import open_session
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.sweep, pytest.mark.real]
 NAMES = ["smollm2", "gemma3"]
 
 

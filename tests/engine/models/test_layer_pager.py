@@ -33,6 +33,8 @@ from kernels.placement import Placement
 from kernels.weight import Storage
 from sessions import session_over
 
+pytestmark = pytest.mark.sweep
+
 CONTEXT = 96
 TOKENS = [(37 * at + 11) % 90 for at in range(40)]
 LAYERS = 7

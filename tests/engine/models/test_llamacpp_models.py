@@ -14,6 +14,8 @@ from engine.errors import UnsupportedModel
 from engine.models import ARCHITECTURES
 from sessions import open_session
 
+pytestmark = pytest.mark.sweep
+
 MODELS = {
     name: skeleton
     for name, skeleton in files.recorded().items()

@@ -15,6 +15,8 @@ from engine.errors import EngineError
 from engine.gguf.reader import GGUFFile
 from engine.loading.preflight import identify, outline, shape
 
+pytestmark = pytest.mark.sweep
+
 MODELS = ("qwen35-dense", "gemma4", "gpt-oss-moe", "lfm2-dense", "deepseek2-moe", "falcon-h1-dense")
 IMPOSSIBLE: dict[str, tuple[Any, ...]] = {
     "UINT32": (0, 1, 7, 1 << 31),

@@ -21,6 +21,8 @@ from kernels.stages import StagedProgram
 from kernels.torch_backend import torch_backend
 from placed import layers_of, open_placed
 
+pytestmark = pytest.mark.sweep
+
 META = torch_backend("meta")
 CONTEXT = 600
 DENSE = [one for one in every_architecture.names() if not every_architecture.is_mixture(one)]

@@ -29,7 +29,7 @@ from interpreter import Interpreter
 from kernels.cpu import library
 from sessions import session_over
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.sweep, pytest.mark.real]
 LARGEST_KL = {"smollm2": 0.003, "gemma3": 0.005}  # llama.cpp's mean KL from the exact rows
 KL_SHARE = {"smollm2": 0.6, "gemma3": 0.4}  # of it that ours may have: 0.0016, 0.0017 measured
 CLOSE = 0.3  # logits: below this difference the top two tokens may swap

@@ -24,6 +24,8 @@ from engine.snapshot.store import PageStore
 from kernels.backends import BACKENDS
 from other_device import Elsewhere, OtherDevice
 
+pytestmark = pytest.mark.sweep
+
 NATIVE = next(iter(BACKENDS))
 PROMPT = [(37 * at + 11) % 90 for at in range(600)]
 SHA = "0" * 64

@@ -27,6 +27,8 @@ from other_device import Elsewhere, MixedDevices, OtherDevice
 from placed import layers_of, open_placed, placement
 from sessions import session_over
 
+pytestmark = pytest.mark.sweep
+
 NATIVE = BACKENDS.get("cpu", BACKENDS["reference"])
 TORCH = torch_backend("cpu")
 TOKENS = [(37 * at + 11) % 90 for at in range(40)]

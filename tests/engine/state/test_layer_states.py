@@ -29,7 +29,7 @@ from hybrids import FIXED, HYBRIDS
 from kernels.layer_state import AT_END, needed_pages
 from poisoned_pool import PoisonedPool, check_references
 
-pytestmark = pytest.mark.usefixtures("one_torch_thread")
+pytestmark = [pytest.mark.sweep, pytest.mark.usefixtures("one_torch_thread")]
 
 
 @pytest.fixture(params=HYBRIDS)

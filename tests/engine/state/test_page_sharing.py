@@ -198,6 +198,7 @@ def _run(layout: KVLayout, examples: int) -> None:
     )
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_sequences_and_tree_agree_with_lists_of_tokens(name: str) -> None:
     _run(LAYOUTS[name], 40)

@@ -142,6 +142,7 @@ class Machine(RuleBasedStateMachine):
         assert self.pool.used_bytes == 0
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("cache", [CacheType.F32, CacheType.Q8_0])
 @pytest.mark.parametrize("name", HYBRIDS)
 def test_random_use_gives_the_bits_of_each_text_alone(name: str, cache: CacheType) -> None:

@@ -239,6 +239,7 @@ EDGES = (
 )
 
 
+@pytest.mark.sweep
 @TYPES
 @pytest.mark.parametrize("case", EDGES, ids=str)
 def test_equals_the_formula_at_the_edges(
@@ -283,6 +284,7 @@ def test_bits_do_not_depend_on_threads(
         assert torch.equal(attend(case, given), alone)
 
 
+@pytest.mark.sweep
 @TYPES
 @pytest.mark.parametrize("window", [0, 1, 5, 100, 256, 300])
 @pytest.mark.parametrize("heads", [(6, 2), (1, 1), (8, 1)], ids=str)

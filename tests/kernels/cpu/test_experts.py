@@ -28,7 +28,7 @@ from kernels.routing import Gating, Routing
 from kernels.weight import Weight
 from paging import no_attention
 
-pytestmark = pytest.mark.usefixtures("instruction_set")
+pytestmark = [pytest.mark.sweep, pytest.mark.usefixtures("instruction_set")]
 
 WIDTH, INNER, VOCABULARY = 256, 512, 60
 # Formats of the gates, the ups and the downs: Q1_0 rounds activations in other groups.

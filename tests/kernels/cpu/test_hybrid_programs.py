@@ -50,7 +50,7 @@ from kernels.rotation import Rotation
 from kernels.streams import AddToStreams, GaussianTopK, MatchMagnitude, MixStreams, ScaleChannels
 from kernels.weight import Weight
 
-pytestmark = pytest.mark.usefixtures("instruction_set")
+pytestmark = [pytest.mark.sweep, pytest.mark.usefixtures("instruction_set")]
 
 WIDTH, VOCABULARY = 96, 40
 HEADS, KEY_HEADS, KEY, VALUE = 4, 2, 24, 40  # of the recurrence

@@ -15,6 +15,7 @@ from kernels.weight import Weight
 from paging import stored
 
 
+@pytest.mark.sweep
 @pytest.mark.usefixtures("caplog")  # formats without native kernels say so in the log
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("format", FORMATS.values(), ids=lambda row: row.name)

@@ -66,6 +66,7 @@ def agrees(command: Sequence[str]) -> None:
     assert re.search(r"\d{6,} checks, 0 failures", ran.stdout)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", library.instruction_sets() or ("scalar",))
 def test_vectors_do_what_plain_arithmetic_says(name: str, tmp_path: Path) -> None:
     try:

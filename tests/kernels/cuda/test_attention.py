@@ -27,6 +27,8 @@ from kernels.cuda import attention, launch
 from kernels.cuda.attention import CudaHeads
 from kernels.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
 
+pytestmark = pytest.mark.sweep
+
 FLOATS = torch.float32
 # Normalized mean square error by type of the cache, whose rounding queries and shares have too.
 MOST_ERROR = {torch.float32: 1e-10, torch.float16: 1e-5, torch.int8: 1e-4}

@@ -26,6 +26,8 @@ from kernels.program import Activation
 from kernels.refusal import Reason, Refusal
 from kernels.weight import Weight
 
+pytestmark = pytest.mark.sweep
+
 MOST_ERROR = 5e-4
 HOST = torch.device("cpu")
 BACKEND = cuda.backend_on(HOST)

@@ -21,6 +21,8 @@ from kernels.program import Activation, Add, Experts, Linear, Program, Segment
 from kernels.routing import Gating, Routing
 from kernels.weight import Weight
 
+pytestmark = pytest.mark.sweep
+
 MOST_ERROR = 5e-4
 HERE = torch.device("cpu")
 
@@ -113,34 +115,28 @@ def test_rare_mixtures_are_the_references(
 def test_a_mixture_is_the_references(
     name: str, even_rows: MakeRows, random: torch.Generator
 ) -> None:
-    tokens, count, chosen, scale = 3, 4, 2, 0.5
+    tokens, count, chosen = 3, 4, 2
     format = by_name(name)
     width = max(format.block, 64)
 
-    def matrices(rows: int, columns: int) -> tuple[list[Weight], list[Tensor]]:
-        made, dense = [], []
-        for _ in range(count):
-            weight = weight_of(name, rows, columns, even_rows)
-            made.append(weights.STORE.prepare(weight))
-            dense.append(weight.dense().double() * columns**-0.5)
-        return made, dense
+    def matrices() -> tuple[list[Weight], list[Tensor], float]:
+        """As prepared, their values, and what makes a product with them the size of its input."""
+        made = [weight_of(name, width, width, even_rows) for _ in range(count)]
+        dense = [weight.dense().double() for weight in made]
+        size = float(torch.stack(dense).square().mean().sqrt()) * width**0.5
+        return list(map(weights.STORE.prepare, made)), dense, size
 
-    (gates, gate), (ups, up), (downs, down) = (
-        matrices(width, width),
-        matrices(width, width),
-        matrices(width, width),
-    )
-    x = torch.randn(4, width, generator=random) * width**-0.5
+    # Products of about 1: of large ones SiLU leaves half, and few of their products with `up` count.
+    (gates, gate, size), (ups, up, _), (downs, down, last_size) = matrices(), matrices(), matrices()
+    x = torch.randn(4, width, generator=random) / size
+    scale = 2.0 / last_size
     scores = torch.randn(tokens, count, generator=random)
     shares = reference.route(scores, chosen).double()
-    root = width**0.5
     wanted = torch.zeros(tokens, width, dtype=torch.float64)
     for number in range(count):
         some = x[:tokens].double()
-        inner = reference.gated(
-            some @ gate[number].T * root, some @ up[number].T * root, Activation.SILU
-        )
-        wanted += shares[:, number, None] * (inner @ down[number].T * width**0.5)
+        inner = reference.gated(some @ gate[number].T, some @ up[number].T, Activation.SILU)
+        wanted += shares[:, number, None] * (inner @ down[number].T)
     before = torch.randn(tokens, width, generator=random)
     wanted = before + scale * wanted
 

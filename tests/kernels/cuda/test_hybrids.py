@@ -27,6 +27,8 @@ from kernels.kv_pages import PAGE_TOKENS
 from kernels.program import Program
 from launch_names import launches
 
+pytestmark = pytest.mark.sweep
+
 BACKEND = cuda.backend_on(torch.device("cpu"))
 MOST_ERROR = 5e-4
 

@@ -23,6 +23,8 @@ from kernels.gpu.layout import FORMATS
 from kernels.program import COMMON_ACTIVATIONS, Activation
 from kernels.weight import Weight
 
+pytestmark = pytest.mark.sweep
+
 MOST_ERROR = 5e-4  # normalized mean square error
 
 every_format = pytest.mark.parametrize("name", FORMATS)

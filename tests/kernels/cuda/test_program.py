@@ -32,6 +32,8 @@ from kernels.program import Add, Attend, Embed, Linear, Norm, Program, Segment
 from kernels.weight import Weight
 from launch_names import launches
 
+pytestmark = pytest.mark.sweep
+
 MOST_ERROR = 5e-4
 BACKEND = cuda.backend_on(torch.device("cpu"))
 

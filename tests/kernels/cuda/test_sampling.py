@@ -57,6 +57,7 @@ CASES = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", CASES)
 def test_tokens_are_those_of_the_sampler(
     name: str, random: torch.Generator, monkeypatch: pytest.MonkeyPatch

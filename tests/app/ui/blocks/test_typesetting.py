@@ -26,6 +26,7 @@ def wait_for(typesetter: Typesetter) -> None:
         time.sleep(0.002)
 
 
+@pytest.mark.sweep
 def test_common_formulas_are_typeset_or_wrong() -> None:
     wrong: set[str] = set()
     for number, code in enumerate(COMMON):

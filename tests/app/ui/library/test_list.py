@@ -167,6 +167,7 @@ def test_rows_added_above_keep_the_scroll_anchor(shown: Shown) -> None:
     assert shown.page.list.row(key).y() == before
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("width", [420, 520, 816, 1600])
 @pytest.mark.parametrize(
     "scene",

@@ -406,6 +406,7 @@ def test_unreadable_licence_shows_the_error(qtbot: QtBot, tmp_path: Path) -> Non
     assert "cannot be read" in view.text.toPlainText()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("width", [420, 560, 816, 1600])
 @pytest.mark.parametrize("name", PALETTES)
 def test_no_text_is_clipped_at_any_width(page: Page, theme: Theme, width: int, name: str) -> None:

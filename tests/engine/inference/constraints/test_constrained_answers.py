@@ -101,6 +101,7 @@ def test_an_answer_matches_its_constraint(
     check_nothing_leaked(scheduler)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("sampling", [GREEDY, SEEDED], ids=["greedy", "seeded"])
 @pytest.mark.parametrize("name", CONSTRAINTS)
 @pytest.mark.parametrize("kind", ["known", "lookup"])
@@ -252,6 +253,7 @@ def test_a_pass_that_fails_does_not_disturb_the_grammar(
     assert answered(tickets[0]).tokens == wanted
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("sampling", [GREEDY, SEEDED], ids=["greedy", "seeded"])
 @pytest.mark.parametrize("name", CONSTRAINTS)
 @pytest.mark.parametrize("at", [1, 3, 6])
@@ -270,6 +272,7 @@ def test_an_interrupted_answer_continues_under_its_constraint(
     assert not second.finished.incomplete
 
 
+@pytest.mark.sweep
 def test_an_answer_may_be_cut_anywhere(model: LoadedModel) -> None:
     wanted = plain(model, request_of("schema", SEEDED))
     for at in range(1, len(wanted.tokens)):
@@ -390,6 +393,7 @@ def test_constraints_compose_with_every_sampler(
     assert answered(scheduler.run(request)).tokens == wanted.tokens
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("adapted", [False, True])
 def test_forty_prompts_have_equal_answers_with_and_without_drafts(
     model: LoadedModel, scheduler: Scheduler, adapted: bool, tmp_path: Path

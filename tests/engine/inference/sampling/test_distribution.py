@@ -64,6 +64,7 @@ def random_logits(size: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(size, generator=torch.Generator().manual_seed(seed)) * 2
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", OPTIONS)
 def test_draws_follow_the_distribution(name: str) -> None:
     sampler = Sampler(OPTIONS[name])
@@ -92,6 +93,7 @@ def test_draw_is_the_pick_at_the_position_of_the_token(name: str) -> None:
     assert one.mu == two.mu
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", OPTIONS)
 @given(st.data())
 def test_the_distribution_is_one_over_allowed_tokens(name: str, data: st.DataObject) -> None:
@@ -232,6 +234,7 @@ def test_excluded_tokens_are_not_drawn_again() -> None:
             Sampler(sampling).draw(logits, [1], None, excluded)
 
 
+@pytest.mark.sweep
 def test_whether_xtc_applies_does_not_depend_on_the_number_that_draws() -> None:
     logits = torch.tensor([0.4, 0.3, 0.2, 0.1]).log()
     sampler = Sampler(replace(PLAIN, xtc_probability=0.5, xtc_threshold=0.25))
@@ -241,6 +244,7 @@ def test_whether_xtc_applies_does_not_depend_on_the_number_that_draws() -> None:
     assert ((counts - expected) ** 2 / expected).sum() < 16.3  # p of 0.001
 
 
+@pytest.mark.sweep
 def test_tokens_drawn_after_an_exclusion_keep_their_shares() -> None:
     logits = torch.tensor([0.5, 0.3, 0.15, 0.05]).log()
     sampler, counts = Sampler(PLAIN), np.zeros(4)

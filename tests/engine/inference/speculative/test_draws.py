@@ -170,6 +170,7 @@ def test_answers_have_the_distribution_of_the_model(name: str, sampling: Samplin
     assert (accepted > ANSWERS / 20) == (name != "none")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", ["lookup", "model"])
 @pytest.mark.parametrize("sampling", ["top-p", "biased"])
 def test_a_few_answers_have_the_distribution_of_the_model(name: str, sampling: str) -> None:
@@ -226,6 +227,7 @@ def test_accepting_every_draft_is_found(name: str) -> None:
     assert chi > P_001
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", ["model", "fixed"])
 def test_drawing_from_another_position_is_found(name: str) -> None:
     chi, _ = statistic(SAMPLINGS["plain"], DRAFTERS[name], break_rows=_next_position, answers=2_000)
