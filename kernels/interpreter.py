@@ -280,7 +280,7 @@ class _Pass:
         value = self._heads(one.v, one.head_width) if one.v else None
         if not one.causal:
             assert key is not None, "full attention has keys"
-            assert value is not None, "full attention has values"
+            assert value is not None, "full attention has values of its own"
             return self._attend_fully(one, query, key, value)
         layer = self._kv.kv(one.layer)
         outs: list[Tensor] = []
@@ -288,8 +288,9 @@ class _Pass:
         for segment in self._batch:
             rows = slice(first, first + len(segment.tokens))
             table = segment.tables[layer.group]
-            if key is not None and value is not None:
-                PagedKV(layer, table).append(key[rows], value[rows], segment.position)
+            if key is not None:
+                own = None if value is None else value[rows]
+                PagedKV(layer, table).append(key[rows], own, segment.position)
             options = one.scale, one.window, one.cap, one.sinks
             for piece, start in _chunks(segment, one.chunk):
                 seen = PagedKV(layer, table.since(start // PAGE_TOKENS) if start else table)

@@ -13,6 +13,8 @@ order in which attention kernels read them, so that neither decoding nor prefill
             i8:       [K, 64 quads of positions, padded C, 4 positions], zeros beyond C
             scales:   as those of keys
 
+A layer whose values are its keys has only values: a page has each of its rows once.
+
 Attention always reads the stored, rounded values, so a page that was written to disk and read
 again gives the same bits as one that stayed in memory. Native kernels store the same bits.
 
@@ -58,7 +60,7 @@ class PageLayer:
     shape: LayerShape
     dtype: torch.dtype  # float32, float16 or int8
     group: int  # index of the page table
-    keys: int  # byte offsets in a page
+    keys: int  # byte offsets in a page; those of the values if the values are the keys
     key_scales: int
     values: int
     value_scales: int
@@ -116,10 +118,9 @@ class KVLayout:
                 continue
             group = groups.index((_window(state), state.place))
             if isinstance(state, LayerShape):
-                sizes_of_parts = _part_bytes(state, dtype)
-                starts = list(itertools.accumulate(sizes_of_parts, initial=sizes[group]))
-                layers.append(PageLayer(state, dtype, group, *starts[:-1]))
-                sizes[group] = starts[-1]
+                made = _placed(state, dtype, group, sizes[group])
+                layers.append(made)
+                sizes[group] = made.value_scales + _part_bytes(state, dtype)[-1]
             else:
                 layers.append(StateLayer(state, group, sizes[group]))
                 sizes[group] += size_bytes(state)  # no padding: a pass writes the whole page
@@ -139,11 +140,15 @@ class KVLayout:
     def name(self) -> str:
         """Names the order of the bytes in pages: pages are read by layouts of the same name only.
 
-        The version, and where a window has several groups also the group of each layer.
+        The version, whether layers have only values, and where a window has several groups also
+        the group of each layer.
         """
+        shapes = [layer.shape for layer in self.layers if isinstance(layer, PageLayer)]
+        once = any(shape.values_are_keys for shape in shapes)
+        version = f"{LAYOUT_VERSION}-once" if once else LAYOUT_VERSION
         if len(set(self.windows)) == self.groups:
-            return LAYOUT_VERSION
-        return f"{LAYOUT_VERSION}:{','.join(str(layer.group) for layer in self.layers)}"
+            return version
+        return f"{version}:{','.join(str(layer.group) for layer in self.layers)}"
 
     @property
     def bytes_per_page(self) -> int:
@@ -183,6 +188,15 @@ def _aligned(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
+def _placed(shape: LayerShape, dtype: torch.dtype, group: int, start: int) -> PageLayer:
+    """The layer at byte `start` of its group's pages."""
+    parts = _part_bytes(shape, dtype)
+    keys, key_scales, values, value_scales = itertools.accumulate(parts[:-1], initial=start)
+    if shape.values_are_keys:
+        keys, key_scales = values, value_scales
+    return PageLayer(shape, dtype, group, keys, key_scales, values, value_scales)
+
+
 def _part_bytes(shape: LayerShape, dtype: torch.dtype) -> tuple[int, int, int, int]:
     """Bytes of keys, key scales, values and value scales of one layer in a page."""
     width, size = shape.head_width, dtype.itemsize
@@ -190,6 +204,8 @@ def _part_bytes(shape: LayerShape, dtype: torch.dtype) -> tuple[int, int, int, i
     scales = _blocks(width) * 2 if dtype == torch.int8 else 0
     rows = shape.kv_heads * PAGE_TOKENS
     first, second, third = (_aligned(rows * n) for n in (keys, scales, values))
+    if shape.values_are_keys:
+        return 0, 0, third, second
     return first, second, third, second
 
 
@@ -260,8 +276,14 @@ class PagedKV:
             table.append(None if page is None else page.cpu())
         return PagedKV(self.layer, table)
 
-    def append(self, keys: Tensor, values: Tensor, position: int) -> None:
-        """Store rows [T, K, C] f32 at `position`, in pages that exist already."""
+    def append(self, keys: Tensor, values: Tensor | None, position: int) -> None:
+        """Store rows [T, K, C] f32 at `position`, in pages that exist already.
+
+        `values` are not read where they are the keys.
+        """
+        if values is None or self.layer.shape.values_are_keys:
+            assert self.layer.shape.values_are_keys, "the layer has values of its own"
+            values = keys
         at = 0
         while at < len(keys):
             page, offset = divmod(position + at, PAGE_TOKENS)
@@ -343,17 +365,21 @@ class _Views:
             return page[offset : offset + count * dtype.itemsize].view(dtype).view(shape)
 
         keys, values = layer.key_width, layer.value_width
-        # [K, 256, stored channels] each
+        self._keys: Tensor | None = None  # not where they are the values
+        has_keys = not layer.shape.values_are_keys
         if dtype == torch.int8:
-            self._keys = view(layer.keys, dtype, K, tiles, keys // _QUAD, TILE, _QUAD)
-            self._keys = self._keys.permute(0, 1, 3, 2, 4)
+            if has_keys:  # [K, 16 tiles, 16 positions, quads, 4 channels]
+                self._keys = view(layer.keys, dtype, K, tiles, keys // _QUAD, TILE, _QUAD)
+                self._keys = self._keys.permute(0, 1, 3, 2, 4)
+            # [K, 64 quads, 4 positions, stored channels]
             self._values = view(layer.values, dtype, K, quads, values, _QUAD).permute(0, 1, 3, 2)
             self._scales: tuple[Tensor, ...] = tuple(
                 view(offset, torch.float16, K, layer.blocks, PAGE_TOKENS).transpose(1, 2)
                 for offset in (layer.key_scales, layer.value_scales)
             )
         else:
-            self._keys = view(layer.keys, dtype, K, tiles, keys, TILE).transpose(2, 3)
+            if has_keys:  # [K, 16 tiles, 16 positions, stored channels]
+                self._keys = view(layer.keys, dtype, K, tiles, keys, TILE).transpose(2, 3)
             self._values = view(layer.values, dtype, K, PAGE_TOKENS, values)
             self._scales = ()
 
@@ -366,13 +392,15 @@ class _Views:
             key, value = (
                 functional.pad(codes, (0, self._layer.key_width - width)) for codes, _ in coded
             )
-            key = key.unflatten(-1, (-1, _QUAD)).to(torch.int8)
-            self._keys[:, at // TILE, at % TILE] = key
+            if self._keys is not None:
+                key = key.unflatten(-1, (-1, _QUAD)).to(torch.int8)
+                self._keys[:, at // TILE, at % TILE] = key
             self._values[:, at // _QUAD, at % _QUAD] = value.to(torch.int8)
             for view, (_, scales) in zip(self._scales, coded, strict=True):
                 view[:, at] = scales
         else:
-            self._keys[:, at // TILE, at % TILE] = coded[0][0].to(self._layer.dtype)
+            if self._keys is not None:
+                self._keys[:, at // TILE, at % TILE] = coded[0][0].to(self._layer.dtype)
             padding = (0, self._layer.value_width - width)
             self._values[:, at] = functional.pad(coded[1][0], padding).to(self._layer.dtype)
 
@@ -380,11 +408,14 @@ class _Views:
         """Copies of rows: keys and values [T, K, C]; for int8 each followed by its scales."""
         width = self._layer.shape.head_width
         if self._layer.dtype == torch.int8:
-            keys = self._keys.flatten(3).flatten(1, 2)[..., :width]
             values = self._values.flatten(1, 2)[..., :width]
+            keys = values
+            if self._keys is not None:
+                keys = self._keys.flatten(3).flatten(1, 2)[..., :width]
             rows = (keys, self._scales[0], values, self._scales[1])  # [K, 256, ...] each
         else:
-            rows = (self._keys.flatten(1, 2), self._values[..., :width])
+            values = self._values[..., :width]
+            rows = (values if self._keys is None else self._keys.flatten(1, 2), values)
         return tuple(each[:, part].transpose(0, 1).contiguous() for each in rows)
 
 

@@ -23,6 +23,7 @@ class LayerShape:
     head_width: int
     window: int = 0  # tokens: keys older than this are never read again; 0: unlimited
     place: str = ""  # name of the backend whose memory has them
+    values_are_keys: bool = False  # as in latent attention: rows are stored once, not as pairs
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,6 +168,8 @@ class Attend:
     q [T, H*C] and k, v [T, K*C] may be overwritten. `window`, `cap`: as in the op attention. With a
     `chunk`, positions are in chunks of so many, and a token sees only those of its own.
     Without k and v, both "", it attends to what an earlier instruction appended to its layer.
+    Without v only, the values are the keys, after norm and RoPE, as its layer says: those of latent
+    attention, which has one row for both.
     If it is not `causal`, each token attends to all tokens of its segment, as in the op
     full_attention, and nothing is cached: the segment is the whole text, and `layer` is not used.
     """
@@ -194,9 +196,14 @@ class Attend:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is causal, has no sinks and chunks, and no norms of queries after RoPE."""
+        """Whether it is causal, has no sinks and chunks, no norms after RoPE, and own values."""
         plain = self.causal and self.sinks is None and not self.chunk
-        return plain and not self.norms_rotated
+        return plain and not self.norms_rotated and not self.values_are_keys
+
+    @property
+    def values_are_keys(self) -> bool:
+        """Whether it appends keys alone, which are the values too."""
+        return bool(self.k) and not self.v
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -135,10 +135,7 @@ def _latent_attention(
     latent, key_rope = sized(LATENT, one.latent), sized(KEY_ROPE, one.key_rope)
     query, query_rope = sized(QUERY, one.query), sized(QUERY_ROPE, one.query_rope)
     absorbed = f"{ABSORBED} {heads * one.absorb[0].shape[0]}"
-    joined, key, value = (
-        f"{name} {width}"
-        for name, width in ((QUERY, heads * head_width), (KEY, head_width), (VALUE, head_width))
-    )
+    joined, key = f"{QUERY} {heads * head_width}", f"{KEY} {head_width}"
     if joined == query:  # of equal widths
         joined = f"joined {joined}"
     mixed, expanded = f"{MIXED} {heads * head_width}", sized(EXPANDED, one.output, columns=True)
@@ -160,7 +157,6 @@ def _latent_attention(
         program.HeadLinear(query, one.absorb, absorbed),
         program.Join((query_rope, absorbed), joined, heads),
         program.Join((key_rope, latent), key),
-        program.Join((key_rope, latent), value),
     ]
     if one.query_scale is not None:
         made.append(_query_scale(one.query_scale, joined))
@@ -174,7 +170,7 @@ def _latent_attention(
         program.Attend(
             q=joined,
             k=key,
-            v=value,
+            v="",  # the keys, of which the rotated part is not read: see HeadLinear
             out=mixed,
             layer=layer,
             head_width=head_width,

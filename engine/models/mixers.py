@@ -130,8 +130,8 @@ class LatentAttention:
 
     @property
     def states(self) -> tuple[LayerState, ...]:
-        """The latent vectors of earlier tokens."""
-        return (LayerShape(1, self.head_width),)
+        """The rotated parts and latent vectors of earlier tokens: keys, and values, of all heads."""
+        return (LayerShape(1, self.head_width, values_are_keys=True),)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 HEADER = Path(__file__).resolve().parent / "native" / "api" / "nk.h"
-ABI = 6  # increment on every incompatible change of this table
+ABI = 7  # increment on every incompatible change of this table
 
 
 class _Numbered(IntEnum):
@@ -82,7 +82,10 @@ class OpKind(_Numbered):
     QUANTIZE = 2, "quantizes x for products; `chosen`: a row for each pair y of the groups z"
     LINEAR = 3, "outs[i] = x * weights[i]; `activation`: only outs[0], gated; `add_to`"
     ANGLES = 4, "out [T, 2 * pairs] = cosines and sines of position * weight, times scale"
-    ROPE = 5, "x, y, z are q, k, v: per-head norms, rotation by angles `out`, page write"
+    ROPE = (
+        5,
+        "x, y, z are q, k, v: per-head norms, rotation by angles `out`, page write; z < 0: k is v",
+    )
     ATTEND = 6, "out = attention of x over the pages; must follow the ROPE of its x"
     GATE = 7, "out = activation(x) * y; y -1: without the factor; `limit`"
     ADD = 8, "x += y * scale; y is scaled in place"
@@ -166,7 +169,8 @@ nk_weight
 
 // Place of one layer's keys and values in the KV pages of its group: PageLayer in
 // kernels/kv_pages.py, which defines their layout. A page has NK_PAGE_TOKENS positions. A
-// state of fixed size is at `keys` (StateLayer and PagedState there).
+// state of fixed size is at `keys` (StateLayer and PagedState there). Offsets of keys equal to those
+// of values: the values are the keys, see nk_has_keys in isa/kv_page.h.
 nk_kv_layer
     int64_t group  // index of the page table
     int64_t keys, key_scales  // byte offsets in a page; scales: NK_CACHE_Q8 only

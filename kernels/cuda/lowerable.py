@@ -64,7 +64,8 @@ def _is_known(one: Instruction) -> bool:
 
 def can_attend(one: Attend) -> bool:
     """Whether the attention kernels can run an instruction: a head's channels fit in registers."""
-    return one.causal and one.head_width <= MOST_CHANNELS and has_equal_norms(one)
+    fits = one.head_width <= MOST_CHANNELS and not one.values_are_keys
+    return one.causal and fits and has_equal_norms(one)
 
 
 def _are_known(one: Experts) -> bool:

@@ -12,7 +12,14 @@ from kernels.kv_pages import PAGE_TOKENS, KVLayout, LayerShape, PagedKV, PageTab
 from kernels.quantized_kv import QuantizedKV
 
 DTYPES = (torch.float32, torch.float16, torch.int8)
-SHAPES = (LayerShape(1, 64), LayerShape(3, 80), LayerShape(2, 7), LayerShape(2, 256))
+SHAPES = (
+    LayerShape(1, 64),
+    LayerShape(3, 80),
+    LayerShape(2, 7),
+    LayerShape(2, 256),
+    LayerShape(1, 72, values_are_keys=True),
+    LayerShape(2, 40, values_are_keys=True),
+)
 
 
 def paged(layout: KVLayout, layer: int, pages: int, fill: int = 0xFF) -> PagedKV:
@@ -44,7 +51,10 @@ def test_rows_come_back_as_stored(
     for start, end in ((0, 1), (1, 255), (255, 258), (258, 600)):
         layers[0].append(keys[start:end], values[start:end], start)
         layers[1].append(values[start:end], keys[start:end], start)
-    for layer, wanted in zip(layers, ((keys, values), (values, keys)), strict=True):
+    stored = [(keys, values), (values, keys)]
+    if shape.values_are_keys:
+        stored = [(keys, keys), (values, values)]
+    for layer, wanted in zip(layers, stored, strict=True):
         for found, rows in zip(layer.rows(3, 599), wanted, strict=True):
             codes, *scales = (
                 part.transpose(0, 1)[3:599] for part in encoded(rows.transpose(0, 1), dtype)
@@ -58,7 +68,9 @@ def test_rows_come_back_as_stored(
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_parts_of_a_page_do_not_overlap(dtype: torch.dtype) -> None:
-    layout = KVLayout([LayerShape(3, 80), LayerShape(1, 64, 512), LayerShape(2, 40)], dtype)
+    once = LayerShape(1, 72, values_are_keys=True)
+    shapes = [LayerShape(3, 80), once, LayerShape(1, 64, 512), once, LayerShape(2, 40)]
+    layout = KVLayout(shapes, dtype)
     for group, size in enumerate(layout.page_bytes):
         owner = torch.full((size,), -1)
         for number, layer in enumerate(layout.layers):
@@ -106,6 +118,21 @@ def test_the_name_of_a_layout_tells_groups_apart() -> None:
     assert name("aabb") == name("bbaa") == name("ccdd")
     assert len({name("aabb"), name("abab"), name("aaaa")}) == 3
     assert name("aaaa") == name("b")  # as before layers had a place
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_values_that_are_keys_are_stored_once(dtype: torch.dtype) -> None:
+    pairs, once = (
+        KVLayout([LayerShape(1, 576, values_are_keys=once)], dtype) for once in (False, True)
+    )
+    assert 2 * once.bytes_per_page == pairs.bytes_per_page
+    assert once.name != pairs.name
+
+
+def test_a_layer_with_values_of_its_own_needs_them() -> None:
+    page = paged(KVLayout([LayerShape(1, 16)], torch.float32), 0, 1)
+    with pytest.raises(AssertionError, match="values of its own"):
+        page.append(torch.zeros(1, 1, 16), None, 0)
 
 
 def test_a_table_has_no_address_of_a_page_elsewhere() -> None:

@@ -26,9 +26,11 @@ def no_attention() -> KVLayout:
     return KVLayout((), torch.float32)
 
 
-def stored(keys: Tensor, values: Tensor, dtype: torch.dtype, fill: int = POISON) -> PagedKV:
-    """Rows [S, K, C] f32 in pages of their own, from position 0 on."""
-    layout = KVLayout((LayerShape(*keys.shape[1:]),), dtype)
+def stored(
+    keys: Tensor, values: Tensor, dtype: torch.dtype, fill: int = POISON, once: bool = False
+) -> PagedKV:
+    """Rows [S, K, C] f32 in pages of their own, from position 0 on; `once`: keys are values."""
+    layout = KVLayout((LayerShape(*keys.shape[1:], values_are_keys=once),), dtype)
     kv = PagedKV(layout.layers[0], tables(layout, len(keys), fill)[0])
     kv.append(keys, values, 0)
     return kv

@@ -49,6 +49,7 @@ class Case:
     cap: float = 0.0
     sinks: bool = False
     magnitude: float = 1.0  # of queries: large ones make sharp weights
+    once: bool = False  # the values are the keys, as in latent attention
 
 
 @dataclass
@@ -66,7 +67,9 @@ def operands(case: Case, random: torch.Generator) -> Operands:
     q = torch.randn(case.T, case.H, case.C, generator=random) * case.magnitude
     used = case.position + case.T
     kv = paging.stored(
-        *(torch.randn(used, case.K, case.C, generator=random) for _ in "kv"), case.type
+        *(torch.randn(used, case.K, case.C, generator=random) for _ in "kv"),
+        case.type,
+        once=case.once,
     )
     sinks = torch.randn(case.H, generator=random) * 3 if case.sinks else None
     return Operands(q, kv, sinks)
@@ -197,6 +200,7 @@ def some_cases(type: torch.dtype, random: torch.Generator, count: int) -> list[C
             cap=chance.choice((0.0, 0.0, 1.5, 50.0)),
             sinks=chance.random() < 0.3,
             magnitude=chance.choice((1.0, 1.0, 8.0)),
+            once=chance.random() < 0.3,
         )
         for T, position, (H, K), C in chance.sample(shapes, count)
     ]
@@ -236,6 +240,10 @@ EDGES = (
     Case(T=6, position=1000, H=70, K=1, C=8),  # one token is more than a tile
     Case(T=2, position=30, H=70, K=1, C=8),
     Case(T=16, position=1500, H=9, K=3),  # few tokens with ranges of pages
+    Case(T=1, position=700, H=20, K=1, C=576, once=True),  # latent attention
+    Case(T=5, position=250, H=16, K=1, C=72, window=100, once=True),
+    Case(T=90, position=200, H=4, K=2, C=40, once=True),
+    Case(T=1, position=3000, H=3, K=1, C=33, once=True, sinks=True),
 )
 
 
@@ -265,6 +273,7 @@ MANY_AND_FEW = pytest.mark.parametrize(
         Case(1, 5000, K=1, C=40),
         Case(7, 900, H=9, K=3, window=300),
         Case(200, 230, window=70, C=80),
+        Case(3, 1200, H=10, K=1, C=72, once=True),
     ],
     ids=str,
 )
@@ -287,11 +296,12 @@ def test_bits_do_not_depend_on_threads(
 @pytest.mark.sweep
 @TYPES
 @pytest.mark.parametrize("window", [0, 1, 5, 100, 256, 300])
+@pytest.mark.parametrize("once", [False, True])
 @pytest.mark.parametrize("heads", [(6, 2), (1, 1), (8, 1)], ids=str)
 def test_bits_do_not_depend_on_how_a_prompt_is_cut(
-    heads: tuple[int, int], window: int, type: torch.dtype, random: torch.Generator
+    heads: tuple[int, int], once: bool, window: int, type: torch.dtype, random: torch.Generator
 ) -> None:
-    case = Case(150, 450, *heads, 40, type, window=window, cap=20.0, sinks=True)
+    case = Case(150, 450, *heads, 40, type, window=window, cap=20.0, sinks=True, once=once)
     given = operands(case, random)
     together = attend(case, given)
     cuts = [(0, 1), (0, 2), (0, 5), (1, 3), (7, 64), (37, 4), (60, 90), (61, 1), (148, 2)]
@@ -377,14 +387,16 @@ def test_tokens_outside_the_window_may_hold_anything(
 def test_pages_may_hold_anything_where_nothing_is_stored(
     type: torch.dtype, random: torch.Generator
 ) -> None:
-    for case in (Case(1, 20, C=40, type=type), Case(9, 255, C=7, type=type)):
+    cases = Case(1, 20, C=40), Case(9, 255, C=7), Case(3, 253, K=1, C=40, once=True)
+    for case in (dataclasses.replace(each, type=type) for each in cases):
         given = operands(case, random)
         rows = given.kv.rows(0, case.position + case.T)
         keys, values = (
             (one.dense() if isinstance(one, QuantizedKV) else one.float()) for one in rows
         )
         clean, poisoned = (
-            paging.stored(keys, values, type, fill=fill) for fill in (0, paging.POISON)
+            paging.stored(keys, values, type, fill=fill, once=case.once)
+            for fill in (0, paging.POISON)
         )
         found = [attend(case, dataclasses.replace(given, kv=kv)) for kv in (clean, poisoned)]
         assert torch.equal(*found)

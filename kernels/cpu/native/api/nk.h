@@ -16,7 +16,7 @@
 #define NK_API __attribute__((visibility("default")))
 #endif
 
-#define NK_ABI 6
+#define NK_ABI 7
 #define NK_MAX_WEIGHTS 3
 #define NK_MAX_EXPERTS 1024
 #define NK_MAX_TAPS 16
@@ -70,7 +70,7 @@ enum nk_kind {
     NK_QUANTIZE = 2,  // quantizes x for products; `chosen`: a row for each pair y of the groups z
     NK_LINEAR = 3,  // outs[i] = x * weights[i]; `activation`: only outs[0], gated; `add_to`
     NK_ANGLES = 4,  // out [T, 2 * pairs] = cosines and sines of position * weight, times scale
-    NK_ROPE = 5,  // x, y, z are q, k, v: per-head norms, rotation by angles `out`, page write
+    NK_ROPE = 5,  // x, y, z are q, k, v: per-head norms, rotation by angles `out`, page write; z < 0: k is v
     NK_ATTEND = 6,  // out = attention of x over the pages; must follow the ROPE of its x
     NK_GATE = 7,  // out = activation(x) * y; y -1: without the factor; `limit`
     NK_ADD = 8,  // x += y * scale; y is scaled in place
@@ -117,7 +117,8 @@ struct nk_weight {
 
 // Place of one layer's keys and values in the KV pages of its group: PageLayer in
 // kernels/kv_pages.py, which defines their layout. A page has NK_PAGE_TOKENS positions. A
-// state of fixed size is at `keys` (StateLayer and PagedState there).
+// state of fixed size is at `keys` (StateLayer and PagedState there). Offsets of keys equal to those
+// of values: the values are the keys, see nk_has_keys in isa/kv_page.h.
 struct nk_kv_layer {
     int64_t group;  // index of the page table
     int64_t keys, key_scales;  // byte offsets in a page; scales: NK_CACHE_Q8 only

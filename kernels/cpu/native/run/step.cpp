@@ -277,9 +277,10 @@ void angles(Run &run, const nk_op &op, int thread, int threads) {
     }
 }
 
-// Stores a key or value of row t in its page.
+// Stores a key or value of row t in its page; a key where values are if these are the keys.
 void store(Run &run, const nk_op &op, bool value, int64_t head, int64_t t, const float *x) {
     const nk_kv_layer &layer = run.program->layers[op.layer];
+    value |= !nk_has_keys(layer);
     const int type = (int)run.program->cache_type;
     const Row &row = run.rows[t];
     uint8_t *page = row.segment->tables[layer.group][row.position / NK_PAGE_TOKENS];
@@ -321,11 +322,11 @@ void rope_head(Run &run, const nk_op &op, int64_t head) {
     for (int64_t i = 0; i < group; i++) rope_unit(run, op, 0, head * group + i);
     if (op.y < 0) return;  // keys and values are those of an earlier layer
     rope_unit(run, op, 0, op.heads + head);
-    rope_unit(run, op, 0, op.heads + op.kv_heads + head);
+    if (op.z >= 0) rope_unit(run, op, 0, op.heads + op.kv_heads + head);
 }
 
 void rope(Run &run, const nk_op &op, int thread, int threads) {
-    const int64_t units = op.heads + (op.y < 0 ? 0 : 2 * op.kv_heads);
+    const int64_t units = op.heads + ((op.y >= 0) + (op.z >= 0)) * op.kv_heads;
     int64_t first, end;
     nk_split_range(run.tokens * units, run.tokens == 1 ? 1 : units, thread, threads, &first, &end);
     for (int64_t i = first; i < end; i++) rope_unit(run, op, i / units, i % units);
