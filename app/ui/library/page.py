@@ -79,6 +79,7 @@ class LibraryPage(QWidget):
         self.setAcceptDrops(True)
         self._state, self._library = state, library
         self._detailed: set[Path] = set()  # files whose row shows the exact text of its problem
+        self._every_match = False  # whether a query shows all models of the catalog that match
         self._make_parts()
         self._lay_out()
         self.drop_area = DropArea(self)
@@ -188,7 +189,9 @@ class LibraryPage(QWidget):
         """Rebuild the rows from the states and the query."""
         library = self._library
         query = self.search.text().strip()
-        self.list.set_views(library_rows.views(library, self._state.model, query, self._detailed))
+        model, detailed = self._state.model, self._detailed
+        every = self._every_match
+        self.list.set_views(library_rows.views(library, model, query, detailed, every))
         known = library.free_bytes >= 0
         self.free_space.setText(tr("{size} free", size=size(library.free_bytes)) if known else "")
         if library.folders:
@@ -226,6 +229,7 @@ class LibraryPage(QWidget):
 
     def _on_query(self) -> None:
         self._clear.setVisible(bool(self.search.text()))
+        self._every_match = False
         self.refresh()
         self.list.verticalScrollBar().setValue(0)
 
@@ -280,6 +284,9 @@ class LibraryPage(QWidget):
             signal.emit(about)
         elif action.verb is Verb.SEARCH:
             self._search_hub(str(about))
+        elif action.verb is Verb.EVERY_MATCH:
+            self._every_match = True
+            self.refresh()
         elif action.verb is Verb.DETAILS and isinstance(about, Path):
             self._detailed ^= {about}
             self.refresh()

@@ -31,6 +31,7 @@ class Verb(Enum):
     ADD_FOLDER = "add folder"
     REMOVE_FOLDER = "remove folder"
     SEARCH = "search"
+    EVERY_MATCH = "every match"
     OPEN_REPOSITORY = "open repository"
     OPEN_LINK = "open link"
     JUMP = "jump"

@@ -31,15 +31,20 @@ from app.ui.widgets.units import number, parameters, progress, speed, time_left
 from engine import model_name
 
 DOWNLOADING, HUB, FOLDERS = "downloading", "hub", "folders"
-_MOST_MATCHES = 4  # catalog models that match a query
+_MOST_MATCHES = 4  # catalog models that match a query, until all are asked for
 
 
 def views(
-    library: LibraryState, model: ModelStatus, query: str, detailed: Collection[Path] = ()
+    library: LibraryState,
+    model: ModelStatus,
+    query: str,
+    detailed: Collection[Path] = (),
+    every_match: bool = False,
 ) -> list[View]:
     """All rows of the page; with a query only the matches, local and on Hugging Face.
 
-    The rows of the `detailed` files show the exact text of their problem too.
+    The rows of the `detailed` files show the exact text of their problem too. Of the catalog
+    the first matches are shown, or `every_match`.
     """
     words = query.casefold().split()
     installed = [row for row in library.installed if _matches(words, row.name, row.path.name)]
@@ -54,7 +59,7 @@ def views(
             installed, model, library.searched, bool(library.catalog), detailed
         )
     if words:
-        shown += selected(offered) if offered else []
+        shown += selected(offered, every_match) if offered else []
         return [*shown, *on_the_hub(library.hub, query)]
     return [*shown, *get_a_model(offered, library.computer_gb), *folders(library.folders)]
 
@@ -149,11 +154,14 @@ def _computers(memory_gb: int) -> str:
     return tr("For {count} GB of memory", count=memory_gb)
 
 
-def selected(rows: Sequence[CatalogRow]) -> Iterator[View]:
-    """The catalog models that match a query, the first few: results of the hub follow."""
-    shown = rows[:_MOST_MATCHES]
-    hidden = tr("{count} of {whole}", count=len(shown), whole=len(rows))
-    yield HeadingView(GET, tr("From the selection"), hidden if len(shown) < len(rows) else "")
+def selected(rows: Sequence[CatalogRow], every: bool) -> Iterator[View]:
+    """The catalog models that match a query; the first few, as results of the hub follow."""
+    shown = rows if every else rows[:_MOST_MATCHES]
+    detail, links = "", ()
+    if len(shown) < len(rows):
+        detail = tr("{count} of {whole}", count=len(shown), whole=len(rows))
+        links = (Action(Verb.EVERY_MATCH, tr("Show all")),)
+    yield HeadingView(GET, tr("From the selection"), detail, links)
     yield from map(catalog_row, shown)
 
 

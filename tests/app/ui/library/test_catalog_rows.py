@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 import scenes_library as scenes
@@ -96,6 +97,27 @@ def test_a_search_shows_the_first_matches_of_the_catalog_and_how_many_there_are(
         if isinstance(view, HeadingView) and view.key == "get"
     )
     assert few.detail == ""
+    assert few.links == ()
+
+
+def test_all_matches_of_the_catalog_are_shown_on_request(qtbot: QtBot, shown: Shown) -> None:
+    show(shown, scenes.library_full)
+    page = shown.page
+
+    def bonsai() -> int:
+        """Number of its models among the visible rows, from those of the catalog on."""
+        page.resize(816, 2400)
+        page.list.scroll_to("get")
+        flush()
+        return sum(key.startswith("catalog:") for key in page.list.seen)
+
+    page.search.setText("bonsai")
+    assert bonsai() == 4
+    (link,) = (each for each in page.findChildren(QPushButton) if each.text() == "Show all")
+    qtbot.mouseClick(link, Qt.MouseButton.LeftButton)
+    assert bonsai() == 11
+    page.search.setText("bonsa")  # another query begins with the first matches again
+    assert bonsai() == 4
 
 
 def test_a_catalog_row_says_its_size_and_whether_the_model_thinks(shown: Shown) -> None:
