@@ -186,7 +186,8 @@ def recurrence(
     state = state.contiguous()
     sizes = heads, q.shape[1], q.shape[2], v.shape[2], decays
     pointers = *map(optional, inputs), *map(optional, options), pointer(y)
-    how = NativeRecurrence(*pointers, *sizes, one.scale, one.epsilon, one.corrected, one.tiled)
+    factors = one.scale, one.epsilon, one.floor
+    how = NativeRecurrence(*pointers, *sizes, *factors, one.corrected, one.tiled)
     call("recurrence", ctypes.byref(how), pointer(state), len(v), pointer(after))
     return y, after
 
@@ -232,7 +233,7 @@ KERNELS: dict[tuple[str, str], reference.Kernel] = {
     **{(op.__name__, "F32"): op for op in (short_conv, recurrence, xielu)},
     **{(op.__name__, "F32"): op for op in (mix_streams, add_to_streams, match_magnitude)},
     **{(op.__name__, "F32"): op for op in (gaussian_top_k, hadamard)},
-    **{(f"{op.__name__}_any", "F32"): op for op in (attention, gated, route)},
+    **{(f"{op.__name__}_any", "F32"): op for op in (attention, gated, route, recurrence)},
     **{(op.__name__, "F32"): op for op in (attention_bytes, memory, program.record)},
 }
 

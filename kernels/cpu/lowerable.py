@@ -70,15 +70,12 @@ def _is_native(one: Instruction, kv: KVLayout, widths: Mapping[str, int]) -> boo
             return known and one.weight.shape[1] <= MAX_TAPS and _has_state(kv, one.layer)
         case Recurrence():
             by_head = one.decay_bias.numel() == one.rate.numel()
-            known = (bool(one.strength) or by_head) and not one.floor
-            return known and _has_state(kv, one.layer)
-        case Norm():
-            return one.is_plain
+            return (bool(one.strength) or by_head) and _has_state(kv, one.layer)
         case MixStreams():
             return widths[one.coefficients] <= MAX_STREAMS**2
         case AddToStreams() | MatchMagnitude() | ScaleChannels() | GaussianTopK():
             return True
-        case HeadNorm() | Multiply() | Scale() | PositionScale() | Xielu():
+        case Norm() | HeadNorm() | Multiply() | Scale() | PositionScale() | Xielu():
             return True
         case Columns() | Join() | Add() | AddRows() | Softcap() | Fetch():
             return True

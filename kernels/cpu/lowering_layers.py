@@ -182,6 +182,7 @@ def recurrence(to: Operations, one: Recurrence) -> None:
         skip=to.pointer(one.skip),
         scale=one.scale,
         epsilon=one.epsilon,
+        floor=one.floor,
         corrected=one.corrected,
         tiled=one.tiled,
     )

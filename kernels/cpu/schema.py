@@ -60,6 +60,7 @@ class NativeActivation(_Numbered):
     SIGMOID = 4
     SOFTPLUS = 5
     GPT_OSS = 6, "x * sigmoid(1.702 x), times up + 1 in place of up"
+    SILU_CUT = 7, "SILU, of which a limit cuts the result, not x"
 
 
 class NativeGating(_Numbered):
@@ -190,7 +191,7 @@ nk_recurrence_args
     float *y  // [T, heads * value_width]; no operand
     int64_t heads, key_heads, key_width, value_width
     int64_t decays  // heads, or heads * key_width
-    float scale, epsilon
+    float scale, epsilon, floor  // floor 0: none; else it needs a strength
     int32_t corrected, tiled
 
 // How a mixture chooses experts, as in kernels.program.Routing.
@@ -215,6 +216,7 @@ nk_op
     int64_t value_width, start  // RECURRENCE, JOIN; COLUMNS, HEAD_ROWS, of experts
     float epsilon, scale, cap, limit  // limit: of a gate and its factor; 0: none
     float strength, length, offset  // POSITION_SCALE
+    float floor  // RECURRENCE: as there
     float factors[4]  // XIELU: positive, negative, beta, epsilon
     int32_t centred  // NORM, HEAD_NORM: layer norm instead of RMS norm
     int32_t norms_rotated  // ROPE: the norms follow the rotation

@@ -23,6 +23,7 @@ MODELS = {
 }
 REFUSED: dict[str, str] = {}  # variants of a family that are not supported
 RUNNING = [name for name in MODELS if name not in REFUSED]
+OP_BY_OP = {"llama4"}  # attention in chunks
 # llama.cpp looks GELU up in a table of float16, which alone makes 4e-7.
 LARGEST_NMSE = 1e-6
 WAYS = {
@@ -63,6 +64,14 @@ def test_logits_are_llamacpps(name: str, backend: str, tmp_path: Path) -> None:
         expected = rows[: len(inside)]
         assert files.nmse(logits[inside], expected) <= LARGEST_NMSE, way
         assert np.array_equal(logits[inside].argmax(1), expected.argmax(1)), way
+
+
+@pytest.mark.skipif("cpu" not in ops.BACKENDS, reason="no native kernels here")
+@pytest.mark.parametrize("name", RUNNING)
+def test_native_kernels_run_it_as_one_recorded_program(name: str, tmp_path: Path) -> None:
+    path = files.write(MODELS[name].without_scales(), tmp_path / "m.gguf")
+    is_recorded = open_session(path, 8).runner.is_recorded
+    assert is_recorded == (MODELS[name].architecture not in OP_BY_OP)
 
 
 @pytest.mark.parametrize("name", RUNNING)

@@ -100,6 +100,20 @@ def test_recurrence_is_near_its_definition_in_f64(
         assert_near(got, right)
 
 
+@pytest.mark.parametrize("by_channel", [False, True])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_decays_with_a_floor_are_near_their_definition(
+    sizes: tuple[int, int, int, int, int], by_channel: bool, random: torch.Generator
+) -> None:
+    inputs = operands(sizes, random, by_channel)
+    one = options(sizes[1], inputs[3].shape[1], random, corrected=True, floor=-5.0)
+    one = replace(one, rate=-one.rate)  # above 0 where there is a floor
+    found = cpu.recurrence(*inputs, one)
+    wanted = reference.recurrence(*(x.double() for x in inputs), exact(one))
+    for got, right in zip(found, wanted, strict=True):
+        assert_near(got, right)
+
+
 @pytest.mark.parametrize("sizes", SIZES)
 def test_a_state_space_model_steps_by_its_decay_and_skips(
     sizes: tuple[int, int, int, int, int], random: torch.Generator

@@ -123,6 +123,8 @@ void quantize_tokens(Run &run, const nk_op &op, const float *x, int thread, int6
 void norm_row(const Run &run, const nk_op &op, const float *x, float *y) {
     if (op.centred) run.table->layer_norm(x, op.weight, op.bias, op.epsilon, op.width, y);
     else run.table->rms_norm(x, op.weight, op.epsilon, op.width, y);
+    if (op.bias && !op.centred)
+        for (int64_t i = 0; i < op.width; i++) y[i] += op.bias[i];
 }
 
 void norm(Run &run, const nk_op &op, int thread, int threads) {
