@@ -328,7 +328,8 @@ int nk_rope(const float *x, const int64_t *positions, const float *frequencies, 
 int nk_gated(const float *gate, const float *up, int64_t count, int activation, float limit,
              float *y) {
     if (count == 0) return NK_OK;
-    if (!valid_sizes(count) || activation < NK_SILU || activation > NK_SILU_CUT) return NK_BAD_SHAPE;
+    if (!valid_sizes(count) || activation < NK_SILU || activation > NK_SILU_CUT)
+        return NK_BAD_SHAPE;
     Elements op = {nk_current(), gate, up, count, activation, limit, 0, y, nullptr};
     run(elements_job, &op, 16 * count);
     return NK_OK;
