@@ -474,6 +474,7 @@ def test_salvage_never_overwrites(path, tmp_path):
 # --- kills ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 def test_killed_app_keeps_saved_rows(tmp_path):
     kills = rounds(tmp_path, kills=3, seed=5)
     assert [kill for kill in kills if not kill.kept] == []

@@ -84,6 +84,7 @@ def test_a_file_open_event_emits_its_path(qapp: QCoreApplication, tmp_path: Path
     assert told == [str(path)]
 
 
+@pytest.mark.sweep
 def test_of_simultaneous_starts_exactly_one_becomes_the_instance(tmp_path: Path) -> None:
     environment = {**os.environ, "TOKONOMA_HOME": str(tmp_path / "home")}
     starts = [

@@ -102,6 +102,7 @@ def test_dropped_pages_can_be_read_again(path: Path) -> None:
             assert bytes(file.data(name)) == before
 
 
+@pytest.mark.sweep
 @pytest.mark.real
 @pytest.mark.parametrize("model", ["starter_model", "gemma_model"])
 def test_unloading_a_model_frees_its_memory(model: str, request: pytest.FixtureRequest) -> None:

@@ -305,6 +305,7 @@ def test_weights_that_do_not_fit_decoded_stay_in_the_file_format(
     assert near(logits(model), wanted)
 
 
+@pytest.mark.sweep
 def test_weights_that_do_not_fit_in_any_storage_are_refused(
     one_bit: Path,
     kernels: Kernels,

@@ -75,6 +75,7 @@ def test_an_unload_frees_the_memory_of_the_model(run: Runner, starter_model: Pat
     assert resident_memory() - after.resident_bytes < 60 * MB
 
 
+@pytest.mark.sweep
 @pytest.mark.real
 def test_repeated_loads_do_not_leak_memory(run: Runner, starter_model: Path) -> None:
     left: list[int] = []

@@ -28,6 +28,7 @@ def write(path: Path, metadata: dict[str, Any]) -> Path:
     return tiny.write(path, tokenizer=None, vocabulary=128, metadata=metadata)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("kind", KINDS)
 def test_such_a_file_gives_logits_and_facts(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -341,6 +341,7 @@ def test_bits_do_not_depend_on_other_segments(
 SETS = library.instruction_sets() if library.available() else ()
 
 
+@pytest.mark.sweep
 @TYPES
 @pytest.mark.parametrize("case", EDGES, ids=str)
 def test_bits_do_not_depend_on_the_instruction_set(

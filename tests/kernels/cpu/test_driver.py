@@ -62,6 +62,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build.build_program(compiler(), DRIVER, path, library=build.current())
 
 
+@pytest.mark.sweep
 def test_no_kernel_touches_what_lies_around_its_operands(
     random: torch.Generator, tmp_path: Path
 ) -> None:
