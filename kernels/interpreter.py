@@ -280,7 +280,7 @@ class _Pass:
         value = self._heads(one.v, one.head_width) if one.v else None
         if not one.causal:
             assert key is not None, "full attention has keys"
-            assert value is not None, "full attention has values of its own"
+            assert value is not None, "full attention has values"
             return self._attend_fully(one, query, key, value)
         layer = self._kv.kv(one.layer)
         outs: list[Tensor] = []

@@ -13,7 +13,8 @@ order in which attention kernels read them, so that neither decoding nor prefill
             i8:       [K, 64 quads of positions, padded C, 4 positions], zeros beyond C
             scales:   as those of keys
 
-A layer whose values are its keys has only values: a page has each of its rows once.
+Latent attention has one row of a position that is both key and value: such a layer stores only
+values, so that a page has each row once.
 
 Attention always reads the stored, rounded values, so a page that was written to disk and read
 again gives the same bits as one that stayed in memory. Native kernels store the same bits.
@@ -279,11 +280,11 @@ class PagedKV:
     def append(self, keys: Tensor, values: Tensor | None, position: int) -> None:
         """Store rows [T, K, C] f32 at `position`, in pages that exist already.
 
-        `values` are not read where they are the keys.
+        `values` may be None where the layer stores one row as key and value.
         """
-        if values is None or self.layer.shape.values_are_keys:
-            assert self.layer.shape.values_are_keys, "the layer has values of its own"
+        if self.layer.shape.values_are_keys:
             values = keys
+        assert values is not None, "values are missing: the layer stores keys and values"
         at = 0
         while at < len(keys):
             page, offset = divmod(position + at, PAGE_TOKENS)
@@ -387,7 +388,11 @@ class _Views:
         """Write rows [T, K, C] f32 from position `offset` of the page on."""
         at = torch.arange(offset, offset + len(keys), device=keys.device)
         width = self._layer.shape.head_width
-        coded = [encoded(rows.transpose(0, 1), self._layer.dtype) for rows in (keys, values)]
+        value_rows = encoded(values.transpose(0, 1), self._layer.dtype)
+        key_rows = value_rows
+        if values is not keys:
+            key_rows = encoded(keys.transpose(0, 1), self._layer.dtype)
+        coded = [key_rows, value_rows]
         if self._layer.dtype == torch.int8:
             key, value = (
                 functional.pad(codes, (0, self._layer.key_width - width)) for codes, _ in coded

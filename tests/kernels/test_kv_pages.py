@@ -129,9 +129,9 @@ def test_values_that_are_keys_are_stored_once(dtype: torch.dtype) -> None:
     assert once.name != pairs.name
 
 
-def test_a_layer_with_values_of_its_own_needs_them() -> None:
+def test_missing_values_are_refused() -> None:
     page = paged(KVLayout([LayerShape(1, 16)], torch.float32), 0, 1)
-    with pytest.raises(AssertionError, match="values of its own"):
+    with pytest.raises(AssertionError, match="values are missing"):
         page.append(torch.zeros(1, 1, 16), None, 0)
 
 

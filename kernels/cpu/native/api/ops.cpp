@@ -424,7 +424,7 @@ int64_t nk_attention_bytes(int threads, int64_t tokens, int64_t heads, int64_t k
     if (!valid_sizes(tokens, heads, width) || kv_heads < 1 || heads % kv_heads != 0 || position < 0)
         return 0;
     const nk_table *table = nk_current();
-    nk_attend attend = {};
+    nk_attend attend = {};  // a layer without stored keys, whose scratch is larger
     attend.heads = heads, attend.kv_heads = kv_heads, attend.width = width, attend.type = type;
     const int64_t rows = smaller(tokens * (heads / kv_heads), NK_TILE_ROWS);
     const int64_t partials = AttentionPlan::most_partial_bytes(

@@ -25,12 +25,12 @@ static inline int64_t nk_value_width(int type, int64_t width) {
                                : (width + NK_PAGE_TILE - 1) / NK_PAGE_TILE * NK_PAGE_TILE;
 }
 
-// Whether a layer has keys of its own. The values of latent attention are its keys, stored once, as
-// values.
+// Whether a layer stores keys besides values. Latent attention stores one row of a position, which
+// is both key and value, in the layout of values; the offsets of both are equal then.
 static inline bool nk_has_keys(const nk_kv_layer &layer) { return layer.keys != layer.values; }
 
-// Keys and values of one key/value head in a page; scales: Q8 only. Without keys of its own, read
-// the values.
+// Keys and values of one key/value head in a page; scales: Q8 only. Where the layer stores no keys,
+// only the pointers to values are valid.
 struct nk_head_page {
     uint8_t *keys, *values;
     uint16_t *key_scales, *value_scales;
