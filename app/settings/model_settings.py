@@ -20,7 +20,7 @@ from engine import DEFAULT_CACHE, CacheType
 class ModelDefaults:
     """Settings of one model; None uses the app's settings."""
 
-    context: int | None = None  # tokens; 0: as much as fits
+    context: int | None = None  # tokens; 0: the usual length on this computer
     cache: CacheType | None = None
     temperature: float | None = None
     top_k: int | None = None

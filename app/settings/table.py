@@ -233,7 +233,7 @@ class Settings:
             "tokens",
             0,
             10_000_000,
-            exact="Context window; Auto is as much as fits in memory, up to the model's own limit",
+            exact="Context window; Auto is 8,192 to 32,768 tokens, by the memory of this computer",
             group="model",
             step=1024,
             named=(0, "Auto"),

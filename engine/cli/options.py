@@ -264,7 +264,9 @@ def _command(
     made.add_argument(
         "--tokenizer", metavar="FILE", help="a tokenizer.json that replaces the model's vocabulary"
     )
-    made.add_argument("-c", "--context", type=int, default=0, help="tokens; 0: the model's maximum")
+    made.add_argument(
+        "-c", "--context", type=int, default=0, help="tokens; 0: 8,192 to 32,768, by the memory"
+    )
     made.add_argument(
         "--memory",
         metavar="SIZE",

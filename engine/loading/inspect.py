@@ -62,7 +62,7 @@ def inspect_model(
     memory_bytes: int = 0,
     device: str = "",
 ) -> ModelFacts:
-    """Facts of a model file with `context` tokens; 0: the training context or what fits of it.
+    """Facts of a model file with `context` tokens; 0: the usual one of this computer.
 
     Reads only the header, which takes milliseconds, and of the first model too large for the memory
     some megabytes, to measure the disk. A bad file raises nothing: `problem` describes

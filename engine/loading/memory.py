@@ -21,6 +21,9 @@ if TYPE_CHECKING:  # the window imports this module, and no kernels
 HOST = "cpu"  # name of the device whose memory is the computer's
 _USABLE_SHARE = 0.9  # of the available memory; the rest is left to other programs
 _MIN_CONTEXT = 512  # tokens: the least that is useful for a conversation
+# Contexts chosen unless another is asked for, by the memory of the computer, the longest first.
+_USUAL_CONTEXTS = ((20_000_000_000, 32_768), (12_000_000_000, 16_384), (0, 8_192))
+_SHORTEST_USUAL = 8_192  # tokens; a longer one takes at most half of what the weights leave
 _GB = 1e9
 # A measurement outside these shares of the prediction is not of the weights alone.
 _LEAST_MEASURED, _MOST_MEASURED = 0.6, 1.6
@@ -253,18 +256,20 @@ def plan_memory(
 ) -> MemoryPlan:
     """Choose the context and compute the memory needed with it, whether or not that fits.
 
-    `context_wanted` 0 means the training context or, if less, `context_usual`, halved until the
-    total fits into nine tenths of `available`, but not below 512 tokens. Any other value is used as
-    given, even beyond the training context. `needs`, `available` and `limit`, the most that may be
-    taken, are those of the host, `others` of other devices.
+    `context_wanted` 0 means the training context or, if less, `context_usual`: halved while it takes
+    more than half of what the weights leave of `available`, but not below 8,192 tokens, then until
+    the total fits into nine tenths, but not below 512. Any other value is used as given, even beyond
+    the training context. `needs`, `available` and `limit`, the most that may be taken, are those of
+    the host, `others` of other devices.
     """
     assert context_wanted >= 0, context_wanted
     assert context_model > 0, context_model
     devices = (DeviceNeeds(HOST, needs, available, limit), *others)
     context = context_wanted or min(context_usual or context_model, context_model)
-    least = context if context_wanted else min(_MIN_CONTEXT, context_model)
-    while not _fit(devices, context) and context > least:
-        context = max(context // 2, least)
+    if not context_wanted:
+        context = _halved(context, _SHORTEST_USUAL, lambda tokens: _is_modest(devices, tokens))
+        least = min(_MIN_CONTEXT, context_model)
+        context = _halved(context, least, lambda tokens: _fit(devices, tokens))
     planned = tuple(_planned(one, context) for one in devices)
     return MemoryPlan(
         weights_bytes=sum(one.weights_bytes for one in planned),
@@ -277,6 +282,14 @@ def plan_memory(
         devices=planned if others else (),
         limit_bytes=limit,
     )
+
+
+def usual_context(total_bytes: int) -> int:
+    """Tokens of context on a computer with so much memory, unless another length is asked for.
+
+    A full training context of 128k tokens and more takes many times the memory of the weights.
+    """
+    return next(tokens for least, tokens in _USUAL_CONTEXTS if total_bytes >= least)
 
 
 def usable(available: int, limit: int = 0) -> int:
@@ -301,8 +314,23 @@ def _planned(device: DeviceNeeds, context: int) -> DeviceMemory:
     )
 
 
+def _halved(context: int, least: int, fits: Callable[[int], bool]) -> int:
+    while context > least and not fits(context):
+        context = max(context // 2, least)
+    return context
+
+
 def _fit(devices: Sequence[DeviceNeeds], context: int) -> bool:
     return all(_planned(one, context).fits for one in devices)
+
+
+def _is_modest(devices: Sequence[DeviceNeeds], context: int) -> bool:
+    """Whether a context takes at most half of the memory that the weights leave, on each device."""
+    planned = [_planned(one, context) for one in devices]
+    return all(
+        2 * (one.total_bytes - one.weights_bytes) <= one.available_bytes - one.weights_bytes
+        for one in planned
+    )
 
 
 def refusal(plan: MemoryPlan, context_wanted: int) -> OutOfMemory | None:

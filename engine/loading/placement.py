@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from engine.errors import RequestError
 from engine.gguf.reader import GGUFFile
-from engine.host.device import available_memory
+from engine.host.device import available_memory, total_memory
 from engine.inference.runner import chunk_size
 from engine.loading.memory import (
     HOST,
@@ -24,6 +24,7 @@ from engine.loading.memory import (
     plan_memory,
     refusal,
     scratch_bytes,
+    usual_context,
     vocabulary_bytes,
 )
 from engine.loading.paging import (
@@ -194,6 +195,7 @@ def predict(
     model = shape(file, config)
     free = available_memory() + reclaimable if available is None else available
     failed = {name for name, _ in weights}.union(refused or {})
+    usual = 0 if model.is_encoder else usual_context(total_memory())
 
     def planned(context: int, storage: Storages, paging: Paging | None = None) -> MemoryPlan:
         host, others = _needs(
@@ -208,7 +210,7 @@ def predict(
             available=free,
             others=others,
             limit=limit,
-            context_usual=PAGED_CONTEXT if paging else 0,
+            context_usual=PAGED_CONTEXT if paging else usual,
         )
         return replace(found, paging=paging)
 
@@ -257,6 +259,7 @@ def predict_shape(
             context_model=model.context,
             available=available_memory() + reclaimable,
             others=others,
+            context_usual=usual_context(total_memory()),
         )
 
     return _choose_storage(planned, tensors, context)[0]

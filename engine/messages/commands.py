@@ -24,7 +24,7 @@ class LoadModel:
 
     request: int
     path: Path
-    context: int = 0  # tokens; 0: as trained, lowered until the KV cache fits in memory
+    context: int = 0  # tokens; 0: the usual length on this computer, or what fits
     threads: int = 0  # 0: physical cores
     cache: CacheType = DEFAULT_CACHE
     tokenizer: Path | None = None  # a tokenizer.json that replaces the file's vocabulary

@@ -13,6 +13,7 @@ from engine.loading.memory import (
     plan_memory,
     refusal,
     scratch_bytes,
+    usual_context,
     vocabulary_bytes,
 )
 
@@ -86,6 +87,34 @@ def test_weights_that_do_not_fit_are_refused_with_figures() -> None:
     assert "2.0 GB of memory are free" in str(refused)
     assert "smaller model" in refused.remedy
     assert plan(2 * GB).most_context == 0
+
+
+def test_a_long_training_context_is_not_chosen_unasked() -> None:
+    ministral = Needs(2 * GB, 60_000, lambda context: GB // 10)  # 17.7 GB at 262,144 tokens
+    usual = usual_context(24 * GB)
+    found = plan_memory(
+        ministral, context_wanted=0, context_model=262_144, available=22 * GB, context_usual=usual
+    )
+    assert found.context == 32_768
+    assert found.total_bytes < 5 * GB
+    assert found.most_context > 200_000  # on request
+
+
+def test_the_usual_context_follows_the_memory_of_the_computer() -> None:
+    assert [usual_context(size * GB) for size in (4, 8, 16, 24, 64)] == [
+        8_192,
+        8_192,
+        16_384,
+        32_768,
+        32_768,
+    ]
+
+
+def test_a_context_takes_at_most_half_of_what_the_weights_leave_above_8192_tokens() -> None:
+    heavy = Needs(4 * GB, 400_000, lambda context: 0)  # 13 GB of cache at 32,768 tokens
+    assert plan(16 * GB, takes=heavy).context == 8_192
+    assert plan(18 * GB, takes=heavy).context == 16_384
+    assert plan(10 * GB, takes=heavy).context == 8_192
 
 
 def test_a_requested_context_is_kept() -> None:
