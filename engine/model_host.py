@@ -220,9 +220,9 @@ class ModelHost:
         """Whether an answer is being generated or waits, or texts are being read."""
         return self._scheduler.is_busy or self._reading > 0
 
-    def step(self) -> None:
-        """Run one pass over the answers in progress."""
-        self._scheduler.step()
+    def step(self, arriving: Callable[[], bool]) -> None:
+        """Run one pass over the answers in progress; see `Scheduler.step`."""
+        self._scheduler.step(arriving)
 
     def stop(self, error: BaseException) -> None:
         """End every answer in progress with an error."""
@@ -262,14 +262,19 @@ class ModelHost:
         opens = command.constraint is not None and not command.constraint.trigger
         read = partial(self._prompts.answer, opens_thoughts=opens)
         build = partial(read, command.turns, command.policy, thinking)
-        prompt = yield from _in_background(build, "prompt", checkpoint)
-        if len(prompt.ids) < self._scheduler.context:
-            yield from self._disk.restore(stack, prompt.ids, "", checkpoint)
-        rendered, markers = prompt.rendered, self.model.template.markers
-        constraint, begun = after_thoughts(command.constraint, rendered.begun, markers)
-        if constraint is not None:
-            compiling = partial(self._scheduler.grammars.compile, constraint)
-            yield from _in_background(compiling, "grammar", checkpoint)
+        scheduler = self._scheduler
+        scheduler.preparing += 1
+        try:
+            prompt = yield from _in_background(build, "prompt", checkpoint)
+            if len(prompt.ids) < scheduler.context:
+                yield from self._disk.restore(stack, prompt.ids, "", checkpoint)
+            rendered, markers = prompt.rendered, self.model.template.markers
+            constraint, begun = after_thoughts(command.constraint, rendered.begun, markers)
+            if constraint is not None:
+                compiling = partial(scheduler.grammars.compile, constraint)
+                yield from _in_background(compiling, "grammar", checkpoint)
+        finally:
+            scheduler.preparing -= 1
         request = Request(
             self._scheduler.spelled_as_cached(stack, prompt.ids),
             command.sampling,
@@ -459,7 +464,5 @@ def _in_background(
 ) -> Generator[None, None, T]:
     """Run work on a helper thread: tokenizing a very long prompt takes seconds."""
     task = BackgroundTask(work, name)
-    while not task.finished:
-        checkpoint()
-        yield None
+    yield from task.polled(checkpoint)
     return task.result(checkpoint)

@@ -193,7 +193,7 @@ class Engine:
                 job.close()  # if `deliver` raised, the answer is not generated any further
                 self._mark_done(command)
         if self._host is not None and self._host.is_busy:
-            self._host.step()
+            self._host.step(self._has_request)
             if (fault := self._host.device_fault) is not None:
                 self._move(fault)
 
@@ -281,6 +281,16 @@ class Engine:
             if self._jobs and not is_busy:  # their work is on other threads
                 self._wake.wait(_POLL_SECONDS)
             return None
+
+    def _has_request(self) -> bool:
+        """Whether a queued answer, not one in the background, can start now."""
+        with self._wake:
+            for command in self._commands:
+                if not self._can_start(command):
+                    return False
+                if isinstance(command, Generate) and not command.background:
+                    return True
+        return False
 
     def _can_start(self, command: Command) -> bool:
         """Whether a command may run beside the jobs; those after it wait, except after a save.

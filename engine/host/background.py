@@ -7,12 +7,13 @@ After a cancellation the work runs to its end and its result is discarded.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 _POLL_SECONDS = 0.02  # between two calls of the checkpoint
+_BRIEF_SECONDS = 0.05  # work that takes less is waited for: passes of the model take longer
 
 
 class BackgroundTask(Generic[T]):
@@ -41,6 +42,17 @@ class BackgroundTask(Generic[T]):
         while self._thread.is_alive():
             checkpoint()
             self._thread.join(_POLL_SECONDS)
+
+    def polled(self, checkpoint: Callable[[], None]) -> Iterator[None]:
+        """Yield until the work has returned or raised; of brief work not once.
+
+        A caller that runs a pass of the model per yield would delay brief work by a whole pass.
+        Raises what `checkpoint` raises.
+        """
+        self._thread.join(_BRIEF_SECONDS)
+        while self._thread.is_alive():
+            checkpoint()
+            yield None
 
     def result(self, checkpoint: Callable[[], None] = lambda: None) -> T:
         """Wait and return the result, or raise the work's exception or `checkpoint`'s."""

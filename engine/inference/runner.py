@@ -73,6 +73,10 @@ class Runner:
         is_paged = any(number >= 0 for number in model.paged)
         most = max(block.weights for block in model.blocks)
         self.chunk = chunk_size(most, model.placement, paged=is_paged)
+        macs = sum(block.weights for block in model.blocks)
+        self.token_seconds = macs / (
+            10 * model.placement.macs_per_100_ms()
+        )  # of a prompt, predicted
         size = sum(block.size_bytes for block in model.blocks)
         self._steps_at_once = size <= _UNINTERRUPTED_BYTES and not is_paged
 

@@ -1,7 +1,9 @@
 """Scheduler: continuous batching of answers over one model, their KV pages and a prefix tree.
 
-Each step schedules rows, runs one pass and samples. All running answers decode in one pass; beside
-them one prompt is processed in chunks, short enough that the words of the others do not pause.
+Each step schedules rows, runs one pass and samples. All running answers decode in one pass. Several
+prompts take turns in chunks of at most a second, the newest first; beside answers the chunks are
+shorter, and passes that only decode have as much time as they. A longer chunk of a prompt alone is
+abandoned when another request arrives.
 Prompts begin with the longest cached prefix; one that begins like a prompt in progress waits for
 that part of it. When pages run out, cached ones are evicted, then the answer that started last
 gives its pages back and is processed again later: its bits do not change.
@@ -41,12 +43,17 @@ from engine.tokenizer.tokenizer import Tokenizer
 from kernels.kv_pages import PAGE_TOKENS
 
 MOST_RUNNING = 16  # answers decoded together
+_CHUNK_SECONDS = 1.0  # of a prompt while another request waits for it, at most
 _SHARED_SECONDS = 0.12  # of a prompt's chunk while other answers are being generated
-_SMALLEST_SHARED_CHUNK = 16  # tokens
+_BURST_SECONDS = 0.12  # that prompts may have beside answers before passes only decode
+_SMALLEST_CHUNK = 16  # tokens
 _INTERRUPTED = 32  # answers whose sampler state is remembered
 _STARVED_SECONDS, _POLL_SECONDS = 30.0, 0.005  # an answer alone waits for pages being saved
 _COMPARED_TEXTS = 32  # cached texts compared with a prompt, the last used ones
-_UNKNOWN_SECONDS = 1e-3  # per token of a prompt, before the first one was measured
+
+
+def _no_arrival() -> bool:
+    return False
 
 
 class Scheduler:
@@ -69,7 +76,8 @@ class Scheduler:
         self._running: list[Generation] = []
         self._tickets: dict[int, Ticket] = {}  # by identity of the request
         self._passes = itertools.count(1)
-        self._token_seconds = _UNKNOWN_SECONDS  # of a prompt, running mean
+        self._token_seconds = runner.token_seconds  # of a prompt, running mean
+        self._prompt_seconds = 0.0  # that prompts had beside answers, more than passes without them
         self.grammars = Grammars(tokenizer, runner.model.head.weight.shape[0])
         self._costs = StepCosts()  # of passes that only decode
         self._busy_costs = StepCosts()  # of those beside a thread that drafts
@@ -77,6 +85,9 @@ class Scheduler:
         self._refused = False  # the system refused memory, and no pass has run since
         self._starved_since = 0.0  # time since which an answer alone has no pages; 0: it has
         self._interrupted: dict[tuple[str, tuple[int, ...]], SamplerState] = {}
+        self.preparing = 0  # requests that will be submitted as soon as their prompts are built
+        self._arriving = _no_arrival
+        self._is_long = False  # the pass in progress is a prompt alone, for longer than a chunk
         self.device_fault: BaseException | None = None  # what a device raised in the last pass
 
     @property
@@ -146,8 +157,12 @@ class Scheduler:
             raise ticket.error
         return ticket
 
-    def step(self) -> None:
-        """Run one pass; events are added to the tickets."""
+    def step(self, arriving: Callable[[], bool] = _no_arrival) -> None:
+        """Run one pass; events are added to the tickets.
+
+        `arriving` is asked during the pass: whether another request can be started now.
+        """
+        self._arriving = arriving
         self._drop_cancelled()
         self._admit()
         if not self._running:
@@ -279,13 +294,17 @@ class Scheduler:
 
         Every answer decodes a token, and verifies a draft where no prompt is processed beside it; of
         the prompts, foreground ones first, the one that was served least recently is processed
-        further.
+        further, unless it is the turn of the answers.
         """
         rows = [(one, len(one.pending)) for one in self._running if not one.is_prefilling]
         prompts = [one for one in self._running if one.is_prefilling]
+        if rows and self._prompt_seconds > _BURST_SECONDS:
+            foreground = any(not one.request.background for one, _ in rows)
+            prompts = [one for one in prompts if not (foreground or one.request.background)]
         if prompts:
             prompt = min(prompts, key=lambda one: (one.request.background, one.served))
-            rows.append((prompt, min(self._chunk(bool(rows)), len(prompt.pending))))
+            chunk = self._chunk(beside_answers=bool(rows))
+            rows.append((prompt, min(chunk, len(prompt.pending))))
             prompt.served = next(self._passes)
             self._ticket(prompt).was_alone &= len(self._running) == 1
         planned = sum([count for _, count in rows])
@@ -297,12 +316,17 @@ class Scheduler:
                 planned += len(one.draft)
         return self._with_pages(rows)
 
-    def _chunk(self, shared: bool) -> int:
-        """Tokens of a prompt to process in a pass."""
-        if not shared:
+    def _chunk(self, *, beside_answers: bool) -> int:
+        """Tokens of a prompt to process in a pass, by the measured time of a token."""
+        if not beside_answers and self._is_alone:
             return self.runner.chunk
-        fitting = int(_SHARED_SECONDS / self._token_seconds)
-        return max(min(fitting, self.runner.chunk), _SMALLEST_SHARED_CHUNK)
+        seconds = _SHARED_SECONDS if beside_answers else _CHUNK_SECONDS
+        fitting = int(seconds / self._token_seconds)
+        return min(max(fitting, _SMALLEST_CHUNK), self.runner.chunk)
+
+    @property
+    def _is_alone(self) -> bool:
+        return len(self._running) == 1 and not self._waiting and not self.preparing
 
     def _with_pages(self, rows: list[tuple[Generation, int]]) -> list[tuple[Generation, int]]:
         """The rows that have pages for their tokens; others are preempted, the last one first.
@@ -366,6 +390,8 @@ class Scheduler:
     def _run(self, rows: list[tuple[Generation, int]]) -> None:
         """Run a pass over the rows, then sample where the next token is due."""
         started = time.perf_counter()
+        predicted = sum([count for _, count in rows]) * self._token_seconds
+        self._is_long = self._is_alone and predicted > _CHUNK_SECONDS
         ahead = [one.ahead() for one, count in rows if count == len(one.pending)]
         lookahead([each for each in ahead if each is not None])
         before = [len(one.sequence) // PAGE_TOKENS for one, _ in rows]
@@ -421,16 +447,25 @@ class Scheduler:
     def _checkpoint(self) -> None:
         if any(one.request.cancelled() for one in self._running):
             raise Cancelled
+        if self._is_long and self._arriving():
+            for one in self._running:
+                self._ticket(one).was_alone = False
+            raise Cancelled  # the chunk is processed again, in pieces beside the other request
 
     def _measure(self, rows: list[tuple[Generation, int]], seconds: float) -> None:
         """Learn how long a token of a prompt takes, from passes that were mostly a prompt, and how
         long a pass without prompts takes.
         """
         tokens = sum([count + len(one.draft) for one, count in rows])
-        if not any(one.is_prefilling for one, _ in rows):
+        has_prompt = any(one.is_prefilling for one, _ in rows)
+        if not has_prompt or len(rows) == 1:
+            self._prompt_seconds = max(self._prompt_seconds - seconds, 0.0)
+        else:
+            self._prompt_seconds += seconds
+        if not has_prompt:
             is_busy = any(one.runs_beside_drafts for one, _ in rows)
             (self._busy_costs if is_busy else self._costs).learn(tokens, seconds)
-        elif tokens >= 2 * _SMALLEST_SHARED_CHUNK:
+        elif tokens >= 2 * _SMALLEST_CHUNK:
             self._token_seconds = (self._token_seconds + seconds / tokens) / 2
 
     # --- end ------------------------------------------------------------------------------------

@@ -330,9 +330,7 @@ def _on_thread(work: Callable[[], T], checkpoint: Checkpoint) -> Generator[None,
     """Run work on a helper thread, yielding until it is done; the thread has ended afterwards."""
     task = BackgroundTask(work, "disk tier")
     try:
-        while not task.finished:
-            checkpoint()
-            yield None
+        yield from task.polled(checkpoint)
     finally:
         task.wait()
     return task.result()

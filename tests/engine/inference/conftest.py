@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 import tiny
+from engine.inference import scheduler as scheduling
 from engine.inference.scheduler import Scheduler
 from engine.loading.loader import LoadedModel, load
 
@@ -19,3 +22,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
 def scheduler(model: LoadedModel) -> Scheduler:
     """A scheduler of its own over that model."""
     return model.new_scheduler()
+
+
+@pytest.fixture
+def no_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Process a prompt in every pass, however long passes take on this machine."""
+    monkeypatch.setattr(scheduling, "_BURST_SECONDS", math.inf)

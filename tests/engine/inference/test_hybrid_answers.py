@@ -248,3 +248,18 @@ def test_a_saved_conversation_goes_on_and_its_last_turn_can_be_edited(
         assert ticket.answers == alone(model, request)
         reason = ticket.events[-1].reason  # pyright: ignore
         assert reason in (FinishReason.LENGTH, FinishReason.END)
+
+
+def test_a_chunk_abandoned_for_another_request_changes_no_answer(model: LoadedModel) -> None:
+    scheduler = model.new_scheduler()
+    scheduler._token_seconds = 10.0  # every chunk of a prompt alone is long
+    first, second = asked(700), asked(300, 1)
+    ticket = scheduler.submit(replace(first))
+    arrivals = itertools.chain([False] * 3, itertools.repeat(True, 2))
+    for _ in range(3):
+        scheduler.step(lambda: next(arrivals, False))
+    other = scheduler.submit(replace(second))
+    while scheduler.is_busy:
+        scheduler.step()
+    assert ticket.answers == alone(model, first)
+    assert other.answers == alone(model, second)

@@ -27,6 +27,8 @@ from engine.loading.loader import LoadedModel, load
 from engine.lora.stack import NO_ADAPTERS, Stack, load_adapter
 from engine.messages import Finished, FinishReason, PromptProgress, Sampling
 
+pytestmark = pytest.mark.usefixtures("no_turns")
+
 # --- together -----------------------------------------------------------------------------------
 
 

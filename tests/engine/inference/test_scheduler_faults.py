@@ -29,6 +29,8 @@ from engine.loading.loader import LoadedModel
 from engine.lora.stack import Stack
 from engine.messages import FinishReason, Sampling
 
+pytestmark = pytest.mark.usefixtures("no_turns")
+
 # --- memory -------------------------------------------------------------------------------------
 
 
