@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from app.store.parts import searched
 from app.store.queries import read_parts
+from app.store.search import contains
 from app.system.text_search import first_occurrence
 
 _BEFORE, _LENGTH = 16, 160  # characters before the first word, and of the whole snippet
@@ -31,8 +32,8 @@ def best_hits(
     """By conversation, the newest of the messages that contain the most of these folded words."""
     if not words or not conversations:
         return {}
-    contains = ["(instr(s.folded, ?) > 0)"] * len(words)
-    score, condition = " + ".join(contains), " OR ".join(contains)
+    tests = [f"({contains('s.folded', word)} > 0)" for word in words]
+    score, condition = " + ".join(tests), " OR ".join(tests)
     places = ", ".join("?" * len(conversations))
     rows = database.execute(
         f"SELECT m.conversation, m.id, max(({score}) * 1000000000000 + m.id)"

@@ -16,7 +16,7 @@ from app.store.adapters import AdapterMark, marks_of, marks_text
 from app.store.answer_details import AnswerDetails, AnswerRecord, details_of, details_text
 from app.store.parts import ErrorPart, Parts, from_row, grown, searched, to_row, written
 from app.store.schema import RowNotFound
-from app.store.search import MAX_WORD_LENGTH, MAX_WORDS, clean, index, word_query
+from app.store.search import MAX_WORD_LENGTH, MAX_WORDS, clean, contains, index, word_query
 from app.system.text_search import fold
 from engine import ContextPolicy, Role
 
@@ -145,16 +145,21 @@ def find_conversations(database: sqlite3.Connection, words: Sequence[str]) -> li
     where, values = "WHERE deleted IS NULL", list[str]()
     for word in words[:MAX_WORDS]:
         condition, bound = word_query(word[:MAX_WORD_LENGTH])
-        where += f" AND (instr(folded, ?) OR id IN (SELECT conversation FROM message WHERE id IN ({condition})))"
+        title = contains("folded", word)
+        where += (
+            f" AND ({title} OR id IN (SELECT conversation FROM message WHERE id IN ({condition})))"
+        )
         values += [word[:MAX_WORD_LENGTH], *bound]
     rows = database.execute(f"{CONVERSATION} {where} ORDER BY updated DESC, id DESC", values)
     return [to_conversation(row) for row in rows]
 
 
-def purge_deleted(database: sqlite3.Connection, before: float) -> None:
-    """Permanently remove conversations and messages deleted before a time."""
-    database.execute("DELETE FROM conversation WHERE deleted <= ?", (before,))
-    database.execute("DELETE FROM deleted_message WHERE deleted <= ?", (before,))
+def purge_deleted(database: sqlite3.Connection, before: float) -> int:
+    """Permanently remove conversations and messages deleted before a time; returns how many."""
+    return sum(
+        database.execute(f"DELETE FROM {table} WHERE deleted <= ?", (before,)).rowcount
+        for table in ("conversation", "deleted_message")
+    )
 
 
 def to_message(database: sqlite3.Connection, row: tuple[Any, ...]) -> Message:

@@ -31,8 +31,8 @@ _TABLE_LEAF, _INDEX_LEAF, _INDEX_INNER = 0x0D, 0x0A, 0x02
 _INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)  # by serial type
 _ROLES = {role.value for role in Role}
 _STATES = {state.value for state in MessageState}
-_COLUMNS = 16  # of a message
-_ADDED = (0, 0)  # the last ones, which rows from before schema 8 lack
+# Columns of a row that any schema had; later ones were added behind them, and older rows lack them.
+_CONVERSATION_COLUMNS, _MESSAGE_COLUMNS = 8, 14
 
 Value = int | float | str | bytes | None
 Record = tuple[Value, ...]
@@ -221,20 +221,17 @@ def _classify(found: _Found, rowid: int | None, record: Record) -> None:
     """Recognise the table of a record by the types of its columns."""
     match record:
         case (None, int(), None | int(), str(role), str(state), _, str(), int(), *_) if (
-            rowid and len(record) in (14, _COLUMNS) and role in _ROLES and state in _STATES
+            rowid and len(record) >= _MESSAGE_COLUMNS and role in _ROLES and state in _STATES
         ):
-            found.messages[rowid] = (*record, *_ADDED)[:_COLUMNS]
+            found.messages[rowid] = record
         case (None, int(), None | int(), str(role), str(state), _, str(), str(), *_) if (
             rowid and 13 <= len(record) <= 15 and role in _ROLES and state in _STATES
         ):
             found.old[rowid] = record
         case (None, int(message), str(kind), str(data), str(text)) if rowid:
             found.parts[rowid] = message, (kind, data, text)
-        case (None, str(), str(), int() | float(), int() | float(), _, _, int(), *policy) if (
-            rowid and len(policy) <= 1
-        ):
-            lacking = () if policy else ("",)  # rows from before the column was added lack it
-            found.conversations[rowid] = (*record, *lacking)
+        case (None, str(), str(), int() | float(), int() | float(), _, _, int(), *_) if rowid:
+            found.conversations[rowid] = record
         case (None, int() | float(), str()) if rowid is not None:
             found.drafts[rowid] = record
         case (None, int() | float(), int(), str()) if rowid is not None:
@@ -264,7 +261,6 @@ def _add_old(found: _Found, number: int, record: Record) -> None:
     parts, stop = old_parts(str(role), str(state), str(text), str(error))
     found.messages[number] = (
         None, conversation, parent, role, state, created, model, *counted, adapters, details, stop,
-        *_ADDED,
     )  # fmt: skip
     found.added[number] = list(parts)
 
@@ -306,7 +302,6 @@ def _fill_gaps(found: _Found) -> int:
                 None,
                 None,
                 0,
-                "",
             )
     return len(partly)
 
@@ -319,7 +314,6 @@ def _placeholder(found: _Found, message: int, conversation: int, parent: int | N
     state = MessageState.INTERRUPTED.value
     return (
         None, conversation, parent, role.value, state, created, "", 0, 0, 0.0, 0, "", "", "",
-        *_ADDED,
     )  # fmt: skip
 
 
@@ -352,21 +346,11 @@ def _write(database: sqlite3.Connection, found: _Found) -> None:
     """Write all rows into an empty store in one transaction; parents before children."""
     database.execute("BEGIN IMMEDIATE")
     for number, record in sorted(found.conversations.items()):
-        _, title, _, created, updated, deleted, _, turn, policy = record
-        database.execute(
-            "INSERT INTO conversation(id, title, folded, created, updated, deleted, turn, policy)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                number,
-                str(title),
-                fold(str(title)),
-                _number(created),
-                _number(updated),
-                None if deleted is None else _number(deleted),
-                turn,
-                str(policy),
-            ),
-        )
+        _, title, _, created, updated, deleted, _, turn, *added = record
+        deleted = None if deleted is None else _number(deleted)
+        times = _number(created), _number(updated), deleted
+        row = number, str(title), fold(str(title)), *times, None, turn, *added
+        _insert(database, "conversation", row)
     last: dict[Value, int] = {}
     parts = _parts_by_message(found)
     for number, record in sorted(found.messages.items()):
@@ -412,15 +396,16 @@ def _write_message(
 ) -> None:
     """Write one message and its parts, with its streamed chunks."""
     _, conversation, parent, role, state, created, model, *rest = record
-    prompt_tokens, generated_tokens, seconds, used, adapters, details, stop, *compared = rest
+    prompt_tokens, generated_tokens, seconds, used, adapters, details, stop, *added = rest
     above = found.messages.get(parent) if isinstance(parent, int) and parent < number else None
     pieces = found.pieces.get(number, {})
     if pieces or state == MessageState.STREAMING.value:
         parts = grown(parts, "".join(pieces[seq] for seq in sorted(pieces)))
     if state == MessageState.STREAMING.value:
         state = MessageState.INTERRUPTED.value
-    database.execute(
-        "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    _insert(
+        database,
+        "message",
         (
             number,
             conversation,
@@ -436,11 +421,29 @@ def _write_message(
             str(adapters),
             str(details),
             str(stop),
-            *(int(_number(value)) for value in compared),
+            *added,
         ),
     )
     write_parts(database, number, parts)
     index(database, number, searched(parts))
+
+
+def _insert(database: sqlite3.Connection, table: str, row: Record) -> None:
+    """Insert a row with the columns that it has, as far as this schema has them too.
+
+    A column that lacks a value gets its default, and a value of another type becomes one of the
+    column's: damage may have changed it.
+    """
+    described = database.execute(f"PRAGMA table_info({table})").fetchall()
+    values: dict[str, Value] = {}
+    for (_, name, kind, required, *_), value in zip(described, row, strict=False):
+        if value is None and required:
+            continue
+        if value is not None and kind != "TEXT":
+            value = int(_number(value)) if kind == "INTEGER" else _number(value)
+        values[name] = str(value) if kind == "TEXT" and value is not None else value
+    names, marks = ", ".join(values), ", ".join("?" * len(values))
+    database.execute(f"INSERT INTO {table}({names}) VALUES ({marks})", [*values.values()])
 
 
 def _number(value: Value) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import glob
 import os
 import shutil
 import sqlite3
@@ -144,6 +145,11 @@ MIGRATIONS = (
     );
     CREATE TRIGGER conversation_options AFTER DELETE ON conversation
         BEGIN DELETE FROM answer_options WHERE conversation = old.id; END;
+    """,
+    """
+    -- Search folds quotes and hyphens, and removes soft hyphens.
+    UPDATE conversation SET folded = fold(folded) WHERE folded <> fold(folded);
+    UPDATE search SET folded = fold(folded) WHERE folded <> fold(folded);
     """,
 )
 CONVERSIONS = {7: convert_messages}  # run after the script of their version, in its transaction
@@ -381,6 +387,13 @@ def migrate(database: sqlite3.Connection, last: int = len(MIGRATIONS)) -> None:
         finally:
             if database.in_transaction:
                 database.execute("ROLLBACK")
+
+
+def remove_backups(path: Path, before: float) -> None:
+    """Remove the copies of the database that migrations made before a time in seconds."""
+    for copy in path.parent.glob(f"{glob.escape(path.name)}.schema-*.backup"):
+        if copy.stat().st_mtime < before:
+            copy.unlink()
 
 
 def _back_up(database: sqlite3.Connection, copy: Path) -> None:

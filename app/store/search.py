@@ -26,15 +26,21 @@ def clean(text: str) -> str:
 
 
 def word_query(word: str) -> tuple[str, list[str]]:
-    """SQL for the ids of messages that contain `word`, and its parameters."""
-    # The trigram index speeds up LIKE from three characters on; instr is the exact test.
-    longest = max(re.split(r"[%_]", word), key=len)
+    """SQL for the ids of messages that contain a word or phrase, and its parameters."""
+    # The trigram index speeds up LIKE from three characters on; the other is the exact test.
+    longest = max(re.split(r"[%_ ]", word), key=len)
+    exact = f"SELECT rowid FROM search WHERE {contains('folded', word)}"
     if len(longest) < 3:
-        return "SELECT rowid FROM search WHERE instr(folded, ?)", [word]
-    return "SELECT rowid FROM search WHERE folded LIKE ? AND instr(folded, ?)", [
-        f"%{longest}%",
-        word,
-    ]
+        return exact, [word]
+    return f"{exact} AND folded LIKE ?", [word, f"%{longest}%"]
+
+
+def contains(column: str, word: str) -> str:
+    """SQL that tests whether a folded column contains the word or phrase of its one parameter.
+
+    A line break in the column matches a space of a phrase.
+    """
+    return f"instr(replace({column}, char(10), ' '), ?)" if " " in word else f"instr({column}, ?)"
 
 
 def index(database: sqlite3.Connection, message_id: int, text: str) -> None:

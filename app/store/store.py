@@ -8,6 +8,7 @@ used on the thread that opened it.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sqlite3
 import time
@@ -56,11 +57,12 @@ from app.store.schema import (
     StoreError,
     connect,
     connect_copy,
+    remove_backups,
     translate_errors,
 )
 from app.store.search import MAX_WORD_LENGTH, MAX_WORDS, clean
 from app.system.file_lock import FileLock
-from app.system.text_search import fold
+from app.system.text_search import query_terms
 from app.system.translation import tr
 from engine import ContextPolicy, Role
 
@@ -231,17 +233,18 @@ class Store:
     # --- conversations ----------------------------------------------------------------------
 
     def conversations(self, query: str = "") -> list[Conversation]:
-        """Conversations, the last active first; with a query those that contain all its words.
+        """Conversations, the last active first; with a query those that contain all its words,
+        and the phrases in it that are in quotes.
 
         A word matches anywhere in the title or any message of any branch, also inside longer
         words, ignoring case and accents.
         """
         with self._reading() as database:
-            return find_conversations(database, fold(clean(query)).split())
+            return find_conversations(database, query_terms(clean(query)))
 
     def hits(self, query: str, conversation_ids: Sequence[int]) -> dict[int, Hit]:
         """By conversation, the message that fits a query best; none if only the title does."""
-        words = [word[:MAX_WORD_LENGTH] for word in fold(clean(query)).split()[:MAX_WORDS]]
+        words = [word[:MAX_WORD_LENGTH] for word in query_terms(clean(query))[:MAX_WORDS]]
         with self._reading() as database:
             return best_hits(database, words, conversation_ids)
 
@@ -293,11 +296,19 @@ class Store:
                 "DELETE FROM conversation WHERE id = ? AND deleted IS NOT NULL",
                 [(conversation_id,) for conversation_id in conversation_ids],
             )
+        self._remove_backups()
 
     def purge_deleted(self, older_than_seconds: float) -> None:
         """Permanently remove conversations and messages deleted longer ago than this."""
+        before = time.time() - older_than_seconds
         with self._writing(durable=True) as database:
-            purge_deleted(database, time.time() - older_than_seconds)
+            purged = purge_deleted(database, before)
+        self._remove_backups(math.inf if purged else before)
+
+    def _remove_backups(self, before: float = math.inf) -> None:
+        """Remove the copies made before a migration, which contain what is purged now."""
+        with translate_errors(self._path):
+            remove_backups(self._path, before)
 
     # --- messages ---------------------------------------------------------------------------
 

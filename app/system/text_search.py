@@ -5,17 +5,31 @@ Used for the full-text index of the conversations, and to highlight what was fou
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 
-_PLAIN = str.maketrans("øłđħŧı\0", "oldhti ", "\u0640")  # \u0640: tatweel, an Arabic elongation
+# Removed: tatweel (an Arabic elongation), soft hyphens, and invisible characters of no width.
+_INVISIBLE = "\u0640\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
+_QUOTES = (
+    "\u2018\u2019\u201a\u201b\u2032\u02bc",
+    "\u201c\u201d\u201e\u201f\u00ab\u00bb",
+)  # ' and "
+_HYPHENS = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
+_PLAIN = str.maketrans(
+    "øłđħŧı\0" + "".join(_QUOTES) + _HYPHENS,
+    "oldhti " + "'" * len(_QUOTES[0]) + '"' * len(_QUOTES[1]) + "-" * len(_HYPHENS),
+    _INVISIBLE,
+)
+_TERM = re.compile(r'"([^"]+)"|(\S+)')
 _SPACES = str.maketrans("\n\t\r\u2028\u2029\u00a0\u202f", "       ")
 
 
 def fold(text: str) -> str:
     """Fold text for search: case and Latin, Greek, Arabic and Hebrew marks removed, no NUL.
 
-    Marks that change the letter (kana voicing, Indic and Thai vowels) stay.
+    Marks that change the letter (kana voicing, Indic and Thai vowels) stay. Quotes and hyphens
+    become those of a keyboard, and soft hyphens are removed. Folding twice changes nothing.
     """
     if text.isascii():
         return text.lower().replace("\0", " ")
@@ -33,6 +47,14 @@ def _is_removable(char: str) -> bool:
 def fold_query(text: str) -> str:
     """Fold a typed query for `occurrences`: the white space around it does not count."""
     return fold(text.translate(_SPACES)).strip()
+
+
+def query_terms(text: str) -> list[str]:
+    """The folded words and quoted phrases of a typed query, each of which is looked for."""
+    found = _TERM.findall(fold_query(text))
+    return [
+        " ".join((phrase or word).split()) for phrase, word in found if (phrase or word).strip()
+    ]
 
 
 def occurrences(text: str, query: str) -> list[tuple[int, int]]:

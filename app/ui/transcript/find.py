@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, QRectF, QTimer, Signal
 
-from app.system.text_search import fold_query, occurrences
+from app.system.text_search import fold_query, occurrences, query_terms
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.formula import ScrollingView
 from app.ui.blocks.style import CODE_PADDING
@@ -119,9 +119,10 @@ class Finder(QObject):
         else the next one above it; with `message`, the first one of that message.
         """
         folded = fold_query(query)
-        words = sorted(set(folded.split()), key=len, reverse=True)
+        words = sorted(set(query_terms(query)), key=len, reverse=True)
         self.query = query
-        self._terms = (folded, *words) if len(words) > 1 else (folded,) if folded else ()
+        separate = words if len(words) > 1 or '"' in folded else []
+        self._terms = (folded, *separate) if folded else ()
         if self._current is None:
             self._start = self._first_visible()
         if message is not None:

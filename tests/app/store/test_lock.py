@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from app.store import schema
 from app.store.lock import set_aside
 from app.store.schema import APPLICATION, CHECK_BYTES, MIGRATIONS
 from app.store.store import DamagedStore, MessageState, ReadOnlyStore, Store, StoreError
@@ -487,3 +488,54 @@ def test_interrupted_repair_is_completed_on_opening(path):
     store = Store.open(path)
     assert all_messages(store) == held
     store.close()
+
+
+def test_salvage_knows_rows_of_a_schema_with_further_columns(path, tmp_path, monkeypatch):
+    """Also where only some rows were written since: SQLite stores no column that a row lacks."""
+    store = Store.open(path)
+    old = store.create_conversation("Before").id
+    store.add_message(old, None, Role.USER, "written before")
+    store.close()
+    further = """
+        ALTER TABLE conversation ADD COLUMN folder INTEGER NOT NULL DEFAULT 7;
+        ALTER TABLE conversation ADD COLUMN settings TEXT NOT NULL DEFAULT '{}';
+        ALTER TABLE message ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE message ADD COLUMN colour TEXT NOT NULL DEFAULT 'green';
+    """
+    monkeypatch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, further))
+    monkeypatch.setattr(schema.migrate, "__defaults__", (len(MIGRATIONS) + 1,))
+    store = Store.open(path)
+    new = store.create_conversation("Since").id
+    store.add_message(new, None, Role.USER, "written since")
+    database = store._database
+    database.execute("UPDATE conversation SET settings = '{\"a\":1}' WHERE id = ?", (new,))
+    store.close()
+    assert Store.salvage(path, tmp_path / "new.sqlite").partly == 0
+    with closing(Store.open(tmp_path / "new.sqlite")) as found:
+        assert [c.title for c in found.conversations()] == ["Since", "Before"]
+        assert [m.text for c in (old, new) for m in found.branch(c)] == [
+            "written before",
+            "written since",
+        ]
+        rows = found._database.execute("SELECT folder, settings FROM conversation ORDER BY id")
+        assert rows.fetchall() == [(7, "{}"), (7, '{"a":1}')]
+
+
+def test_copies_of_a_migration_are_removed_with_what_is_purged(path):
+    write(path, SCHEMA_1)
+    copy = path.with_name("conversations.sqlite.schema-1.backup")
+    with closing(Store.open(path)) as store:
+        store.purge_deleted(3600)
+        assert copy.exists(), "nothing was purged, and it is new"
+        store.delete([4])
+        store.purge([4])
+        assert not copy.exists(), "it contains the conversation that is gone"
+
+
+def test_copies_of_a_migration_are_kept_as_long_as_the_trash(path):
+    write(path, SCHEMA_1)
+    copy = path.with_name("conversations.sqlite.schema-1.backup")
+    with closing(Store.open(path)) as store:
+        os.utime(copy, (1_000, 1_000))
+        store.purge_deleted(3600)
+    assert not copy.exists()

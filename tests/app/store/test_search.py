@@ -1,7 +1,11 @@
 """Search: folding of case and accents, any query without errors."""
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 
+from app.store import schema
 from app.store.store import MessageState, Store
 from engine import Role
 
@@ -30,6 +34,14 @@ def found(store, query):
     [
         ("The Quick brown fox", "quick"),
         ("The Quick brown fox", "FOX the"),
+        ("The Quick brown fox", '"quick brown" the'),
+        ("one line\nthe next", '"line the next"'),
+        ('a 5" screen', '5"'),
+        ("It\u2019s ready: \u201cgreen\u201d", "it's"),
+        ("It's ready", "it\u2019s"),
+        ("It\u2019s ready: \u201cgreen\u201d", '"green"'),
+        ("re\u00adstart, zero\u200bwidth, word\u2060joiner", "restart zerowidth wordjoiner"),
+        ("non\u2011stop \u2013 always", "non-stop - always"),
         ("The Quick brown fox", "row"),
         ("The Quick brown fox", "q"),
         ("Crème brûlée à la carte", "creme brulee"),
@@ -186,3 +198,29 @@ def test_branch_with_a_message_is_shown(store):
     assert shown(two) == [question, two]
     store.delete_message(two)
     assert shown(two) == [question, one, more]
+
+
+def test_a_quoted_phrase_is_found_as_a_whole(store):
+    begin(store, "Right", "the quick brown fox")
+    begin(store, "Wrong", "a brown dog is quick, and a fox too")
+    assert set(found(store, "quick brown fox")) == {"Right", "Wrong"}
+    assert found(store, '"quick brown" fox') == ["Right"]
+    assert found(store, "\u201cquick brown\u201d") == ["Right"]
+    hits = store.hits('"quick brown"', [c.id for c in store.conversations()])
+    assert [hit.snippet for hit in hits.values()] == ["the quick brown fox"]
+
+
+def test_texts_of_an_older_version_are_found_with_the_quotes_of_a_keyboard(tmp_path, monkeypatch):
+    path = tmp_path / "conversations.sqlite"
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        schema._prepare(database)
+        database.create_function("fold", 1, lambda text: text.lower())  # of that version
+        schema.migrate(database, 9)
+        database.execute(
+            "INSERT INTO conversation VALUES (1,'It\u2019s','it\u2019s',1,1,NULL,NULL,0,'')"
+        )
+        database.execute("INSERT INTO search(rowid, folded) VALUES (1, 're\u00adstart it\u2019s')")
+    with closing(Store.open(path)) as store:
+        assert found(store, "it's") == ["It\u2019s"]
+        folded = store._database.execute("SELECT folded FROM search").fetchone()
+        assert folded == ("restart it's",)

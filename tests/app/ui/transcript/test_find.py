@@ -230,3 +230,10 @@ def test_right_to_left_text_is_found(view: Transcript, qtbot: QtBot) -> None:
         areas = list(part.view.areas(match.start, match.end))
         assert areas
         assert all(area.width() > 0 for area in areas)
+
+
+def test_a_quoted_phrase_is_found_without_its_quotes(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages([message(1, "a blue line and a line blue")])
+    finder = search(view, qtbot, '"blue line"')
+    assert texts(view) == ["blue line"]
+    assert finder.total == 1
