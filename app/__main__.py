@@ -17,14 +17,17 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import argparse
 import asyncio
+import logging
+import math
 import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import cast
+from typing import NoReturn, cast
 
 import qasync  # pyright: ignore[reportMissingTypeStubs]
 from PySide6.QtWidgets import QApplication
@@ -43,6 +46,7 @@ from app.wiring import connect
 from engine import bundled_models_folder, starter_path
 
 _SWITCH_SECONDS = 0.0005  # GIL switch interval: how long the engine thread may block the window
+_QUIT_SECONDS = 30.0  # for saving after Qt has ended its event loop
 _FORCED_SECONDS = 2.0  # time limit per thread when the user quits without saving
 
 
@@ -82,6 +86,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(model, smoke.SETTINGS, smoke_test=True)
 
 
+def run_and_exit() -> NoReturn:
+    """Run the app and end the process, without freeing each module and object first.
+
+    All is saved and every file closed by then; with torch loaded, that would take seconds.
+    """
+    status = main()
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):  # closed, or none on Windows
+            stream.flush()
+    os._exit(status)
+
+
 def _run(model: Path | None, settings: Settings, *, smoke_test: bool) -> int:
     """Run the event loop until the app quits; returns the exit status."""
     if settings.scale != 100:  # Qt reads the variable once, when the application is created
@@ -97,7 +114,23 @@ def _run(model: Path | None, settings: Settings, *, smoke_test: bool) -> int:
         return 0
     loop = cast("asyncio.AbstractEventLoop", qasync.QEventLoop(application))
     with closing(loop):
-        return loop.run_until_complete(_session(application, instance, model, settings, smoke_test))
+        session = _session(application, instance, model, settings, smoke_test)
+        return _run_until_complete(loop, session)
+
+
+def _run_until_complete(
+    loop: asyncio.AbstractEventLoop, session: Coroutine[None, None, int]
+) -> int:
+    """Run the event loop until the session has ended, also when Qt ends the loop before.
+
+    It does so when the desktop's session ends; what is not saved would be lost.
+    """
+    task, limit = loop.create_task(session), math.inf
+    task.add_done_callback(lambda _: loop.stop())
+    while not task.done() and time.monotonic() < limit:
+        loop.run_forever()  # not `run_until_complete`: it runs tasks once more outside of the loop
+        limit = min(limit, time.monotonic() + _QUIT_SECONDS)
+    return task.result()
 
 
 async def _session(
@@ -135,6 +168,7 @@ async def _session(
     opens.opened.connect(activate)
     if not smoke_test:
         instance.listen()
+    controller.expect(model)
     window.show()
     status = 0
     if smoke_test:
@@ -204,4 +238,4 @@ def _has_display() -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_and_exit()

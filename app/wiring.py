@@ -21,7 +21,6 @@ from app.ui.adapters.panel import AdapterPanel
 from app.ui.comparison.values import Choice, default_choices
 from app.ui.library.page import LibraryPage
 from app.ui.settings.page import Preferences
-from app.ui.theme.palette import CHOICES
 from app.ui.theme.theme import Theme
 from app.ui.widgets.notification import AnswerNotifier
 from app.ui.window import Window
@@ -43,7 +42,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
             composer.set_text(content if isinstance(content, str) else written(content))
 
     def next_theme() -> None:
-        choice = CHOICES[(CHOICES.index(theme.choice) + 1) % len(CHOICES)]
+        choice = theme.next_choice()
         theme.choose(choice)
         controller.change_settings(theme=choice)
 

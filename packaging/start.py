@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 
 if __name__ == "__main__":
     gc.disable()  # as `python -m app` does: the first paint enables it
 
-from app.__main__ import main
+from app.__main__ import run_and_exit
 
 
 def restore_environment() -> None:
@@ -29,4 +28,4 @@ def restore_environment() -> None:
 
 if __name__ == "__main__":
     restore_environment()
-    sys.exit(main())
+    run_and_exit()

@@ -19,6 +19,7 @@ from app.chat.runner import Runner
 from app.chat.running_answer import QueuedAnswer, RunningAnswer
 from app.engines.requests import EngineRequests
 from app.state.chat import Generation, ModelPhase, ModelStatus, Notice, State
+from app.state.performance import tokens_per_second
 from app.store.parts import ErrorPart, Parts
 from app.store.store import AnswerDetails, Message, MessageState, StopReason, Store
 from app.store.writer import Archive
@@ -149,6 +150,7 @@ class Answers:
             )
         )
         self._state.set_queued(message.id, message.conversation)
+        self._state.touch(message.conversation)
         self.start_next()
 
     def start_next(self) -> None:
@@ -168,8 +170,12 @@ class Answers:
         self.start_next()
 
     def close(self) -> None:
-        """Request no more answers; queued ones can be continued in the next run."""
+        """Request no more answers, and interrupt those in progress: the app quits.
+
+        All can be continued in the next run.
+        """
         self._closed = True
+        self.stop_writing()
 
     def stop(self, conversation_id: int | None) -> None:
         """Stop the answers of a conversation, requested or queued; their text stays."""
@@ -266,12 +272,15 @@ class Answers:
             return
         if event.prompt_tokens:  # it was not cancelled before it began
             self._start(event.request)
-        if event.decode_seconds > 0 and event.generated_tokens > 1:
-            self._state.set_last_speed(event.generated_tokens / event.decode_seconds)
+        if speed := tokens_per_second(event.generated_tokens, event.decode_seconds):
+            self._state.set_last_speed(speed)
+        state, stop = _ENDS[event.reason], _STOPS.get(event.reason, "")
+        if event.reason is FinishReason.CANCELLED and running.interrupted:
+            state, stop = MessageState.INTERRUPTED, ""
         self._end(
             running,
-            _ENDS[event.reason],
-            stop=_STOPS.get(event.reason, ""),
+            state,
+            stop=stop,
             prompt_tokens=event.prompt_tokens,
             generated_tokens=event.generated_tokens,
             seconds=event.prefill_seconds + event.decode_seconds,
@@ -394,11 +403,15 @@ class Answers:
         current = self._state.generations.get(running.request)
         if current is None or current.stopping:
             return
+        running.interrupted = self._closed
         self._runner.cancel_answer(running.request, started=current.started)
         self._state.set_generation(replace(current, stopping=True))
         if not current.started:
             self._abandoned.add(running.request)
-            self._end(running, MessageState.STOPPED, stop=StopReason.USER)
+            if running.interrupted:
+                self._end(running, MessageState.INTERRUPTED)
+            else:
+                self._end(running, MessageState.STOPPED, stop=StopReason.USER)
 
     def _save(self, running: RunningAnswer) -> None:
         if text := running.take_unsaved():
@@ -450,6 +463,7 @@ class Answers:
                 details=details or (message.details if message.compared else None),
             )
             self._state.change(ended)
+        self._state.touch(running.conversation)
         self._forget(running)
         self.start_next()
 
@@ -479,6 +493,7 @@ class Answers:
         if message is not None:
             parts = _with_error(message.parts, error)
             self._state.change(replace(message, parts=parts, state=state, stop=stop))
+        self._state.touch(job.conversation)
         self._state.set_queued(job.message, None)
 
 

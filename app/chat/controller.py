@@ -25,7 +25,7 @@ from app.chat.draft_model import DraftModels
 from app.chat.drafts import Drafts
 from app.chat.events import Events
 from app.chat.last_chat import LastChat
-from app.chat.model_loader import Models, first_model
+from app.chat.model_loader import Models, expected_model, first_model
 from app.chat.model_switch import NOTICE as SWITCH_NOTICE
 from app.chat.model_switch import ModelSwitch
 from app.chat.navigation import Navigation
@@ -188,6 +188,10 @@ class Controller(QObject):
 
     # --- life -----------------------------------------------------------------------------------
 
+    def expect(self, model: Path | None) -> None:
+        """Show which model `start` will load, before the first paint."""
+        self.models.expect(model or expected_model(self.settings.last_model))
+
     def start(self, model: Path | None = None) -> None:
         """Start the engine, read the conversations and load a model; after the first paint."""
         self._link.start()
@@ -202,6 +206,8 @@ class Controller(QObject):
         chosen = model or first_model(self.settings.last_model)
         if chosen is not None:
             self.load_model(chosen)
+        else:
+            self.models.expect(None)
 
     def drain(self) -> None:
         """Process the engine's queued events now, without waiting for the timer."""
@@ -223,7 +229,6 @@ class Controller(QObject):
         """Stop all answers and downloads, and send the command that saves the cached context."""
         self._answers.close()
         self.switch.drop()
-        self._answers.stop_writing()
         self.sessions.shut_down()
         self.library.close()
         self._own_files.close()
@@ -415,7 +420,6 @@ class Controller(QObject):
     ) -> None:
         own = self._add(conversation_id, parent, Role.USER, parts, sibling)
         self._answer(self._add(conversation_id, own.id, Role.ASSISTANT, (), 1))
-        self.conversations.change(conversation_id, updated=time.time())
 
     def _add(
         self, conversation_id: int, parent: int | None, role: Role, parts: Parts, sibling: int

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
 
 from app.state.chat import State
 from app.store.store import Conversation, Hit, Store
@@ -60,13 +58,13 @@ class Conversations:
         title = one_line(title)
         if not title:
             return
-        self.change(conversation_id, title=title)
+        self._state.change_conversation(conversation_id, title=title)
         number = self._archive.conversations.stored
         self._archive.write(lambda store: store.rename(number(conversation_id), title), title)
 
     def set_policy(self, conversation_id: int, policy: ContextPolicy) -> None:
         """Set what happens when a conversation outgrows the model's context."""
-        self.change(conversation_id, policy=policy)
+        self._state.change_conversation(conversation_id, policy=policy)
         number = self._archive.conversations.stored
         self._archive.write(lambda store: store.set_policy(number(conversation_id), policy))
 
@@ -97,18 +95,6 @@ class Conversations:
                 self._state.set_found(query, *results)
 
         self._archive.read(search, found)
-
-    def change(self, conversation_id: int, **values: Any) -> None:
-        """Change fields of a row of the list, and sort it by last activity."""
-
-        def changed(conversations: Sequence[Conversation]) -> list[Conversation]:
-            result = [replace(c, **values) if c.id == conversation_id else c for c in conversations]
-            return sorted(result, key=lambda c: c.updated, reverse=True)
-
-        state = self._state
-        state.set_conversations(changed(state.conversations))
-        if state.query:
-            state.set_found(state.query, changed(state.found))
 
 
 def one_line(text: str) -> str:

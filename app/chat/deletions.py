@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -153,6 +154,7 @@ class Deletions:
         self._drop_from_stack(ids, messages=True)
         self._state.set_trash([each for each in self._state.trash if each.id not in ids])
         self._archive.write(lambda store: store.purge([number(each) for each in ids]))
+        self._state.forget_branches(ids)
         self.read()
 
     def _restore(self, conversation_ids: Sequence[int]) -> None:
@@ -165,7 +167,9 @@ class Deletions:
             self._show(ids[0])
 
     def _purge_old(self) -> None:
+        before = time.time() - KEEP_DELETED_SECONDS
         self._archive.write(lambda store: store.purge_deleted(KEEP_DELETED_SECONDS))
+        self._state.forget_branches([one.id for one in self._state.trash if one.deleted <= before])
         self.read()
 
     def _drop_from_stack(self, conversation_ids: Sequence[int], *, messages: bool = False) -> None:

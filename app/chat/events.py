@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import assert_never
@@ -41,6 +42,8 @@ from engine import (
     Text,
     TokensCounted,
 )
+
+_log = logging.getLogger(__name__)
 
 
 class Events:
@@ -154,8 +157,12 @@ class Events:
             self._draft_models,
             self._options,
         )
-        if not any(part.on_failed(event) for part in parts):
+        if any(part.on_failed(event) for part in parts):
+            return
+        if self._models.is_loading(event.request):
             self._on_load_failed(event)
+        else:  # of a cancelled load, or of a request that nothing in the window waits for
+            _log.warning("request %d failed: %s", event.request, event.message)
 
     def _on_load_failed(self, event: Failed) -> None:
         self._models.on_failed(event)

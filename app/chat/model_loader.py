@@ -73,6 +73,13 @@ class Models:
             )
         )
 
+    def expect(self, path: Path | None) -> None:
+        """Show that a model will be loaded, before the engine runs; None: there is none."""
+        if path is None:
+            self._state.set_model(ModelStatus())
+        else:
+            self._state.set_model(ModelStatus(ModelPhase.LOADING, Local(path), model_name(path)))
+
     def cancel(self) -> None:
         """Cancel the load in progress; the engine's last event says which model is loaded then."""
         if self._request:
@@ -184,6 +191,11 @@ def _from_disk(loaded: ModelLoaded) -> Notice:
                   name=loaded.name, time=tr("{count} s", count=f"{seconds:.2g}"))  # fmt: skip
     remedy = tr("Close other programs and load it again, or choose a smaller model.")
     return Notice(text, remedy, tr("Choose a model"))
+
+
+def expected_model(last: str) -> Path | None:
+    """The file that `first_model` probably returns, without a look at the disk of the last one."""
+    return Path(last) if last else first_model("")
 
 
 def first_model(last: str) -> Path | None:

@@ -6,7 +6,12 @@ import time
 
 from app.engines.requests import EngineRequests
 from app.state.chat import State
-from app.state.performance import MOST_ANSWERS, AnswerFigures, PerformanceState
+from app.state.performance import (
+    MOST_ANSWERS,
+    AnswerFigures,
+    PerformanceState,
+    tokens_per_second,
+)
 from app.store.store import AnswerRecord, Store
 from app.store.writer import Archive
 from engine import Failed, Finished, MetricsRead, ReadMetrics
@@ -44,7 +49,7 @@ class Performance:
             AnswerFigures(
                 model=loaded.name if loaded else "",
                 generated_tokens=event.generated_tokens,
-                tokens_per_second=_speed(event.generated_tokens, event.decode_seconds),
+                tokens_per_second=tokens_per_second(event.generated_tokens, event.decode_seconds),
                 first_token_seconds=event.first_token_seconds,
                 token_seconds_p50=event.token_seconds_p50,
                 token_seconds_p95=event.token_seconds_p95,
@@ -79,7 +84,7 @@ def _figures(record: AnswerRecord) -> AnswerFigures:
     return AnswerFigures(
         model=made.model,
         generated_tokens=record.generated_tokens,
-        tokens_per_second=_speed(record.generated_tokens, made.decode_seconds),
+        tokens_per_second=tokens_per_second(record.generated_tokens, made.decode_seconds),
         first_token_seconds=made.first_token_seconds,
         token_seconds_p50=made.token_seconds_p50,
         token_seconds_p95=made.token_seconds_p95,
@@ -89,8 +94,3 @@ def _figures(record: AnswerRecord) -> AnswerFigures:
         drafted_tokens=made.drafted_tokens,
         accepted_tokens=made.accepted_tokens,
     )
-
-
-def _speed(tokens: int, seconds: float) -> float:
-    """Tokens per second; 0 for a single token, which takes no time."""
-    return tokens / seconds if seconds > 0 and tokens > 1 else 0.0

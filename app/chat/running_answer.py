@@ -49,6 +49,7 @@ class RunningAnswer:
     written: list[str] = field(default_factory=list)  # its text since then, in pieces
     unsaved: list[str] = field(default_factory=list)
     tokens_per_second: float = 0.0
+    interrupted: bool = False  # stopped because the app quits, and not by the user
     overdue: bool = False  # it has waited long enough for its turn to say so
     _began: float = field(default_factory=time.monotonic)
     _waited: float = 0.0  # seconds until the first token

@@ -6,11 +6,13 @@ so a widget can keep a reference to one.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
@@ -308,6 +310,20 @@ class State(QObject):
         self._query, self._found = query, tuple(found)
         self.conversations_changed.emit()
 
+    def touch(self, conversation_id: int) -> None:
+        """Move a conversation to the top of the list: an answer was started, or has ended."""
+        self.change_conversation(conversation_id, updated=time.time())
+
+    def change_conversation(self, conversation_id: int, **values: Any) -> None:
+        """Change fields of a row of the list, and sort it by last activity."""
+
+        def changed(conversations: Sequence[Conversation]) -> tuple[Conversation, ...]:
+            rows = [replace(c, **values) if c.id == conversation_id else c for c in conversations]
+            return tuple(sorted(rows, key=lambda c: c.updated, reverse=True))
+
+        self._conversations, self._found = changed(self._conversations), changed(self._found)
+        self.conversations_changed.emit()
+
     def add(self, message: Message, other: Message | None = None) -> None:
         """Add a message to the end of its conversation's branch.
 
@@ -446,6 +462,14 @@ class State(QObject):
         """Set the deleted conversations."""
         self._trash = tuple(trash)
         self.trash_changed.emit()
+
+    def forget_branches(self, conversation_ids: Sequence[int]) -> None:
+        """Drop the messages of conversations that are permanently removed."""
+        for conversation_id in conversation_ids:
+            self._set_branch(conversation_id, (), ())
+        gone = frozenset(conversation_ids)
+        left = {number: each for number, each in self._branches.items() if number not in gone}
+        self._branches = MappingProxyType(left)
 
     def _set_branch(
         self, conversation: int, messages: Sequence[Message], others: Sequence[Message]

@@ -14,6 +14,15 @@ from app.state.read_only import ReadOnly
 from engine import MetricsRead
 
 MOST_ANSWERS = 60  # that are kept
+_LEAST_SECONDS = 0.02  # of an answer whose speed is measured
+
+
+def tokens_per_second(tokens: int, seconds: float) -> float:
+    """Speed of an answer that took so long after its first token; 0: too short to measure.
+
+    The tokens of one pass, such as those that a format leaves no choice about, take no time.
+    """
+    return tokens / seconds if seconds >= _LEAST_SECONDS and tokens > 1 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +31,7 @@ class AnswerFigures:
 
     model: str  # displayed name
     generated_tokens: int
-    tokens_per_second: float  # 0: of a single token
+    tokens_per_second: float  # 0: too short to measure
     first_token_seconds: float
     token_seconds_p50: float
     token_seconds_p95: float

@@ -337,12 +337,14 @@ class Archive(QObject):
             self._repaired = False
 
     def _report(self, error: StoreError) -> None:
-        if self._fault is None:
+        before, self._fault = self._fault, error
+        is_new = before is None or (type(before), str(before)) != (type(error), str(error))
+        if is_new:
             _log.warning("the store failed: %s", type(error).__name__)
-        self._fault = error
 
         def emit() -> None:
-            self.fault_changed.emit(error)
+            if is_new:  # a notice that the user has closed must not return with every write
+                self.fault_changed.emit(error)
             if error.temporary:
                 self._retry.start()
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -156,3 +157,34 @@ def test_garbage_is_collected_only_after_the_first_paint(tmp_path: Path) -> None
         timeout=60,
     )
     assert done.stdout.split()[-3:] == ["False", "True", "True"], done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+def test_all_is_saved_when_qt_ends_its_event_loop_itself(tmp_path: Path) -> None:
+    """As when the desktop's session ends: no window is closed, and the loop just returns."""
+    code = (
+        "import sys; from PySide6.QtCore import QTimer; from PySide6.QtWidgets import QApplication;"
+        "from app import __main__ as m; from app.chat.controller import Controller as C;\n"
+        "start = C.start\n"
+        "def leave():\n"
+        "    [w for w in QApplication.topLevelWidgets() if w.objectName() == 'window' or hasattr(w, 'chat')]"
+        "[0].composer.insert('unsent words')\n"
+        "    QTimer.singleShot(0, lambda: QApplication.exit(0))\n"
+        "def begin(self, model=None):\n"
+        "    start(self, model); QTimer.singleShot(500, leave)\n"
+        "C.start = begin\n"
+        f"sys.exit(m.main(['--home', {str(tmp_path / 'profile')!r}]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=environment(tmp_path, QT_QPA_PLATFORM="offscreen"),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    with closing(Store.open(tmp_path / "profile" / "data" / "conversations.sqlite")) as store:
+        assert store.draft(None) == "unsent words"
+    assert (tmp_path / "profile" / "config" / "settings.json").exists()

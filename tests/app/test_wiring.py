@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
+
+from PySide6.QtWidgets import QScrollArea
 
 from app.ui.settings.fields import Segments
 from app.ui.settings.page import Preferences
 from app.wiring import nearest_folder
 from engine import CacheType, SaveSnapshot, snapshots_folder
 from fakes import MODEL
-from stage import Stage, until
+from stage import Stage, flush, until
 
 
 def opened(stage: Stage) -> Preferences:
@@ -35,6 +38,39 @@ def test_theme_changes_at_once(stage: Stage) -> None:
     field = opened(stage).rows["theme"].field
     assert isinstance(field, Segments)
     assert field.buttons["high contrast"].isChecked()
+
+
+def test_switching_the_theme_shows_another_one_each_time(stage: Stage) -> None:
+    stage.theme.choose("system")
+    seen = [stage.theme.palette.name]
+    for _ in range(4):
+        stage.window.theme_requested.emit()
+        seen.append(stage.theme.palette.name)
+    assert all(one != other for one, other in pairwise(seen)), seen
+    assert set(seen) == {"light", "dark", "high contrast"}
+
+
+def test_settings_and_answer_options_reopen_at_their_top(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.window.resize(900, 420)
+    for _ in range(2):
+        bar = opened(stage).view.verticalScrollBar()
+        flush()
+        assert (bar.value(), bar.maximum() > 0) == (0, True)
+        bar.setValue(bar.maximum())
+        stage.window.close_page()
+        flush()
+    for _ in range(2):
+        stage.window.options.open()
+        flush()
+        card, popover = stage.window.options.card, stage.window.options.popover
+        assert card is not None
+        assert popover is not None
+        bar = card.findChild(QScrollArea).verticalScrollBar()
+        assert (bar.value(), bar.maximum() > 0) == (0, True)
+        bar.setValue(bar.maximum())
+        popover.close_card()
+        flush()
 
 
 def test_reload_uses_the_changed_settings(stage: Stage) -> None:

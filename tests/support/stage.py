@@ -23,7 +23,7 @@ from app.ui.window import Window
 from app.wiring import connect
 from fakes import FakeEngine
 
-TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS = 30.0
 
 
 class StagedClient(LocalClient):

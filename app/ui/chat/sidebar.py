@@ -5,8 +5,11 @@ A row shows whether an answer of its conversation is written or waits, and offer
 
 from __future__ import annotations
 
+import time
+from datetime import date
+
 from PySide6.QtCore import QItemSelectionModel, QModelIndex, QPoint, Qt, QTimer, Signal
-from PySide6.QtGui import QFocusEvent, QKeyEvent, QMouseEvent
+from PySide6.QtGui import QFocusEvent, QKeyEvent, QMouseEvent, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
@@ -27,6 +30,7 @@ from app.ui.theme.theme import SIDEBAR_WIDTH, SMALL
 from app.ui.widgets.controls import IconButton, TextButton, fade_in, label
 
 _SEARCH_MILLISECONDS = 150
+_CLOCK_MILLISECONDS = 30_000  # between two looks at the date
 _KEYBOARD_REASONS = (
     Qt.FocusReason.TabFocusReason,
     Qt.FocusReason.BacktabFocusReason,
@@ -187,6 +191,10 @@ class Sidebar(QWidget):
         self.trash_button = TextButton(tr("Trash"), "quiet", "trash")
         self.trash_button.hide()
         self._search_debounce = QTimer(self, singleShot=True, interval=_SEARCH_MILLISECONDS)
+        self._shown = state.current  # conversation that was shown last
+        self._day = date.today()  # of the headings
+        self._clock = QTimer(self, interval=_CLOCK_MILLISECONDS)  # a timer for midnight would sleep
+        self._clock.start()
         self._lay_out()
         self._connect()
 
@@ -226,8 +234,9 @@ class Sidebar(QWidget):
         self.search.textChanged.connect(lambda: self._search_debounce.start())
         self.search.returnPressed.connect(self._open_first)
         self._search_debounce.timeout.connect(lambda: self.searched.emit(self.search.text()))
+        self._clock.timeout.connect(self._follow_date)
         state.conversations_changed.connect(self.refresh)
-        state.conversation_changed.connect(self._show_current)
+        state.conversation_changed.connect(self._on_shown)
         state.generations_changed.connect(self._show_busy)
         state.deletions_changed.connect(self._show_undo)
         state.trash_changed.connect(self._show_trash)
@@ -245,6 +254,7 @@ class Sidebar(QWidget):
     def refresh(self) -> None:
         """Show the conversations of the state; keeps the selection and the scroll position."""
         state, selected = self._state, self.list.selected()
+        self._day = date.fromtimestamp(time.time())
         place = self.list.verticalScrollBar().value()
         conversations = state.shown_conversations
         moved = self.model.set_conversations(conversations, grouped=not state.query)
@@ -286,7 +296,28 @@ class Sidebar(QWidget):
         else:
             super().keyPressEvent(event)
 
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._follow_date()
+
     # --- steps ----------------------------------------------------------------------------------
+
+    def _follow_date(self) -> None:
+        """Group the conversations anew after midnight."""
+        if date.fromtimestamp(time.time()) != self._day:
+            self.refresh()
+
+    def _on_shown(self) -> None:
+        """Another conversation is shown; one that a search hides, such as a new one, ends it."""
+        state, before = self._state, self._shown
+        self._shown = state.current
+        hidden = self.search.text() and not self.model.find(state.current).isValid()
+        if hidden and state.current not in (None, before):
+            self.search.clear()
+            self._search_debounce.stop()
+            self.searched.emit("")
+        self._follow_date()
+        self._show_current()
 
     def _show_busy(self) -> None:
         state = self._state

@@ -48,12 +48,13 @@ from PySide6.QtWidgets import (
 )
 
 from app.store.store import Conversation, Hit
-from app.system.text_search import fold_query, occurrences
+from app.system.text_search import occurrences, query_terms
 from app.system.translation import tr
 from app.ui.blocks.text import runs_right_to_left
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette, mix
 from app.ui.theme.theme import BODY, SMALL, font
+from app.ui.widgets.units import day, moment
 
 ROW_HEIGHT = 34
 RESULT_HEIGHT = 54  # of a search result: the title and the words found
@@ -155,9 +156,7 @@ class Conversations(QAbstractListModel):
             more = (row.title, self._progress(row.id), index.data(WHEN_ROLE))
             return ", ".join(part for part in (*more, index.data(SNIPPET_ROLE)) if part)
         if role == Qt.ItemDataRole.ToolTipRole:
-            moment = QDateTime.fromSecsSinceEpoch(int(row.updated))
-            when = QLocale().toString(moment, QLocale.FormatType.ShortFormat)
-            return f"{row.title}\n{when}"
+            return f"{row.title}\n{moment(row.updated)}"
         return None
 
     def _progress(self, conversation_id: int) -> str:
@@ -369,7 +368,7 @@ def _emphasis(shown: str, query: str, palette: Palette) -> list[QTextLayout.Form
     look.setForeground(QColor(palette.text))
     look.setFontWeight(QFont.Weight.DemiBold)
     ranges: list[QTextLayout.FormatRange] = []
-    for word in set(fold_query(query).split()):
+    for word in set(query_terms(query)):
         for start, end in occurrences(shown, word):
             part = QTextLayout.FormatRange()
             part.start, part.length, part.format = start, end - start, look
@@ -382,14 +381,13 @@ def _begin(title: str) -> str:
     return title[:_ALIKE].casefold()
 
 
-def day_or_time(moment: float, now: float) -> str:
+def day_or_time(seconds: float, now: float) -> str:
     """A time of today, or a day of another: "14:05", "3 Nov", "3 Nov 2025"."""
-    then = QDateTime.fromSecsSinceEpoch(int(moment))
+    then = QDateTime.fromSecsSinceEpoch(int(seconds))
     today = QDateTime.fromSecsSinceEpoch(int(now)).date()
     if then.date() == today:
         return QLocale().toString(then.time(), QLocale.FormatType.ShortFormat)
-    pattern = "d MMM" if then.date().year() == today.year() else "d MMM yyyy"
-    return QLocale().toString(then.date(), pattern)
+    return day(then.date(), with_year=then.date().year() != today.year())
 
 
 def _keys(rows: Sequence[Conversation | str]) -> list[int | str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QDateTime, QLocale, QSize, Qt, Signal
+from PySide6.QtCore import QDateTime, QSize, Qt, Signal
 from PySide6.QtGui import QAccessible, QFont, QKeyEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -21,6 +21,7 @@ from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, READING, font
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import Column, IconButton, TextButton, label
+from app.ui.widgets.units import day
 
 _ID_ROLE = Qt.ItemDataRole.UserRole + 1
 _ROW_HEIGHT = 52
@@ -218,5 +219,4 @@ class TrashPage(QWidget):
 def _removal(conversation: TrashedConversation) -> str:
     """When a deleted conversation is removed for good."""
     moment = QDateTime.fromSecsSinceEpoch(int(conversation.deleted + KEEP_DELETED_SECONDS))
-    day = QLocale().toString(moment.date(), QLocale.FormatType.LongFormat)
-    return tr("Will be removed on {day}", day=day)
+    return tr("Will be removed on {day}", day=day(moment.date()))

@@ -243,6 +243,7 @@ class Preferences(QWidget):
             for row in self.rows.values():
                 row.restore()
             self.setFocus(Qt.FocusReason.OtherFocusReason)
+            self.view.verticalScrollBar().setValue(0)
             self.opened.emit()
 
     def hideEvent(self, event: QHideEvent) -> None:

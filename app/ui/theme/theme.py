@@ -14,7 +14,7 @@ from PySide6.QtGui import QFont, QFontDatabase
 from PySide6.QtWidgets import QApplication
 
 from app.system import paths
-from app.ui.theme.palette import Palette, palette_for, qt_palette
+from app.ui.theme.palette import CHOICES, Palette, palette_for, qt_palette
 from app.ui.theme.stylesheet import style_sheet
 
 _log = logging.getLogger(__name__)
@@ -56,6 +56,12 @@ class Theme(QObject):
         """The setting: one of `CHOICES`."""
         return self._choice
 
+    def next_choice(self) -> str:
+        """The setting after this one whose palette is another: "system" may look like "light"."""
+        at = CHOICES.index(self._choice)
+        following = (*CHOICES[at + 1 :], *CHOICES[:at])
+        return next(one for one in following if self._palette_of(one) != self.palette)
+
     def choose(self, choice: str) -> None:
         """Set the theme setting and apply its palette."""
         self._choice = choice
@@ -69,10 +75,13 @@ class Theme(QObject):
             self.changed.emit(palette)
 
     def _current_palette(self) -> Palette:
+        return self._palette_of(self._choice)
+
+    def _palette_of(self, choice: str) -> Palette:
         hints = self._application.styleHints()
         contrast = hints.accessibility().contrastPreference()
         return palette_for(
-            self._choice, hints.colorScheme(), contrast is Qt.ContrastPreference.HighContrast
+            choice, hints.colorScheme(), contrast is Qt.ContrastPreference.HighContrast
         )
 
     def _apply(self) -> None:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 from typing import cast
 
-from PySide6.QtCore import QDateTime, QLocale, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 
 from app.settings.answer_options import SAMPLERS
+from app.state.performance import tokens_per_second
 from app.store.store import AnswerDetails, Message, MessageState, StopReason
 from app.system.translation import tr, trn
 from app.ui.theme.theme import BODY, READING, figures, font
 from app.ui.transcript.endings import ending, short_ending
 from app.ui.transcript.message_tools import adapters_in_words
 from app.ui.widgets.controls import label
-from app.ui.widgets.units import number
+from app.ui.widgets.units import moment, number
 
 CARD_WIDTH = 460
 _SHOWN_GAIN = 1.05  # of speculative decoding; a smaller one is noise
@@ -74,7 +75,7 @@ def answer_rows(message: Message) -> list[tuple[str, str]]:
         (tr("Sampling"), _sampling(made) if made else ""),
         (tr("Format"), made.constraint if made else ""),
         (tr("Seed"), str(made.seed) if made and made.temperature > 0 and made.seed >= 0 else ""),
-        (tr("Time"), _time(made.ended if made and made.ended else message.created)),
+        (tr("Time"), moment(made.ended if made and made.ended else message.created)),
         (tr("Ended"), _ended(message)),
     ]
     return [(name, value) for name, value in rows if value]
@@ -116,8 +117,8 @@ def _thoughts(made: AnswerDetails) -> str:
 def _speed(message: Message) -> str:
     made = message.details
     parts: list[str] = []
-    if made and made.decode_seconds > 0 and message.generated_tokens > 1:
-        speed = f"{message.generated_tokens / made.decode_seconds:.1f}"
+    if made and (measured := tokens_per_second(message.generated_tokens, made.decode_seconds)):
+        speed = f"{measured:.1f}"
         parts.append(tr("{speed} tokens/s", speed=speed))
     if made and made.accepted_tokens and made.draft_gain >= _SHOWN_GAIN:
         gain = f"{made.draft_gain:.1f}"
@@ -177,11 +178,6 @@ def _more(made: AnswerDetails) -> list[str]:
 
 def _short(value: float) -> str:
     return f"{value:.3f}".rstrip("0").rstrip(".")
-
-
-def _time(seconds: float) -> str:
-    moment = QDateTime.fromSecsSinceEpoch(int(seconds))
-    return QLocale().toString(moment, QLocale.FormatType.ShortFormat)
 
 
 def _ended(message: Message) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QPoint, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QAccessible, QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QScrollArea, QVBoxLayout, QWidget
 
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import RADIUS_CARD
@@ -108,7 +108,12 @@ class Popover(QWidget):
         self.show()
         self.raise_()
         self.fit()
+        for area in (self.content, *self.content.findChildren(QScrollArea)):
+            if isinstance(area, QScrollArea):
+                area.verticalScrollBar().setValue(0)
         self.content.setFocus(Qt.FocusReason.PopupFocusReason)
+        if not self.isAncestorOf(QApplication.focusWidget() or self._over):
+            self.setFocus(Qt.FocusReason.PopupFocusReason)  # the content has nothing to focus
         fade_in(self)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:

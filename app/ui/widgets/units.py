@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QLocale
+import re
+
+from PySide6.QtCore import QDate, QDateTime, QLocale
 
 from app.system.byte_size import size
 from app.system.translation import tr
+
+# Parts of a locale's long date format: "dddd, d MMMM yyyy", "yyyy年M月d日dddd", "d 'de' MMMM 'de' yyyy".
+_WEEKDAY = re.compile(r"[,،]?\s*dddd[,،]?\s*")
+_YEAR = re.compile(r"(\s*'[^']*')?[,،]?\s*y+[年년]?(\s*'[^']*')?\.?")
 
 
 def progress(done_bytes: int, size_bytes: int) -> str:
@@ -48,6 +54,20 @@ def time_left(seconds: float | None) -> str:
     if hours < 24:
         return tr("{hours} h {minutes} min left", hours=hours, minutes=rest)
     return tr("more than a day left")
+
+
+def moment(seconds: float) -> str:
+    """A time in seconds since 1970 as the user's locale writes it: `26 Nov 2026 14:05`."""
+    then = QDateTime.fromSecsSinceEpoch(int(seconds))
+    return f"{day(then.date())} {QLocale().toString(then.time(), QLocale.FormatType.ShortFormat)}"
+
+
+def day(date: QDate, *, with_year: bool = True) -> str:
+    """A day with its month in letters, in the order of the user's locale: `26 Nov 2026`."""
+    pattern = _WEEKDAY.sub("", QLocale().dateFormat(QLocale.FormatType.LongFormat))
+    if not with_year:
+        pattern = _YEAR.sub("", pattern)
+    return QLocale().toString(date, pattern.replace("MMMM", "MMM").strip(" ,،"))
 
 
 def number(value: int) -> str:

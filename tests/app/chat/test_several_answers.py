@@ -210,8 +210,8 @@ def test_quitting_while_two_answer_keeps_both_texts(qtbot: QtBot, tmp_path: Path
         again.wait_until_idle()
         found[conversation.title] = (again.state.messages[-1].text, again.state.messages[-1].state)
     assert found == {
-        "First": ("Because of the", MessageState.STOPPED),
-        "Second": ("It is green", MessageState.STOPPED),
+        "First": ("Because of the", MessageState.INTERRUPTED),
+        "Second": ("It is green", MessageState.INTERRUPTED),
     }
     assert not again.state.busy_conversations
     again.close()

@@ -105,7 +105,7 @@ def test_quitting_while_both_answer_ends_both(qtbot: QtBot, tmp_path: Path) -> N
     until(lambda: bool(stage.state.writing_conversations))
     stage.close()
     ended = answers(stage, chats)
-    assert {message.state for message in ended} <= {MessageState.STOPPED, MessageState.COMPLETE}
+    assert {message.state for message in ended} <= {MessageState.INTERRUPTED, MessageState.COMPLETE}
     again = RealStage(tmp_path, settings=SETTINGS)
     again.start()
     for conversation in again.state.conversations:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 import tiny
 from app.state.chat import ModelFile
-from engine import UnloadModel, models_folder
+from engine import Cancel, UnloadModel, models_folder
 from fakes import MODEL
 from stage import Stage, flush, until
 
@@ -248,3 +250,17 @@ def test_file_copied_in_is_listed_when_the_picker_opens(stage: Stage) -> None:
     files = stage.window.picker.files
     until(lambda: "Copied 1B" in [files.index(row).data() for row in range(files.rowCount())])
     stage.wait_for_animations()
+
+
+def test_escape_closes_the_empty_picker_and_not_the_answer(stage: Stage, qtbot: QtBot) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("One")
+    stage.state.set_model(replace(stage.state.model, model=None, loaded=None))
+    stage.state.set_installed([])
+    stage.window.composer.setFocus()
+    stage.window.open_picker()
+    flush()
+    assert not stage.window.picker.search.isVisible(), "there is nothing to search"
+    qtbot.keyClick(QApplication.focusWidget(), Qt.Key.Key_Escape)
+    assert stage.window.picker_card.isHidden()
+    assert stage.engine.count(Cancel) == 0

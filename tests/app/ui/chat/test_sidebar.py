@@ -7,7 +7,7 @@ import time
 from datetime import date, datetime
 
 import pytest
-from PySide6.QtCore import QItemSelectionModel, QLocale, Qt, QTime
+from PySide6.QtCore import QDate, QItemSelectionModel, QLocale, Qt, QTime
 from PySide6.QtWidgets import QLineEdit
 from pytestqt.qtbot import QtBot
 
@@ -23,6 +23,7 @@ from app.ui.chat.sidebar_list import (
     day_or_time,
     heading_for,
 )
+from app.ui.widgets.units import day
 from fakes import MODEL
 from stage import Stage, flush
 
@@ -403,3 +404,60 @@ def test_day_or_time_of_a_chat() -> None:
     )
     assert day_or_time(now - day, now) == "2 Nov"
     assert day_or_time(now - 366 * day, now) == "2 Nov 2025"
+
+
+def test_headings_follow_the_date_while_the_window_is_open(
+    sidebar: Sidebar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert rows(sidebar)[0] == "Today"
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + DAY)
+    sidebar._clock.timeout.emit()
+    assert rows(sidebar)[0] == "Yesterday"
+    monkeypatch.setattr(time, "time", lambda: now + 3 * DAY)  # the computer slept
+    sidebar.hide()
+    sidebar.show()
+    assert rows(sidebar)[0] == "Previous 7 days"
+
+
+def test_a_new_chat_ends_a_search_that_would_hide_it(stage: Stage) -> None:
+    stage.ready(MODEL)
+    for text in ("green tea", "black tea"):
+        stage.controller.new_conversation()
+        stage.controller.send(text)
+        stage.engine.finish()
+        stage.wait_until_idle()
+    sidebar = stage.window.sidebar
+    sidebar.search.setText("green")
+    stage.wait_until_idle()
+    assert rows(sidebar) == ["green tea"]
+    stage.controller.new_conversation()
+    stage.wait_until_idle()
+    assert sidebar.search.text() == "green", "it hides nothing yet"
+    stage.controller.send("a question about birds")
+    stage.wait_until_idle()
+    assert sidebar.search.text() == stage.state.query == ""
+    assert rows(sidebar) == ["Today", "a question about birds", "black tea", "green tea"]
+
+
+@pytest.mark.parametrize(
+    ("locale", "whole", "short"),
+    [
+        ("C", "6 Nov 2026", "6 Nov"),
+        ("en_US", "Nov 6, 2026", "Nov 6"),
+        ("de_DE", "6. Nov. 2026", "6. Nov."),
+        ("ja_JP", "2026年11月6日", "11月6日"),
+        ("es_ES", "6 de nov de 2026", "6 de nov"),
+        ("ru_RU", "6 нояб. 2026\u202fг.", "6 нояб."),
+    ],
+)
+def test_a_day_has_its_month_in_letters_and_the_order_of_the_locale(
+    locale: str, whole: str, short: str
+) -> None:
+    before = QLocale()
+    QLocale.setDefault(QLocale(locale))
+    try:
+        assert day(QDate(2026, 11, 6)) == whole
+        assert day(QDate(2026, 11, 6), with_year=False) == short
+    finally:
+        QLocale.setDefault(before)
