@@ -54,6 +54,7 @@ class FaultKind(StrEnum):
     SAVED_MODEL = "saved model"  # of another model, its name
     SAVED_ADAPTERS = "saved adapters"  # with another stack
     SAVED_CACHE = "saved cache"  # with another type of cache
+    SAVED_COMPUTATION = "saved computation"  # with another context size or on another device
     SAVED_LENGTH = "saved length"  # longer than the context
     SAVED_VERSION = "saved version"  # of another version of the app
     SAVED_DAMAGED = "saved damaged"

@@ -78,6 +78,15 @@ class Backend:
         """The display name: "cpu avx512"."""
         return self._words()
 
+    @property
+    def rounding(self) -> str:
+        """Names how it rounds: backends of the same name give the same bits.
+
+        The native kernels of all instruction sets do, those of two kinds of GPUs may not.
+        """
+        kind = self.name.partition(":")[0]
+        return kind if self.device == HOST else kind + self.words.removeprefix(self.name)
+
     def free_bytes(self) -> int | None:
         """Free memory of a device that has its own, 0 if its driver fails; None: it has none."""
         try:

@@ -197,6 +197,8 @@ def _saved_words(fault: Fault) -> tuple[str, str] | None:
             return tr("The adapters have changed since this chat was written."), first
         case FaultKind.SAVED_CACHE:
             return tr("The context memory has been changed in the settings."), first
+        case FaultKind.SAVED_COMPUTATION:
+            return tr("The model ran with another context size or device then."), first
         case FaultKind.SAVED_LENGTH:
             return tr("This chat is longer than the model's context is now."), first
         case FaultKind.SAVED_VERSION:

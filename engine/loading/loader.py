@@ -54,6 +54,7 @@ from engine.messages import (
     SlowPart,
 )
 from engine.models import Build
+from engine.models.computation import computation
 from engine.models.config import Config
 from engine.models.expert_pager import ExpertPager
 from engine.models.forward import Result
@@ -77,6 +78,7 @@ class LoadedModel:
     name: str
     config: Config
     decoder: Decoder
+    computation: str  # hash of how it computes, see `engine.models.computation`
     tokenizer: Tokenizer
     vocabulary: str  # its source; "": the metadata of the GGUF file
     template: ChatTemplate
@@ -273,6 +275,7 @@ class _Loading:
             name=model_name(file.path),
             config=config,
             decoder=decoder,
+            computation=computation(decoder),
             tokenizer=tokenizer.result(self.checkpoint),
             vocabulary=vocabulary.origin,
             template=ChatTemplate.from_metadata(file.metadata, tokenizer.result(self.checkpoint)),

@@ -308,7 +308,10 @@ def _identify(
 def state_key(model_sha256: str, stack: Stack, model: LoadedModel) -> StateKey:
     """The key of the pages of a model with an adapter stack."""
     layout = KVLayout(model.decoder.layer_states, storage_dtype(model.cache))
-    return StateKey(model_sha256, stack.key, model.cache.value, layout.page_bytes, layout.name)
+    return StateKey(
+        *(model_sha256, stack.key, model.cache.value),
+        *(layout.page_bytes, layout.name, model.computation),
+    )
 
 
 def metadata_of(model: LoadedModel, stack: Stack) -> dict[str, str]:

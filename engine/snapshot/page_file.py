@@ -21,7 +21,7 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from io import FileIO
 from pathlib import Path
 from typing import Protocol
@@ -48,12 +48,14 @@ class StateKey:
     cache: str  # type of the KV cache
     page_bytes: tuple[int, ...]  # of each group of layers
     layout: str = ""  # names the order of the bytes in a page
+    computation: str = (
+        ""  # how the model computes as it was loaded, see `engine.models.computation`
+    )
 
     @property
     def root(self) -> bytes:
         """Hash that stands for the page before the first one."""
-        fields = [self.model_sha256, self.stack, self.cache, *self.page_bytes, self.layout]
-        return hashlib.sha256(json.dumps(fields).encode()).digest()
+        return hashlib.sha256(json.dumps(astuple(self)).encode()).digest()
 
 
 @dataclass(frozen=True, slots=True)

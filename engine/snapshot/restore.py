@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.errors import Fault, FaultKind, SnapshotError
 from engine.snapshot.page_file import StateKey
@@ -131,11 +131,17 @@ def check_origin(saved: SavedSequence, key: StateKey, context: int) -> None:
             "Load the model with that cache type, or process the conversation again.",
             Fault(FaultKind.SAVED_CACHE),
         )
-    if saved.key != key:
+    if replace(saved.key, computation=key.computation) != key:
         raise SnapshotError(
             "The session was saved with another layout of the cache.",
             "The conversation is processed again instead.",
             Fault(FaultKind.SAVED_VERSION),
+        )
+    if saved.key != key:
+        raise SnapshotError(
+            "When the session was saved, the model ran with another context size or on another device.",
+            "Load the model as it was then, or process the conversation again.",
+            Fault(FaultKind.SAVED_COMPUTATION),
         )
     tokens = len(saved.tokens)
     if tokens > context:

@@ -27,7 +27,7 @@ from engine.snapshot.atomic import REPROCESS, Damaged, unreadable
 from engine.snapshot.page_file import Page, StateKey, pages_of
 
 SUFFIX = ".sequence"
-VERSION = 3  # 1 and 2 were files with the whole state of a session
+VERSION = 4  # 1 and 2 had the whole state of a session, 3 a key without the computation
 _FORMAT = "tokonoma sequence"
 _PREFIX_DIGITS, _PAGE_DIGITS = 16, 32  # of the hashes in a file's name
 _DIGEST_BYTES = 32

@@ -28,7 +28,8 @@ from engine.state.pages import Page
 from engine.state.sequence import Sequence as CachedSequence
 from kernels.kv_pages import PAGE_TOKENS
 
-_FORMAT, _VERSION = "tokonoma session", 3  # 1 and 2 were safetensors
+_FORMAT, _VERSION = "tokonoma session", 4  # 1 and 2 were safetensors
+_KEY_TEXTS = ("model_sha256", "stack", "cache", "layout", "computation")
 _MAX_HEADER_BYTES = 4 << 20
 _DIGEST_BYTES = 32
 _CHUNK_BYTES = 1 << 20
@@ -56,11 +57,8 @@ def save(
     fields = {
         "format": _FORMAT,
         "version": _VERSION,
-        "model_sha256": key.model_sha256,
-        "stack": key.stack,
-        "cache": key.cache,
+        **{name: getattr(key, name) for name in _KEY_TEXTS},
         "page_bytes": key.page_bytes,
-        "layout": key.layout,
         "metadata": metadata_of(model, stack),
         "resume": resume.encoded(state, tokens[match.length :]),
         "tokens": match.length,
@@ -196,12 +194,12 @@ def _header(reader: _HashedReader) -> Mapping[str, Any]:
 
 
 def _key(fields: Mapping[str, Any]) -> StateKey:
-    texts = [fields.get(name) for name in ("model_sha256", "stack", "cache", "layout")]
+    texts = [fields.get(name) for name in _KEY_TEXTS]
     sizes = fields.get("page_bytes")
     if not all(isinstance(text, str) for text in texts) or not isinstance(sizes, list):
         raise Damaged
-    sha256, stack, cache, layout = cast("list[str]", texts)
-    return StateKey(sha256, stack, cache, tuple(cast("list[int]", sizes)), layout)
+    found = dict(zip(_KEY_TEXTS, cast("list[str]", texts), strict=True))
+    return StateKey(page_bytes=tuple(cast("list[int]", sizes)), **found)
 
 
 def _held(fields: Mapping[str, Any], tokens: int) -> list[list[bool]]:

@@ -106,7 +106,9 @@ def test_pages_of_another_placement_are_refused(
     ]
     keys = [state_key(SHA, NO_ADAPTERS, model) for model in models]
     assert len(set(keys)) == 3
-    assert state_key(SHA, NO_ADAPTERS, load(path, backend="torch:meta", context=64)) == keys[2]
+    assert state_key(SHA, NO_ADAPTERS, load(path, backend=NATIVE, context=64)) == keys[2]
+    # The pages of another device have the same layout; it rounds otherwise.
+    assert state_key(SHA, NO_ADAPTERS, load(path, backend="torch:meta", context=64)) not in keys
     scheduler = models[0].new_scheduler()
     tokens = [*PROMPT, *answer(scheduler, PROMPT, max_tokens=4).tokens]
     session_file.save(tmp_path / "s", scheduler, NO_ADAPTERS, tokens, keys[0], models[0])

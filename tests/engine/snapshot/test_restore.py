@@ -175,10 +175,12 @@ def test_cache_layout_and_length_are_named(saves: Saves, store: PageStore) -> No
     assert "74 tokens, and the context only 60" in message(store, KEY, context=60)
     assert "another layout" in message(store, replace(KEY, layout="2"))
     assert "another layout" in message(store, replace(KEY, page_bytes=(7,)))
+    assert "another context size" in message(store, replace(KEY, computation="2"))
     kinds = [
         (replace(KEY, cache="q8_0"), CONTEXT, FaultKind.SAVED_CACHE),
         (replace(KEY, stack="x"), CONTEXT, FaultKind.SAVED_ADAPTERS),
         (replace(KEY, layout="2"), CONTEXT, FaultKind.SAVED_VERSION),
+        (replace(KEY, computation="2"), CONTEXT, FaultKind.SAVED_COMPUTATION),
         (KEY, 60, FaultKind.SAVED_LENGTH),
     ]
     (saved,) = store.sequences()
