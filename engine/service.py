@@ -306,7 +306,7 @@ class Engine:
                 answers = [job for job in jobs if isinstance(job, Generate)]
                 if answer:
                     return not any(job.request == answer for job in answers)
-                return not any(job.conversation in ("", name) for job in answers)
+                return not any(job.conversation == name for job in answers)
             case _:
                 return not any(isinstance(job, LoadSnapshot) for job in jobs)
 

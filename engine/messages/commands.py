@@ -123,7 +123,11 @@ class LoadSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class SaveSnapshot:
-    """Write the session's KV cache to a file in the background, unless it is saved already."""
+    """Write the cached context of a conversation in the background, unless it is saved already.
+
+    Nothing is saved for a conversation without an answer by this model, nor with the answer of
+    another conversation; that of a conversation which had no name then is found by `answer`.
+    """
 
     request: int
     conversation: str  # id of the conversation it belongs to

@@ -58,6 +58,7 @@ class RestoreResult:
 class _Text:
     """A conversation as it was processed last."""
 
+    conversation: str  # "": it had no name then
     stack: Stack
     tokens: list[int]
 
@@ -237,16 +238,23 @@ class DiskTier:
         self.evicted.set_budget(budget_bytes)
 
     def note(self, request: int, conversation: str, stack: Stack, tokens: list[int]) -> None:
-        """An answer to a conversation has ended: SaveSnapshot saves these tokens."""
+        """An answer to a conversation has ended: SaveSnapshot saves these tokens.
+
+        "" is a conversation without a name: its text is found by the request alone.
+        """
         self.evicted.note(request, conversation, stack, tokens)
-        for name in {request, conversation, ""}:
+        for name in (request, conversation):
             self._texts.pop(name, None)
-            self._texts[name] = _Text(stack, tokens)
+            if name != "":
+                self._texts[name] = _Text(conversation, stack, tokens)
         while len(self._texts) > _MOST_TEXTS:
             del self._texts[next(iter(self._texts))]
 
     def save(self, command: SaveSnapshot, checkpoint: Checkpoint) -> SnapshotSaved | None:
         """Start writing a conversation's pages; None: the saver delivers the event when done.
+
+        Nothing is written for a conversation, or an answer, that is not known, nor for an answer
+        of another conversation.
 
         Raises RequestError for more pages than the budget, and what `checkpoint` raises.
         """
@@ -257,9 +265,7 @@ class DiskTier:
         nothing = SnapshotSaved(command.request, 0, 0, 0.0, 0)
         name = command.conversation
         text = self._texts.get(command.answer) or self._texts.get(name)
-        if text is None and not command.answer:
-            text = self._texts.get("")
-        if text is None:
+        if text is None or text.conversation not in ("", name):
             return nothing
         tree, pool, key = self._scheduler.tree, self._scheduler.pool, text.stack.key
         match = tree.match_to_save(key, text.tokens)

@@ -126,6 +126,26 @@ def test_saving_twice_writes_once(bench: Bench, model: Path) -> None:
     assert bench.save(4).tokens == first.tokens
 
 
+def test_only_the_named_conversation_is_saved(bench: Bench, llama: Path) -> None:
+    """Neither an unknown one, nor with the answer of another, nor one without a name."""
+    bench.load(llama)
+    bench.generate(2, "a secret", conversation="one", max_tokens=9)
+    for number, command in enumerate(
+        (
+            SaveSnapshot(10, "two", AMPLE_BYTES),
+            SaveSnapshot(11, "two", AMPLE_BYTES, answer=7),
+            SaveSnapshot(12, "two", AMPLE_BYTES, answer=2),
+            SaveSnapshot(13, "", AMPLE_BYTES),
+        )
+    ):
+        assert bench.expect(command, SnapshotSaved) == SnapshotSaved(10 + number, 0, 0, 0.0, 0)
+    bench.generate(3, "another secret", max_tokens=9)
+    assert bench.expect(SaveSnapshot(14, "two", AMPLE_BYTES), SnapshotSaved).tokens == 0
+    assert snapshots_size() == 0
+    assert bench.expect(SaveSnapshot(15, "one", AMPLE_BYTES), SnapshotSaved).tokens
+    assert bench.expect(SaveSnapshot(16, "two", AMPLE_BYTES, answer=3), SnapshotSaved).tokens
+
+
 def test_restored_session_is_not_written_again(bench: Bench, llama: Path) -> None:
     bench.load(llama)
     texts = run_turns(bench, 3)
@@ -256,7 +276,7 @@ def test_save_fails_when_the_model_file_was_replaced(
     bench.load(llama)
     texts = run_turns(bench, 2)
     os.replace(tiny.write(tmp_path / "new.gguf", seed=9, context=2048), llama)
-    bench.engine.send(SaveSnapshot(1, "one", AMPLE_BYTES))
+    bench.engine.send(bench.saving(1))
     failed = bench.until(SnapshotSaved, Failed)[-1]
     assert isinstance(failed, Failed)
     assert "changed since it was loaded" in failed.message
@@ -268,7 +288,7 @@ def test_session_above_the_budget_is_refused_and_evicts_nothing(bench: Bench, ll
     run_turns(bench, 2)
     bench.save(1)
     bench.generate(2, "something else", max_tokens=40)
-    bench.engine.send(SaveSnapshot(3, "two", 1000))
+    bench.engine.send(bench.saving(3, "two", 1000))
     failed = bench.until(SnapshotSaved, Failed)[-1]
     assert isinstance(failed, Failed)
     assert "MB" in failed.message
@@ -281,7 +301,7 @@ def test_save_to_a_read_only_folder_fails(bench: Bench, llama: Path) -> None:
     run_turns(bench, 1)
     snapshots_folder().mkdir(parents=True, exist_ok=True)
     snapshots_folder().chmod(0o500)
-    bench.engine.send(SaveSnapshot(1, "one", AMPLE_BYTES))
+    bench.engine.send(bench.saving(1))
     assert isinstance(bench.until(SnapshotSaved, Failed)[-1], Failed)
     snapshots_folder().chmod(0o700)
 
@@ -291,7 +311,7 @@ def test_save_fails_when_the_folder_is_a_file(bench: Bench, llama: Path) -> None
     run_turns(bench, 1)
     snapshots_folder().parent.mkdir(parents=True, exist_ok=True)
     snapshots_folder().write_text("in the way")
-    bench.engine.send(SaveSnapshot(1, "one", AMPLE_BYTES))
+    bench.engine.send(bench.saving(1))
     failed = bench.until(SnapshotSaved, Failed)[-1]
     assert isinstance(failed, Failed)
     assert failed.message.startswith("The conversation's cached context could not be saved:")
@@ -302,7 +322,7 @@ def test_stop_waits_for_queued_saves(llama: Path) -> None:
     bench = Bench()
     bench.load(llama)
     texts = run_turns(bench, 2)
-    bench.engine.send(SaveSnapshot(1, "one", AMPLE_BYTES))
+    bench.engine.send(bench.saving(1))
     bench.engine.stop()
     saved = bench.until(SnapshotSaved)[-1]
     assert isinstance(saved, SnapshotSaved)
@@ -316,7 +336,7 @@ def test_stop_waits_for_queued_saves(llama: Path) -> None:
 def test_unload_waits_for_a_running_save(bench: Bench, llama: Path) -> None:
     bench.load(llama)
     run_turns(bench, 2)
-    bench.engine.send(SaveSnapshot(1, "one", AMPLE_BYTES))
+    bench.engine.send(bench.saving(1))
     bench.engine.send(UnloadModel(2))
     events = bench.until(ModelUnloaded)
     assert any(isinstance(event, SnapshotSaved) and event.tokens for event in events)
@@ -343,7 +363,7 @@ def test_snapshot_command_cancelled_before_its_start_has_0_tokens(
     if kind == "load":
         bench.engine.send(LoadSnapshot(7, turns_of("hello"), "one"))
     else:
-        bench.engine.send(SaveSnapshot(7, "one", AMPLE_BYTES))
+        bench.engine.send(bench.saving(7))
     bench.engine.send(Cancel(7))
     go.set()
     last = bench.until(SnapshotLoaded, SnapshotSaved)[-1]
@@ -434,7 +454,7 @@ def test_commands_during_a_save_do_not_change_the_file(
         bench = Bench()
         bench.load(llama)
         bench.generate(9, "something " * 100, max_tokens=9, sampling=SEEDED)
-        bench.engine.send(SaveSnapshot(10, "one", AMPLE_BYTES))
+        bench.engine.send(bench.saving(10))
         if waits:
             bench.until(SnapshotSaved)
         bench.engine.send(commands[next_command])

@@ -77,6 +77,7 @@ class Bench:
     def __init__(self) -> None:
         self.events: queue.Queue[Event] = queue.Queue()
         self.react: Callable[[Event], None] = lambda event: None
+        self._answer = 0  # request of the last answer
         self.engine = Engine(self._deliver)
         self.engine.start()
 
@@ -102,6 +103,7 @@ class Bench:
     def generate(self, request: int, *texts: str, **options: object) -> list[Event]:
         sampling = options.pop("sampling", GREEDY)
         turns = turns_of(*texts)
+        self._answer = request
         self.engine.send(Generate(request, turns, sampling=sampling, **options))  # type: ignore[arg-type]
         return self.until(Finished, Failed)
 
@@ -113,10 +115,16 @@ class Bench:
         assert last.request == command.request
         return last
 
+    def saving(
+        self, request: int, conversation: str = "one", budget: int = AMPLE_BYTES
+    ) -> SaveSnapshot:
+        """The command that saves the last answer as one of this conversation."""
+        return SaveSnapshot(request, conversation, budget, self._answer)
+
     def save(
         self, request: int, conversation: str = "one", budget: int = AMPLE_BYTES
     ) -> SnapshotSaved:
-        return self.expect(SaveSnapshot(request, conversation, budget), SnapshotSaved)
+        return self.expect(self.saving(request, conversation, budget), SnapshotSaved)
 
     def load_snapshot(self, request: int, *texts: str, conversation: str = "one") -> SnapshotLoaded:
         return self.expect(LoadSnapshot(request, turns_of(*texts), conversation), SnapshotLoaded)
