@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +16,9 @@ from kernels.refusal import Reason, Refusal
 
 PROCESSOR = "cpu"  # name of the host in the choice of a device
 _DRIVER = "/proc/driver/nvidia/version"
+# What torch, the drivers and the compilers of kernels write in the errors that have no type.
+_NAMES = re.compile(r"CUDA|cuDNN|CUDNN|cuBLAS|CUBLAS|NVRTC|Triton Error|\bMPS\b|Metal|ptxas")
+_UNTYPED = (RuntimeError, OSError, subprocess.SubprocessError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,18 @@ def found() -> list[Device]:
         return [first]
     others = (_described(str(number)) for number in range(1, torch.cuda.device_count()))
     return [first, *(one for one in others if one is not None)]
+
+
+def is_device_error(error: BaseException) -> bool:
+    """Whether a device, its driver or the compiler of its kernels raised an error.
+
+    All others, a KeyError or the RuntimeError of an operation on the host, are faults of the program.
+    """
+    if isinstance(error, torch.AcceleratorError | torch.OutOfMemoryError | SyntaxError):
+        return True  # SyntaxError: of a shader
+    if any(one.__module__.partition(".")[0] == "triton" for one in type(error).__mro__):
+        return True
+    return isinstance(error, _UNTYPED) and _NAMES.search(str(error)) is not None
 
 
 def _described(number: str) -> Device | None:

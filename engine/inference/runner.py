@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.errors import EngineError
 from engine.lora.stack import NO_ADAPTERS, Stack
 from engine.messages import CacheType
 from engine.models.forward import Result, forward_program
@@ -22,6 +21,7 @@ from engine.state.pages import PagePool, storage_dtype
 from engine.state.sequence import Sequence
 from kernels import stages
 from kernels.backend import HOST, Backend
+from kernels.devices import is_device_error
 from kernels.kv_pages import KVLayout
 from kernels.placement import Placement
 from kernels.program import Program, Recorded, Segment
@@ -86,10 +86,8 @@ class Runner:
         return any(one.device != HOST for one in self.model.placement.backends)
 
     def is_of_device(self, fault: BaseException) -> bool:
-        """Whether a fault may be one of a device beside the processor, and not of the engine."""
-        if isinstance(fault, EngineError | MemoryError) or not isinstance(fault, Exception):
-            return False
-        return self.is_elsewhere and "CPUAllocator" not in str(fault)  # torch's, of the host
+        """Whether a fault is one of a device beside the processor, and not of the program."""
+        return self.is_elsewhere and is_device_error(fault)
 
     @property
     def is_recorded(self) -> bool:

@@ -15,7 +15,7 @@ from itertools import groupby
 
 import torch
 
-from engine.errors import EngineError, RequestError
+from engine.errors import RequestError
 from engine.gguf.reader import GGUFFile
 from engine.loading.memory import HOST, MemoryPlan
 from engine.loading.placement import is_divisible, predict
@@ -94,15 +94,17 @@ def choose(
         refused = found[0].refusal if found else None
         return Choice(processor, _refusal(refused) or _no_device(wanted))
     device = max(usable, key=lambda one: one.free_bytes)
+    gpu: Backend | None = None
     try:
         gpu = device.backend()
         if wanted == AUTOMATIC and bandwidth(gpu) < bandwidth(processor.head):
             return Choice(processor)
         return _placed(processor, gpu, layers, fits, divisible)
-    except ValueError as error:  # of a backend that refuses the device
-        refusal = DeviceRefusal(DeviceFault.DRIVER_FAILS, str(error))
-        return Choice(processor, refusal)
-    except Exception as error:  # noqa: BLE001  of its driver
+    except Exception as error:
+        if gpu is None and isinstance(error, ValueError):  # the backend refuses the device
+            return Choice(processor, DeviceRefusal(DeviceFault.DRIVER_FAILS, str(error)))
+        if not devices.is_device_error(error):
+            raise
         log.warning("the device %s failed before the load: %s", device.name, error)
         return Choice(processor, failure(error))
 
@@ -204,16 +206,16 @@ def is_elsewhere(placement: Placement) -> bool:
 
 @contextmanager
 def device_errors(placement: Placement) -> Iterator[None]:
-    """Raise DeviceError for what a device raises; errors of the engine pass."""
+    """Raise DeviceError for what a device raises; all other errors pass."""
     if not is_elsewhere(placement):
         yield
         return
     refusal: DeviceRefusal | None = None
     try:
         yield
-    except EngineError:
-        raise
     except Exception as error:
+        if not devices.is_device_error(error):
+            raise
         log.warning("a device failed", exc_info=error)
         refusal = failure(error)
         error.__context__ = error.__cause__ = error.__traceback__ = None  # frames hold tensors
@@ -224,7 +226,7 @@ def device_errors(placement: Placement) -> Iterator[None]:
 def failure(error: BaseException) -> DeviceRefusal:
     """The refusal of a device that raised an error."""
     reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+    if isinstance(error, torch.OutOfMemoryError):
         return DeviceRefusal(DeviceFault.OUT_OF_MEMORY, "The memory of the GPU ran out.")
     return DeviceRefusal(DeviceFault.DRIVER_FAILS, f"The GPU failed: {reason}.")
 

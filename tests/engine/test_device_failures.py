@@ -140,6 +140,21 @@ def test_an_answer_goes_on_with_the_same_text(
     assert answer_text(answers(bench, asked(4))[4]) == wanted
 
 
+@pytest.mark.parametrize("fault", [KeyError("blk.0"), IndexError("a row"), ValueError("CUDA")])
+def test_a_fault_of_the_program_ends_the_answer_and_moves_nothing(
+    fault: Exception, bench: Bench, gpu: FakeGpu, path: Path
+) -> None:
+    loaded(bench, path)
+    wanted = answer_text(answers(bench, asked(2))[2])
+    gpu.fail(fault, 50)
+    events = answers(bench, asked(3))
+    assert events[0] == []
+    assert isinstance(events[3][-1], Failed)
+    gpu.fault = None
+    assert answer_text(answers(bench, asked(4))[4]) == wanted
+    assert gpu.held > 0
+
+
 @pytest.mark.parametrize("after", [60, 200])
 def test_a_budget_of_thoughts_holds_across_the_devices(
     after: int, bench: Bench, gpu: FakeGpu, tmp_path: Path

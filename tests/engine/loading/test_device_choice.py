@@ -9,12 +9,13 @@ import pytest
 import torch
 
 import tiny
-from engine.errors import RequestError
+from engine.errors import ModelFileError, RequestError
 from engine.loading import device_choice
 from engine.loading.inspect import inspect_model
 from engine.loading.loader import LoadedModel, load
 from engine.messages import CacheType, DeviceFault, DevicePart
 from fake_gpu import LABEL, FakeGpu
+from kernels import devices
 from kernels.refusal import Reason
 
 LAYERS = 4
@@ -170,6 +171,50 @@ def test_a_gpu_that_fails_during_the_load_is_freed_and_replaced(
     assert model.moved.fault is kind
     assert model.moved.text.count(".") == 1
     assert logits(model).isfinite().all()
+
+
+OURS = [KeyError("blk.0"), RuntimeError("The size of tensor a must match"), OSError("disk")]
+
+
+@pytest.mark.parametrize("fault", OURS)
+def test_a_fault_of_the_program_is_not_the_gpus(
+    fault: Exception, path: Path, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it is raised while the model is loaded or while a device is chosen."""
+    gpu.fail(fault)
+    with pytest.raises(type(fault), match=fault.args[0]):
+        load(path)
+    gpu.fault = None
+
+    def fail(*operands: object, **options: object) -> object:
+        raise fault
+
+    monkeypatch.setattr("engine.loading.device_choice.predict", fail)
+    with pytest.raises(type(fault), match=fault.args[0]):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("fault", "is_device"),
+    [
+        *[(fault, True) for fault, _ in FAULTS],
+        (RuntimeError("Triton Error [CUDA]: device kernel image is invalid"), True),
+        (RuntimeError("cuBLAS error: CUBLAS_STATUS_ALLOC_FAILED"), True),
+        (RuntimeError("MPS backend out of memory (MPS allocated: 8 GB)"), True),
+        (torch.AcceleratorError("an illegal memory access"), True),
+        (type("OutOfResources", (Exception,), {"__module__": "triton.runtime.errors"})(), True),
+        (RuntimeError("found at least two devices, cuda:0 and cpu!"), False),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), False),
+        (KeyError("CUDA"), False),
+        (ValueError("CUDA"), False),
+        (MemoryError(), False),
+        (ModelFileError("A layer cannot be read from CUDA.gguf.", "Check the disk."), False),
+        *[(fault, False) for fault in OURS],
+    ],
+    ids=str,
+)
+def test_the_errors_of_devices(fault: Exception, is_device: bool) -> None:
+    assert devices.is_device_error(fault) is is_device
 
 
 def test_a_gpu_that_computes_wrongly_is_replaced(
