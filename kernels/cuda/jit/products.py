@@ -210,9 +210,10 @@ def store_quantized(y, xq, unit, ok, UNITS: tl.constexpr, R: tl.constexpr, BN: t
     N: tl.constexpr = BN // 32
     y = tl.reshape(y, [R, N, 8, 4])
     size = tl.max(tl.max(tl.abs(y), 3), 2) / 127.0  # [R, N]
-    size = tl.where(size > 1e-36, size, 0.0)  # below that its inverse is infinite
-    factor = tl.where(size > 0.0, 1.0 / tl.maximum(size, 1e-36), 0.0)
-    z = y * factor[:, :, None, None]
+    raised = tl.where(size < 7.9e-31, 1.8446744073709552e19, 1.0)  # by 2 ** 64, exactly
+    large = size * raised  # whose inverse is finite
+    factor = tl.where(large > 0.0, 1.0 / tl.maximum(large, 1e-36), 0.0)
+    z = y * raised[:, :, None, None] * factor[:, :, None, None]
     z = tl.where(z >= 0.0, z + 0.5, z - 0.5)
     z = tl.minimum(tl.maximum(z, -127.0), 127.0)
     codes = z.to(tl.int32)  # towards zero

@@ -149,6 +149,20 @@ def test_gate_and_up_are_multiplied(
     )
 
 
+@pytest.mark.parametrize("exponent", [-100, -113, -120, -124, -130])
+def test_tiny_activations_are_multiplied_like_others(
+    exponent: int, matrix: MakeMatrix, random: torch.Generator
+) -> None:
+    made = matrix("Q8_0", 9, 256)
+    x = activations(3, 256, random) * 2.0**exponent
+    out, check = guarded(launch.padded(3), 9)
+    launch.linear(x, launch.quantized(x, 3), [made.operand], [out], 3)
+    check()
+    wanted, raised = x[:3].double() @ made.dense.T, 2.0**-exponent
+    energy = energy_of(x[:3], made.dense) * raised**2
+    check_close(out[:3].double() * raised, wanted * raised, energy)
+
+
 def test_zeros_and_large_activations_stay_finite(matrix: MakeMatrix) -> None:
     made = matrix("Q4_K", 9, 256)
     x = torch.zeros(4, 256)
