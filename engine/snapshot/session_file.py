@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -87,12 +88,15 @@ def _load(
     reader = _HashedReader(file)
     fields = _header(reader)
     tokens = _count(fields, "tokens")
+    if 4 * tokens > os.fstat(file.fileno()).st_size:
+        raise Damaged("The saved session is cut short.")
     held = _held(fields, tokens)
     ids = reader.read(4 * tokens)
     saved = SavedSequence(path, 0, 0, _key(fields), _texts(fields, "metadata"), token_bytes=ids)
     restore.check_origin(saved, key, scheduler.context)
-    vocabulary = scheduler.runner.model.head.weight.shape[0]
-    if min(saved.tokens) < 0 or max(saved.tokens) >= vocabulary:
+    found = _texts(fields, "resume")
+    all_tokens = [*saved.tokens, *resume.pending(found)]
+    if not 0 <= min(all_tokens) <= max(all_tokens) < scheduler.runner.model.embedding.shape[0]:
         raise Damaged
     pool, pages = scheduler.pool, list[Pages]()
     sequence = CachedSequence(pool, scheduler.context)
@@ -114,8 +118,6 @@ def _load(
         for page in (page for some in pages for page in some):
             if page is not None:
                 pool.release(page)
-    found = _texts(fields, "resume")
-    all_tokens = [*saved.tokens, *resume.pending(found)]
     if state := resume.sampler_state(found):
         scheduler.remember(stack.key, all_tokens, state)
     return all_tokens

@@ -73,6 +73,7 @@ _FLAGS = (
     "-ffp-contract=off",
     "-Wall",
     "-Wextra",
+    "-Werror=unused-result",  # a status that is ignored, see NK_CHECKED
 )
 # gcc 12 warns about its own AVX-512 header; clang does not.
 _GCC_FLAGS = ("-Wno-uninitialized", "-Wno-maybe-uninitialized")

@@ -35,6 +35,7 @@ _ERRORS: dict[Status, tuple[type[Exception], str]] = {
     Status.BAD_SHAPE: (ValueError, "this size is not supported"),
     Status.NO_MEMORY: (MemoryError, "the system refused memory"),
     Status.NO_THREADS: (RuntimeError, "the system refused a thread; ask for fewer with --threads"),
+    Status.BAD_ID: (IndexError, "an id or a position is outside a table of embeddings"),
     Status.BAD_ISA: (ValueError, "this processor cannot run that instruction set"),
 }
 CACHES = {
@@ -84,8 +85,8 @@ def native() -> ctypes.CDLL:
 def call(name: str, *arguments: object) -> None:
     """Call nk_`name` and check its status; calls that use the thread pool are serialised.
 
-    Raises ValueError for an unsupported format, shape or instruction set, MemoryError, and
-    RuntimeError when the system refuses a thread.
+    Raises ValueError for an unsupported format, shape or instruction set, IndexError for a row that
+    a table does not have, MemoryError, and RuntimeError when the system refuses a thread.
     """
     function = getattr(native(), f"nk_{name}")
     if name in _SERIAL:

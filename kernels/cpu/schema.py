@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 HEADER = Path(__file__).resolve().parent / "native" / "api" / "nk.h"
-ABI = 7  # increment on every incompatible change of this table
+ABI = 8  # increment on every incompatible change of this table
 
 
 class _Numbered(IntEnum):
@@ -40,6 +40,7 @@ class Status(_Numbered):
     NO_MEMORY = 3, "memory allocation failed"
     NO_THREADS = 4, "thread creation failed, or an invalid thread count"
     BAD_ISA = 5, "no such instruction set on this processor"
+    BAD_ID = 6, "a row outside a table of embeddings"
 
 
 class NativeCacheType(_Numbered):
@@ -316,6 +317,12 @@ serial int run(const struct nk_program *program, int64_t first, int64_t end, BAT
     int64_t *ids)
 // frees the scratch memory of nk_run
 void free_scratch()
+// Reads of `bytes` mapped from a file find zeros from where the file ends or cannot be read on, in
+// place of the end of the process. → a number for the two below; -1: the system has no such guard.
+int guard(const void *start, int64_t bytes)
+// whether a read has found the end of a guarded file, or a fault of its disk
+int was_cut(int number)
+void unguard(int number)
 // of nk_run_alone; null without memory
 struct nk_workspace *new_workspace()
 // As nk_run, on the calling thread alone, while others may be in any call. A workspace serves one
@@ -451,6 +458,7 @@ _HEAD = """\
 #else
 #define NK_API __attribute__((visibility("default")))
 #endif
+#define NK_CHECKED __attribute__((warn_unused_result))
 """
 
 
@@ -476,6 +484,7 @@ def header() -> str:
 
 def _prototype(function: Function) -> str:
     result = function.result + ("" if function.result.endswith("*") else " ")
+    result = f"NK_CHECKED {result}" if function.result == "int" else result  # most are a status
     declared = f"NK_API {result}nk_{function.name}({function.parameters or 'void'});"
     lines = textwrap.wrap(declared, 100, subsequent_indent="    ")
     return "\n".join([*function.comment, *lines])

@@ -405,7 +405,7 @@ int main(int count, char **arguments) {
     }
     fclose(cases);
     if (fclose(results) != 0) fail("cannot write");
-    nk_set_threads(1);
+    if (nk_set_threads(1) != NK_OK) fail("no threads");
     nk_free_scratch();
     nk_idle();
     return 0;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -153,6 +154,31 @@ def test_session_files_that_do_not_match_are_refused_and_kept(
     assert "cut short" in refused(capsys, "chat", "-m", model, *options)
     file.write_bytes(b"nothing of ours")
     assert "not a saved session" in refused(capsys, "chat", "-m", model, *options)
+
+
+def forged(whole: bytes, **changes: object) -> bytes:
+    """A session file with other fields in its header, and the right digest."""
+    length = int.from_bytes(whole[:8], "little")
+    header = json.dumps(json.loads(whole[8 : 8 + length]) | changes).encode()
+    body = len(header).to_bytes(8, "little") + header + whole[8 + length : -32]
+    return body + hashlib.sha256(body).digest()
+
+
+@pytest.mark.parametrize("token", [-1, 1 << 20, 1 << 40])
+def test_a_forged_session_is_refused_in_one_sentence(
+    token: int, model: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("-m", model, "--session", file)
+    run(capsys, "chat", *options, "-p", "hello", "-n", "3")
+    whole = file.read_bytes()
+    header = json.loads(whole[8 : 8 + int.from_bytes(whole[:8], "little")])
+    resume = header["resume"] | {"pending": json.dumps([token])}
+    for changes in ({"resume": resume}, {"tokens": (1 << 31) - 1}):
+        file.write_bytes(forged(whole, **changes))
+        error = refused(capsys, "complete", *options, "-p", "", "-n", "3")
+        assert "The saved session is" in error
+    file.write_bytes(forged(whole))
+    run(capsys, "complete", *options, "-p", "", "-n", "3")
 
 
 def test_session_folder_is_refused_and_its_files_are_kept(

@@ -14,8 +14,9 @@
 #else
 #define NK_API __attribute__((visibility("default")))
 #endif
+#define NK_CHECKED __attribute__((warn_unused_result))
 
-#define NK_ABI 7
+#define NK_ABI 8
 #define NK_MAX_WEIGHTS 3
 #define NK_MAX_EXPERTS 1024
 #define NK_MAX_TAPS 16
@@ -34,6 +35,7 @@ enum nk_status {
     NK_NO_MEMORY = 3,  // memory allocation failed
     NK_NO_THREADS = 4,  // thread creation failed, or an invalid thread count
     NK_BAD_ISA = 5,  // no such instruction set on this processor
+    NK_BAD_ID = 6,  // a row outside a table of embeddings
 };
 
 // Element type of the KV cache.
@@ -191,57 +193,59 @@ struct nk_program {
     int64_t op_bytes;  // sizeof(struct nk_op), to detect a mismatch of builds
 };
 
-NK_API int nk_abi(void);
+NK_API NK_CHECKED int nk_abi(void);
 // number of instruction sets that this processor supports
-NK_API int nk_isa_count(void);
+NK_API NK_CHECKED int nk_isa_count(void);
 // index 0 is the fastest, the last is scalar
 NK_API const char *nk_isa_name(int index);
-NK_API int nk_use_isa(int index);
+NK_API NK_CHECKED int nk_use_isa(int index);
 // the count includes the calling thread
-NK_API int nk_set_threads(int threads);
-NK_API int nk_threads(void);
+NK_API NK_CHECKED int nk_set_threads(int threads);
+NK_API NK_CHECKED int nk_threads(void);
 // puts waiting worker threads to sleep and frees the scratch of single operations
 NK_API void nk_idle(void);
 // rows packed together; 0: unsupported format
 NK_API int64_t nk_group_rows(int64_t format);
 // columns per scale of quantized activations: 16 or 32; 0: activations stay floats
-NK_API int nk_activation_group(int64_t format);
+NK_API NK_CHECKED int nk_activation_group(int64_t format);
 NK_API int64_t nk_packed_bytes(int64_t format, int64_t rows, int64_t columns);
 // Packs rows first .. end (multiples of nk_group_rows, or the last row) of `source`, which
 // points at row 0 in GGUF layout; `packed` points at the start of the whole matrix.
-NK_API int nk_pack(int64_t format, const void *source, int64_t rows, int64_t columns, int64_t first,
-    int64_t end, void *packed);
-NK_API int nk_rows_of(const struct nk_weight *weight, const int64_t *ids, int64_t count, float
-    *out);
-NK_API int nk_linear(const struct nk_weight *weight, const float *x, int64_t tokens, float *y);
-NK_API int nk_rms_norm(const float *x, const float *weight, float epsilon, int64_t tokens, int64_t
-    width, float *y);
-// bias [width] or null
-NK_API int nk_layer_norm(const float *x, const float *weight, const float *bias, float epsilon,
-    int64_t tokens, int64_t width, float *y);
-NK_API int nk_rope(const float *x, const int64_t *positions, const float *frequencies, int64_t
-    tokens, int64_t heads, int64_t width, int64_t pairs, int interleaved, float scale, float *y);
-// up may be null: y = activation(gate); limit 0: none
-NK_API int nk_gated(const float *gate, const float *up, int64_t count, int activation, float limit,
+NK_API NK_CHECKED int nk_pack(int64_t format, const void *source, int64_t rows, int64_t columns,
+    int64_t first, int64_t end, void *packed);
+NK_API NK_CHECKED int nk_rows_of(const struct nk_weight *weight, const int64_t *ids, int64_t count,
+    float *out);
+NK_API NK_CHECKED int nk_linear(const struct nk_weight *weight, const float *x, int64_t tokens,
     float *y);
+NK_API NK_CHECKED int nk_rms_norm(const float *x, const float *weight, float epsilon, int64_t
+    tokens, int64_t width, float *y);
+// bias [width] or null
+NK_API NK_CHECKED int nk_layer_norm(const float *x, const float *weight, const float *bias, float
+    epsilon, int64_t tokens, int64_t width, float *y);
+NK_API NK_CHECKED int nk_rope(const float *x, const int64_t *positions, const float *frequencies,
+    int64_t tokens, int64_t heads, int64_t width, int64_t pairs, int interleaved, float scale, float
+    *y);
+// up may be null: y = activation(gate); limit 0: none
+NK_API NK_CHECKED int nk_gated(const float *gate, const float *up, int64_t count, int activation,
+    float limit, float *y);
 // scores [tokens, experts] → shares [tokens, experts], 0 for experts that are not chosen
-NK_API int nk_route(const float *scores, int64_t tokens, const struct nk_routing *routing, float
-    *shares);
+NK_API NK_CHECKED int nk_route(const float *scores, int64_t tokens, const struct nk_routing
+    *routing, float *shares);
 // Causal convolution: x [tokens, width], weight [taps, width], bias [width] or null, states
 // before and after [taps - 1, width]; taps up to NK_MAX_TAPS.
-NK_API int nk_short_conv(const float *x, const float *weight, const float *bias, const float
-    *before, int64_t tokens, int64_t width, int64_t taps, float *y, float *after);
+NK_API NK_CHECKED int nk_short_conv(const float *x, const float *weight, const float *bias, const
+    float *before, int64_t tokens, int64_t width, int64_t taps, float *y, float *after);
 // states before and after [heads, key_width, value_width]
-NK_API int nk_recurrence(const struct nk_recurrence_args *recurrence, const float *before, int64_t
-    tokens, float *after);
+NK_API NK_CHECKED int nk_recurrence(const struct nk_recurrence_args *recurrence, const float
+    *before, int64_t tokens, float *after);
 // factors: positive, negative, beta, epsilon
-NK_API int nk_xielu(const float *x, const float *factors, int64_t count, float *y);
-NK_API int nk_softcap(const float *x, float cap, int64_t count, float *y);
+NK_API NK_CHECKED int nk_xielu(const float *x, const float *factors, int64_t count, float *y);
+NK_API NK_CHECKED int nk_softcap(const float *x, float cap, int64_t count, float *y);
 // q [tokens of all segments, heads, width], over pages that include their positions
 // → y [tokens, heads * width]. window 0: unlimited; cap 0: no softcap; sinks [heads] or null.
-NK_API int nk_attention(const float *q, int64_t heads, int64_t kv_heads, int64_t width, const struct
-    nk_segment *segments, int64_t count, int type, const struct nk_kv_layer *layer, float scale,
-    int64_t window, float cap, const float *sinks, float *y);
+NK_API NK_CHECKED int nk_attention(const float *q, int64_t heads, int64_t kv_heads, int64_t width,
+    const struct nk_segment *segments, int64_t count, int type, const struct nk_kv_layer *layer,
+    float scale, int64_t window, float cap, const float *sinks, float *y);
 // Upper bound of the scratch bytes of nk_attention for one segment, with or without a window.
 NK_API int64_t nk_attention_bytes(int threads, int64_t tokens, int64_t heads, int64_t kv_heads,
     int64_t width, int64_t position, int type);
@@ -252,16 +256,23 @@ NK_API void *nk_huge_alloc(int64_t bytes);
 NK_API void nk_huge_free(void *memory, int64_t bytes);
 // Runs the operations first .. end for all tokens of the segments; their tables may be null where
 // no operation reads or writes pages.
-NK_API int nk_run(const struct nk_program *program, int64_t first, int64_t end, const struct
-    nk_segment *segments, int64_t count, const int64_t *ids);
+NK_API NK_CHECKED int nk_run(const struct nk_program *program, int64_t first, int64_t end, const
+    struct nk_segment *segments, int64_t count, const int64_t *ids);
 // frees the scratch memory of nk_run
 NK_API void nk_free_scratch(void);
+// Reads of `bytes` mapped from a file find zeros from where the file ends or cannot be read on, in
+// place of the end of the process. → a number for the two below; -1: the system has no such guard.
+NK_API NK_CHECKED int nk_guard(const void *start, int64_t bytes);
+// whether a read has found the end of a guarded file, or a fault of its disk
+NK_API NK_CHECKED int nk_was_cut(int number);
+NK_API void nk_unguard(int number);
 // of nk_run_alone; null without memory
 NK_API struct nk_workspace *nk_new_workspace(void);
 // As nk_run, on the calling thread alone, while others may be in any call. A workspace serves one
 // thread at a time; the bits are those of nk_run.
-NK_API int nk_run_alone(struct nk_workspace *workspace, const struct nk_program *program, int64_t
-    first, int64_t end, const struct nk_segment *segments, int64_t count, const int64_t *ids);
+NK_API NK_CHECKED int nk_run_alone(struct nk_workspace *workspace, const struct nk_program *program,
+    int64_t first, int64_t end, const struct nk_segment *segments, int64_t count, const int64_t
+    *ids);
 NK_API void nk_free_workspace(struct nk_workspace *workspace);
 
 #ifdef __cplusplus

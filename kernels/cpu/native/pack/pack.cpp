@@ -12,6 +12,7 @@
 #include "pack/pack_256.h"
 #include "pack/pack_32.h"
 #include "pack/pack_transposed.h"
+#include "pack/rows.h"
 
 namespace {
 
@@ -160,17 +161,27 @@ int nk_pack(int64_t format, const void *source, int64_t rows, int64_t columns, i
     return NK_OK;
 }
 
+bool nk_has_rows(const nk_weight &weight, const int64_t *ids, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        if (ids[i] < 0 || ids[i] >= weight.rows) return false;
+    return true;
+}
+
+void nk_decode_rows(const nk_weight &weight, const int64_t *ids, int64_t count, float *out) {
+    const packing *p = packing_of(weight.format);
+    const int64_t columns = weight.columns, bytes = group_bytes(*p, columns);
+    auto *groups = static_cast<const uint8_t *>(weight.data);
+    for (int64_t i = 0; i < count; i++)
+        p->get(groups + ids[i] / p->group * bytes, int(ids[i] % p->group), columns,
+               out + i * columns);
+}
+
 // → out f32 [count, columns]; nothing is written if any id is outside 0 .. rows - 1.
 int nk_rows_of(const struct nk_weight *weight, const int64_t *ids, int64_t count, float *out) {
     const packing *p = packing_of(weight->format);
     if (!p) return NK_BAD_FORMAT;
-    const int64_t columns = weight->columns, bytes = group_bytes(*p, columns);
-    if (bytes == 0 || count < 0) return NK_BAD_SHAPE;
-    for (int64_t i = 0; i < count; i++)
-        if (ids[i] < 0 || ids[i] >= weight->rows) return NK_BAD_SHAPE;
-    auto *groups = static_cast<const uint8_t *>(weight->data);
-    for (int64_t i = 0; i < count; i++)
-        p->get(groups + ids[i] / p->group * bytes, int(ids[i] % p->group), columns,
-               out + i * columns);
+    if (group_bytes(*p, weight->columns) == 0 || count < 0) return NK_BAD_SHAPE;
+    if (!nk_has_rows(*weight, ids, count)) return NK_BAD_ID;
+    nk_decode_rows(*weight, ids, count, out);
     return NK_OK;
 }

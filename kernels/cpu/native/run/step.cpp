@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "isa/current.h"
+#include "pack/rows.h"
 #include "run/attention_plan.h"
 #include "run/pool.h"
 #include "run/recurrence_parts.h"
@@ -18,7 +19,6 @@
 
 namespace {
 
-constexpr int64_t kMaxOps = 8192;
 // Minimum bytes of weights in a piece: smaller pieces cost more by claiming them and by
 // interrupting sequential reads than they save at the barrier.
 constexpr int64_t kPieceBytes = 128 << 10;
@@ -57,7 +57,7 @@ struct Run {
     const int64_t *ids;
     uint8_t *quantized, *partials, *thread_scratch;
     int64_t quantized_bytes, thread_scratch_bytes;
-    int64_t claimed[kMaxOps];  // number of claimed pieces of each operation
+    int64_t *claimed;  // number of claimed pieces of each operation
 
     float *buffer(int32_t number) const { return program->buffers[number]; }
     uint8_t *scratch_of(int thread) const { return thread_scratch + thread * thread_scratch_bytes; }
@@ -469,6 +469,7 @@ int reserve(Run &run, Scratch &scratch, int threads) {
             pairs = larger(pairs, quantized_bytes(run.tokens * op.chosen, padded(op.width)));
         else if (op.kind == NK_NORM || op.kind == NK_QUANTIZE)
             width = larger(width, padded(op.width));
+        if (op.kind == NK_EMBED && !has_rows(run, op)) return NK_BAD_ID;
         thread_bytes = larger(thread_bytes, thread_scratch_bytes(run, op));
         if (op.kind == NK_ATTEND) partials = larger(partials, plan_of(run, op).partial_bytes());
     }
@@ -476,7 +477,8 @@ int reserve(Run &run, Scratch &scratch, int threads) {
     run.thread_scratch_bytes = rounded(thread_bytes) + 64;
     const int64_t quantized = larger((run.tokens == 1 ? threads : 1) * run.quantized_bytes, pairs);
     const int64_t rows = rounded(run.tokens * (int64_t)sizeof(Row));
-    const int64_t needed = rows + quantized + rounded(partials) +
+    const int64_t claims = rounded((run.end - run.first) * (int64_t)sizeof(int64_t));
+    const int64_t needed = claims + rows + quantized + rounded(partials) +
                            threads * run.thread_scratch_bytes;
     if (needed > scratch.bytes) {
         scratch.free();
@@ -485,8 +487,9 @@ int reserve(Run &run, Scratch &scratch, int threads) {
         if (!scratch.memory) return NK_NO_MEMORY;
         scratch.bytes = bytes;
     }
-    run.rows = (Row *)scratch.memory;
-    run.quantized = scratch.memory + rows;
+    run.claimed = (int64_t *)scratch.memory;
+    run.rows = (Row *)(scratch.memory + claims);
+    run.quantized = scratch.memory + claims + rows;
     run.partials = run.quantized + quantized;
     run.thread_scratch = run.partials + rounded(partials);
     return NK_OK;
@@ -505,7 +508,7 @@ int prepare(Workspace &workspace, const nk_program *program, int64_t first, int6
             const nk_segment *segments, int64_t count, const int64_t *ids, int threads) {
     Run &run = workspace.run;
     if (program->op_bytes != (int64_t)sizeof(nk_op)) return NK_BAD_SHAPE;
-    if (count < 1 || first < 0 || end - first > kMaxOps) return NK_BAD_SHAPE;
+    if (count < 1 || first < 0) return NK_BAD_SHAPE;
     run.tokens = 0;
     for (int64_t i = 0; i < count; i++) {
         if (segments[i].tokens < 1 || segments[i].position < 0) return NK_BAD_SHAPE;
@@ -517,9 +520,9 @@ int prepare(Workspace &workspace, const nk_program *program, int64_t first, int6
     run.first = first, run.end = end;
     run.segments = segments, run.count = count, run.threads = threads;
     run.ids = ids;
-    for (int64_t i = 0; i < end - first; i++) run.claimed[i] = 0;
     const int status = reserve(run, workspace.scratch, threads);
     if (status != NK_OK) return status;
+    for (int64_t i = 0; i < end - first; i++) run.claimed[i] = 0;
     Row *row = run.rows;
     for (int64_t i = 0; i < count; i++)
         for (int64_t t = 0; t < segments[i].tokens; t++)
