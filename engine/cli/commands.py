@@ -100,6 +100,7 @@ def _run(options: Options) -> None:
 def _tokenize(options: Options) -> None:
     with GGUFFile.open(find_model(options.model)) as file:
         tokenizer = vocabulary.find(file, options_of.tokenizer(options)).tokenizer()
+        file.check()
     if options.batch is not None:
         for text in read_texts(Path(options.batch)):
             print_json(**_tokens(tokenizer, text, options))

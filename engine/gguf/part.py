@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import mmap
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from engine.errors import Fault, FaultKind, FileLook, ModelFileError, Unsupporte
 from engine.gguf.tensor_info import Marks, TensorInfo, format_of, marks_of, padded, place
 from engine.gguf.two_bit import LayoutEvidence, resolve_layout
 from engine.gguf.values import DAMAGED, Cursor, Kind, Metadata, Stored, shown
+from engine.host.open_file import OpenFile
+from kernels.mapped import MappedFile
 
 _ALIGNMENT_KEY = "general.alignment"
 _DEFAULT_ALIGNMENT = 32  # bytes
@@ -34,8 +37,8 @@ _MIN_TENSOR_BYTES = 33  # length, one character, count, one dimension, format, o
 class Part:
     """One memory-mapped file of a model."""
 
-    path: Path
-    buffer: mmap.mmap
+    source: OpenFile
+    buffer: MappedFile
     version: int
     metadata: Metadata
     entries: dict[str, slice]  # byte range of each key with its value
@@ -43,12 +46,27 @@ class Part:
     marks: Marks
     two_bit: LayoutEvidence | None  # of its 2-bit tensors; None if it has none
 
+    @property
+    def path(self) -> Path:
+        """Its name when it was opened."""
+        return self.source.path
+
+    def check(self) -> None:
+        """Raise ModelFileError if the file was written to since it was opened, or cannot be read.
+
+        What was read is then of no use.
+        """
+        self.source.check()
+        if self.buffer.was_cut:
+            raise ModelFileError(
+                f"{shown(self.path.name)} cannot be read: the disk has failed.",
+                "Check the disk, and get another copy of the file.",
+                Fault(FaultKind.UNREADABLE, "the disk has failed"),
+            )
+
     def close(self) -> None:
         """Unmap the file; if views of it are alive, it is unmapped with the last one."""
-        try:
-            self.buffer.close()
-        except BufferError:
-            return
+        _close(self.source, self.buffer)
 
     def drop_pages(self, offset: int, size_bytes: int) -> None:
         """Drop the resident pages of a byte range, where the system supports madvise."""
@@ -62,7 +80,7 @@ def read_part(path: Path, index: int, marks: Marks | None = None) -> Part:
 
     `marks` are those of the first part of a split model: the others need not repeat its keys.
     """
-    buffer = _map(path)
+    source, buffer = _map(path)
     try:
         cursor = Cursor(buffer)
         version = _read_version(cursor)
@@ -75,13 +93,22 @@ def read_part(path: Path, index: int, marks: Marks | None = None) -> Part:
         start = padded(cursor.position, alignment)
         infos, two_bit = resolve_layout(infos, marks, buffer, start, alignment)
         tensors = place(infos, start, cursor.end, alignment)
+        keys = Metadata(metadata)
+        part = Part(source, buffer, version, keys, entries, tensors, marks, two_bit)
+        part.check()
     except BaseException:
-        buffer.close()
+        _close(source, buffer)
         raise
-    return Part(path, buffer, version, Metadata(metadata), entries, tensors, marks, two_bit)
+    return part
 
 
-def _map(path: Path) -> mmap.mmap:
+def _close(source: OpenFile, buffer: MappedFile) -> None:
+    source.close()
+    with suppress(BufferError):
+        buffer.close()
+
+
+def _map(path: Path) -> tuple[OpenFile, MappedFile]:
     """Map a file read-only; only regular files, since opening a pipe could block."""
     try:
         found = path.stat()
@@ -91,8 +118,9 @@ def _map(path: Path) -> mmap.mmap:
                 "Choose a GGUF file.",
                 Fault(FaultKind.NOT_A_FILE),
             )
-        with path.open("rb") as file:
-            start = file.read(64)
+        file = OpenFile(path)
+        try:
+            start = bytes(file.read(0, min(file.size_bytes, 64)))
             if start[:4] != b"GGUF":
                 look = look_of(start)
                 raise ModelFileError(
@@ -100,7 +128,10 @@ def _map(path: Path) -> mmap.mmap:
                     "Choose a file that ends in .gguf, or download it again.",
                     Fault(FaultKind.NOT_A_MODEL, look),
                 )
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            return file, MappedFile(file.fileno())
+        except BaseException:
+            file.close()
+            raise
     except FileNotFoundError:
         raise ModelFileError(
             f"There is no file {str(path)!r}.",

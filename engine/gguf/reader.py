@@ -6,8 +6,10 @@ is missing or of another type, and `data` cannot fail for a name in `tensors`.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -32,8 +34,8 @@ class GGUFFile:
     """An open GGUF file; it stays mapped until `close` and until the last view of its data is gone.
 
     `metadata` is that of the first part, see `engine.gguf.saved` for what it leaves out; its strings
-    and arrays can be read until `close`. The file must not be truncated while it is open: as with
-    every memory-mapped file, reading a page beyond the end kills the process with SIGBUS.
+    and arrays can be read until `close`. Of a file that is written to meanwhile anything may be
+    read, also zeros: what was read counts only after `check`.
     """
 
     def __init__(self, path: Path, parts: tuple[Part, ...]) -> None:
@@ -98,6 +100,25 @@ class GGUFFile:
         """The length of an array, without decoding it; 0 if the key is missing or not an array."""
         found = self.metadata.stored.get(key)
         return found.length if isinstance(found, Array) else 0
+
+    def check(self, *, names: bool = False) -> None:
+        """Raise ModelFileError if a file was written to since it was opened, or could not be read.
+
+        With `names` also if another file has the name of one now, by which it may be opened again.
+        """
+        for part in self._parts:
+            part.check()
+            if names:
+                part.source.check_name()
+
+    def sha256(self, checkpoint: Callable[[], None]) -> str:
+        """SHA-256 of the file in hexadecimal; of several files, the hash of their joined hashes.
+
+        Raises ModelFileError as `check`, OSError, and what `checkpoint` raises.
+        """
+        found = [part.source.sha256(checkpoint) for part in self._parts]
+        self.check()
+        return found[0] if len(found) == 1 else hashlib.sha256("".join(found).encode()).hexdigest()
 
     def close(self) -> None:
         """Close the file; live views stay valid and keep it mapped."""

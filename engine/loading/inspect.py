@@ -76,7 +76,9 @@ def inspect_model(
     try:
         with GGUFFile.open(path) as file:
             facts = _with_metadata(facts, file)
-            return _with_plan(facts, file, context, cache, reclaimable, memory_bytes, device)
+            made = _with_plan(facts, file, context, cache, reclaimable, memory_bytes, device)
+            file.check()
+            return made
     except EngineError as error:
         return _with_error(facts, error)
 

@@ -268,6 +268,8 @@ class _Loading:
             decoder = self.build(file, weights, memory.context)
             decoder = replace(decoder, refused=faults.refused)
         extra_ops = decoder.extra_ops
+        template = ChatTemplate.from_metadata(file.metadata, tokenizer.result(self.checkpoint))
+        file.check(names=True)  # what stays in the files was opened by name
         known = kernels_in_use(file, placement, state_ops=extra_ops)
         kernels = kernels_in_use(file, placement, faults.concern, extra_ops)
         return LoadedModel(
@@ -278,7 +280,7 @@ class _Loading:
             computation=computation(decoder),
             tokenizer=tokenizer.result(self.checkpoint),
             vocabulary=vocabulary.origin,
-            template=ChatTemplate.from_metadata(file.metadata, tokenizer.result(self.checkpoint)),
+            template=template,
             plan=memory,
             cache=cache,
             layout=layout(file),

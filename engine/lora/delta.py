@@ -67,6 +67,7 @@ class Contents:
 
     pairs: Mapping[str, Pair]  # by GGUF tensor name
     notes: tuple[str, ...]  # sentences on ignored parts of the file
+    sha256: str  # of the file that holds the tensors, as it was read
 
 
 def check_halves(

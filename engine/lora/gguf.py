@@ -64,7 +64,7 @@ def read(path: Path, base: BaseModel, checkpoint: Callable[[], None]) -> Content
             pairs = {
                 name: _read_pair(file, name, *both, checkpoint) for name, both in halves.items()
             }
-            return Contents(pairs, _notes(file, ranks))
+            return Contents(pairs, _notes(file, ranks), file.sha256(checkpoint))
     except ModelFileError as error:
         raise AdapterError(str(error), _ANOTHER, _fault(error.fault)) from error
 

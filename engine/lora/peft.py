@@ -14,10 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Protocol
 
-import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from engine.errors import AdapterError, AdapterOfOtherModel, DamagedAdapter, Fault, FaultKind
@@ -34,6 +31,7 @@ from engine.lora.delta import (
     finite_pair,
 )
 from engine.lora.peft_config import CONFIG, PeftConfig, read_config
+from engine.lora.tensor_file import TensorFile
 
 TENSORS = "adapter_model.safetensors"
 
@@ -130,7 +128,10 @@ def _pickled(name: str) -> AdapterError:
 
 
 def read(folder: Path, base: BaseModel, checkpoint: Callable[[], None]) -> Contents:
-    """Read all pairs of a folder as float32; raises AdapterError, OutOfMemory or OSError."""
+    """Read all pairs of a folder as float32.
+
+    Raises AdapterError, OutOfMemory, ModelFileError for a file that changes, or OSError.
+    """
     family = FAMILIES.get(base.architecture)
     if family is None:
         raise AdapterError(
@@ -138,42 +139,23 @@ def read(folder: Path, base: BaseModel, checkpoint: Callable[[], None]) -> Conte
             "Choose the adapter in GGUF form.",
         )
     config = read_config(folder / CONFIG)
-    try:
-        with safe_open(folder / TENSORS, framework="pt") as file:
-            found = _find_halves(file, family)
-            for halves in found:
-                _check(file, halves, base, config)
-            check_memory(sum(prod(_shape(file, key)) for half in found for key in (half.a, half.b)))
-            pairs: dict[str, Pair] = {}
-            for halves in found:
-                checkpoint()
-                pairs[halves.name] = _read_pair(file, halves, base, family, config)
-            return Contents(pairs, _notes(file, config, pairs))
-    except SafetensorError as error:
-        raise DamagedAdapter(f"'{TENSORS}' is not a valid safetensors file.", DAMAGED) from error
+    with TensorFile(folder / TENSORS) as file:
+        found = _find_halves(file, family)
+        for halves in found:
+            _check(file, halves, base, config)
+        check_memory(sum(prod(_shape(file, key)) for half in found for key in (half.a, half.b)))
+        pairs: dict[str, Pair] = {}
+        for halves in found:
+            checkpoint()
+            pairs[halves.name] = _read_pair(file, halves, base, family, config)
+        return Contents(pairs, _notes(file, config, pairs), file.sha256(checkpoint))
 
 
-class _Slice(Protocol):
-    def get_shape(self) -> list[int]: ...
-
-    def get_dtype(self) -> str: ...
-
-
-class _File(Protocol):
-    """The part of the safetensors reader used here."""
-
-    def keys(self) -> list[str]: ...
-
-    def get_slice(self, name: str) -> _Slice: ...
-
-    def get_tensor(self, name: str) -> Tensor: ...
-
-
-def _find_halves(file: _File, family: Family) -> list[_Halves]:
+def _find_halves(file: TensorFile, family: Family) -> list[_Halves]:
     """Find all pairs of the file; raises AdapterError for any other tensor."""
     modules: dict[str, str] = {}
     found: dict[str, dict[str, str]] = {}
-    for key in sorted(file.keys()):
+    for key in sorted(file.tensors):
         if _is_copy(key):
             continue
         match = _HALF.fullmatch(key)
@@ -226,10 +208,10 @@ def _gguf_name(module: str, family: Family) -> str:
     )
 
 
-def _check(file: _File, halves: _Halves, base: BaseModel, config: PeftConfig) -> None:
+def _check(file: TensorFile, halves: _Halves, base: BaseModel, config: PeftConfig) -> None:
     """Raise AdapterError unless both halves are floats whose shapes match the model."""
     for key in (halves.a, halves.b):
-        stored = file.get_slice(key).get_dtype()
+        stored = file.tensors[key].dtype
         if stored not in _TYPES:
             raise AdapterError(
                 f"The tensor {_short(key)} has the type {stored}, which is not supported.",
@@ -241,14 +223,14 @@ def _check(file: _File, halves: _Halves, base: BaseModel, config: PeftConfig) ->
     check_halves(halves.name, a, b, base, config.base_model)
 
 
-def _shape(file: _File, key: str) -> list[int]:
-    return file.get_slice(key).get_shape()
+def _shape(file: TensorFile, key: str) -> list[int]:
+    return list(file.tensors[key].shape)
 
 
 def _read_pair(
-    file: _File, halves: _Halves, base: BaseModel, family: Family, config: PeftConfig
+    file: TensorFile, halves: _Halves, base: BaseModel, family: Family, config: PeftConfig
 ) -> Pair:
-    a, b = _floats(file.get_tensor(halves.a)), _floats(file.get_tensor(halves.b))
+    a, b = file.tensor(halves.a).float(), file.tensor(halves.b).float()
     if halves.name == EMBEDDING:
         a, b = b.T.contiguous(), a.T.contiguous()
     inside = ".".join(halves.module.split(".")[-2:])
@@ -258,19 +240,14 @@ def _read_pair(
     return finite_pair(halves.name, a, b, config.scale(module, a.shape[0]))
 
 
-def _floats(values: Tensor) -> Tensor:
-    """An f32 copy: the reader may return a view of the file."""
-    return torch.empty(values.shape, dtype=torch.float32).copy_(values)
-
-
 def _interleaved(b: Tensor, heads: int) -> Tensor:
     """Permute the rows of b [heads*C, R] from half-split to interleaved RoPE order per head."""
     rows, rank = b.shape
     return b.view(heads, 2, rows // heads // 2, rank).swapaxes(1, 2).reshape(rows, rank)
 
 
-def _notes(file: _File, config: PeftConfig, pairs: Mapping[str, Pair]) -> tuple[str, ...]:
-    copies = [key for key in sorted(file.keys()) if _is_copy(key)]
+def _notes(file: TensorFile, config: PeftConfig, pairs: Mapping[str, Pair]) -> tuple[str, ...]:
+    copies = [key for key in sorted(file.tensors) if _is_copy(key)]
     notes = [f"The tensor {_short(key)} is a copy of a base weight and ignored." for key in copies]
     ranks = {pair.rank for pair in pairs.values()}
     if config.ranks and not ranks <= config.ranks:

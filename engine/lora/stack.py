@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from engine.errors import AdapterError, Fault, FaultKind, RequestError
+from engine.errors import AdapterError, Fault, FaultKind, ModelFileError, RequestError
 from engine.lora import gguf as lora_gguf
 from engine.lora import peft as lora_peft
 from engine.lora.delta import EMBEDDING, HEAD, BaseModel, Pair, Part
@@ -40,7 +40,6 @@ __all__ = [
 ]
 
 STRONGEST = 2.0  # strengths range from -2 to 2
-_CHUNK_BYTES = 1 << 20  # hashed between cancellation checks
 
 log = logging.getLogger(__name__)
 
@@ -84,11 +83,11 @@ def load_adapter(
     try:
         folder = lora_peft.find_folder(path)
         if folder is None:
-            contents, tensors = lora_gguf.read(path, base, checkpoint), path
+            contents = lora_gguf.read(path, base, checkpoint)
         else:
             contents = lora_peft.read(folder, base, checkpoint)
-            tensors = folder / lora_peft.TENSORS
-        sha256 = _hash(tensors, checkpoint)
+    except ModelFileError as error:  # it has changed meanwhile
+        raise AdapterError(str(error), error.remedy, error.fault) from error
     except OSError as error:
         raise AdapterError(
             f"{path.name!r} cannot be read: {error.strerror or error}.",
@@ -99,16 +98,7 @@ def load_adapter(
     for note in contents.notes:
         log.info("%s: %s", name, note)
     kind = "GGUF" if folder is None else "PEFT"
-    return Adapter(path, name, sha256, kind, contents.pairs, contents.notes)
-
-
-def _hash(path: Path, checkpoint: Callable[[], None]) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            checkpoint()
-            digest.update(chunk)
-    return digest.hexdigest()
+    return Adapter(path, name, contents.sha256, kind, contents.pairs, contents.notes)
 
 
 class Stack:

@@ -415,6 +415,7 @@ class Weights:
         return prepared
 
     def _count(self, size: int) -> None:
+        self._file.check()
         self._done += size
         # A tied head on another backend than the embedding is read a second time.
         self._progress(min(self._done, self._total), self._total)
