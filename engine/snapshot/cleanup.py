@@ -15,7 +15,7 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,7 +108,7 @@ def files_of(folder: Path) -> list[tuple[Path, int]]:
 
 def record_deletion(folder: Path, conversations: Collection[str] | None) -> None:
     """Change the `deletion_stamp` of these conversations, or of all. Raises OSError."""
-    stamps = _deletions(folder) if conversations is not None else {}
+    stamps = deletions(folder) if conversations is not None else {}
     for name in [_ALL] if conversations is None else map(conversation_prefix, conversations):
         stamps.pop(name, None)
         stamps[name] = secrets.token_hex(8)
@@ -116,13 +116,13 @@ def record_deletion(folder: Path, conversations: Collection[str] | None) -> None
     atomic.write(folder / PAGES / _DELETIONS, [text.encode()])
 
 
-def deletion_stamp(folder: Path, conversation: str) -> str:
-    """A text that another process or thread changes when it deletes a conversation's files."""
-    stamps = _deletions(folder)
-    return f"{stamps.get(_ALL, '')} {stamps.get(conversation_prefix(conversation), '')}"
+def deletion_stamp(deletions: Mapping[str, str], conversation: str) -> str:
+    """A text that changes when another process or thread deletes a conversation's files."""
+    return f"{deletions.get(_ALL, '')} {deletions.get(conversation_prefix(conversation), '')}"
 
 
-def _deletions(folder: Path) -> dict[str, str]:
+def deletions(folder: Path) -> dict[str, str]:
+    """The recorded deletions, for `deletion_stamp`."""
     try:
         found: object = json.loads((folder / PAGES / _DELETIONS).read_bytes())
     except (OSError, ValueError, RecursionError):

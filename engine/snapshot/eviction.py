@@ -4,6 +4,9 @@ An evicted page leaves the budget of the page pool at once and is kept beside it
 thread has written it, so that eviction never waits for the disk. Only so many bytes are kept: when
 the disk is slower, full, or fails, pages are dropped as if there were no disk. A page is written
 for the conversation whose text it belongs to, and deleted with it; others are dropped.
+
+Deletions of conversations are read on that thread too. The engine thread may know an old state of
+them: then a page is dropped that could have been written, never the other way round.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from dataclasses import dataclass
 
 from engine.errors import Cancelled
 from engine.lora.stack import Stack
+from engine.snapshot.cleanup import deletion_stamp
 from engine.snapshot.page_file import PAGE_TOKENS, StateKey
 from engine.snapshot.page_memory import HeldPage
 from engine.snapshot.restore import MIN_GAIN
@@ -82,6 +86,8 @@ class EvictedPages:
         self._queue: list[_Evicted] = []
         self._writing: list[_Evicted] = []
         self._dropping = False  # the last evicted page was dropped: that is logged once
+        self._deletions = store.deletions()  # as last read
+        self._is_reading = False  # the thread will read them
         self.written_pages = 0
         self.dropped_pages = 0
 
@@ -91,23 +97,23 @@ class EvictedPages:
         if budget_bytes <= 0:
             self.drop()
         else:
-            with suppress(OSError):  # reported when a page is written
-                self._store.make_folder()
+            self._read_deletions()
 
     def note(self, request: int, conversation: str, stack: Stack, tokens: Sequence[int]) -> None:
         """A text is being processed for a conversation; "" if it has no name yet."""
         token_bytes = encoded_ids(tokens)
-        stamp = self._store.deletion_stamp(conversation) if conversation else ""
+        stamp = deletion_stamp(self._deletions, conversation)
         for key in [key for key in self._texts if key[0] == request]:
             if token_bytes.startswith(key[1]):
                 del self._texts[key]
         self._texts[request, token_bytes] = _Owned(request, conversation, stack, token_bytes, stamp)
         while len(self._texts) > _MOST_TEXTS:
             del self._texts[next(iter(self._texts))]
+        self._read_deletions()
 
     def name(self, request: int, conversation: str) -> None:
         """A conversation that had no name when it sent this request has one now."""
-        stamp = self._store.deletion_stamp(conversation)
+        stamp = deletion_stamp(self._deletions, conversation)
         for key, one in list(self._texts.items()):
             if one.request == request and not one.conversation:
                 self._texts[key] = _Owned(request, conversation, one.stack, one.token_bytes, stamp)
@@ -161,7 +167,7 @@ class EvictedPages:
                 one.conversation
                 and one.stack.key == stack
                 and one.token_bytes.startswith(token_bytes)
-                and self._store.deletion_stamp(one.conversation) == one.stamp
+                and deletion_stamp(self._deletions, one.conversation) == one.stamp
             ):
                 return one
         return None
@@ -172,7 +178,23 @@ class EvictedPages:
             log.info("evicted pages are not written: %s", reason)
         self._dropping = True
 
+    def _read_deletions(self) -> None:
+        """Read them again on the writer's thread, for the texts that are noted next."""
+        if self._budget_bytes <= 0 or self._is_reading:
+            return
+        self._is_reading = True
+        try:
+            self._saver.run_later(self._update_deletions)
+        except (RuntimeError, MemoryError):
+            self._is_reading = False
+
     # --- the writer's thread --------------------------------------------------------------------
+
+    def _update_deletions(self) -> None:
+        self._is_reading = False  # before they are read: what is asked for now comes later
+        with suppress(OSError):  # reported when a page is written
+            self._store.make_folder()  # deletions are recorded there
+        self._deletions = self._store.deletions()
 
     def _write(self) -> None:
         """Write the pages that belong to the text evicted first; nothing if there are none."""

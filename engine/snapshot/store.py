@@ -265,9 +265,13 @@ class PageStore:
             self._clean(budget_bytes, None, checkpoint)
         return written
 
+    def deletions(self) -> Mapping[str, str]:
+        """The recorded deletions of conversations, for `cleanup.deletion_stamp`."""
+        return cleanup.deletions(self._folder)
+
     def deletion_stamp(self, conversation: str) -> str:
         """See `cleanup.deletion_stamp`."""
-        return cleanup.deletion_stamp(self._folder, conversation)
+        return cleanup.deletion_stamp(self.deletions(), conversation)
 
     def make_folder(self) -> None:
         """Create the folder, so that deletions are recorded there. Raises OSError."""

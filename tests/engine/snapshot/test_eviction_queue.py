@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 import torch
 
 from engine import Event, snapshots_folder
 from engine.lora.stack import NO_ADAPTERS, Stack
+from engine.snapshot.cleanup import record_deletion
 from engine.snapshot.eviction import EvictedPages
 from engine.snapshot.page_file import StateKey
 from engine.snapshot.saver import Saver
@@ -162,3 +163,44 @@ def test_switching_the_budget_off_drops_what_waits(bench: Fixture) -> None:
     bench.evict()
     assert bench.pool.lent_bytes == 0
     assert bench.written() == []
+
+
+def test_the_callers_thread_never_waits_for_the_disk(
+    bench: Fixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    callers = list[str]()
+    for name in ("deletions", "deletion_stamp", "make_folder", "sequences"):
+        original = getattr(bench.store, name)
+
+        def watched(*operands: object, original: Callable[..., object] = original) -> object:
+            callers.append(threading.current_thread().name)
+            return original(*operands)
+
+        monkeypatch.setattr(bench.store, name, watched)
+    bench.evicted.set_budget(PLENTY)
+    bench.evicted.note(1, "", NO_ADAPTERS, text(300))
+    bench.evicted.name(1, "one")
+    bench.process(text(300))
+    bench.evict()
+    bench.go.set()
+    bench.saver.wait()
+    assert set(callers) == {"snapshot"}
+    monkeypatch.undo()
+    assert bench.written() == [text(300)]
+
+
+def test_a_text_noted_after_a_deletion_is_written(bench: Fixture) -> None:
+    """The deletion is read by then; before that its pages are dropped."""
+    bench.go.set()
+    bench.evicted.note(1, "one", NO_ADAPTERS, text(300))
+    bench.saver.wait()
+    record_deletion(snapshots_folder(), ["one"])
+    bench.process(text(300))
+    bench.evict()
+    assert bench.written() == []
+    bench.evicted.note(2, "two", NO_ADAPTERS, text(9))
+    bench.saver.wait()
+    bench.evicted.note(3, "one", NO_ADAPTERS, text(300))
+    bench.process(text(300))
+    bench.evict()
+    assert bench.written() == [text(300)]

@@ -9,7 +9,7 @@ import pytest
 from engine import delete_snapshots, snapshots_folder, snapshots_size
 from engine.errors import Cancelled
 from engine.snapshot import page_file
-from engine.snapshot.cleanup import deletion_stamp
+from engine.snapshot.cleanup import deletion_stamp, deletions
 from engine.snapshot.page_file import StateKey
 from engine.snapshot.sequence_file import SavedSequence, encoded_ids
 from engine.snapshot.store import PageStore
@@ -145,7 +145,7 @@ def test_nothing_is_written_for_a_conversation_that_was_deleted(store: PageStore
     stamps = {name: store.deletion_stamp(name) for name in ("one", "two", "three")}
     assert len(set(stamps.values())) == 1
     delete_snapshots(["one", "two"])
-    assert deletion_stamp(snapshots_folder(), "three") == stamps["three"]
+    assert deletion_stamp(deletions(snapshots_folder()), "three") == stamps["three"]
     for name in ("one", "two"):
         assert evict(store, words(100), 0, conversation=name, stamp=stamps[name]) == 0
     assert evict(store, words(100), 0, conversation="three", stamp=stamps["three"]) > 0
