@@ -105,7 +105,7 @@ class Engine:
         self._commands: deque[Command] = deque()
         self._wake = threading.Condition()
         self._running: Command | None = None  # being started or carried out at once
-        self._deferred: list[SaveSnapshot] = []  # until the answers they save have ended
+        self._deferred: list[SaveSnapshot] = []  # until what they wait for has ended
         self._jobs: dict[int, tuple[Command, Job]] = {}  # by request id
         self._arrivals: dict[int, float] = {}  # times of queued Generate commands
         self._cancelled: set[int] = set()  # request ids of running and queued commands
@@ -278,7 +278,7 @@ class Engine:
                     self._commands.popleft()
                     self._deferred.append(command)
                     return None
-            if self._jobs and not is_busy:  # their work is on other threads
+            if (self._jobs or self._deferred) and not is_busy:  # their work is on other threads
                 self._wake.wait(_POLL_SECONDS)
             return None
 
@@ -295,13 +295,17 @@ class Engine:
     def _can_start(self, command: Command) -> bool:
         """Whether a command may run beside the jobs; those after it wait, except after a save.
 
-        A model is replaced when the answers before have ended, and an answer is saved when it has;
-        a conversation is restored before anything else begins.
+        A model is replaced when the answers before have ended, and an answer is saved when it has,
+        and the save before too; a conversation is restored before anything else begins.
         """
         jobs = [job for job, _ in self._jobs.values()]
         match command:
             case LoadModel() | UnloadModel() | SetDraft():
                 return not jobs and not self._deferred
+            case SaveSnapshot(request=request) if request in self._cancelled:
+                return True
+            case SaveSnapshot() if self._saver is not None and self._saver.is_saving:
+                return False
             case SaveSnapshot(conversation=name, answer=answer):
                 answers = [job for job in jobs if isinstance(job, Generate)]
                 if answer:

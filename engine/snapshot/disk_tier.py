@@ -147,7 +147,12 @@ class DiskTier:
             shared, _ = shared_prefix(self._model.tokenizer, fresh, tokens)
             return min(shared, scheduler.context)
 
-        files = restore.candidates(self._store.sequences(), shared_length, cached, conversation)
+        files = yield from _on_thread(
+            lambda: restore.candidates(
+                self._store.sequences(), shared_length, cached, conversation
+            ),
+            checkpoint,
+        )
         if not files:
             return RestoreResult(refused=self._store.removed.refusal(conversation))
         try:

@@ -47,6 +47,12 @@ class Saver:
         self._changed = threading.Condition()
         self._is_running = False
 
+    @property
+    def is_saving(self) -> bool:
+        """Whether a save is in progress: another one would wait for it."""
+        with self._changed:
+            return any(is_save for _, is_save in self._jobs)
+
     def wait(
         self, checkpoint: Callable[[], None] = lambda: None, *, saves_only: bool = False
     ) -> None:

@@ -35,6 +35,7 @@ from engine import (
     snapshots_folder,
     snapshots_size,
 )
+from engine.snapshot.store import PageStore
 from engine_bench import (
     AMPLE_BYTES,
     GREEDY,
@@ -331,6 +332,50 @@ def test_stop_waits_for_queued_saves(llama: Path) -> None:
     again.load(llama)
     assert again.load_snapshot(2, *texts).restored_tokens
     again.engine.stop()
+
+
+def test_answers_go_on_while_a_save_waits_for_another(
+    bench: Bench, llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a slow disk; a save that is cancelled meanwhile ends at once."""
+    bench.load(llama)
+    for number, name in enumerate(("one", "two")):
+        bench.generate(2 + number, f"question {name}", conversation=name, max_tokens=3)
+    go, save = threading.Event(), PageStore.save
+
+    def slow(*operands: object, **options: object) -> object:
+        assert go.wait(TIMEOUT_SECONDS)
+        return save(*operands, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(PageStore, "save", slow)
+    for request, name in ((4, "one"), (5, "two"), (6, "two")):
+        bench.engine.send(SaveSnapshot(request, name, AMPLE_BYTES))
+    assert isinstance(bench.generate(7, "something else", max_tokens=3)[-1], Finished)
+    bench.engine.send(Cancel(6))
+    assert bench.until(SnapshotSaved)[-1] == SnapshotSaved(6, 0, 0, 0.0, 0)
+    go.set()
+    saved = [bench.until(SnapshotSaved)[-1] for _ in range(2)]
+    assert [event.request for event in saved] == [4, 5]
+    assert all(isinstance(event, SnapshotSaved) and event.tokens for event in saved)
+
+
+def test_the_store_is_searched_beside_the_answers(
+    bench: Bench, llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.load(llama)
+    bench.generate(2, "a question to save " * 4, conversation="one", max_tokens=3)
+    bench.save(3)
+    bench.load(llama, request=4)
+    threads, sequences = set[str](), PageStore.sequences
+
+    def watched(store: PageStore) -> object:
+        threads.add(threading.current_thread().name)
+        return sequences(store)
+
+    monkeypatch.setattr(PageStore, "sequences", watched)
+    assert bench.load_snapshot(5, "a question to save " * 4).restored_tokens
+    assert threads
+    assert "engine" not in threads
 
 
 def test_unload_waits_for_a_running_save(bench: Bench, llama: Path) -> None:
