@@ -21,8 +21,8 @@ from engine.inference.scheduler import Scheduler
 from engine.inference.speculative.drafters import maker
 from engine.inference.thoughts import ThoughtPlan
 from engine.inference.ticket import Ticket
-from engine.loading import identity
-from engine.loading.library import data_folder, model_parts
+from engine.loading.identity import ModelFiles
+from engine.loading.library import data_folder
 from engine.loading.loader import LoadedModel
 from engine.loading.metrics import read_metrics
 from engine.lora.stack import Stack
@@ -169,5 +169,6 @@ def _session_path(options: Options) -> Path:
 
 
 def _key(model: LoadedModel, stack: Stack) -> StateKey:
-    sha256 = identity.sha256(model_parts(model.path), data_folder() / "hashes.json")
-    return disk_tier.state_key(sha256, stack, model)
+    paths = [Path(one.path) for one in model.files]
+    files = ModelFiles(paths, model.files, data_folder() / "hashes.json")
+    return disk_tier.identify(files, model, stack)

@@ -28,6 +28,7 @@ from engine.loading.device_choice import (
 )
 from engine.loading.device_choice import parts as device_parts
 from engine.loading.format_name import format_name
+from engine.loading.identity import Stamp, stamps
 from engine.loading.library import model_name
 from engine.loading.memory import MemoryPlan
 from engine.loading.placement import (
@@ -78,6 +79,7 @@ class LoadedModel:
     name: str
     config: Config
     decoder: Decoder
+    files: tuple[Stamp, ...]  # stamps of its files, from before they were read
     computation: str  # hash of how it computes, see `engine.models.computation`
     tokenizer: Tokenizer
     vocabulary: str  # its source; "": the metadata of the GGUF file
@@ -231,7 +233,7 @@ class _Loading:
         raise AssertionError("a failed device raises")
 
     def _load(self, choice: Choice, reclaimable: int) -> LoadedModel:
-        started = time.perf_counter()
+        started, files = time.perf_counter(), stamps(self.file.paths)
         file, config, cache, placement = self.file, self.config, self.cache, choice.placement
         memory, storage = plan(
             file, config, placement, self.context, cache, reclaimable, self.memory_bytes
@@ -277,6 +279,7 @@ class _Loading:
             name=model_name(file.path),
             config=config,
             decoder=decoder,
+            files=files,
             computation=computation(decoder),
             tokenizer=tokenizer.result(self.checkpoint),
             vocabulary=vocabulary.origin,

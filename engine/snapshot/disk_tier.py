@@ -109,7 +109,7 @@ class DiskTier:
             page_store,
             saver,
             scheduler.pool,
-            identify=partial(_identify, files, model),
+            identify=partial(identify, files, model),
             describe=lambda stack: metadata_of(model, stack),
         )
         scheduler.tree.on_evict = self.evicted.take
@@ -120,7 +120,7 @@ class DiskTier:
 
         Raises SnapshotError when the model's files have changed since they were loaded.
         """
-        return _identify(self._files, self._model, stack, checkpoint)
+        return identify(self._files, self._model, stack, checkpoint)
 
     # --- restoring ------------------------------------------------------------------------------
 
@@ -306,9 +306,13 @@ class DiskTier:
         return None
 
 
-def _identify(
+def identify(
     files: ModelFiles, model: LoadedModel, stack: Stack, checkpoint: Checkpoint = lambda: None
 ) -> StateKey:
+    """The key of the pages of a model with an adapter stack, by the hash of its files.
+
+    Raises SnapshotError when they have changed since they were loaded.
+    """
     if sha256 := files.sha256(checkpoint):
         return state_key(sha256, stack, model)
     raise SnapshotError(

@@ -16,6 +16,7 @@ import pytest
 
 import tiny
 import tiny_lora
+from engine.cli import answer as cli_answer
 from engine.cli.commands import main
 from engine.cli.options import adapters, parser
 
@@ -179,6 +180,27 @@ def test_a_forged_session_is_refused_in_one_sentence(
         assert "The saved session is" in error
     file.write_bytes(forged(whole))
     run(capsys, "complete", *options, "-p", "", "-n", "3")
+
+
+def test_a_model_that_is_replaced_while_it_answers_saves_no_session(
+    model: str,
+    file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its pages would have the key of the model that has the name now."""
+    other, load = tiny.write(tmp_path / "other.gguf", seed=4), cli_answer.load_model
+
+    def replaced(options: object) -> object:
+        loaded = load(options)  # type: ignore[arg-type]
+        other.replace(model)
+        return loaded
+
+    monkeypatch.setattr(cli_answer, "load_model", replaced)
+    assert main(["chat", "-m", model, "-p", "hello", "-n", "3", "--session", str(file)]) == 1
+    assert "changed since it was loaded" in capsys.readouterr().err
+    assert not file.exists()
 
 
 def test_session_folder_is_refused_and_its_files_are_kept(
