@@ -19,6 +19,7 @@ from engine.adapter_cache import AdapterCache
 from engine.chat.prompt import PromptBuilder
 from engine.errors import (
     OTHER_FAULT,
+    AdapterError,
     EngineError,
     RequestError,
 )
@@ -163,7 +164,14 @@ class ModelHost:
             AdapterUse(self._paths.get(one.sha256, Path(one.name)), strength)
             for one, strength in stack.entries
         ]
-        return self._adapters.stack_of(uses, _no_checkpoint)
+        moved = self._adapters.stack_of(uses, _no_checkpoint)
+        for (before, _), (after, _) in zip(stack.entries, moved.entries, strict=True):
+            if before.sha256 != after.sha256:
+                raise AdapterError(
+                    f"The adapter {before.name} has changed since the answer began.",
+                    "Ask again, with the adapter as it is now.",
+                )
+        return moved
 
     @property
     def memory_bytes(self) -> int:

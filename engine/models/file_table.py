@@ -35,6 +35,7 @@ class FileTable:
         except OSError as error:
             raise _unreadable(path, error.strerror or str(error)) from error
         weakref.finalize(self, os.close, self._file)
+        self._status = self._now()
         if hasattr(os, "posix_fadvise"):  # the next token's row is elsewhere
             os.posix_fadvise(self._file, 0, 0, os.POSIX_FADV_RANDOM)
 
@@ -53,6 +54,8 @@ class FileTable:
             for row in rows:
                 os.posix_fadvise(self._file, *self._place(row), os.POSIX_FADV_WILLNEED)
         stored = b"".join(map(self._read, rows))
+        if self._now() != self._status:
+            raise _unreadable(self._path, "it has changed since it was opened")
         found = Weight.from_bytes(stored, self._format, (len(wanted), self.shape[-1]))
         # Not [places], which runs on torch's own threads: they and the native kernels' would wait for
         # the same cores, by up to 8 ms for a row.
@@ -66,6 +69,11 @@ class FileTable:
         if len(found) != self._row_bytes:
             raise _unreadable(self._path, "it is shorter than when it was opened")
         return found
+
+    def _now(self) -> tuple[int, int]:
+        """Size and modification time of the file."""
+        status = os.fstat(self._file)
+        return status.st_size, status.st_mtime_ns
 
     def _place(self, row: int) -> tuple[int, int]:
         """Offset in the file and bytes of a row."""

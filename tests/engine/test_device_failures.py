@@ -208,6 +208,26 @@ def test_several_answers_with_seeds_and_adapters_go_on(
     assert answer_text(answers(bench, asked(30, sampling=SEEDED))[30]) == answer_text(wanted[10])
 
 
+def test_an_answer_does_not_go_on_with_another_adapter(
+    bench: Bench, gpu: FakeGpu, path: Path, tmp_path: Path
+) -> None:
+    """The adapter's file was replaced before the GPU failed."""
+    leaf = tiny_lora.write(tmp_path / "leaf.gguf", path, seed=3)
+    loaded(bench, path)
+    answers(bench, asked(2, adapters=(AdapterUse(leaf),), max_tokens=2))
+    other = tiny_lora.write(tmp_path / "other.gguf", path, seed=4)
+
+    def replace_it(event: Event) -> None:
+        if isinstance(event, Text) and event.request == 3 and gpu.fault is None:
+            other.replace(leaf)
+            gpu.fail(FAULTS[0][0])
+
+    bench.react = replace_it
+    failed = answers(bench, asked(3, adapters=(AdapterUse(leaf),)))[3][-1]
+    assert isinstance(failed, Failed)
+    assert failed.message == "The adapter leaf has changed since the answer began."
+
+
 def test_an_answer_can_be_stopped_while_the_model_moves(
     bench: Bench, gpu: FakeGpu, path: Path
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import every_architecture
 import oracle
 from answers import GREEDY, answer, next_logits
 from engine import CacheType
@@ -52,6 +53,16 @@ def test_the_key_differs_where_the_context_changes_the_numbers(name: str, tmp_pa
     keys = {state_key(SHA, NO_ADAPTERS, model) for model in models}
     assert same == (name not in DEPENDENT)
     assert len(keys) == (1 if same else 2)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("name", every_architecture.names())
+def test_the_key_of_every_kind_of_layer_is_that_of_its_numbers(name: str, tmp_path: Path) -> None:
+    path = every_architecture.write(name, tmp_path / "m.gguf", context=1024, window=64)
+    models = [load(path, context=context) for context in (SHORT, 1024)]
+    tokens = list(range(3, SHORT - 2))
+    assert torch.equal(*(logits(model, tokens) for model in models))
+    assert len({state_key(SHA, NO_ADAPTERS, model) for model in models}) == 1
 
 
 def test_the_key_names_the_backend_and_how_it_stores_weights(tmp_path: Path) -> None:

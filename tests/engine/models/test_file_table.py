@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -46,12 +47,24 @@ def test_a_row_out_of_range_is_refused(row: int, tmp_path: Path, random: torch.G
 
 
 def test_a_file_that_became_shorter_is_an_error(tmp_path: Path, random: torch.Generator) -> None:
-    table, values = written(path := tmp_path / "m", by_name("F32"), random)
+    table, _ = written(path := tmp_path / "m", by_name("F32"), random)
     with path.open("r+b") as file:
         file.truncate(OFFSET + 4 * COLUMNS * 10 + 1)
-    assert torch.equal(table.rows(torch.tensor([9])), values[9:10])
+    with pytest.raises(ModelFileError, match="changed since it was opened"):
+        table.rows(torch.tensor([9]))
     with pytest.raises(ModelFileError, match="shorter than when it was opened"):
         table.rows(torch.tensor([10]))
+
+
+def test_a_file_that_was_written_to_is_an_error(tmp_path: Path, random: torch.Generator) -> None:
+    """Some rows would be of another table; the file has the same size."""
+    table, values = written(path := tmp_path / "m", by_name("F32"), random)
+    assert torch.equal(table.rows(torch.tensor([9])), values[9:10])
+    with path.open("r+b") as file:
+        file.write(bytes(OFFSET + 4 * COLUMNS * ROWS))
+    os.utime(path, ns=(1, 1))  # the time of the system is coarser than this test
+    with pytest.raises(ModelFileError, match="changed since it was opened"):
+        table.rows(torch.tensor([9]))
 
 
 def test_a_file_that_is_gone_cannot_be_opened(tmp_path: Path) -> None:
