@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import torch
 
-from engine.errors import ModelFileError, RequestError, UnsupportedModel
+from engine.errors import ModelFileError, RequestError
 from engine.gguf.reader import GGUFFile, TensorInfo
 from engine.gguf.tensor_info import padded
 from engine.gguf.values import Kind, shown
@@ -54,7 +54,20 @@ _FILE_TYPES = {
 _OXIBONSAI = ("F8_E4M3", "F8_E5M2", "TQ2_0_G128")
 _TYPE_IDS = {"TQ2_0_G128": 42}  # stored ids that differ from Format.id
 _DROPPED_KEYS = ("split.", "oxibonsai.")  # prefixes
-_ROUTER = ".ffn_gate_inp."  # kept: routers are small, and errors select the wrong experts
+# Parts of the names of matrices that are copied: llama.cpp computes with most of them only in the
+# format that its converter writes, F32, and ends the program for another.
+# Source: https://github.com/ggml-org/llama.cpp/blob/master/src/llama-quant.cpp
+_KEPT = (
+    "_norm.weight",
+    ".ffn_gate_inp.",  # routers: errors select the wrong experts
+    ".ssm_conv1d",
+    ".shortconv.conv.",
+    "position_embd.",
+    "token_types.",
+    "altup",
+    "laurel",
+    "per_layer_model_proj.",
+)
 
 
 def quantize(
@@ -66,7 +79,7 @@ def quantize(
 ) -> str:
     """Write the model of `source` to `target` with its matrices in the format called `name`.
 
-    Matrices whose rows are not whole blocks become Q8_0 or F16; vectors and expert routers are
+    Matrices whose rows are not whole blocks become Q8_0 or F16; vectors and `_KEPT` matrices are
     copied. `progress` counts weights; `checkpoint` may raise to stop. Returns a summary to print.
     Raises RequestError, ModelFileError, or OSError, for example when the disk is full.
     """
@@ -76,7 +89,7 @@ def quantize(
     with GGUFFile.open(source) as file:
         if not file.tensors:
             raise ModelFileError("The file holds no tensors.", "Choose a complete model.")
-        plan = [(info, _format_for(info, wanted)) for info in file.tensors.values()]
+        plan = [(info, format_for(info, wanted)) for info in file.tensors.values()]
         partial = target.with_name(target.name + ".part")
         try:
             with partial.open("xb") as out:
@@ -104,9 +117,9 @@ def _wanted(name: str) -> Format:
     return by_name(name.upper())
 
 
-def _format_for(info: TensorInfo, wanted: Format) -> Format:
-    """The target format of a tensor: only matrices change, but not routers and norm weights."""
-    kept = _ROUTER in info.name or info.name.endswith("_norm.weight")
+def format_for(info: TensorInfo, wanted: Format) -> Format:
+    """The target format of a tensor: only matrices change, but not those that `_KEPT` names."""
+    kept = any(part in info.name for part in _KEPT)
     if len(info.shape) < 2 or kept or not info.name.endswith(".weight"):
         return info.format
     for format in (wanted, by_name("Q8_0"), by_name("F16")):
@@ -208,7 +221,7 @@ def _chunks(file: GGUFFile, info: TensorInfo, format: Format) -> Iterator[tuple[
         dense = torch.empty(end - start, columns)
         weight.decode(start, end, dense)
         if not bool(dense.isfinite().all()):
-            raise UnsupportedModel(
+            raise ModelFileError(
                 f"The tensor {shown(info.name)} has infinite or NaN values.",
                 "The file is damaged; get another copy.",
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +11,15 @@ import pytest
 import torch
 from gguf import GGUFReader
 
+import architecture_files
 import golden_quantize
 import oracle
 import tiny
+import tiny_encoders
 from engine.cli.commands import main
-from engine.cli.quantize import quantize
-from engine.errors import Cancelled, RequestError, UnsupportedModel
-from engine.gguf.reader import GGUFFile
+from engine.cli.quantize import format_for, quantize
+from engine.errors import Cancelled, ModelFileError, RequestError
+from engine.gguf.reader import GGUFFile, TensorInfo
 from kernels.formats import by_name
 from kernels.quantizers import QUANTIZERS
 from kernels.weight import Weight
@@ -60,6 +63,42 @@ def test_every_format_quantizes_within_its_error(name: str, source: Path, tmp_pa
         bits = info.format.bits_per_weight
         assert float(lost) < (0.75 if bits < 3 else 0.03)
     assert logits(target).isfinite().all()
+
+
+# Of src/llama-quant.cpp (tensor_allows_quantization), the names of families that run here. With most
+# of them in another format llama.cpp ends: it multiplies or adds them as F32.
+LLAMA_CPP_COPIES = re.compile(
+    r"_norm\.weight|ffn_gate_inp\.weight|altup|laurel|per_layer_model_proj|^position_embd\.weight"
+    r"|^token_types\.weight|ssm_conv1d|shortconv\.conv\.weight"
+)
+
+
+def test_what_llama_cpp_copies_is_copied() -> None:
+    copied: set[str] = set()
+    for skeleton in architecture_files.recorded().values():
+        for name, shape in skeleton.tensors.items():
+            info = TensorInfo(name, shape, by_name("F32"), 0, 0, 0)
+            changes = format_for(info, by_name("Q8_0")) is not info.format
+            is_copied = len(shape) < 2 or bool(found := LLAMA_CPP_COPIES.search(name))
+            assert changes != (is_copied or not name.endswith(".weight")), name
+            if len(shape) > 1 and is_copied:
+                copied.add(found[0])
+    assert {
+        "ssm_conv1d",
+        "shortconv.conv.weight",
+        "altup",
+        "laurel",
+        "per_layer_model_proj",
+    } < copied
+
+
+@pytest.mark.parametrize("name", ["position_embd.weight", "token_types.weight"])
+def test_positions_and_token_types_of_encoders_are_copied(name: str, tmp_path: Path) -> None:
+    source = tiny_encoders.write(tmp_path / "bert.gguf")
+    quantize(source, tmp_path / "target.gguf", "Q8_0")
+    with GGUFFile.open(tmp_path / "target.gguf") as file:
+        assert file.tensors[name].format.name == "F32"
+        assert file.tensors["token_embd.weight"].format.name == "F16"
 
 
 RECORDED = json.loads(golden_quantize.GOLDEN.read_text())
@@ -195,7 +234,7 @@ def test_non_finite_weights_are_refused(tmp_path: Path) -> None:
     stored = bytearray(source.read_bytes())
     stored[offset : offset + 4] = np.float32(np.inf).tobytes()
     source.write_bytes(stored)
-    with pytest.raises(UnsupportedModel, match=r"blk\.0\.ffn_up\.weight.*infinite or NaN"):
+    with pytest.raises(ModelFileError, match=r"blk\.0\.ffn_up\.weight.*infinite or NaN"):
         quantize(source, tmp_path / "target.gguf", "Q4_0")
     assert not (tmp_path / "target.gguf").exists()
 
