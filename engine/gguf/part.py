@@ -24,6 +24,7 @@ _ALIGNMENT_KEY = "general.alignment"
 _DEFAULT_ALIGNMENT = 32  # bytes
 _MAX_ALIGNMENT = 1 << 20
 _VERSIONS = (2, 3)
+_LATEST_VERSION = 99  # a larger number is damage, not a format of the future
 _MAX_KEYS = 1 << 14
 _MAX_TENSORS = 1 << 16
 _MAX_KEY_BYTES = 1_024
@@ -198,7 +199,7 @@ def _read_version(cursor: Cursor) -> int:
     version = cursor.u32()
     if version in _VERSIONS:
         return version
-    if version & 0xFFFF == 0 and version:
+    if int.from_bytes(version.to_bytes(4, "big"), "little") in (1, *_VERSIONS):
         raise UnsupportedModel(
             "The file is a big-endian GGUF, which this version cannot read.",
             "Choose the little-endian file of this model.",
@@ -208,12 +209,12 @@ def _read_version(cursor: Cursor) -> int:
             "The file is GGUF version 1, an obsolete format of 2023.",
             "Choose a newer file of this model.",
         )
-    if version > _VERSIONS[-1]:
+    if _VERSIONS[-1] < version <= _LATEST_VERSION:
         raise UnsupportedModel(
             f"The file is GGUF version {version:,}; this program reads versions 2 and 3.",
             "Update the program, or choose another file of this model.",
         )
-    raise ModelFileError("The file is GGUF version 0, which does not exist.", DAMAGED)
+    raise ModelFileError(f"The file is GGUF version {version:,}, which does not exist.", DAMAGED)
 
 
 def _read_metadata(cursor: Cursor, count: int) -> tuple[dict[str, Stored], dict[str, slice]]:

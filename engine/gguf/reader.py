@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from engine.errors import Fault, FaultKind, ModelFileError, UnsupportedModel
+from engine.errors import Fault, FaultKind, ModelFileError
 from engine.gguf.part import Part, read_part
 from engine.gguf.saved import without_unset
 from engine.gguf.tensor_info import TensorInfo
@@ -291,7 +291,7 @@ def _check_together(parts: list[Part]) -> None:
         )
     for part in parts:
         if part.version != parts[0].version:
-            raise UnsupportedModel(
+            raise ModelFileError(
                 f"{shown(part.path.name)} is GGUF version {part.version}, the first part is "
                 f"version {parts[0].version}.",
                 "The parts belong to different models; download them again.",

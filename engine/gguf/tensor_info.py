@@ -15,7 +15,7 @@ from engine.gguf.values import DAMAGED, DOWNLOAD_AGAIN, Stored, Text, shown
 from kernels import formats
 from kernels.formats import Format
 
-_FIRST_INTERNAL_ID = 1_000  # format ids from here on are internal and occur in no file
+_FIRST_INTERNAL_ID = 1_000  # type numbers from here on occur in no file: some are ours
 _OXIBONSAI_IDS = frozenset({43, 44})  # type numbers defined only by OxiBonsai
 _OXIBONSAI_KEYS = "oxibonsai."
 _FORMAT_KEY = "oxibonsai.quant_format"
@@ -65,7 +65,8 @@ def format_of(name: str, number: int, marks: Marks) -> Format:
         return found
     known = formats.UNSUPPORTED.get(number)
     if known is None:
-        raise UnsupportedModel(
+        error = UnsupportedModel if number < _FIRST_INTERNAL_ID else ModelFileError
+        raise error(
             f"The tensor {shown(name)} has the unknown type number {number:,}.",
             "The file is damaged, or newer than this program; update it or get another copy.",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from engine.errors import Fault, FaultKind, ModelFileError, UnsupportedModel
+from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
 
 # The others: RMS norm.
@@ -213,9 +213,8 @@ def _embedding_rows(file: GGUFFile) -> int:
     embedding = file.tensors.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:
         raise ModelFileError(
-            "The tensor 'token_embd.weight' is missing or not a table: the file holds no model.",
-            "A vocabulary-only file cannot answer; open a complete model.",
-            Fault(FaultKind.OTHER_TYPE, "vocabulary"),
+            "The tensor 'token_embd.weight' is missing or not a table.",
+            "The file is incomplete; download it again or choose another.",
         )
     return embedding.shape[0]
 

@@ -7,13 +7,14 @@ The library is written in Rust and panics on some files and texts. A panic reach
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, cast
 
 from tokenizers import Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as LibraryTokenizer
 
 from engine.errors import ModelFileError
+from engine.host.rust_panics import without_panic_reports
 
 _PASSED_ON = (KeyboardInterrupt, SystemExit, MemoryError)
 _MOST_CHARACTERS = 100  # of a word of a WordPiece vocabulary; longer ones are unknown
@@ -23,11 +24,17 @@ _MAX_REASON_LENGTH = 200  # characters of the library's message
 class SubwordEncoder:
     """Text to token ids, without special tokens."""
 
-    def __init__(self, library: LibraryTokenizer, name: str, remedy: str) -> None:
-        """Use one of the methods below."""
+    def __init__(
+        self, library: LibraryTokenizer, name: str, remedy: str, *, may_panic: bool = False
+    ) -> None:
+        """Use one of the methods below.
+
+        may_panic: texts are encoded by steps that the file describes, which may panic on some.
+        """
         self._library = library
         self._name = name
         self._remedy = remedy
+        self._may_panic = may_panic
 
     @classmethod
     def from_json(cls, text: str, name: str) -> SubwordEncoder:
@@ -39,7 +46,7 @@ class SubwordEncoder:
             # Some damaged tables only fail when a text is encoded.
             with suppress(Exception):  # a character without a token is no damage
                 library.encode("a", add_special_tokens=False)
-        return cls(library, name, remedy)
+        return cls(library, name, remedy, may_panic=True)
 
     @classmethod
     def from_merges(
@@ -131,15 +138,17 @@ class SubwordEncoder:
 
     def encode(self, text: str) -> list[int]:
         """The token ids of `text`; raises ModelFileError."""
-        with _faults_as(f"{self._name} makes the tokenizers library fail", self._remedy):
+        what = f"{self._name} makes the tokenizers library fail"
+        with _faults_as(what, self._remedy, may_panic=self._may_panic):
             return cast("list[int]", self._library.encode(text, add_special_tokens=False).ids)
 
 
 @contextmanager
-def _faults_as(what: str, remedy: str) -> Iterator[None]:
+def _faults_as(what: str, remedy: str, *, may_panic: bool = True) -> Iterator[None]:
     """Convert all exceptions of the library, panics included, to ModelFileError."""
     try:
-        yield
+        with without_panic_reports() if may_panic else nullcontext():
+            yield
     except _PASSED_ON:
         raise
     except BaseException as fault:  # noqa: BLE001  a panic is not an Exception

@@ -296,8 +296,7 @@ def unreadable(model: object, remedy: str) -> UnsupportedModel:
     """The error of a file whose vocabulary is missing (None) or of an unsupported kind."""
     found = "no tokenizer.ggml.model" if model is None else f"its kind is {_short(model)}"
     return UnsupportedModel(
-        f"The file has no vocabulary that this program can read ({found}), so it cannot be "
-        "chatted with.",
+        f"The file has no vocabulary that this program can read ({found}), so it cannot read texts.",
         remedy,
         Fault(FaultKind.OTHER_TYPE, "no vocabulary"),
     )

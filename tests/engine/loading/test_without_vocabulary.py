@@ -72,7 +72,7 @@ def test_a_text_is_refused_in_one_sentence(
     (line,) = capsys.readouterr().err.splitlines()
     sentence = "The file has no vocabulary that this program can read"
     assert line.startswith(f"tokonoma: {sentence} (")
-    assert "), so it cannot be chatted with. " in line
+    assert "), so it cannot read texts. " in line
     assert found in line
 
 
