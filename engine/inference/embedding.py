@@ -116,6 +116,8 @@ class Embedder:
                 ids = tokenizer.encode_filled(template, values)
             else:
                 ids = tokenizer.encode(query, parse_special=False)
+                if tokenizer.separator is not None:
+                    ids.append(tokenizer.separator)
                 ids += tokenizer.encode(document, add_special=False, parse_special=False)
                 if tokenizer.eos is not None and tokenizer.add_eos:
                     ids.append(tokenizer.eos)

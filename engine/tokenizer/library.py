@@ -136,6 +136,19 @@ class SubwordEncoder:
             library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         return cls(library, name, remedy)
 
+    @classmethod
+    def from_scores(
+        cls, pieces: Sequence[tuple[str, float]], *, unknown: int, remedy: str
+    ) -> SubwordEncoder:
+        """A unigram encoder: the pieces with the highest sum of scores, of a whole text.
+
+        unknown: the index of the piece for characters without one. Raises ModelFileError.
+        """
+        name = "The vocabulary of the file"
+        with _faults_as(f"{name} is not one the tokenizers library can load", remedy):
+            library = LibraryTokenizer(models.Unigram(list(pieces), unknown, byte_fallback=False))
+        return cls(library, name, remedy)
+
     def encode(self, text: str) -> list[int]:
         """The token ids of `text`; raises ModelFileError."""
         what = f"{self._name} makes the tokenizers library fail"

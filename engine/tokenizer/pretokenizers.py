@@ -18,11 +18,12 @@ _MARKS = r" ?[^\s\p{L}\p{N}]+[\r\n]*"
 _UPPER = r"[\p{L}&&[^a-z]]"  # a letter, no ASCII lower case
 _LOWER = r"[\p{L}&&[^A-Z]]"
 _CASED = rf"[^\r\n\p{{L}}\p{{N}}]?(?:{_UPPER}*{_LOWER}+|{_UPPER}+{_LOWER}*)"
+_WITHOUT_CONTRACTION = rf"{_WORD}|\p{{N}}|{_MARKS}|{_LINES_AND_SPACES}"
 _ASCII_MARK_WORD = r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"
 
 _GPT2 = rf"'s|'t|'re|'ve|'m|'ll|'d| ?\p{{L}}+| ?\p{{N}}+| ?[^\s\p{{L}}\p{{N}}]+|{_SPACES}"
 _LLAMA3 = rf"{_CONTRACTION}|{_WORD}|\p{{N}}{{1,3}}|{_MARKS}|{_LINES_AND_SPACES}"
-_QWEN2 = rf"{_CONTRACTION}|{_WORD}|\p{{N}}|{_MARKS}|{_LINES_AND_SPACES}"
+_QWEN2 = rf"{_CONTRACTION}|{_WITHOUT_CONTRACTION}"
 _QWEN35 = (
     rf"{_CONTRACTION}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}"
     rf"| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{_LINES_AND_SPACES}"
@@ -32,15 +33,44 @@ _GPT4O = (
     rf"{_CASED}(?:{_CONTRACTION})?|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*"
     rf"|{_LINES_AND_SPACES}"
 )
-_DEEPSEEK3 = (
-    rf"{_ASCII_MARK_WORD}|[^\r\n\p{{L}}\p{{P}}\p{{S}}]?[\p{{L}}\p{{M}}]+"
-    rf"| ?[\p{{P}}\p{{S}}]+[\r\n]*|{_LINES_AND_SPACES}"
-)
+_MARKED_WORDS = rf"{_ASCII_MARK_WORD}|[^\r\n\p{{L}}\p{{P}}\p{{S}}]?[\p{{L}}\p{{M}}]+"
+_DEEPSEEK3 = rf"{_MARKED_WORDS}| ?[\p{{P}}\p{{S}}]+[\r\n]*|{_LINES_AND_SPACES}"
+_SPARK = rf"{_MARKED_WORDS}| ?[\p{{P}}\p{{S}}]+|[\r\n]|{_SPACES}"
 _BAILING = (
     rf"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|{_WORD}|\p{{N}}|{_MARKS}|\s*[\r\n]|{_SPACES}"
 )
 _SEED_CODER = rf"{_CONTRACTION}|{_WORD}|\p{{N}}| ?[^\s\p{{L}}\p{{N}}\r\n]+|{_LINES_AND_SPACES}"
 _MINICPM5 = rf"{_CONTRACTION}|{_WORD}|\p{{N}}+|{_MARKS}|{_LINES_AND_SPACES}"
+_EXAONE_MOE = (
+    rf"{_CONTRACTION}|[^\r\n\p{{L}}\p{{N}}]?(?:\p{{L}}\p{{M}}*(?: \p{{L}}\p{{M}}*)*)+|\p{{N}}"
+    rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]?|\s*[\r\n]|{_SPACES}"
+)
+_CAPITAL, _SMALL = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
+
+
+def _words_by_case(within: str = "") -> str:
+    """Words in which small letters follow capital ones, with a contraction; of characters `within`."""
+    capital, small = f"[{_CAPITAL}{within}]", f"[{_SMALL}{within}]"
+    word = f"{capital}*{small}+|{capital}+{small}*"
+    return rf"[^\r\n\p{{L}}\p{{N}}]?(?:{word})(?:{_CONTRACTION})?"
+
+
+_MARKS_AND_SLASH = rf" ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_LINES_AND_SPACES}"
+_TINY_AYA = rf"{_words_by_case()}|\p{{N}}{{1,3}}|{_MARKS_AND_SLASH}"
+_YOUTU = rf"{_words_by_case()}|\p{{N}}|{_MARKS_AND_SLASH}"
+_YOUTU_SCRIPTS = (
+    r"[\x{AC00}-\x{D7A3}\x{3131}-\x{318E}]+"
+    r"|[\x{FF01}\x{2026}\x{201C}\x{201D}\x{2018}\x{2019}\x{2014}\x{FF1A}\x{FF1B}\x{FF0C}"
+    r"\x{3001}-\x{303F}\x{FE30}-\x{FE4F}]+"
+    r"|[\x{3105}-\x{312F}]+|[\x{4E00}-\x{9FA5}\x{3040}-\x{30FF}]+"
+)
+# These two as the models were trained: ggml groups the digits of "1234abc" from the right too, and
+# does not end a word of small letters at a capital one.
+_DIGITS_FROM_RIGHT = r"\d{1,3}(?=(?:\d{3})*\b)"
+_OTHER_THAN_HAN = r"&&[^\p{Han}]"
+_KIMI = rf"\p{{Han}}+|{_words_by_case(_OTHER_THAN_HAN)}|\p{{N}}{{1,3}}|{_MARKS}|{_LINES_AND_SPACES}"
+_LINES = r"\n+"
+_IDEOGRAPHS_AND_KANA = r"[\x{4E00}-\x{9FA5}\x{3040}-\x{30FF}]+"
 _BLOOM = r" ?[^(\s|.,!?)\x{2026}\x{3002}\x{FF0C}\x{3001}\x{964}\x{6D4}\x{60C}]+"
 # Without the wide spaces in that range, which ggml treats as ASCII spaces.
 _CJK = r"[\x{4E00}-\x{9FA5}\x{800}-\x{4E00}\x{AC00}-\x{D7FF}&&[^\s]]+"
@@ -69,13 +99,16 @@ def _character_class(ranges: str) -> str:
 class PreTokenizer:
     """One rule: split patterns in order, and defaults implied by its name.
 
-    whole_words: a word that is a token is not merged. add_bos: the default when the file does not
-    state it.
+    whole_words: a word that is a token is not merged. add_bos, add_sep: the defaults when the file
+    does not state them. is_characters: characters are merged, not bytes, and spelled as in
+    SentencePiece; the text is split at runs of newlines alone.
     """
 
     patterns: tuple[str, ...]
     whole_words: bool = False
     add_bos: bool = False
+    add_sep: bool = False
+    is_characters: bool = False
 
 
 _DEFAULT_RULE = PreTokenizer((r"[\p{P}$+<=>^~|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]"))
@@ -84,9 +117,7 @@ _DIGITS_RULE = PreTokenizer((r"\p{N}", _GPT2))
 _LLAMA3_RULE = PreTokenizer((_LLAMA3,), whole_words=True, add_bos=True)
 _LLAMA3_MERGED_RULE = PreTokenizer((_LLAMA3,))
 _QWEN2_RULE = PreTokenizer((_QWEN2,))
-_DEEPSEEK3_RULE = PreTokenizer(
-    (r"\p{N}{1,3}", r"[\x{4E00}-\x{9FA5}\x{3040}-\x{30FF}]+", _DEEPSEEK3)
-)
+_DEEPSEEK3_RULE = PreTokenizer((r"\p{N}{1,3}", _IDEOGRAPHS_AND_KANA, _DEEPSEEK3))
 _GPT4O_RULE = PreTokenizer((_GPT4O,))
 _BAILING_RULE = PreTokenizer((_BAILING,))
 _BLOOM_RULE = PreTokenizer((_BLOOM,))
@@ -95,10 +126,15 @@ _NAMES_BY_RULE: tuple[tuple[PreTokenizer, str], ...] = (
     (_DEFAULT_RULE, "default"),
     (
         _GPT2_RULE,
-        "gpt-2 phi-2 mpt olmo jais trillion granite-docling exaone4 mellum gigachat a.x-4.0",
+        "gpt-2 phi-2 mpt olmo jais trillion granite-docling exaone4 mellum gigachat a.x-4.0 "
+        "jina-es jina-de jina-v2-es jina-v2-de modern-bert",
     ),
+    (PreTokenizer((_GPT2,), add_sep=True), "jina-v1-en jina-v2-code roberta-bpe"),
     (_DIGITS_RULE, "smollm starcoder refact command-r codeshell exaone minerva-7b mellum2"),
-    (_LLAMA3_RULE, "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2"),
+    (
+        _LLAMA3_RULE,
+        "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
+    ),
     (_LLAMA3_MERGED_RULE, "dbrx smaug-bpe chatglm-bpe"),
     (PreTokenizer((_LLAMA3,), whole_words=True), "glm4 glm5"),
     (
@@ -108,10 +144,25 @@ _NAMES_BY_RULE: tuple[tuple[PreTokenizer, str], ...] = (
     (PreTokenizer((_QWEN35,)), "qwen35"),
     (PreTokenizer((r"\p{N}{1,3}", _MINICPM5), whole_words=True), "minicpm5"),
     (PreTokenizer((_TEKKEN,), whole_words=True, add_bos=True), "tekken"),
+    (PreTokenizer((_LINES, _QWEN2)), "laguna"),
+    (PreTokenizer((_WITHOUT_CONTRACTION,)), "ufakzeka"),
+    (PreTokenizer((_EXAONE_MOE,)), "exaone-moe"),
+    (PreTokenizer((_DIGITS_FROM_RIGHT, _TINY_AYA)), "tiny_aya cohere2moe"),
+    (PreTokenizer((_KIMI,)), "kimi-k2"),
+    (PreTokenizer((r"\p{N}+", r"(?=(?:\d{3})+(?!\d))")), "superbpe"),
+    (PreTokenizer((_YOUTU_SCRIPTS, _YOUTU), whole_words=True), "youtu"),
     (_GPT4O_RULE, "gpt-4o llama4 kanana2 talkie minimax-m2"),
     (_BAILING_RULE, "bailingmoe bailingmoe2 llada-moe"),
     (PreTokenizer((_SEED_CODER,)), "seed-coder"),
     (_DEEPSEEK3_RULE, "deepseek-v3 hunyuan-dense joyai-llm hy_v4"),
+    (
+        PreTokenizer((r"\p{N}{1,3}", _IDEOGRAPHS_AND_KANA, _SPARK, r"\p{N}")),
+        "spark2_5",
+    ),
+    (
+        PreTokenizer((_LINES,), is_characters=True),
+        "gemma4 granite-embed-multi-311m sarvam-moe",
+    ),
     (
         PreTokenizer(
             (

@@ -1,8 +1,8 @@
 """Tokenizer: text to token ids and back, from the vocabulary in GGUF metadata.
 
 Ids must match those used in training exactly, so all rules follow ggml: special tokens are split
-out first, longest first; the remaining text is encoded by byte-level BPE, BPE of characters or
-WordPiece (all by the `tokenizers` library) or SentencePiece scores. Unicode classes are those of the
+out first, longest first; the remaining text is encoded by byte-level BPE, BPE of characters,
+WordPiece and unigrams (all by the `tokenizers` library) or SentencePiece scores. Unicode classes are those of the
 library.
 """
 
@@ -18,6 +18,7 @@ from engine.tokenizer.added import AddedTokens
 from engine.tokenizer.json import SubwordModel
 from engine.tokenizer.library import SubwordEncoder
 from engine.tokenizer.pretokenizers import PRE_TOKENIZERS, PreTokenizer
+from engine.tokenizer.replacements import Replacements
 from engine.tokenizer.sentencepiece import SPACE, SentencePieceEncoder
 from engine.tokenizer.special import (
     EOS_OR_HTML_TAG,
@@ -33,15 +34,19 @@ from engine.tokenizer.stream import TextStream
 Metadata = Mapping[str, object]
 _AGAIN = "Download the file again, or choose another one."
 _OTHER = (
-    "Choose a model with a byte-level (gpt2), SentencePiece (llama) or WordPiece (bert) vocabulary."
+    "Choose a model with a byte-level (gpt2), SentencePiece (llama), WordPiece (bert) or unigram (t5) "
+    "vocabulary."
 )
 _WORDPIECE = "bert"
+_UNIGRAM = "t5"  # SentencePiece's unigrams, also of XLM-RoBERTa
 _CHARACTERS = "gemma4"  # BPE of characters, whose tokens are spelled as SentencePiece's
 # With it `</s>` is an HTML tag even in prompts, as in ggml.
 _TOOL_RESPONSE = "<|tool_response>"
 # `tokenizer.ggml.model` of files that say that they have no vocabulary.
 NO_VOCABULARY = ("no_vocab", "none")
 _CLS, _SEP, _UNKNOWN = 101, 102, 100  # of BERT's vocabulary: ggml's defaults
+_END_OF_T5, _UNKNOWN_OF_T5 = 1, 2
+_NO_TEXT = "\ufdd0"  # a code that is no character, for a piece that no text has
 _BYTE_TEXT = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -53,7 +58,8 @@ class Tokenizer:
     add_bos: bool  # `encode` puts `bos` first
     add_eos: bool
     end_tokens: frozenset[int]  # any of these ends a reply
-    sentencepiece: bool  # SentencePiece scores; otherwise BPE or WordPiece
+    separator: int | None  # a further token between a query and a document
+    sentencepiece: bool  # SentencePiece scores; otherwise another kind
     wordpiece: bool  # `bos` and `eos` are then [CLS] and [SEP]
 
     @classmethod
@@ -70,8 +76,10 @@ class Tokenizer:
         rule = None if subwords else vocabulary_rule(metadata)
         self.sentencepiece = metadata.get("tokenizer.ggml.model") == "llama"
         self.wordpiece = metadata.get("tokenizer.ggml.model") == _WORDPIECE
-        is_characters = metadata.get("tokenizer.ggml.model") == _CHARACTERS
-        self._byte_level = not (self.sentencepiece or self.wordpiece or is_characters)
+        is_gemma = metadata.get("tokenizer.ggml.model") == _CHARACTERS
+        is_characters = is_gemma or (rule is not None and rule.is_characters)
+        is_unigram = metadata.get("tokenizer.ggml.model") == _UNIGRAM
+        self._byte_level = not (self.sentencepiece or self.wordpiece or is_unigram or is_characters)
         self._texts = _token_texts(metadata)
         self._ids = {text: token for token, text in enumerate(self._texts)}
         self._kinds = _numbers(metadata, "token_type", len(self._texts), TokenKind.NORMAL)
@@ -79,18 +87,22 @@ class Tokenizer:
 
         implied = self.sentencepiece and subwords is None  # ggml's defaults
         self.bos = self._named("bos", metadata, 1 if implied else None)
-        self.eos = self._named("eos", metadata, 2 if implied else None)
+        default_eos = _END_OF_T5 if is_unigram else 2 if implied else None
+        self.eos = self._named("eos", metadata, default_eos)
         default_bos = rule.add_bos if rule else implied
         self.add_bos = _flag(metadata, "add_bos_token", default_bos) and self.bos is not None
-        if is_characters:  # some files say otherwise, and answer with noise
+        if is_gemma:  # some files say otherwise, and answer with noise
             self.add_bos = self.bos is not None
-        self.add_eos = _flag(metadata, "add_eos_token", False) and self.eos is not None
+        self.add_eos = _flag(metadata, "add_eos_token", is_unigram) and self.eos is not None
+        has_separator = _flag(metadata, "add_sep_token", rule is not None and rule.add_sep)
+        self.separator = self._named("seperator", metadata) if has_separator else None
         if self.wordpiece:
             self.bos = self._named("cls", metadata, self._named("bos", metadata, _CLS))
             self.eos = self._named("seperator", metadata, _SEP)  # as the key is spelled
             if self.bos is None or self.eos is None:
                 raise ModelFileError("The vocabulary has no tokens [CLS] and [SEP].", _AGAIN)
             self.add_bos = self.add_eos = True
+            self.separator = None  # as `eos` is between the two
 
         self.end_tokens = self._mark_control_tokens(metadata)
         self._subwords = subwords or self._subword_model(metadata, rule)
@@ -211,13 +223,18 @@ class Tokenizer:
 
     def _subword_model(self, metadata: Metadata, rule: PreTokenizer | None) -> SubwordModel:
         """The subword model from the GGUF metadata."""
-        if rule is not None:
+        if rule is not None and self._byte_level:
             encode = _byte_level_encoder(metadata, self._ids, rule)
             return SubwordModel(encode, encode, encode, strips_space=False)
         if self.wordpiece:
             unknown = self._named("unknown", metadata, _UNKNOWN)
             encode = _wordpiece_encoder(metadata, self._texts, self._kinds, unknown)
             return SubwordModel(encode, encode, encode, strips_space=True)
+        if metadata.get("tokenizer.ggml.model") == _UNIGRAM:
+            unknown = self._named("unknown", metadata, _UNKNOWN_OF_T5)
+            encode = _unigram_encoder(metadata, self._texts, self._kinds, unknown)
+            add_space = _flag(metadata, "add_space_prefix", False)
+            return SubwordModel(encode, encode, encode, strips_space=add_space)
         if not (self.sentencepiece or self._byte_level):
             unknown = self._named("unknown", metadata)
             name = None if unknown is None else self._texts[unknown]
@@ -287,7 +304,7 @@ def vocabulary_rule(metadata: Metadata) -> PreTokenizer | None:
     Raises UnsupportedModel for a missing or unsupported kind of vocabulary, or pre-tokenizer.
     """
     model = metadata.get("tokenizer.ggml.model")
-    if model not in ("gpt2", "llama", _WORDPIECE, _CHARACTERS):
+    if model not in ("gpt2", "llama", _WORDPIECE, _UNIGRAM, _CHARACTERS):
         raise unreadable(model, _AGAIN if model is None else _OTHER)
     return _pre_tokenizer(metadata) if model == "gpt2" else None
 
@@ -391,6 +408,42 @@ def _wordpiece_encoder(
         strip_accents=_flag(metadata, "normalizer.strip_accents", lowercase),
         remedy=_AGAIN,
     ).encode
+
+
+def _unigram_encoder(
+    metadata: Metadata, texts: Sequence[str], kinds: Sequence[int], unknown: int | None
+) -> Callable[[str], list[int]]:
+    """The encoder of scored pieces; control tokens and the unknown one are no pieces of a text."""
+    if unknown is None:
+        raise ModelFileError("The vocabulary has no token for unknown characters.", _AGAIN)
+    scores = _numbers(metadata, "scores", len(texts), 0.0)
+    ids = [token for token, kind in enumerate(kinds) if kind == TokenKind.NORMAL]
+    # The library counts a score against the unknown piece from the lowest one of all pieces.
+    lowest = min((scores[token] for token in ids), default=0.0)
+    pieces = [(texts[token], float(scores[token])) for token in ids]
+    own = [token for token, kind in enumerate(kinds) if kind == TokenKind.USER_DEFINED]
+    pieces += [(texts[token], 0.0) for token in own]
+    ids += [*own, unknown]
+    table = _sequence(metadata, "tokenizer.ggml.precompiled_charsmap") or []
+    if not all(isinstance(value, int) and -128 <= value < 256 for value in table):
+        raise ModelFileError("tokenizer.ggml.precompiled_charsmap holds no bytes.", _AGAIN)
+    replacements = Replacements(bytes(value & 0xFF for value in table)) if table else None
+    encode = SubwordEncoder.from_scores(
+        [*pieces, (_NO_TEXT, lowest)],
+        unknown=len(pieces),
+        remedy=_AGAIN,
+    ).encode
+    add_space = _flag(metadata, "add_space_prefix", False)
+    merge_spaces = _flag(metadata, "remove_extra_whitespaces", False)
+
+    def spelled(text: str) -> str:
+        text = text if replacements is None else replacements.replaced(text)
+        if merge_spaces:
+            return "".join(SPACE + word for word in text.split(" ") if word)
+        begins = add_space and bool(text.strip(" "))
+        return SPACE * begins + text.replace(" ", SPACE)
+
+    return lambda text: [ids[piece] for piece in encode(spelled(text))]
 
 
 def _pre_tokenizer(metadata: Metadata) -> PreTokenizer:

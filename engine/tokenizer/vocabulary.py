@@ -116,7 +116,8 @@ def _from_json(file: GGUFFile, text: str, origin: str, config: str) -> Vocabular
     keys, subwords = tokenizer_json.read(text, origin, config)
     names = ("bos", "eos", "eot", "eom")
     kept = {f"tokenizer.ggml.{name}_token_id" for name in names}
-    kept |= {f"tokenizer.ggml.add_{name}_token" for name in names}
+    kept |= {f"tokenizer.ggml.add_{name}_token" for name in (*names, "sep")}
+    kept.add("tokenizer.ggml.seperator_token_id")
     metadata = keys | {key: file.metadata[key] for key in kept if key in file.metadata}
     return Vocabulary(origin, len(keys[_TOKENS]), metadata, subwords)
 

@@ -28,7 +28,7 @@ CHATML = (
     "message['content'] + '<|im_end|>\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
-NORMAL, UNKNOWN, CONTROL, UNUSED, BYTE = 1, 2, 3, 5, 6  # tokenizer.ggml.token_type
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6  # tokenizer.ggml.token_type
 _MERGES = 48
 _TEXT = (
     "the quick brown fox jumps over the lazy dog and then the dog sleeps under the old tree; "
@@ -169,7 +169,7 @@ def _keys(architecture: str, format: str, sizes: Sizes, vocabulary: int) -> dict
 def add_key(writer: GGUFWriter, key: str, value: Any) -> None:
     of = _kind(value[0]) if isinstance(value, list) else None
     if of is GGUFValueType.UINT32:  # llama.cpp requires arrays of signed integers
-        of = GGUFValueType.INT32
+        of = GGUFValueType.UINT8 if key.endswith("charsmap") else GGUFValueType.INT32
     writer.add_key_value(key, value, _kind(value), of)
 
 

@@ -66,12 +66,13 @@ def write(
     dense: bool = True,
     metadata: Mapping[str, Any] | None = None,
     without: str = "",
+    words: dict[str, Any] | None = None,
 ) -> Path:
     """Write a model; `metadata` replaces keys, None removes one, `without` leaves out a tensor.
 
-    With `ranks` it has a head of one score, after a `dense` layer or without.
+    `words` are the keys of its vocabulary, by default `wordpiece`. With `ranks` it has a head of one score, after a `dense` layer or without.
     """
-    words = wordpiece()
+    words = words or wordpiece()
     a = architecture
     keys: dict[str, Any] = {
         "general.architecture": a,

@@ -174,7 +174,7 @@ def test_inspecting_a_loaded_model_leaves_it_unchanged(tmp_path: Path) -> None:
         ({"llama.feed_forward_length": 77}, "ffn_gate"),
         ({"llama.block_count": 1}, "blk.1"),
         ({"llama.rope.scaling.type": "ntk"}, "'ntk'"),
-        ({"tokenizer.ggml.model": "t5"}, "'t5'"),
+        ({"tokenizer.ggml.model": "rwkv"}, "'rwkv'"),
         ({"tokenizer.ggml.pre": "unheard-of"}, "'unheard-of'"),
         ({"tokenizer.ggml.tokens": [str(number) for number in range(999)]}, "999 tokens"),
     ],

@@ -120,7 +120,7 @@ def test_a_text_longer_than_the_positions_is_refused(tmp_path: Path) -> None:
         ("tokenizer.ggml.cls_token_id", 1e9),
         ("tokenizer.ggml.unknown_token_id", "x"),
         ("tokenizer.ggml.tokens", ["[CLS]"]),
-        ("tokenizer.ggml.model", "t5"),
+        ("tokenizer.ggml.model", "rwkv"),
         ("tokenizer.ggml.normalizer.lowercase", "yes"),
         ("tokenizer.chat_template.rerank", "{query}"),
     ],
