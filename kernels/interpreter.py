@@ -14,7 +14,7 @@ from typing import assert_never
 import torch
 from torch import Tensor
 
-from kernels.kv_pages import PAGE_TOKENS, PagedKV, PagedState, StateLayer, pieces
+from kernels.kv_pages import PAGE_TOKENS, PagedKV, PagedState, pieces
 from kernels.ops import Ops
 from kernels.program import (
     Add,
@@ -260,8 +260,11 @@ class _Pass:
         heads = self.buffers[one.x].unflatten(1, (len(one.weights), -1))
         end = one.start + one.weights[0].columns
         some = heads[..., one.start : end].transpose(0, 1).contiguous()  # [H, T, columns]
-        products = map(self._ops.linear, some, one.weights)
-        return torch.cat(list(products), 1)
+        products = list(map(self._ops.linear, some, one.weights))
+        for head, change in enumerate(one.changes):
+            low = self._ops.linear(some[head], change.down)
+            products[head] = products[head] + _lora(self._ops, low, change)
+        return torch.cat(products, 1)
 
     def _position_scale(self, one: PositionScale) -> Tensor:
         x = self.buffers[one.x]
@@ -329,7 +332,14 @@ class _Pass:
     def _short_conv(self, one: ShortConv) -> Tensor:
         x = self.buffers[one.x]
         outs: list[Tensor] = []
-        for rows, state, index in self._states(self._kv.state(one.layer)):
+        if not one.causal:
+            taps = one.weight.shape[1]
+            before, behind = x.new_zeros(taps - 1, x.shape[1]), (taps - 1) // 2
+            for text in x.split([len(segment.tokens) for segment in self._batch]):
+                padded = torch.cat((text, before[:behind]))
+                y, _ = self._ops.short_conv(padded, one.weight, one.bias, before)
+                outs.append(y[behind:])
+        for rows, state, index in self._states(one) if one.causal else ():
             y, after = self._ops.short_conv(x[rows], one.weight, one.bias, state.read(index - 1))
             state.write(index, after)
             outs.append(y)
@@ -343,7 +353,7 @@ class _Pass:
         decay = self.buffers[one.decay]
         strength = self.buffers[one.strength] if one.strength else None
         outs: list[Tensor] = []
-        for rows, state, index in self._states(layer):
+        for rows, state, index in self._states(one):
             some = None if strength is None else strength[rows]
             operands = q[rows], k[rows], v[rows], decay[rows], some, state.read(index - 1)
             y, after = self._ops.recurrence(*operands, one)
@@ -351,9 +361,9 @@ class _Pass:
             outs.append(y.flatten(1))
         return torch.cat(outs)
 
-    def _states(self, layer: StateLayer) -> Iterator[tuple[slice, PagedState, int]]:
+    def _states(self, one: ShortConv | Recurrence) -> Iterator[tuple[slice, PagedState, int]]:
         """The pieces of the batch: its rows, the states, and the page that the piece writes."""
-        first = 0
+        layer, first = self._kv.state(one.layer), 0
         for segment in self._batch:
             state = PagedState(layer, segment.tables[layer.group])
             index = -(-segment.position // PAGE_TOKENS)
@@ -415,15 +425,20 @@ def _expert(ops: Ops, x: Tensor, one: Experts, number: int) -> Tensor:
         scale: Tensor | None,
         bias: Tensor | None,
         rotation: Rotation | None,
+        changes: tuple[LoraDelta, ...],
     ) -> Tensor:
-        x = x if rotation is None else rotated(x, rotation, ops.hadamard)
-        y = ops.linear(x, weights[number])
+        read = x if rotation is None else rotated(x, rotation, ops.hadamard)
+        y = ops.linear(read, weights[number])
         y = y if scale is None else y * scale[number]
+        if changes:
+            change = changes[number]
+            y = y + _lora(ops, ops.linear(x, change.down), change)
         return y if bias is None else y + bias[number]
 
-    gate = product(x, one.gates, one.gate_scale, one.gate_bias, one.gate_rotation)
-    up = None
+    gates = one.gate_scale, one.gate_bias, one.gate_rotation, one.gate_changes
+    gate, up = product(x, one.gates, *gates), None
     if one.ups:
-        up = product(x, one.ups, one.up_scale, one.up_bias, one.up_rotation)
+        up = product(x, one.ups, one.up_scale, one.up_bias, one.up_rotation, one.up_changes)
     inner = ops.gated(gate, up, one.activation, one.limit)
-    return product(inner, one.downs, one.down_scale, one.down_bias, one.down_rotation)
+    downs = one.down_scale, one.down_bias, one.down_rotation, one.down_changes
+    return product(inner, one.downs, *downs)

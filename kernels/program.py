@@ -140,6 +140,7 @@ class HeadLinear:
     weights: tuple[Weight, ...]  # H of [N, columns]
     out: str  # [T, H*N]
     start: int = 0
+    changes: tuple[LoraDelta, ...] = ()  # one for each head; empty: no LoRA
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,13 +219,18 @@ class PositionScale:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShortConv:
-    """x = causal depthwise convolution of x, then `activation`; see the op short_conv."""
+    """x = causal depthwise convolution of x, then `activation`; see the op short_conv.
+
+    If it is not `causal`, the kernel is centred on each token of a segment, which is a whole text,
+    with zeros around it, and no state is read.
+    """
 
     x: str  # [T, D]
     weight: Tensor  # f32 [D, k]
     layer: int  # index in the program's KVLayout, of a ConvState
     bias: Tensor | None = None  # f32 [D]
     activation: Activation | None = None
+    causal: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -327,8 +333,16 @@ class Experts:
     gate_rotation: Rotation | None = None  # of x before gate(x)
     up_rotation: Rotation | None = None
     down_rotation: Rotation | None = None
+    gate_changes: tuple[LoraDelta, ...] = ()  # of x itself, one for each expert; empty: no LoRA
+    up_changes: tuple[LoraDelta, ...] = ()
+    down_changes: tuple[LoraDelta, ...] = ()
     pager: ExpertPager | None = None  # reads experts that are not in memory
     paged_layer: int = -1  # whose they are in the pager
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether adapters change the experts."""
+        return bool(self.gate_changes or self.up_changes or self.down_changes)
 
     @property
     def is_plain(self) -> bool:
@@ -337,7 +351,7 @@ class Experts:
         parts = (*parts, self.gate_scale, self.up_scale, self.down_scale)
         parts = (*parts, self.gate_rotation, self.up_rotation, self.down_rotation)
         plain = self.routing.is_plain and bool(self.ups) and not self.weighs_input
-        plain = plain and self.pager is None
+        plain = plain and self.pager is None and not self.has_changes
         plain = plain and self.activation in COMMON_ACTIVATIONS
         return plain and not self.limit and all(part is None for part in parts)
 

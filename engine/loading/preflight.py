@@ -18,7 +18,7 @@ from engine.errors import EngineError, Fault, FaultKind, ModelFileError, Unsuppo
 from engine.gguf.reader import GGUFFile
 from engine.loading.memory import HybridPass, LayerGroup, ModelShape
 from engine.loading.pooling import pooling_of, rank_template
-from engine.models import ENCODERS, Build, architecture
+from engine.models import Build, architecture, is_encoder
 from engine.models.builder import RANKING
 from engine.models.config import Config, read_config
 from engine.models.forward import LOGITS, forward_program
@@ -68,7 +68,7 @@ def _refuse_without_answers(file: GGUFFile, ids_only: bool) -> None:
             "Choose a model that was made to chat, or use this one with `rerank`.",
             Fault(FaultKind.OTHER_TYPE, "reranker"),
         )
-    if file.string("general.architecture") in ENCODERS:
+    if is_encoder(file):
         raise UnsupportedModel(
             "The model only turns texts into vectors (embeddings); it cannot chat.",
             "Choose a model that was made to chat, or use this one with `embed`.",
@@ -154,10 +154,10 @@ def states_of(groups: Iterable[LayerGroup]) -> tuple[tuple[LayerState, ...], ...
 
 def _plain_shape(file: GGUFFile, config: Config) -> ModelShape:
     main = main_format(file)
-    is_encoder = config.architecture in ENCODERS
+    reads_whole = is_encoder(file)
     # Layers that run several times remember keys and values of each.
     looped = (LayerShape(config.kv_heads, config.head_width),) * config.loops
-    states = ((),) * config.layers if is_encoder else ()
+    states = ((),) * config.layers if reads_whole else ()
     return ModelShape(
         architecture=config.architecture,
         layers=config.layers,
@@ -173,13 +173,13 @@ def _plain_shape(file: GGUFFile, config: Config) -> ModelShape:
         experts=config.experts,
         experts_per_token=config.experts_per_token,
         states=(looped,) * config.layers if config.loops > 1 else states,
-        is_encoder=is_encoder,
+        is_encoder=reads_whole,
     )
 
 
 def extra_ops(file: GGUFFile, config: Config, placement: Placement) -> dict[str, tuple[str, ...]]:
     """By backend, the ops that only some models have, of a model that was not built."""
-    if config.architecture in ENCODERS:
+    if is_encoder(file):
         return {one.name: ENCODER_OPS for one in placement.backends}
     found: dict[str, dict[str, None]] = {}
     for states, backend in zip(shape(file, config).states, placement.layers, strict=False):

@@ -1,18 +1,19 @@
 """LoRA pairs: the low-rank factors A and B of one matrix, and checks against the base model.
 
 The delta of a matrix W [out, in] is scale * b a, with a [R, in] and b [out, R]. File formats differ
-in how they name, transpose and scale the factors; every reader returns this form.
+in how they name, transpose and scale the factors; every reader returns this form. A tensor with a
+matrix for each expert or head, [E, out, in], has a pair for each: a [E, R, in] and b [E, out, R].
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from engine.errors import AdapterOfOtherModel, DamagedAdapter, OutOfMemory
+from engine.errors import AdapterError, AdapterOfOtherModel, DamagedAdapter, OutOfMemory
 from engine.gguf.values import shown
 from engine.host.device import available_memory
 
@@ -39,21 +40,23 @@ class BaseModel:
     architecture: str
     heads: int  # H
     kv_heads: int  # K
-    shapes: Mapping[str, tuple[int, int]]  # GGUF tensor name to (out, in), including a tied head
+    # GGUF tensor name to (out, in) or (E, out, in), including a tied head.
+    shapes: Mapping[str, tuple[int, ...]]
+    tensors: Collection[str] = ()  # names of all tensors, also of those that no adapter changes
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """LoRA factors of one matrix [out, in]; the delta at strength 1 is scale * b a."""
+    """LoRA factors of one matrix, or of one of each expert; the delta at strength 1: scale * b a."""
 
-    a: Tensor  # [R, in] f32
-    b: Tensor  # [out, R] f32
+    a: Tensor  # [R, in] or [E, R, in] f32
+    b: Tensor  # [out, R] or [E, out, R] f32
     scale: float  # alpha / R, or alpha / sqrt(R) for rsLoRA
 
     @property
     def rank(self) -> int:
         """R, from the tensors: metadata keys for the rank are often wrong."""
-        return self.a.shape[0]
+        return self.a.shape[-2]
 
     @property
     def size_bytes(self) -> int:
@@ -73,33 +76,40 @@ class Contents:
 def check_halves(
     name: str, a: Sequence[int], b: Sequence[int], base: BaseModel, made_for: str = ""
 ) -> None:
-    """Raise AdapterError unless a [R, in] and b [out, R] match the model's tensor `name`.
+    """Raise AdapterError unless the shapes of a and b match the model's tensor `name`.
 
     `made_for` is the base model stated by the adapter, for the remedy.
     """
     remedy = f"The adapter names {made_for!r} as its base. {OTHER_ADAPTER}" if made_for else ""
     wanted = base.shapes.get(name)
+    if wanted is None and name in base.tensors:
+        raise AdapterError(
+            f"The adapter changes the tensor {shown(name)}, which is not one that adapters can change "
+            "in this version.",
+            "Merge the adapter into its model, or choose an adapter of other modules.",
+        )
     if wanted is None:
         raise AdapterOfOtherModel(
             f"The adapter changes the tensor {shown(name)}, which this model does not have.",
             remedy or OTHER_ADAPTER,
         )
-    if len(a) != 2 or len(b) != 2:
+    if len(a) != len(wanted) or len(b) != len(wanted):
+        dimensions = "two dimensions" if len(wanted) == 2 else "three dimensions"
         raise DamagedAdapter(
-            f"The halves for {shown(name)} have the shapes {list(a)} and {list(b)}; two dimensions "
+            f"The halves for {shown(name)} have the shapes {list(a)} and {list(b)}; {dimensions} "
             "each are wanted.",
             DAMAGED,
         )
-    if not a[0] or not b[1]:
+    if not a[-2] or not b[-1]:
         raise DamagedAdapter(f"The adapter's change of {shown(name)} has rank 0.", DAMAGED)
-    if a[0] != b[1]:
+    if a[-2] != b[-1]:
         raise DamagedAdapter(
-            f"The halves for {shown(name)} have the ranks {a[0]:,} and {b[1]:,}; they must be equal.",
+            f"The halves for {shown(name)} have the ranks {a[-2]:,} and {b[-1]:,}; they must be equal.",
             DAMAGED,
         )
-    if (b[0], a[1]) != wanted:
+    if (*b[:-1], a[-1]) != wanted or a[:-2] != b[:-2]:
         raise AdapterOfOtherModel(
-            f"The adapter's change of {shown(name)} has the shape {[b[0], a[1]]}, but the model's "
+            f"The adapter's change of {shown(name)} has the shape {[*b[:-1], a[-1]]}, but the model's "
             f"tensor has {list(wanted)}.",
             remedy or OTHER_ADAPTER,
         )

@@ -1,6 +1,7 @@
 """Reader of GGUF LoRA adapters as written by llama.cpp's converter, and of OxiLLaMa's variants.
 
-Each adapted tensor has two: `NAME.lora_a` [R, in] and `NAME.lora_b` [out, R]. Those of the
+Each adapted tensor has two: `NAME.lora_a` [R, in] and `NAME.lora_b` [out, R], or [E, R, in] and
+[E, out, R] for the matrices of all experts. Those of the
 embedding are transposed, [V, R] and [D, R], because its rows are looked up. The rank is taken from
 the tensors: most files do not state it, and a stated rank may be wrong.
 
@@ -10,6 +11,7 @@ Source: https://github.com/ggml-org/llama.cpp/blob/b6000/src/llama-adapter.cpp
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
 
 import torch
@@ -59,8 +61,8 @@ def read(path: Path, base: BaseModel, checkpoint: Callable[[], None]) -> Content
             halves = _halves(file)
             for name, (a, b) in halves.items():
                 check_halves(name, *_oriented(name, _matrix(a), _matrix(b)), base)
-            ranks = {_matrix(b)[1] for _, b in halves.values()}
-            check_memory(sum(_size(a) + _size(b) for a, b in halves.values()))
+            ranks = {_matrix(b)[-1] for _, b in halves.values()}
+            check_memory(sum(prod(a.shape) + prod(b.shape) for a, b in halves.values()))
             pairs = {
                 name: _read_pair(file, name, *both, checkpoint) for name, both in halves.items()
             }
@@ -141,7 +143,7 @@ def _halves(file: GGUFFile) -> Halves:
 
 
 def _matrix(info: TensorInfo) -> tuple[int, ...]:
-    """A tensor's shape as a matrix; some writers drop the dimension of rank 1."""
+    """A tensor's shape, of two dimensions or more; some writers drop the dimension of rank 1."""
     return info.shape if len(info.shape) > 1 else (1, *info.shape)
 
 
@@ -162,20 +164,21 @@ def _read_pair(
     a, b = _read(file, a_info, checkpoint), _read(file, b_info, checkpoint)
     if name == EMBEDDING:
         a, b = b.T.contiguous(), a
-    return finite_pair(name, a, b, _scale(file, a.shape[0]))
+    return finite_pair(name, a, b, _scale(file, a.shape[-2]))
 
 
 def _read(file: GGUFFile, info: TensorInfo, checkpoint: Callable[[], None]) -> Tensor:
-    """Decode a tensor of any format to f32 [rows, columns]."""
+    """Decode a tensor of any format to f32 in its shape."""
     shape = _matrix(info)
-    weight = Weight.from_bytes(file.data(info.name), info.format, shape)
-    values = torch.empty(shape)
-    step = max(_CHUNK_WEIGHTS // shape[1], 1)
-    for start in range(0, shape[0], step):
+    rows, columns = prod(shape[:-1]), shape[-1]
+    weight = Weight.from_bytes(file.data(info.name), info.format, (rows, columns))
+    values = torch.empty(rows, columns)
+    step = max(_CHUNK_WEIGHTS // columns, 1)
+    for start in range(0, rows, step):
         checkpoint()
-        end = min(start + step, shape[0])
+        end = min(start + step, rows)
         weight.decode(start, end, values[start:end])
-    return values
+    return values.view(shape)
 
 
 def _scale(file: GGUFFile, rank: int) -> float:
@@ -185,11 +188,6 @@ def _scale(file: GGUFFile, rank: int) -> float:
         if alpha:
             return alpha / rank
     return 1.0
-
-
-def _size(info: TensorInfo) -> int:
-    rows, columns = _matrix(info)
-    return rows * columns
 
 
 def _notes(file: GGUFFile, ranks: set[int]) -> tuple[str, ...]:

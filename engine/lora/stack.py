@@ -124,18 +124,25 @@ class Stack:
     def size_bytes(self) -> int:
         """Bytes of the adapters, each counted once, and of the concatenated copies."""
         adapters = {id(adapter): adapter for adapter, _ in self.entries}
-        joined = [self._deltas[name] for name in self._joined]
+        joined = [delta for name in self._joined for delta in self._deltas[name]]
         copied = sum(delta.down.size_bytes + delta.up.size_bytes for delta in joined)
         return sum(adapter.size_bytes for adapter in adapters.values()) + copied
 
     def delta_for(self, name: str, part: Part | None = None) -> LoraDelta | None:
         """The combined delta of all adapters for tensor `name`; None if there is none."""
-        delta = self._deltas.get(name)
-        if delta is None or part is None:
-            return delta
-        groups = delta.up.data.unflatten(0, (part.groups, -1))  # F32 rows
-        up = groups[:, part.start : part.end].flatten(0, 1)
-        return LoraDelta(delta.down, _weight(up), delta.scales)
+        found = self.deltas_for(name, part)
+        return found[0] if found else None
+
+    def deltas_for(self, name: str, part: Part | None = None) -> tuple[LoraDelta, ...]:
+        """As `delta_for`, of each expert or head whose matrices the tensor holds; or empty."""
+        deltas = self._deltas.get(name, ())
+        return deltas if part is None else tuple(_part(delta, part) for delta in deltas)
+
+
+def _part(delta: LoraDelta, part: Part) -> LoraDelta:
+    groups = delta.up.data.unflatten(0, (part.groups, -1))  # F32 rows
+    up = groups[:, part.start : part.end].flatten(0, 1)
+    return LoraDelta(delta.down, _weight(up), delta.scales)
 
 
 def _check_strength(adapter: Adapter, strength: float) -> None:
@@ -175,15 +182,22 @@ def _terms(effective: Iterable[tuple[Adapter, float]]) -> dict[str, list[tuple[P
     return terms
 
 
-def _join(name: str, terms: list[tuple[Pair, float]]) -> LoraDelta:
-    """The delta of all pairs of a tensor: concatenated along R; a single pair is not copied."""
+def _join(name: str, terms: list[tuple[Pair, float]]) -> tuple[LoraDelta, ...]:
+    """The delta of all pairs of a tensor: concatenated along R; a single pair is not copied.
+
+    Of a tensor with a matrix for each expert, one for each.
+    """
     is_single = len(terms) == 1
-    a = terms[0][0].a if is_single else torch.cat([pair.a for pair, _ in terms])  # [R, in]
-    b = terms[0][0].b if is_single else torch.cat([pair.b for pair, _ in terms], dim=1)  # [out, R]
+    a = terms[0][0].a if is_single else torch.cat([pair.a for pair, _ in terms], dim=-2)
+    b = terms[0][0].b if is_single else torch.cat([pair.b for pair, _ in terms], dim=-1)
     scales = torch.cat([torch.full((pair.rank,), scale) for pair, scale in terms])
     if name == EMBEDDING:  # rows of b are looked up, a projects to the model width
         a, b = b, a.T.contiguous()
-    return LoraDelta(_weight(a), _weight(b), scales)
+    if a.dim() == 2:
+        return (LoraDelta(_weight(a), _weight(b), scales),)
+    return tuple(
+        LoraDelta(_weight(down), _weight(up), scales) for down, up in zip(a, b, strict=True)
+    )
 
 
 def _weight(values: Tensor) -> Weight:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.errors import Fault, FaultKind, UnsupportedModel
+from engine.errors import Fault, FaultKind, ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
+from engine.models.both_ways import in_both_directions, key_of
 from engine.models.families import (
     apertus,
     arcee,
@@ -125,15 +126,31 @@ def architecture(file: GGUFFile) -> Build:
     build = (ARCHITECTURES | ENCODERS).get(name)
     if build is None:
         raise _unknown(name)
-    if file.metadata.get(f"{name}.attention.causal", name in ARCHITECTURES) is not (
-        name in ARCHITECTURES
-    ):
+    if name in ARCHITECTURES and is_encoder(file):
+        return lambda file, weights, context: in_both_directions(
+            build(file, weights, context), key_of(file)
+        )
+    if name in ENCODERS and not is_encoder(file):
         raise UnsupportedModel(
-            f"The key '{name}.attention.causal' says that the model reads texts in another direction "
-            f"than {name} models do, which this version does not support.",
+            f"The key '{key_of(file)}' says that the model reads a text from its beginning on, which "
+            f"this version does not support for {name} models.",
             "Choose another model.",
         )
     return build
+
+
+def is_encoder(file: GGUFFile) -> bool:
+    """Whether the model reads a text in both directions, by its key or else its architecture.
+
+    Raises ModelFileError for a key that is neither true nor false.
+    """
+    found = file.metadata.get(key_of(file), file.string("general.architecture") not in ENCODERS)
+    if not isinstance(found, bool):
+        raise ModelFileError(
+            f"The key '{key_of(file)}' is {found!r:.60}; it must be true or false.",
+            "The file is damaged or made by a faulty converter; get another copy.",
+        )
+    return not found
 
 
 def _unknown(name: str) -> UnsupportedModel:

@@ -14,9 +14,10 @@ from engine.models.feed_forward import (
     ExpertMatrices,
     Experts,
     GatedMLP,
+    mixtures,
 )
 from engine.models.layers import Block, Decoder, Ranking
-from engine.models.mixers import Attention
+from engine.models.mixers import Attention, LatentAttention
 from engine.models.parts import Norm, Projection, Rope
 from engine.models.weights import Weights
 from kernels.program import Activation
@@ -172,7 +173,7 @@ def experts(
     router: Projection | None = None,
     width: int = 0,
 ) -> Experts:
-    """Mixture of experts of block `index`; adapters do not apply to the experts.
+    """Mixture of experts of block `index`.
 
     By default shares are the softmax of the highest scores. `shared` is the inner width of the
     expert of all tokens; 0: none. `router`: made before, where its tensors are of another kind.
@@ -230,7 +231,8 @@ def expert_matrices(
     matrices = tuple(weights.experts(f"{name}.weight", count, rows, columns))
     bias = weights.table(f"{name}.bias", count, rows) if weights.has(f"{name}.bias") else None
     factor = expert_scales(weights, name, count)
-    return ExpertMatrices(matrices, bias, factor, weights.rotation(f"{name}.weight"))
+    rotation = weights.rotation(f"{name}.weight")
+    return ExpertMatrices(f"{name}.weight", matrices, bias, factor, rotation)
 
 
 def fused_experts(
@@ -244,7 +246,15 @@ def fused_experts(
     factor = expert_scales(weights, name, count)
     rotation = weights.rotation(f"{name}.weight")
     gate, up = (
-        ExpertMatrices(tuple(matrices[at::2]), biases[at], factor, rotation) for at in range(2)
+        ExpertMatrices(
+            f"{name}.weight",
+            tuple(matrices[at::2]),
+            biases[at],
+            factor,
+            rotation,
+            Part(at * rows, (at + 1) * rows, 2 * rows),
+        )
+        for at in range(2)
     )
     return gate, up
 
@@ -342,7 +352,7 @@ def decoder(
         blocks=blocks,
         norm=last_norm or norm(weights, config, "output_norm", D),
         head=head,
-        base=base_model(config, embedding, head, blocks),
+        base=base_model(weights, config, embedding, head, blocks),
         placement=placement,
         pager=weights.pager,
         paged=weights.paged(config.layers) * times,
@@ -366,10 +376,19 @@ def ranking(weights: Weights, config: Config) -> Ranking | None:
 
 
 def base_model(
-    config: Config, embedding: Weight, head: Projection, blocks: tuple[Block, ...]
+    weights: Weights,
+    config: Config,
+    embedding: Weight,
+    head: Projection,
+    blocks: tuple[Block, ...],
 ) -> BaseModel:
     """The matrix shapes adapters must match; a tied head counts separately, as in PEFT."""
-    shapes = {EMBEDDING: (embedding.shape[0], embedding.shape[1])}
+    shapes: dict[str, tuple[int, ...]] = {EMBEDDING: (embedding.shape[0], embedding.shape[1])}
+    for block in blocks:
+        for matrices in (one for mixture in mixtures(block.mlp) for one in mixture.matrices):
+            shapes |= matrices.shapes
+        if isinstance(block.attention, LatentAttention):
+            shapes |= block.attention.head_shapes
     for product in (head, *(product for block in blocks for product in block.projections)):
         rows, columns = product.weight.shape
         if product.name:
@@ -379,4 +398,5 @@ def base_model(
         heads=config.heads,
         kv_heads=config.kv_heads,
         shapes=shapes,
+        tensors=weights.names,
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from engine.lora.delta import Part
 from engine.models.parts import Norm, Projection
 from kernels.program import Activation
 from kernels.rotation import Rotation
@@ -63,10 +64,18 @@ class MLP:
 class ExpertMatrices:
     """One of the products of all experts."""
 
+    name: str  # of its tensor, GGUF, by which adapters apply
     weights: tuple[Weight, ...]  # E of [N, D]
     bias: Tensor | None = None  # [E, N] f32
     scale: Tensor | None = None  # [E] f32, of the product before the bias
     rotation: Rotation | None = None  # of the input, as of a `Projection`
+    part: Part | None = None  # the rows of each expert's matrix, where the tensor holds others too
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape [E, rows, columns] of its tensor, by name."""
+        rows, columns = self.weights[0].shape
+        return {self.name: (len(self.weights), self.part.rows if self.part else rows, columns)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +106,14 @@ class Experts:
         """The linear layers one token runs through; all experts cost the same."""
         some = [self.router]
         some += [one for one in (self.before, self.after, self.shared_gate) if one is not None]
-        for matrices in (self.gate, self.up, self.down):
-            if matrices is not None:
-                some += [Projection("", one) for one in matrices.weights[: self.routing.chosen]]
+        for matrices in self.matrices:
+            some += [Projection("", one) for one in matrices.weights[: self.routing.chosen]]
         return (*some, *(() if self.shared is None else self.shared.projections))
+
+    @property
+    def matrices(self) -> tuple[ExpertMatrices, ...]:
+        """The products of all experts."""
+        return (self.gate, self.down) if self.up is None else (self.gate, self.up, self.down)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,3 +138,10 @@ class ParallelMLPs:
 
 
 FeedForward = GatedMLP | MLP | Experts | ParallelMLPs
+
+
+def mixtures(one: FeedForward | None) -> tuple[Experts, ...]:
+    """The mixtures of experts in a feed-forward."""
+    if isinstance(one, ParallelMLPs):
+        return tuple(mixture for branch in one.branches for mixture in mixtures(branch.mlp))
+    return (one,) if isinstance(one, Experts) else ()

@@ -61,7 +61,7 @@ def forward_program(
         decoder.embedding,
         STREAM,
         decoder.embedding_scale,
-        _delta(placement.embedding, stack, EMBEDDING),
+        change[0] if (change := _deltas(placement.embedding, stack, EMBEDDING)) else None,
         decoder.positions,
         decoder.types,
         decoder.separator,
@@ -73,9 +73,9 @@ def forward_program(
     if decoder.embedding_norm is not None:
         body.append(norm(decoder.embedding_norm, STREAM, STREAM))
     if decoder.layer_inputs is not None:
-        body += layer_inputs(decoder.layer_inputs, partial(_delta, placement.embedding, stack))
+        body += layer_inputs(decoder.layer_inputs, partial(_deltas, placement.embedding, stack))
     if decoder.streams is not None:
-        body += divided(decoder.streams, partial(_delta, placement.embedding, stack))
+        body += divided(decoder.streams, partial(_deltas, placement.embedding, stack))
     layers: list[int] = []
     first = decoder.first_states
     before = placement.embedding
@@ -86,7 +86,7 @@ def forward_program(
             at = paged.index(number)
             upcoming = (*paged[at + 1 :], *paged[:at])
             body.append(program.Fetch(pager, number, upcoming))
-        made = _block(block, first[layer], partial(_delta, backend, stack))
+        made = _block(block, first[layer], partial(_deltas, backend, stack))
         if isinstance(pager, ExpertPager) and (number := decoder.paged[layer]) >= 0:
             made = [_paged(one, pager, number) for one in made]
         body += made
@@ -94,10 +94,10 @@ def forward_program(
             body.append(program.Scale(STREAM, block.output_scale))
         before = backend
     if decoder.streams is not None:
-        body += united(decoder.streams, partial(_delta, before, stack))
+        body += united(decoder.streams, partial(_deltas, before, stack))
     if isinstance(pager, LayerPager) and paged:
         body.append(program.Fetch(pager, -1, tuple(paged)))
-    result_name, head = _head(decoder, result, partial(_delta, placement.head, stack))
+    result_name, head = _head(decoder, result, partial(_deltas, placement.head, stack))
     head = [*_transfer(before, placement.head), *head]
     return Program(
         body=tuple(body),
@@ -201,13 +201,18 @@ def _summed(one: Norm | None) -> list[Instruction]:
     return [] if one is None else [norm(one, STREAM, STREAM)]
 
 
-def _delta(backend: Backend, stack: Stack, name: str, part: Part | None = None) -> LoraDelta | None:
-    """The stack's delta of a tensor, repacked for the backend like the model's weights."""
-    delta = stack.delta_for(name, part)
-    if delta is None:
-        return None
-    down, up = backend.prepare(delta.down), backend.prepare(delta.up)
-    return LoraDelta(down, up, delta.scales.to(backend.device))
+def _deltas(
+    backend: Backend, stack: Stack, name: str, part: Part | None = None
+) -> tuple[LoraDelta, ...]:
+    """The stack's deltas of a tensor, repacked for the backend like the model's weights."""
+    return tuple(
+        LoraDelta(
+            backend.prepare(delta.down),
+            backend.prepare(delta.up),
+            delta.scales.to(backend.device),
+        )
+        for delta in stack.deltas_for(name, part)
+    )
 
 
 def _widths(instructions: tuple[Instruction, ...]) -> dict[str, int]:

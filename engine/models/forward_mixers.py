@@ -154,7 +154,7 @@ def _latent_attention(
         made.append(products(small, ((one.query, query), (one.query_rope, query_rope)), deltas))
     made += [
         norm_of(one.latent_norm, latent, latent),
-        program.HeadLinear(query, one.absorb, absorbed),
+        program.HeadLinear(query, one.absorb, absorbed, changes=deltas(one.names[0], None)),
         program.Join((query_rope, absorbed), joined, heads),
         program.Join((key_rope, latent), key),
     ]
@@ -182,7 +182,7 @@ def _latent_attention(
             rope_scale=one.rope.scale,
             scale=one.scale,
         ),
-        program.HeadLinear(mixed, one.expand, expanded, one.rope_width),
+        program.HeadLinear(mixed, one.expand, expanded, one.rope_width, deltas(one.names[1], None)),
         *gated,
         products(expanded, ((one.output, out),), deltas),
     ]

@@ -62,7 +62,7 @@ def _mlp(one: GatedMLP | MLP, source: str, out: str, deltas: Deltas) -> list[Ins
 
 
 def _experts(one: Experts, stream: str, source: str, out: str, deltas: Deltas) -> list[Instruction]:
-    """The router, the experts, to which adapters do not apply, and the expert that all share."""
+    """The router, the experts, and the expert that all share."""
     made: list[Instruction] = []
     routes, read, into = sized(ROUTES, one.router), source, out
     if one.router_norm is not None:
@@ -96,6 +96,9 @@ def _experts(one: Experts, stream: str, source: str, out: str, deltas: Deltas) -
             gate_rotation=one.gate.rotation,
             up_rotation=None if up is None else up.rotation,
             down_rotation=one.down.rotation,
+            gate_changes=deltas(one.gate.name, one.gate.part),
+            up_changes=() if up is None else deltas(up.name, up.part),
+            down_changes=deltas(one.down.name, one.down.part),
         )
     )
     if one.after is not None:

@@ -12,7 +12,8 @@ from kernels.program import LoraDelta
 # Buffer names. CHANGE holds an output of attention or MLP before it is added to the stream.
 STREAM, NORMED, CHANGE = "stream", "normed", "change"
 # LoRA delta of a tensor, or of the rows of a fused one; None if no adapter changes it.
-Deltas = Callable[[str, Part | None], LoraDelta | None]
+# The LoRA deltas of a tensor or a part of it: one; one of each expert or head; or none.
+Deltas = Callable[[str, Part | None], tuple[LoraDelta, ...]]
 
 
 def sized(name: str, one: Projection, *, columns: bool = False) -> str:
@@ -26,13 +27,14 @@ def norm(one: Norm, x: str, out: str) -> program.Norm:
 
 
 def convolution(one: Convolution, x: str, layer: int) -> program.ShortConv:
-    """A causal convolution in place; `layer` is the index of its state."""
-    return program.ShortConv(x, one.weight, layer, one.bias, one.activation)
+    """A convolution in place; `layer` is the index of its state."""
+    return program.ShortConv(x, one.weight, layer, one.bias, one.activation, one.causal)
 
 
 def products(x: str, outs: tuple[tuple[Projection, str], ...], deltas: Deltas) -> program.Linear:
     """Products of one buffer, each with its LoRA delta, scale and bias."""
-    changes = tuple(deltas(one.name, one.part) for one, _ in outs)
+    found = (deltas(one.name, one.part) for one, _ in outs)
+    changes = tuple(some[0] if some else None for some in found)
     biases = tuple(one.bias for one, _ in outs)
     scales = tuple(one.scale for one, _ in outs)
     rotations = tuple(one.rotation for one, _ in outs)

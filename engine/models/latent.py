@@ -58,6 +58,7 @@ def latent_attention(
     """Latent attention of block `index`."""
     D, H, name = config.width, config.heads, f"blk.{index}"
     L, R, Q = widths.latent, widths.rotated, widths.compressed
+    key_name, value_name = f"{name}.attn_k_b.weight", f"{name}.attn_v_b.weight"
     compressed: Projection | None = None
     compressed_norm: Norm | None = None
     query_name, columns = f"{name}.attn_q", D
@@ -73,8 +74,9 @@ def latent_attention(
         latent=latent,
         key_rope=key_rope,
         latent_norm=norm(weights, config, f"{name}.attn_kv_a_norm", L),
-        absorb=tuple(weights.heads(f"{name}.attn_k_b.weight", H, L, widths.plain)),
-        expand=tuple(weights.heads(f"{name}.attn_v_b.weight", H, widths.value, L)),
+        absorb=tuple(weights.heads(key_name, H, L, widths.plain)),
+        expand=tuple(weights.heads(value_name, H, widths.value, L)),
+        names=(key_name, value_name),
         output=projection(weights, f"{name}.attn_output", D, H * widths.value),
         rope=replace(rope, frequencies=weights.beside(name, rope.frequencies)),
         scale=scale,

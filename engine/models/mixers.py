@@ -102,6 +102,7 @@ class LatentAttention:
     latent_norm: Norm  # over L channels
     absorb: tuple[Weight, ...]  # H of [L, N]: a query to the latent space
     expand: tuple[Weight, ...]  # H of [V, L]: attended latent vectors to the head's values
+    names: tuple[str, str]  # of the tensors of `absorb` and `expand`, by which adapters apply
     output: Projection  # [D, H*V]
     rope: Rope
     scale: float
@@ -129,6 +130,12 @@ class LatentAttention:
         return (*(one for one in own if one is not None), *heads, self.output)
 
     @property
+    def head_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes [H, rows, columns] of the tensors of `absorb` and `expand`, by name."""
+        heads = zip(self.names, (self.absorb, self.expand), strict=True)
+        return {name: (len(some), *some[0].shape) for name, some in heads}
+
+    @property
     def states(self) -> tuple[LayerState, ...]:
         """The rotated parts and latent vectors of earlier tokens: keys, and values, of all heads."""
         return (LayerShape(1, self.head_width, values_are_keys=True),)
@@ -152,7 +159,7 @@ class ShortConvolution:
     @property
     def states(self) -> tuple[LayerState, ...]:
         """What it remembers of earlier tokens."""
-        return (self.convolution.state,)
+        return (self.convolution.state,) if self.convolution.causal else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,11 +58,12 @@ class Rope:
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """Causal depthwise convolution, one kernel for each channel."""
+    """Depthwise convolution, one kernel for each channel."""
 
     weight: Tensor  # [N, k] f32
     bias: Tensor | None = None  # [N] f32
     activation: Activation | None = None
+    causal: bool = True  # else the kernel is centred on each token, and nothing is remembered
 
     @property
     def state(self) -> ConvState:

@@ -95,6 +95,11 @@ class Weights:
         """The architecture that the file names."""
         return self._file.string("general.architecture")
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all tensors of the file."""
+        return frozenset(self._file.tensors)
+
     def paged(self, layers: int) -> tuple[int, ...]:
         """The number in the pager of each of so many layers, -1 of those in memory."""
         pager = self.pager

@@ -58,7 +58,7 @@ def _is_native(one: Instruction, kv: KVLayout, widths: Mapping[str, int]) -> boo
         case Linear():
             return all(map(weights.is_packed, _weights_of(one)))
         case HeadLinear():
-            return _have_one_group(one.weights)
+            return not one.changes and _have_one_group(one.weights)
         case Attend():
             return one.causal and not one.chunk
         case Gate() | HeadGate():
@@ -67,7 +67,8 @@ def _is_native(one: Instruction, kv: KVLayout, widths: Mapping[str, int]) -> boo
             return _is_native_mixture(one)
         case ShortConv():
             known = one.activation is None or _is_known(one.activation)
-            return known and one.weight.shape[1] <= MAX_TAPS and _has_state(kv, one.layer)
+            known = known and one.causal and one.weight.shape[1] <= MAX_TAPS
+            return known and _has_state(kv, one.layer)
         case Recurrence():
             by_head = one.decay_bias.numel() == one.rate.numel()
             return (bool(one.strength) or by_head) and _has_state(kv, one.layer)
@@ -119,7 +120,7 @@ def _have_one_group(matrices: tuple[Weight, ...]) -> bool:
 def _is_native_mixture(one: Experts) -> bool:
     """Packed weights that read at most one quantized copy of x, in one rotation of it."""
     rotations = {one.gate_rotation, one.up_rotation if one.ups else one.gate_rotation}
-    if len(rotations) > 1 or not _is_plain_rotation(one.down_rotation):
+    if one.has_changes or len(rotations) > 1 or not _is_plain_rotation(one.down_rotation):
         return False
     if one.weighs_input and one.gate_rotation is not None:
         return False

@@ -54,7 +54,9 @@ def _is_known(one: Instruction) -> bool:
             return True
         case Columns() | Join() | PositionScale() | Xielu() | Softcap():
             return True
-        case ShortConv() | Recurrence():
+        case ShortConv():
+            return one.causal
+        case Recurrence():
             return True
         case MixStreams() | AddToStreams() | MatchMagnitude() | ScaleChannels() | GaussianTopK():
             return True
@@ -74,7 +76,7 @@ def _are_known(one: Experts) -> bool:
     alike = len({weight.format.name for weight in (*one.gates, *one.ups)}) == 1
     alike = alike and len({weight.format.name for weight in one.downs}) == 1
     rotated = any((one.gate_rotation, one.up_rotation, one.down_rotation))
-    return alike and not rotated and all(map(weights.STORE.has, every))
+    return alike and not rotated and not one.has_changes and all(map(weights.STORE.has, every))
 
 
 def _is_readable(weight: Weight) -> bool:

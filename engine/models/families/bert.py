@@ -69,7 +69,7 @@ def _build(
         blocks=blocks,
         norm=None,
         head=head,
-        base=base_model(config, embedding, head, blocks),
+        base=base_model(weights, config, embedding, head, blocks),
         placement=weights.placement(len(blocks)),
         positions=positions,
         types=weights.optional_matrix(_TYPES, weights.rows(_TYPES), D),

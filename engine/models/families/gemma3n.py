@@ -128,11 +128,13 @@ def _stream_update(weights: Weights, config: Config, index: int, count: int) -> 
     """AltUp and the side path of block `index`."""
     name, D = f"blk.{index}", config.width
     rank = weights.rows(f"{name}.laurel_l.weight") or 1
+    routed = norm(weights, config, f"{name}.altup_router_norm", D)
     router = projection(weights, f"{name}.altup_router", count, D)
     correct = projection(weights, f"{name}.altup_correct_coef", count, count)
     return StreamUpdate(
-        norm=norm(weights, config, f"{name}.altup_router_norm", D),
-        router=replace(router, scale=router.scale / D),
+        # The router reads a D-th of the normed stream, and so do adapters of the router.
+        norm=replace(routed, weight=routed.weight / D),
+        router=router,
         predict=projection(weights, f"{name}.altup_predict_coef", count * count, count),
         correct=replace(correct, bias=weights.beside(name, torch.ones(count))),
         scale=weights.vector(f"{name}.altup_correct_scale.weight", D),
