@@ -42,6 +42,8 @@ class BaseModel:
     kv_heads: int  # K
     # GGUF tensor name to (out, in) or (E, out, in), including a tied head.
     shapes: Mapping[str, tuple[int, ...]]
+    # Of delta nets: key heads, their width, value heads and theirs; None: it has no such layers.
+    delta_heads: tuple[int, int, int, int] | None = None
     tensors: Collection[str] = ()  # names of all tensors, also of those that no adapter changes
 
 

@@ -1,7 +1,6 @@
 """Reader of PEFT adapters: a folder with adapter_config.json and adapter_model.safetensors.
 
-Hugging Face module names are mapped to GGUF tensor names. GGUF llama files permute the rows of
-query and key matrices for interleaved RoPE, so the same permutation is applied to the adapter.
+Hugging Face modules become tensors of the file as in llama.cpp's converter: see `peft_modules`.
 Nothing is unpickled: adapter_model.bin is refused.
 
 Source: https://github.com/huggingface/peft/blob/v0.18.0/src/peft/tuners/lora/layer.py
@@ -10,11 +9,12 @@ Source: https://github.com/huggingface/peft/blob/v0.18.0/src/peft/tuners/lora/la
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from engine.errors import AdapterError, AdapterOfOtherModel, DamagedAdapter, Fault, FaultKind
@@ -22,7 +22,7 @@ from engine.gguf.values import shown
 from engine.lora.delta import (
     DAMAGED,
     EMBEDDING,
-    HEAD,
+    OTHER_ADAPTER,
     BaseModel,
     Contents,
     Pair,
@@ -31,60 +31,40 @@ from engine.lora.delta import (
     finite_pair,
 )
 from engine.lora.peft_config import CONFIG, PeftConfig, read_config
+from engine.lora.peft_modules import Target
+from engine.lora.peft_modules import targets as targets_of
 from engine.lora.tensor_file import TensorFile
 
 TENSORS = "adapter_model.safetensors"
 
 _PICKLED = ("adapter_model.bin", "adapter_model.pt", "adapter_model.pth")
 _TYPES = ("F64", "F32", "F16", "BF16")
-_OUTSIDE = re.compile(r"^(?:base_model\.)?(?:(?:language_)?model\.){0,3}")
-_LAYER = re.compile(r"layers\.(\d{1,5})\.(.+)")
 _HALF = re.compile(r"(.+)\.lora_(?:embedding_)?([AB])(?:\.\w+)??(?:\.weight)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
-    """Module names of one architecture, and the modules with permuted rows."""
+class _Halves:
+    """The tensor names of the two halves of the pair of one module."""
 
-    layer: Mapping[str, str]  # module inside a layer to the middle of the GGUF name
-    permuted: tuple[str, ...] = ()  # modules whose rows GGUF permutes for interleaved RoPE
+    module: str  # Hugging Face name in the file
+    targets: list[Target]
+    a: str
+    b: str
 
-
-_GATED = {
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
-_PERMUTED = ("self_attn.q_proj", "self_attn.k_proj")
-_UNGATED = {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
-_PHI2 = {"self_attn.dense": "attn_output", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down"}
-_FUSED = {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
-FAMILIES = {
-    **{
-        name: Family(_GATED)
-        for name in ("cohere2", "command-r", "gemma", "gemma2", "gemma3", "olmo2")
-    },
-    **{name: Family(_GATED) for name in ("qwen2", "qwen3", "qwen3moe")},
-    **{name: Family(_GATED, _PERMUTED) for name in ("granite", "llama")},
-    "phi2": Family(_GATED | _PHI2),
-    "phi3": Family(_GATED | _FUSED),
-    "starcoder2": Family(_GATED | _UNGATED),
-}
-_TOP = {"embed_tokens": EMBEDDING, "lm_head": HEAD}
+    @property
+    def is_embedding(self) -> bool:
+        """Whether rows are looked up: the factors are stored transposed."""
+        return self.targets[0].name == EMBEDDING
 
 
 @dataclass(frozen=True, slots=True)
-class _Halves:
-    """The tensor names of the two halves of one pair."""
+class _Piece:
+    """The change of a tensor, or of a part of it, by one module."""
 
-    name: str  # of the base tensor, GGUF
-    module: str  # Hugging Face module name in the file
-    a: str
-    b: str
+    target: Target
+    a: Tensor  # [R, in] f32, or [E, R, in]
+    b: Tensor  # [out, R] f32, or [E, out, R]
+    scale: float
 
 
 def find_folder(path: Path) -> Path | None:
@@ -132,29 +112,25 @@ def read(folder: Path, base: BaseModel, checkpoint: Callable[[], None]) -> Conte
 
     Raises AdapterError, OutOfMemory, ModelFileError for a file that changes, or OSError.
     """
-    family = FAMILIES.get(base.architecture)
-    if family is None:
-        raise AdapterError(
-            f"PEFT adapters for {base.architecture!r} models cannot be read by this version.",
-            "Choose the adapter in GGUF form.",
-        )
     config = read_config(folder / CONFIG)
     with TensorFile(folder / TENSORS) as file:
-        found = _find_halves(file, family)
+        found = _find_halves(file, base)
         for halves in found:
             _check(file, halves, base, config)
         check_memory(sum(prod(_shape(file, key)) for half in found for key in (half.a, half.b)))
-        pairs: dict[str, Pair] = {}
+        pieces: dict[str, list[_Piece]] = {}
         for halves in found:
             checkpoint()
-            pairs[halves.name] = _read_pair(file, halves, base, family, config)
+            for piece in _pieces(file, halves, base, config):
+                pieces.setdefault(piece.target.name, []).append(piece)
+        pairs = {name: _pair(name, some, base) for name, some in pieces.items()}
         return Contents(pairs, _notes(file, config, pairs), file.sha256(checkpoint))
 
 
-def _find_halves(file: TensorFile, family: Family) -> list[_Halves]:
+def _find_halves(file: TensorFile, base: BaseModel) -> list[_Halves]:
     """Find all pairs of the file; raises AdapterError for any other tensor."""
-    modules: dict[str, str] = {}
-    found: dict[str, dict[str, str]] = {}
+    found: dict[tuple[str, int, int], dict[str, str]] = {}
+    modules: dict[tuple[str, int, int], tuple[str, list[Target]]] = {}
     for key in sorted(file.tensors):
         if _is_copy(key):
             continue
@@ -165,9 +141,10 @@ def _find_halves(file: TensorFile, family: Family) -> list[_Halves]:
                 "Choose an adapter that was trained as plain LoRA, without other modules.",
             )
         module, half = match.groups()
-        name = _gguf_name(module, family)
-        modules[name] = module
-        other = found.setdefault(name, {}).setdefault(half, key)
+        targets = targets_of(module, base)
+        place = targets[0].name, targets[0].expert, targets[0].start
+        modules[place] = module, targets
+        other = found.setdefault(place, {}).setdefault(half, key)
         if other != key:
             raise DamagedAdapter(
                 f"{_short(other)} and {_short(key)} are the same half of a pair.", DAMAGED
@@ -181,7 +158,7 @@ def _find_halves(file: TensorFile, family: Family) -> list[_Halves]:
                 raise DamagedAdapter(
                     f"The adapter holds {_short(key)} without its half {other}.", DAMAGED
                 )
-    return [_Halves(name, modules[name], both["A"], both["B"]) for name, both in found.items()]
+    return [_Halves(*modules[place], both["A"], both["B"]) for place, both in found.items()]
 
 
 def _short(name: str) -> str:
@@ -194,22 +171,8 @@ def _is_copy(key: str) -> bool:
     return key.endswith(".base_layer.weight")
 
 
-def _gguf_name(module: str, family: Family) -> str:
-    """The GGUF tensor name of a module; raises AdapterError for an unknown module."""
-    inner = _OUTSIDE.sub("", module, count=1)
-    if inner in _TOP:
-        return _TOP[inner]
-    layer = _LAYER.fullmatch(inner)
-    if layer and layer[2] in family.layer:
-        return f"blk.{int(layer[1])}.{family.layer[layer[2]]}.weight"
-    raise AdapterOfOtherModel(
-        f"The adapter changes the module {_short(module)}, which this model does not have.",
-        "Choose an adapter that was made for this model.",
-    )
-
-
 def _check(file: TensorFile, halves: _Halves, base: BaseModel, config: PeftConfig) -> None:
-    """Raise AdapterError unless both halves are floats whose shapes match the model."""
+    """Raise AdapterError unless both halves are floats, and their shapes match a whole tensor."""
     for key in (halves.a, halves.b):
         stored = file.tensors[key].dtype
         if stored not in _TYPES:
@@ -218,32 +181,65 @@ def _check(file: TensorFile, halves: _Halves, base: BaseModel, config: PeftConfi
                 f"Choose an adapter stored as {', '.join(_TYPES[1:])}.",
             )
     a, b = _shape(file, halves.a), _shape(file, halves.b)
-    if halves.name == EMBEDDING:  # stored as [R, V] and [D, R]
+    if halves.is_embedding:  # stored as [R, V] and [D, R]
         a, b = b[::-1], a[::-1]
-    check_halves(halves.name, a, b, base, config.base_model)
+    target, *more = halves.targets
+    is_part = bool(more) or target.expert >= 0
+    if is_part and target.name in base.shapes:  # the model's shape is compared with what it becomes
+        base = replace(base, shapes={target.name: (b[0], a[-1]) if a and b else ()})
+    check_halves(target.name, a, b, base, config.base_model)
 
 
 def _shape(file: TensorFile, key: str) -> list[int]:
     return list(file.tensors[key].shape)
 
 
-def _read_pair(
-    file: TensorFile, halves: _Halves, base: BaseModel, family: Family, config: PeftConfig
-) -> Pair:
+def _pieces(
+    file: TensorFile, halves: _Halves, base: BaseModel, config: PeftConfig
+) -> Iterator[_Piece]:
+    """The changes of the tensors that a module is in the file, their shapes checked."""
     a, b = file.tensor(halves.a).float(), file.tensor(halves.b).float()
-    if halves.name == EMBEDDING:
+    if halves.is_embedding:
         a, b = b.T.contiguous(), a.T.contiguous()
-    inside = ".".join(halves.module.split(".")[-2:])
-    if inside in family.permuted:
-        b = _interleaved(b, base.heads if inside.endswith("q_proj") else base.kv_heads)
-    module = halves.module.removeprefix("base_model.model.")
-    return finite_pair(halves.name, a, b, config.scale(module, a.shape[0]))
+    scale = config.scale(halves.module.removeprefix("base_model.model."), a.shape[0])
+    for target in halves.targets:
+        changed_a, changed_b = target.change(a, b)
+        if not _fits(target, changed_a, changed_b, base.shapes[target.name]):
+            raise AdapterOfOtherModel(
+                f"The adapter's change of the module {_short(halves.module)} has the shape "
+                f"{[len(b), a.shape[1]]}, which does not fit the tensor {shown(target.name)} of the "
+                "model.",
+                OTHER_ADAPTER,
+            )
+        yield _Piece(target, changed_a, changed_b, scale)
 
 
-def _interleaved(b: Tensor, heads: int) -> Tensor:
-    """Permute the rows of b [heads*C, R] from half-split to interleaved RoPE order per head."""
-    rows, rank = b.shape
-    return b.view(heads, 2, rows // heads // 2, rank).swapaxes(1, 2).reshape(rows, rank)
+def _fits(target: Target, a: Tensor, b: Tensor, shape: tuple[int, ...]) -> bool:
+    """Whether the factors are those of a tensor [out, in] or [E, out, in], or of an expert of it."""
+    if target.expert < 0:
+        return (*b.shape[:-1], a.shape[-1]) == shape
+    fits = len(shape) == 3 and target.expert < shape[0]
+    return fits and (len(b), a.shape[1]) == (target.rows or shape[1], shape[2])
+
+
+def _pair(name: str, pieces: list[_Piece], base: BaseModel) -> Pair:
+    """The pair of a tensor; those of single experts are stacked, with their scales in b."""
+    first = pieces[0]
+    if first.target.expert < 0:
+        return finite_pair(name, first.a.contiguous(), first.b.contiguous(), first.scale)
+    experts, rows, columns = base.shapes[name]
+    ranks = [0] * experts
+    for piece in pieces:
+        ranks[piece.target.expert] += len(piece.a)
+    a, b = torch.zeros(experts, max(ranks), columns), torch.zeros(experts, rows, max(ranks))
+    ranks = [0] * experts
+    for piece in pieces:
+        expert, start = piece.target.expert, piece.target.start
+        some = slice(ranks[expert], ranks[expert] + len(piece.a))
+        a[expert, some] = piece.a
+        b[expert, start : start + len(piece.b), some] = piece.b * piece.scale
+        ranks[expert] = some.stop
+    return finite_pair(name, a, b, 1.0)
 
 
 def _notes(file: TensorFile, config: PeftConfig, pairs: Mapping[str, Pair]) -> tuple[str, ...]:

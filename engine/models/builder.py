@@ -17,7 +17,7 @@ from engine.models.feed_forward import (
     mixtures,
 )
 from engine.models.layers import Block, Decoder, Ranking
-from engine.models.mixers import Attention, LatentAttention
+from engine.models.mixers import Attention, DeltaNet, LatentAttention
 from engine.models.parts import Norm, Projection, Rope
 from engine.models.weights import Weights
 from kernels.program import Activation
@@ -195,7 +195,8 @@ def experts(
         shared_mlp = shared_expert(weights, config, index, activation, shared, gated=has_up)
         gate_tensor = f"{name}.ffn_gate_inp_shexp"
         if weights.has(f"{gate_tensor}.weight"):
-            shared_gate = Projection("", weights.row(f"{gate_tensor}.weight", D))
+            gate_row = weights.row(f"{gate_tensor}.weight", D)
+            shared_gate = Projection(f"{gate_tensor}.weight", gate_row)
     return Experts(
         router=router or projection(weights, f"{name}.ffn_gate_inp", E, D),
         routing=with_bias(weights, index, E, routing or Routing(config.experts_per_token)),
@@ -389,6 +390,7 @@ def base_model(
             shapes |= matrices.shapes
         if isinstance(block.attention, LatentAttention):
             shapes |= block.attention.head_shapes
+    nets = [block.attention for block in blocks if isinstance(block.attention, DeltaNet)]
     for product in (head, *(product for block in blocks for product in block.projections)):
         rows, columns = product.weight.shape
         if product.name:
@@ -398,5 +400,6 @@ def base_model(
         heads=config.heads,
         kv_heads=config.kv_heads,
         shapes=shapes,
+        delta_heads=nets[0].heads if nets else None,
         tensors=weights.names,
     )

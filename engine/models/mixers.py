@@ -198,6 +198,12 @@ class DeltaNet:
         return (*some, *low, self.gate, self.output)
 
     @property
+    def heads(self) -> tuple[int, int, int, int]:
+        """K, C, H and V."""
+        keys = self.query.weight.shape[0] // self.key_width
+        return keys, self.key_width, self.rate.shape[0], self.value_width
+
+    @property
     def states(self) -> tuple[LayerState, ...]:
         """What it remembers of earlier tokens: last inputs of the convolutions, and a matrix."""
         heads = self.rate.shape[0]

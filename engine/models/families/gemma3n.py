@@ -26,6 +26,7 @@ from engine.models.families.gemma4 import (
     layer_inputs,
     shared_attention,
     shared_layers,
+    with_layer_inputs,
 )
 from engine.models.layers import Block, Decoder
 from engine.models.parts import Projection
@@ -92,7 +93,7 @@ def build(file: GGUFFile, weights: Weights, context: int) -> Decoder:
         outputs=_matrices(weights, "altup_unembd_proj", count - 1, D),
         epsilon=_LEAST_SQUARE,
     )
-    return replace(made, layer_inputs=inputs, streams=streams)
+    return replace(with_layer_inputs(made, inputs), streams=streams)
 
 
 def _stream_count(file: GGUFFile, name: str) -> int:

@@ -75,7 +75,7 @@ def build(file: GGUFFile, weights: Weights, context: int) -> Decoder:
         blocks.append(_block(weights, one, mlp_config, index, attention, inputs))
     cap = file.number(f"{name}.final_logit_softcapping", 0.0, minimum=0.0, maximum=1e6)
     made = decoder(weights, config, tuple(blocks), embedding_scale=config.width**0.5, logit_cap=cap)
-    return replace(made, layer_inputs=inputs)
+    return with_layer_inputs(made, inputs)
 
 
 def shared_layers(file: GGUFFile, local: list[bool], default: int = 0) -> list[int | None]:
@@ -147,6 +147,15 @@ def shared_attention(
         window=window,
         shared=shared,
     )
+
+
+def with_layer_inputs(made: Decoder, inputs: LayerInputs | None) -> Decoder:
+    """A decoder with embeddings for its layers, whose projection adapters can change."""
+    if inputs is None:
+        return made
+    rows, columns = inputs.projection.weight.shape
+    shapes = {**made.base.shapes, inputs.projection.name: (rows, columns)}
+    return replace(made, layer_inputs=inputs, base=replace(made.base, shapes=shapes))
 
 
 def layer_inputs(file: GGUFFile, weights: Weights, config: Config) -> LayerInputs | None:

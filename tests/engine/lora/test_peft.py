@@ -391,8 +391,8 @@ def test_an_adapter_without_pairs_is_named(folder: Path, base: BaseModel) -> Non
 
 
 def test_an_architecture_without_module_names_is_refused(folder: Path, base: BaseModel) -> None:
-    other = BaseModel("mamba", base.heads, base.kv_heads, base.shapes)
-    error = refused(folder, other, "'mamba'")
+    other = BaseModel("falcon-h1", base.heads, base.kv_heads, base.shapes)
+    error = refused(folder, other, "'falcon-h1'")
     assert "GGUF" in error.remedy
 
 
