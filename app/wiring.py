@@ -22,6 +22,7 @@ from app.ui.comparison.values import Choice, default_choices
 from app.ui.library.page import LibraryPage
 from app.ui.settings.page import Preferences
 from app.ui.theme.theme import Theme
+from app.ui.transcript.endings import ending
 from app.ui.widgets.notification import AnswerNotifier
 from app.ui.window import Window
 from engine import AdapterUse
@@ -180,7 +181,11 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     theme.changed.connect(window.apply_palette)
     window.apply_palette(theme.palette)
     AnswerNotifier(
-        controller.state, window, lambda: controller.settings.notify == "on", window.come_forward
+        controller.state,
+        window,
+        lambda: controller.settings.notify == "on",
+        window.come_forward,
+        ending,
     )
     window.restore_geometry(controller.settings.window_geometry)
     window.set_sidebar(controller.settings.sidebar_open)

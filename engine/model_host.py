@@ -298,6 +298,7 @@ class ModelHost:
             count=command.answers,
             stack=stack,
             background=command.background,
+            stop_loops=command.stop_loops,
             drafter=maker(command.drafts, self._draft),
             cancelled=lambda: is_abandoned or cancelled(),
         )

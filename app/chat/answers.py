@@ -39,17 +39,14 @@ from engine import (
 
 _SAVE_MILLISECONDS = 300
 _TURN_MILLISECONDS = 300  # an answer that starts sooner does not say that it waits for its turn
-_ENDS = {
-    FinishReason.END: MessageState.COMPLETE,
-    FinishReason.STOP: MessageState.COMPLETE,
-    FinishReason.LENGTH: MessageState.STOPPED,
-    FinishReason.CONTEXT: MessageState.STOPPED,
-    FinishReason.CANCELLED: MessageState.STOPPED,
-}
-_STOPS = {
-    FinishReason.LENGTH: StopReason.LENGTH,
-    FinishReason.CONTEXT: StopReason.CONTEXT,
-    FinishReason.CANCELLED: StopReason.USER,
+# What becomes of an answer, and why it stopped; "": it is complete.
+_ENDS: dict[FinishReason, tuple[MessageState, str]] = {
+    FinishReason.END: (MessageState.COMPLETE, ""),
+    FinishReason.STOP: (MessageState.COMPLETE, ""),
+    FinishReason.LENGTH: (MessageState.STOPPED, StopReason.LENGTH),
+    FinishReason.CONTEXT: (MessageState.STOPPED, StopReason.CONTEXT),
+    FinishReason.REPETITION: (MessageState.STOPPED, StopReason.REPETITION),
+    FinishReason.CANCELLED: (MessageState.STOPPED, StopReason.USER),
 }
 
 
@@ -274,7 +271,7 @@ class Answers:
             self._start(event.request)
         if speed := tokens_per_second(event.generated_tokens, event.decode_seconds):
             self._state.set_last_speed(speed)
-        state, stop = _ENDS[event.reason], _STOPS.get(event.reason, "")
+        state, stop = _ENDS[event.reason]
         if event.reason is FinishReason.CANCELLED and running.interrupted:
             state, stop = MessageState.INTERRUPTED, ""
         self._end(

@@ -27,6 +27,7 @@ class StopReason(StrEnum):
     USER = "user"  # the user pressed Stop
     LENGTH = "length"  # the most tokens of the settings were generated
     CONTEXT = "context"  # the context is full
+    REPETITION = "repetition"  # the text repeated itself
 
 
 class MessageState(Enum):

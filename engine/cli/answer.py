@@ -91,6 +91,7 @@ def _answer(
                 opening=prompt.opening if prompt else "",
                 thoughts=thoughts,
                 count=options.answers,
+                stop_loops=not options.allow_loops,
                 stack=stack,
                 drafter=maker(options_of.drafts(options), draft_model),
                 constraint=wanted,

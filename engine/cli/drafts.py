@@ -55,6 +55,7 @@ def lookup_bench(
                 prompt,
                 Sampling(temperature=0),
                 max_tokens=generated,
+                stop_loops=False,
                 stack=stack,
                 drafter=maker(kind, None),
             )

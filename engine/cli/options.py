@@ -176,6 +176,11 @@ def _add_answering(commands: _SubParsersAction[Parser], runs: Mapping[str, Run])
             "-N", "--answers", type=int, default=1, help="answers to the prompt, made together"
         )
         answering.add_argument(
+            "--allow-loops",
+            action="store_true",
+            help="do not stop an answer that repeats itself again and again",
+        )
+        answering.add_argument(
             "--logprobs",
             metavar="K",
             type=int,

@@ -10,8 +10,10 @@ from pathlib import Path
 
 from engine.cli.options import Options
 from engine.loading.loader import LoadedModel
-from engine.messages import Finished, MetricsRead, TokenLogprobs
+from engine.messages import Finished, FinishReason, MetricsRead, TokenLogprobs
 from engine.prometheus import prometheus_text
+
+_ENDED = {FinishReason.REPETITION: "stopped: the model was repeating itself"}  # beside the values
 
 
 def print_status(line: str) -> None:
@@ -93,7 +95,8 @@ def _print_statistics(finished: Finished | None) -> None:
     print_status(
         f"[{finished.prompt_tokens} prompt{cached} + {finished.generated_tokens} generated tokens"
         f"{_thoughts(finished)}, "
-        f"{_speed(finished):.1f} tokens/s{_drafts(finished)}, {finished.reason.value}"
+        f"{_speed(finished):.1f} tokens/s{_drafts(finished)}, "
+        f"{_ENDED.get(finished.reason, finished.reason.value)}"
         f"{', incomplete' if finished.incomplete else ''}]"
     )
 

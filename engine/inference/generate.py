@@ -22,6 +22,7 @@ from engine.inference.constraints.matcher import Matcher
 from engine.inference.logprobs import token_logprobs
 from engine.inference.metrics import TokenTimes
 from engine.inference.prompt import common_length
+from engine.inference.repetition import RepetitionGuard
 from engine.inference.sampling import Sampler
 from engine.inference.speculative.costs import StepCosts
 from engine.inference.speculative.drafter import Drafter
@@ -67,11 +68,12 @@ class Request:
     count: int = 1  # answers to the one prompt
     stack: Stack = NO_ADAPTERS
     background: bool = False  # yields to requests that are not
+    stop_loops: bool = True  # end an answer that repeats itself, where nothing constrains it
     resume: SamplerState | None = None  # of the interrupted answer that the prompt ends with
     # Makes the drafter of an answer, which may draw with its sampler; None: no drafts.
     drafter: Callable[[Sampler], Drafter] | None = None
     constraint: Constraint | None = None  # None: that of `resume`, if any
-    begun: str = ""  # text of the answer that the prompt ends with, for the constraint
+    begun: str = ""  # text of the answer that the prompt ends with
     thoughts: ThoughtPlan | None = None  # None: a text without thoughts
     logprobs: int = 0  # of so many most likely tokens, with each token of the answer; 0: none
     arrived: float = field(default_factory=time.perf_counter)  # when it was asked for
@@ -129,6 +131,9 @@ class Generation:
         self._stream = _text_stream(tokenizer, request.prompt, self._thoughts)
         self._stops = StopFilter(request.stop)
         self._banned = BannedTexts(banned, tokenizer.shown_piece) if any(banned) else None
+        self._guard: RepetitionGuard | None = None
+        if request.stop_loops and matcher is None and not request.sampling.ignore_end:
+            self._guard = RepetitionGuard(tokenizer.shown_piece, request.begun)
         self._opening = request.opening
         self._logprobs: list[TokenLogprobs] = []  # of the tokens that no event has named
 
@@ -311,13 +316,16 @@ class Generation:
             if self._taken_back is not None:
                 return
             settled = self._banned.settled()
-            yield self._text(self._shown(settled), len(settled))
         else:
-            yield self._text(self._shown([token]), 1)
+            settled = [token]
+        yield self._text(self._shown(settled), len(settled))
+        is_loop = self._guard is not None and any(self._guard.push(one) for one in settled)
         if self._stops.stopped:
             self.reason = FinishReason.STOP
         elif self._matcher is not None and self._matcher.is_finished:
             self.reason = FinishReason.END
+        elif is_loop:
+            self.reason = FinishReason.REPETITION
         elif self.request.max_tokens and self._counted >= self.request.max_tokens:
             self.reason = FinishReason.LENGTH
         elif len(self.text) > self.sequence.context:

@@ -78,6 +78,8 @@ class Generate:
     adapters: tuple[AdapterUse, ...] | None = None  # None: those of the last SetAdapters
     answers: int = 1  # to the one prompt, each with its own events
     background: bool = False  # yields to requests that are not
+    # An answer that repeats itself ends, unless it has a constraint or its end tokens are ignored.
+    stop_loops: bool = True
     drafts: DraftKind = DraftKind.NONE
     constraint: Constraint | None = None
     logprobs: int = 0  # of so many most likely tokens, in the Text events; 0: none

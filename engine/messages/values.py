@@ -69,6 +69,7 @@ class FinishReason(Enum):
     STOP = "stop"  # a stop string was reached
     LENGTH = "length"  # max_tokens were generated
     CONTEXT = "context"  # the context is full
+    REPETITION = "repetition"  # the text repeated itself: see `engine.inference.repetition`
     CANCELLED = "cancelled"
 
 

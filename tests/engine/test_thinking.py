@@ -70,7 +70,9 @@ def test_a_budget_holds_and_the_answer_follows(
     loaded = shared.load(models[family])
     assert loaded.can_think
     for number, budget in enumerate((1, BUDGET, 200), 10):
-        events = shared.generate(number, "hello", thinking_budget=budget, max_tokens=ANSWER)
+        events = shared.generate(
+            number, "hello", thinking_budget=budget, max_tokens=ANSWER, stop_loops=False
+        )
         thoughts, answer = split(answer_text(events))
         assert thought_text(thoughts) == WORD * budget
         assert answer.strip() == WORD * ANSWER
@@ -146,6 +148,16 @@ def test_thoughts_are_not_fed_back(shared: Bench, models: dict[str, Path], famil
     assert more - known == 100 * keeps
 
 
+@pytest.mark.parametrize("name", [QWEN, "tags as text"])
+def test_thoughts_that_repeat_themselves_end_the_answer(
+    shared: Bench, models: dict[str, Path], name: str
+) -> None:
+    shared.load(models[name])
+    events = shared.generate(70, "hello", thinking_budget=300, max_tokens=40)
+    assert finished(events).reason is FinishReason.REPETITION
+    assert thought_text(answer_text(events).removeprefix(THOUGHT_OPENS)) == WORD * 160
+
+
 @pytest.mark.parametrize("drafts", [DraftKind.LOOKUP, DraftKind.NONE])
 @pytest.mark.parametrize("name", [QWEN, "gpt-oss", "tags as text"])
 def test_drafts_do_not_exceed_the_budget(
@@ -155,7 +167,13 @@ def test_drafts_do_not_exceed_the_budget(
     texts = [
         answer_text(
             shared.generate(
-                number, "hello", thinking_budget=300, max_tokens=40, drafts=kind, sampling=sampling
+                number,
+                "hello",
+                thinking_budget=300,
+                max_tokens=40,
+                drafts=kind,
+                sampling=sampling,
+                stop_loops=False,
             )
         )
         for number, kind in enumerate((drafts, DraftKind.NONE), 60)

@@ -266,6 +266,14 @@ def stopped(stage: Stage) -> None:
     answer(stage, ANSWER[:300], FinishReason.CANCELLED)
 
 
+def repeating(stage: Stage) -> None:
+    ready(stage)
+    ask(stage, "My neighbour plays loud music at night. What can I say to him?")
+    answer(
+        stage, "You can say this to him:\n\n" + "Yay for you, buddy! " * 24, FinishReason.REPETITION
+    )
+
+
 def interrupted(stage: Stage) -> None:
     store = Store.open(stage.folder / "conversations.sqlite")
     conversation = store.create_conversation("Why is the sky blue?")
@@ -466,6 +474,7 @@ SCENES: dict[str, Scene] = {
         long_question,
         failed,
         stopped,
+        repeating,
         interrupted,
         siblings,
         editing,

@@ -28,6 +28,8 @@ def ending(message: Message) -> str:
             return tr("Stopped because this chat is full: the document is incomplete")
         case StopReason.CONTEXT:
             return tr("Stopped because this chat is full")
+        case StopReason.REPETITION:
+            return tr("Stopped: the model was repeating itself")
         case sentence:  # stored by an earlier version
             return sentence
 

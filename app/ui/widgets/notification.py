@@ -1,4 +1,7 @@
-"""System notification when a long answer ends while the window is not in front."""
+"""System notification when a long answer ends while the window is not in front.
+
+One that did not reach its end says why, as the line below it does.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QApplication, QSystemTrayIcon, QWidget
 
 from app.state.chat import Generation, State
+from app.store.store import Message
 from app.system.translation import tr
 
 LONG_SECONDS = 10.0  # answers that take less are waited for
@@ -24,13 +28,17 @@ class AnswerNotifier(QObject):
         window: QWidget,
         is_on: Callable[[], bool],
         come_forward: Callable[[], None],
+        ending: Callable[[Message], str],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`is_on` returns the setting; `come_forward` is called when the message is clicked."""
+        """`is_on` returns the setting; `come_forward` is called when the message is clicked.
+
+        `ending` says why an answer did not reach its end; empty if it did.
+        """
         super().__init__(window)
         self._state, self._window, self._is_on = state, window, is_on
-        self._come_forward, self._clock = come_forward, clock
+        self._come_forward, self._ending, self._clock = come_forward, ending, clock
         self._began: dict[int, float] = {}  # request of an answer in progress: when it began
         self._before: Mapping[int, Generation] = {}
         self._tray: QSystemTrayIcon | None = None  # created on demand
@@ -60,4 +68,8 @@ class AnswerNotifier(QObject):
         if generation.stopping or seconds < LONG_SECONDS:
             return
         if self._is_on() and not self._window.isActiveWindow():
-            self.show(tr("Your answer is ready"), self._state.title(generation.conversation))
+            message = self._state.message(generation.message)
+            ended = self._ending(message) if message else ""
+            self.show(
+                ended or tr("Your answer is ready"), self._state.title(generation.conversation)
+            )

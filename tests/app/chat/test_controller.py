@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from app.settings.table import Settings, load
 from app.state.chat import ModelPhase
 from app.store.parts import ErrorPart
 from app.store.store import Message, MessageState, StopReason, Store
-from app.ui.transcript.endings import ending
+from app.ui.transcript.endings import ending, short_ending
+from app.ui.transcript.message_tools import tools_for
 from engine import (
     Cancel,
     DraftKind,
@@ -292,15 +295,30 @@ def test_consecutive_user_messages_are_merged_into_one_turn(stage: Stage) -> Non
     assert stage.engine.last_generate.turns == (Turn(USER, "One\n\nTwo"),)
 
 
-def test_a_full_context_is_reported_and_the_answer_kept(stage: Stage) -> None:
+@pytest.mark.parametrize("reason", FinishReason)
+def test_every_end_is_reported_and_stored_and_the_answer_kept(
+    stage: Stage, reason: FinishReason
+) -> None:
     stage.ready(MODEL)
     ask(stage)
     stage.engine.write("Because")
-    stage.engine.finish(FinishReason.CONTEXT)
+    stage.engine.finish(reason)
     stage.wait_until_idle()
     last = stage.state.messages[-1]
     assert last.text == "Because"
-    assert last.stop == StopReason.CONTEXT
+    is_complete = reason in (FinishReason.END, FinishReason.STOP)
+    assert last.state is (MessageState.COMPLETE if is_complete else MessageState.STOPPED)
+    assert last.stop == {
+        FinishReason.LENGTH: StopReason.LENGTH,
+        FinishReason.CONTEXT: StopReason.CONTEXT,
+        FinishReason.REPETITION: StopReason.REPETITION,
+        FinishReason.CANCELLED: StopReason.USER,
+    }.get(reason, "")
+    offered = [tool.name for tool in tools_for(last, busy=False)]
+    assert ("continue" in offered) is not is_complete
+    assert bool(ending(last) or short_ending(last)) is not is_complete
+    kept = stored_branch(stage)[-1]
+    assert (kept.state, kept.stop) == (last.state, last.stop)
 
 
 # --- several conversations ----------------------------------------------------------------------

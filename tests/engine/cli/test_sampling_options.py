@@ -107,6 +107,18 @@ def test_answers_obey_the_options(model: str, capsys: pytest.CaptureFixture[str]
     assert run(capsys, *options, "--logit-bias", "50+1000")["token_ids"] == [50] * 6
 
 
+def test_an_answer_that_repeats_itself_is_stopped(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("complete", "-m", model, "-p", "hello", "-n", "170", "--logit-bias", "50+1000")
+    made = run(capsys, *options)
+    assert (made["token_ids"], made["finish_reason"]) == ([50] * 160, "repetition")
+    assert main([*options]) == 0
+    assert "stopped: the model was repeating itself]" in capsys.readouterr().err
+    free = run(capsys, *options, "--allow-loops")
+    assert (free["token_ids"], free["finish_reason"]) == ([50] * 170, "length")
+
+
 def test_banned_texts_do_not_appear(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     legible = [f"--logit-bias={3 + byte}-inf" for byte in range(256) if not 32 <= byte < 127]
     options = ("complete", "-m", model, "-p", "hello", "-n", "12", "--ignore-eos", *legible)

@@ -76,6 +76,7 @@ def test_stopped_answers_say_why() -> None:
         (StopReason.USER, "Stopped by you"),
         (StopReason.LENGTH, "answer length"),
         (StopReason.CONTEXT, "this chat is full"),
+        (StopReason.REPETITION, "the model was repeating itself"),
     ):
         stopped = replace(ANSWER, state=MessageState.STOPPED, stop=reason)
         assert words in shown(stopped)["Ended"]

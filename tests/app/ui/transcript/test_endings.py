@@ -31,6 +31,11 @@ FULL = ErrorPart(Fault(FaultKind.CHAT_FULL, most_context=4096), "m.gguf", "Full.
             StopReason.CONTEXT,
             "Stopped because this chat is full",
         ),
+        (
+            MessageState.STOPPED,
+            StopReason.REPETITION,
+            "Stopped: the model was repeating itself",
+        ),
         (MessageState.STOPPED, "", ""),  # stored by an earlier version
         (MessageState.STOPPED, "An earlier sentence.", "An earlier sentence."),
         (MessageState.FAILED, "", ""),

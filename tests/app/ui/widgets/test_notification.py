@@ -9,8 +9,11 @@ from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from app.state.chat import Generation, State
-from app.store.store import Conversation
+from app.store.parts import TextPart
+from app.store.store import Conversation, Message, MessageState, StopReason
+from app.ui.transcript.endings import ending
 from app.ui.widgets.notification import LONG_SECONDS, AnswerNotifier
+from engine import Role
 
 
 @dataclass
@@ -37,7 +40,7 @@ def state(qtbot: QtBot, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> State:
     monkeypatch.setattr(window, "isActiveWindow", lambda: scene.in_front)
     qtbot.addWidget(window)
     state.set_conversations([Conversation(1, "The sky", 0.0, 0.0, None)])
-    Notifier(state, window, lambda: scene.on, window.show, clock=lambda: scene.now)
+    Notifier(state, window, lambda: scene.on, window.show, ending, clock=lambda: scene.now)
     state.setParent(window)
     return state
 
@@ -54,6 +57,15 @@ def test_long_answer_is_announced(state: State, scene: Scene) -> None:
     assert scene.shown == [("Your answer is ready", "The sky")]
     state.end_generation(1)
     assert len(scene.shown) == 1
+
+
+def test_answer_that_did_not_reach_its_end_is_not_ready(state: State, scene: Scene) -> None:
+    parts, stopped = (TextPart("Yay!"),), MessageState.STOPPED
+    stop = StopReason.REPETITION
+    one = Message(2, 1, 1, Role.ASSISTANT, parts, stopped, 0.0, "m", stop, 0, 0, 0.0, 1, 1)
+    state.show(1, [one])
+    answer(state, scene, LONG_SECONDS + 1)
+    assert scene.shown == [("Stopped: the model was repeating itself", "The sky")]
 
 
 @pytest.mark.parametrize("why", ["short", "in front", "off", "stopped"])

@@ -118,7 +118,8 @@ def answer(
 ) -> tuple[int, int]:
     """The last token of an answer, and how many drafted ones were accepted."""
     options: dict[str, Any] = {**{name: getattr(sampling, name) for name in sampling.__slots__}}
-    request = Request(PROMPT, Sampling(**options | {"seed": seed}), drafter=drafter)
+    sampled = Sampling(**options | {"seed": seed})
+    request = Request(PROMPT, sampled, drafter=drafter, stop_loops=False)
     cached: Any = Cached(PROMPT)
     texts: Any = Texts()
     one = Generation(request, texts, cached, (FreeDrafts(), FreeDrafts()))
