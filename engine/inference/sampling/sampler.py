@@ -45,7 +45,9 @@ class Sampler:
     def __init__(self, sampling: Sampling, tokenizer: Tokenizer | None = None) -> None:
         """Raises RequestError for an option out of range.
 
-        Without a tokenizer no text breaks DRY's repetitions, and there are no end tokens to ignore.
+        Without a tokenizer no text breaks DRY's repetitions, and there are no end tokens: these may
+        be ignored, and no penalty counts them. Those of the turns before would make an answer less
+        likely to end.
         """
         check(sampling)
         self.sampling = sampling
@@ -57,6 +59,7 @@ class Sampler:
             and sampling.xtc_probability == 0
         )
         self._bias = _bias(sampling, tokenizer)
+        self._ends = sorted(tokenizer.end_tokens) if tokenizer else []
         self._penalizes = penalizes(sampling)
         has_dry = sampling.dry_multiplier > 0 and sampling.dry_window != 0
         self._dry = Dry(sampling, tokenizer.piece if tokenizer else None) if has_dry else None
@@ -104,6 +107,8 @@ class Sampler:
         counts: Counter[int] = Counter()
         if self._penalizes:
             counts.update(self._recent(tokens))
+            for token in self._ends:
+                counts.pop(token, None)
         biases: dict[int, float] = {}
         for token, bias in self._bias:
             biases[token] = biases.get(token, 0.0) + bias
@@ -193,10 +198,13 @@ class Sampler:
                 row[token] += np.float32(bias)
         if excluded:
             row[list(excluded)] = -np.inf
+        ends = [token for token in self._ends if token < len(row)]
+        unpenalized = row[ends]
         if self._penalizes:
             penalize(row, self._recent(tokens), self.sampling)
         if self._dry:
             self._dry.apply(row, tokens)
+        row[ends] = unpenalized
         if (allowed is not None or self._bias or excluded) and row.max() == -np.inf:
             raise RequestError(
                 "No token is left to continue the text: all are excluded.",

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+import tiny
 from engine import ModelFileError, RequestError, Sampling
+from engine.gguf.reader import GGUFFile
 from engine.inference.sampling import Candidates, Sampler, check
 from engine.inference.sampling.filters import min_p, temperature, top_k, top_p, typical
 from engine.inference.sampling.penalties import penalize
+from engine.tokenizer.tokenizer import Tokenizer
 
 FOUR = [0.1, 0.2, 0.3, 0.4]
 PLAIN = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
@@ -56,6 +60,26 @@ def test_penalty_window_forgets_older_tokens() -> None:
     sampling = Sampling(temperature=0, repeat_penalty=50.0, penalty_window=1)
     assert Sampler(sampling).draw(torch.tensor([3.0, 2.0, 1.0]), [0, 1]) == 0
     assert Sampler(sampling).draw(torch.tensor([3.0, 2.0, 1.0]), [1, 0]) == 1
+
+
+def test_no_penalty_counts_the_end_tokens_of_earlier_turns(tmp_path: Path) -> None:
+    with GGUFFile.open(tiny.write(tmp_path / "tiny.gguf")) as file:
+        tokenizer = Tokenizer.from_metadata(file.metadata)
+    end, word, other = *sorted(tokenizer.end_tokens)[:1], 40, 50
+    turns = [word, end, other] * 3 + [word]
+    penalized = replace(
+        PLAIN, repeat_penalty=1.5, frequency_penalty=0.5, presence_penalty=0.5,
+        dry_multiplier=2.0, dry_breakers=(), dry_allowed_length=1,
+    )  # fmt: skip
+    logits = torch.linspace(1, 2, tokenizer.size)
+    sampler = Sampler(penalized, tokenizer)
+    found = sampler.distribution(logits, turns)
+    scores = dict(zip(found.ids.tolist(), found.logits.tolist(), strict=True))
+    assert scores[end] == logits[end]
+    assert scores[word] < logits[word]
+    drawn = Sampler(replace(penalized, dry_multiplier=0.0, top_k=40), tokenizer).device_draw(turns)
+    assert drawn is not None
+    assert drawn.counts == {word: 4, other: 3}
 
 
 def test_greedy_takes_the_lowest_id_of_a_tie() -> None:
