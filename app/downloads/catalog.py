@@ -50,12 +50,14 @@ class CatalogError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CatalogSampling:
-    """Sampling settings recommended by the model's publisher; None where not stated."""
+    """Sampling settings recommended for a model, by its publisher if any; None where not stated."""
 
     temperature: float | None = None
     top_k: int | None = None
     top_p: float | None = None
     min_p: float | None = None
+    dry_multiplier: float | None = None
+    dry_allowed_length: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

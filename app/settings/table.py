@@ -190,6 +190,9 @@ class Settings:
             step=0.05,
         ),
     ] = 1.1  # at 1, small models repeat whole lines without end
+    # Not shown: a model may recommend these. No text breaks a repetition then.
+    dry_multiplier: Annotated[float, Setting(low=0, high=5)] = _ENGINE.dry_multiplier
+    dry_allowed_length: Annotated[int, Setting(low=1, high=100)] = _ENGINE.dry_allowed_length
     max_tokens: Annotated[
         int,
         Setting(
@@ -351,7 +354,7 @@ class SettingsError(Exception):
 
 def sampling(settings: Settings, recommended: Sampling | None = None) -> Sampling:
     """The sampler settings of the engine; those without a setting are as a model recommends."""
-    return replace(
+    made = replace(
         recommended or Sampling(),
         temperature=settings.temperature,
         top_k=settings.top_k,
@@ -359,6 +362,10 @@ def sampling(settings: Settings, recommended: Sampling | None = None) -> Samplin
         min_p=settings.min_p,
         repeat_penalty=settings.repeat_penalty,
     )
+    if not settings.dry_multiplier:
+        return made
+    strength, length = settings.dry_multiplier, settings.dry_allowed_length
+    return replace(made, dry_multiplier=strength, dry_allowed_length=length, dry_breakers=())
 
 
 def thinking(settings: Settings) -> bool | None:

@@ -106,7 +106,7 @@ class Sampling:
     repeat_penalty: float = 1.0
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0
-    penalty_window: int = 64
+    penalty_window: int = 256  # longer than a paragraph: tests/benchmarks/loops.md
     seed: int = -1
     logit_bias: tuple[tuple[int, float], ...] = ()  # added to the logits of tokens; -inf: never
     ignore_end: bool = False  # the end tokens are never drawn

@@ -44,6 +44,14 @@ def test_starter_has_the_measured_sampling() -> None:
     found = with_recommended(Settings(), starter_path())
     assert found.temperature == STARTER.temperature
     assert found.top_p == Settings().top_p
+    used = sampling(found)
+    assert (used.dry_multiplier, used.dry_allowed_length, used.dry_breakers) == (
+        STARTER.dry_multiplier,
+        STARTER.dry_allowed_length,
+        (),
+    )
+    assert used.repeat_penalty == Settings().repeat_penalty
+    assert sampling(with_recommended(Settings(), PATH)).dry_multiplier == 0
 
 
 def test_unknown_model_uses_the_settings() -> None:

@@ -40,6 +40,8 @@ def _everything_changed():
         top_p=1.0,
         min_p=0.5,
         repeat_penalty=1.25,
+        dry_multiplier=0.5,
+        dry_allowed_length=4,
         max_tokens=7,
         thinking="on",
         faster_answers="off",
@@ -213,8 +215,9 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path, caplog):
 def test_sampling_uses_the_settings():
     assert sampling(Settings()) == Sampling(repeat_penalty=1.1)
     assert sampling(_everything_changed()) == Sampling(
-        temperature=0.0, top_k=0, top_p=1.0, min_p=0.5, repeat_penalty=1.25
-    )
+        temperature=0.0, top_k=0, top_p=1.0, min_p=0.5, repeat_penalty=1.25,
+        dry_multiplier=0.5, dry_allowed_length=4, dry_breakers=(),
+    )  # fmt: skip
 
 
 _JSON = st.recursive(
