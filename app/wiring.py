@@ -15,7 +15,7 @@ from app.chat.controller import Controller
 from app.library.service import Library
 from app.settings.table import sampling, thinking
 from app.state.chat import ModelPhase, Notice
-from app.store.parts import Content, written
+from app.store.parts import Content, Parts
 from app.system.translation import tr
 from app.ui.adapters.panel import AdapterPanel
 from app.ui.comparison.values import Choice, default_choices
@@ -35,12 +35,26 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     sidebar, transcript = window.sidebar, window.transcript
     composer = window.composer
 
-    def send(content: Content) -> None:
+    def send(content: Content, left: Parts = ()) -> None:
+        waits = controller.state.busy
         composer.set_text("")
-        if controller.send(content):
+        if not controller.send(content, left):
+            composer.set_text(left or content)
+        elif not waits:
+            composer.set_text(left)
             transcript.jump_to_end()
-        else:
-            composer.set_text(content if isinstance(content, str) else written(content))
+
+    def suggest(text: str) -> None:
+        """Send a suggestion; what was typed stays in the field."""
+        composer.end_composition()
+        send(text, composer.parts())
+
+    def take_back(number: int) -> None:
+        """Put a waiting message into the field, before what is typed there."""
+        composer.put_before(controller.outbox.parts(number))
+        window.chat.flush_draft()  # first: a crash in between must not lose the message
+        controller.outbox.remove(number)
+        composer.setFocus()
 
     def next_theme() -> None:
         choice = theme.next_choice()
@@ -54,9 +68,6 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
             window.options.open()
         else:
             controller.act_on_notice(kind)
-
-    def keep_draft(text: str) -> None:
-        controller.drafts.keep(controller.state.current, text)
 
     def zoom(steps: int) -> None:
         """Go to the next step of the text size, or back to the normal one."""
@@ -124,10 +135,12 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     composer.submitted.connect(forget_refused_paste)
     composer.submitted.connect(send)
     composer.stopped.connect(controller.stop)
-    composer.edited.connect(keep_draft)
     composer.typed.connect(controller.token_count.count)
-    window.chat.empty_view.suggested.connect(send)
+    window.chat.empty_view.suggested.connect(suggest)
     window.chat.draft_flushed.connect(controller.drafts.keep)
+    window.chat.waiting.send_requested.connect(controller.outbox.send_now)
+    window.chat.waiting.remove_requested.connect(controller.outbox.remove)
+    window.chat.waiting.edit_requested.connect(take_back)
 
     window.top_bar.new_button.clicked.connect(controller.new_conversation)
     sidebar.new_requested.connect(controller.new_conversation)

@@ -8,6 +8,7 @@ appended in the store every 300 ms.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 
 from PySide6.QtCore import QTimer
@@ -80,12 +81,15 @@ class Answers:
         link: EngineRequests,
         adapters: Adapters,
         runner: Runner,
+        ended: Callable[[int, int], None],
     ) -> None:
+        """`ended` is called with the conversation and the message of each answer that has ended."""
         self._state = state
         self._archive = archive
         self._link = link
         self._adapters = adapters
         self._runner = runner
+        self._on_ended = ended
         self._jobs: deque[QueuedAnswer] = deque()
         self._running: dict[int, RunningAnswer] = {}  # by request, the oldest first
         self._requested: dict[
@@ -463,6 +467,7 @@ class Answers:
         self._state.touch(running.conversation)
         self._forget(running)
         self.start_next()
+        self._on_ended(running.conversation, running.message)
 
     def _forget(self, running: RunningAnswer) -> None:
         """Remove an answer from those in progress."""
@@ -492,6 +497,7 @@ class Answers:
             self._state.change(replace(message, parts=parts, state=state, stop=stop))
         self._state.touch(job.conversation)
         self._state.set_queued(job.message, None)
+        self._on_ended(job.conversation, job.message)
 
 
 def _with_error(parts: Parts, error: ErrorPart | None) -> Parts:

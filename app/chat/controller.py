@@ -29,6 +29,7 @@ from app.chat.model_loader import Models, expected_model, first_model
 from app.chat.model_switch import NOTICE as SWITCH_NOTICE
 from app.chat.model_switch import ModelSwitch
 from app.chat.navigation import Navigation
+from app.chat.outbox import Outbox
 from app.chat.performance import Performance
 from app.chat.prompts import turns_of
 from app.chat.quitting import Quitting, RejectedNotices
@@ -43,7 +44,7 @@ from app.library.service import Library
 from app.settings.table import Settings, SettingsError, sampling, save, thinking
 from app.state.chat import UNFINISHED, Notice
 from app.state.states import States
-from app.store.parts import Content, Parts, parts_of, searched, stripped, without_error
+from app.store.parts import Content, Parts, parts_of, searched, without_empty_ends, without_error
 from app.store.store import Message, MessageState, Store
 from app.store.writer import Archive
 from app.system.translation import tr
@@ -111,7 +112,9 @@ class Controller(QObject):
             delete=delete_snapshots,
         )
         self.adapters = Adapters(state, states.adapters, archive, self._link, runner, user_files)
-        self._answers = Answers(state, archive, self._link, self.adapters, runner)
+        self._answers = Answers(
+            state, archive, self._link, self.adapters, runner, self._on_answer_ended
+        )
         states.adapters.request_finished.connect(self._answers.start_next)
         self.library = Library(state, states.library, settings, user_files, self)
         self.draft_models = DraftModels(
@@ -122,6 +125,7 @@ class Controller(QObject):
         )
         self.library.defaults.changed.connect(self.draft_models.update)
         self.drafts = Drafts(state, archive)
+        self.outbox = Outbox(state, self.drafts, self._send_in)
         self.models = Models(state, self._link)
         self.token_count = TokenCount(state, self._link)
         self.options = Options(state, states.options, archive, self._link, self._usual_sampling)
@@ -145,7 +149,7 @@ class Controller(QObject):
         )
         self._number = count(-1, -1).__next__  # of conversations and messages made in this run
         self.conversations = Conversations(state, archive, self._number)
-        self.navigation = Navigation(state, archive, self._answers)
+        self.navigation = Navigation(state, archive, self._answers, self.drafts)
         self.comparisons = Comparisons(
             state,
             archive,
@@ -227,6 +231,7 @@ class Controller(QObject):
 
     def shut_down(self) -> None:
         """Stop all answers and downloads, and send the command that saves the cached context."""
+        self.outbox.close()
         self._answers.close()
         self.switch.drop()
         self.sessions.shut_down()
@@ -299,20 +304,30 @@ class Controller(QObject):
 
     # --- messages -------------------------------------------------------------------------------
 
-    def send(self, content: Content) -> bool:
-        """Send a message in the shown conversation; False when it cannot be sent now."""
-        parts = stripped(parts_of(Role.USER, content))
-        if not parts or self.state.busy or self.options.refuses(self.state.current):
+    def send(self, content: Content, left: Parts = ()) -> bool:
+        """Send a message in the shown conversation; False when it cannot be sent now.
+
+        During an answer it waits in the outbox. `left` is unsent and stays in the field.
+        """
+        parts = without_empty_ends(parts_of(Role.USER, content))
+        shown = self.state.current
+        if not parts:
+            return False
+        if shown is not None and self.state.busy:
+            self.outbox.add(shown, parts)
+            self.drafts.keep(shown, left)
+            return True
+        if self.options.refuses(shown):
             return False
         if self.comparisons.is_open:
             self.comparisons.refuse_message()
             return False
-        shown = self.state.current
         parent = self.state.messages[-1].id if self.state.messages else None
         conversation_id = self._begin(parts) if shown is None else shown
         self._ask(conversation_id, parent, parts)
-        self.drafts.keep(shown, "")  # after the message: a crash in between must not lose both
+        self.drafts.keep(conversation_id, left)
         if shown is None:
+            self.drafts.keep(None, ())  # last: a crash before must not lose the message
             self.state.show(conversation_id)
         return True
 
@@ -346,6 +361,8 @@ class Controller(QObject):
     def keep(self, message_id: int) -> None:
         """Make one of two compared answers the answer of the branch."""
         self.comparisons.keep(message_id)
+        if self.state.current is not None:
+            self._on_answer_ended(self.state.current, message_id)
 
     def reopen_comparison(self, message_id: int) -> None:
         """Show both answers of the comparison that ends the branch again."""
@@ -354,7 +371,7 @@ class Controller(QObject):
     def edit(self, message_id: int, content: Content) -> None:
         """Send an edited user message as a sibling; the old branch stays."""
         place, old = self._find(message_id)
-        parts = stripped(parts_of(Role.USER, content))
+        parts = without_empty_ends(parts_of(Role.USER, content))
         if old is None or old.role is not Role.USER or self.state.busy or not parts:
             return
         if self.options.refuses(old.conversation):
@@ -407,6 +424,17 @@ class Controller(QObject):
         self.switch.unload()
 
     # --- steps ----------------------------------------------------------------------------------
+
+    def _on_answer_ended(self, conversation_id: int, message_id: int) -> None:
+        self.outbox.on_answer_ended(conversation_id, message_id)
+
+    def _send_in(self, conversation_id: int, parts: Parts) -> bool:
+        """Send a message at the end of a conversation that was opened; False when it cannot be."""
+        branch = self.state.branches.get(conversation_id)
+        if not branch or self.options.refuses(conversation_id):
+            return False
+        self._ask(conversation_id, branch[-1].id, parts)
+        return True
 
     def _begin(self, parts: Parts) -> int:
         """Create a conversation; it takes over the adapters chosen in the new chat."""

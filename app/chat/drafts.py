@@ -2,48 +2,73 @@
 
 from __future__ import annotations
 
-from app.state.chat import State
+from itertools import count
+
+from app.state.chat import State, WaitingMessage
+from app.store.parts import Parts, TextPart, attachments, typed
+from app.store.unsent import Unsent
 from app.store.writer import Archive
 
 
 class Drafts:
-    """Saves drafts to the state at once, and to the store soon after."""
+    """Saves what is unsent to the state at once, and to the store soon after."""
 
     def __init__(self, state: State, archive: Archive) -> None:
         self._state = state
         self._archive = archive
         self._loaded = False  # the stored draft of the new chat has been read
+        self.number = count(1).__next__  # of waiting messages
 
-    def keep(self, conversation_id: int | None, text: str) -> None:
+    def keep(self, conversation_id: int | None, parts: Parts) -> None:
         """Save the draft of a conversation; None is the new chat, which has no number yet."""
-        if self._state.drafts.get(conversation_id, "") == text:
+        if self._state.drafts.get(conversation_id, ()) == parts:
             return
-        self._state.set_draft(conversation_id, text)
+        self._state.set_draft(conversation_id, parts)
         if conversation_id is not None or self._loaded:  # else it would overwrite the stored one
-            self._write(conversation_id, text)
+            self.write(conversation_id)
+
+    def found(self, conversation_id: int, unsent: Unsent) -> None:
+        """Show what was stored of a conversation: what waited in another run waits for the user."""
+        waiting = [WaitingMessage(self.number(), parts, held=True) for parts in unsent.waiting]
+        self._state.set_draft(conversation_id, unsent.field)
+        self._state.set_outbox(conversation_id, waiting)
 
     def load_new_chat(self) -> None:
         """Load the stored draft of the new chat; text typed since the start is appended to it."""
 
-        def found(text: str) -> None:
+        def found(unsent: Unsent) -> None:
             if self._loaded:
                 return
             self._loaded = True
-            typed = self._state.drafts.get(None, "")
-            if not text:
-                self._write(None, typed)
-                return
-            self._state.set_draft(None, f"{text}\n{typed}" if typed.strip() else text)
-            self._write(None, self._state.drafts[None])
-            self._state.draft_found.emit(text)
+            if unsent.field:
+                meanwhile = self._state.drafts.get(None, ())
+                self._state.set_draft(None, joined(unsent.field, meanwhile))
+                self._state.draft_found.emit(unsent.field)
+            self.write(None)
 
         self._archive.read(lambda store: store.draft(None), found)
 
-    def _write(self, conversation_id: int | None, text: str) -> None:
-        number = self._archive.conversations.stored
+    def write(self, conversation_id: int | None) -> None:
+        """Write what is unsent in a conversation to the store."""
+        number, state = self._archive.conversations.stored, self._state
+        waiting = () if conversation_id is None else state.outbox.get(conversation_id, ())
+        field = state.drafts.get(conversation_id, ())
+        unsent = Unsent(field, tuple(message.parts for message in waiting))
         self._archive.write(
             lambda store: store.set_draft(
-                None if conversation_id is None else number(conversation_id), text
+                None if conversation_id is None else number(conversation_id), unsent
             ),
-            text,
+            unsent.text,
         )
+
+    def write_all(self) -> None:
+        """Write all that is unsent, after a repair of the store."""
+        for conversation_id in {*self._state.drafts, *self._state.outbox}:
+            if conversation_id is not None or self._loaded:
+                self.write(conversation_id)
+
+
+def joined(first: Parts, second: Parts) -> Parts:
+    """The attachments of both, then the text of both, each on lines of its own."""
+    text = "\n".join(filter(None, (typed(first), typed(second))))
+    return (*attachments(first), *attachments(second), *((TextPart(text),) if text else ()))

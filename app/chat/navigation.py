@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from app.chat.answers import Answers
+from app.chat.drafts import Drafts
 from app.state.chat import State
-from app.store.store import Store
+from app.store.store import Store, Unsent
 from app.store.writer import Archive, LocalBranch
 
 
 class Navigation:
     """Shows conversations; one not opened before is read from the store first."""
 
-    def __init__(self, state: State, archive: Archive, answers: Answers) -> None:
+    def __init__(self, state: State, archive: Archive, answers: Answers, drafts: Drafts) -> None:
         self._state = state
         self._archive = archive
         self._answers = answers
+        self._drafts = drafts
         self._opening: int | None = None  # the conversation that was asked for last
 
     def new(self) -> None:
@@ -42,16 +44,16 @@ class Navigation:
             return
         number = self._archive.conversations.stored
 
-        def read(store: Store) -> tuple[LocalBranch, str]:
+        def read(store: Store) -> tuple[LocalBranch, Unsent]:
             stored = number(conversation_id)
             branch = self._archive.local_branch(store, store.branch(stored))
             return branch, store.draft(stored)
 
-        def shown(result: tuple[LocalBranch, str]) -> None:
+        def shown(result: tuple[LocalBranch, Unsent]) -> None:
             if self._opening != conversation_id:
                 return
             if conversation_id not in self._state.branches:
-                self._state.set_draft(conversation_id, result[1])
+                self._drafts.found(conversation_id, result[1])
                 self._state.show(conversation_id, *result[0])
                 if then is not None:
                     then()

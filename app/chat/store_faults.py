@@ -64,6 +64,7 @@ class StoreFaults:
                 self._archive.rewrite(conversation, branch, others)
         self._adapters.write_all()
         self._options.write_all()
+        self._drafts.write_all()
         remedy = tr("The damaged file is kept as {file}.", file=aside)
         self._state.set_notice("repair", Notice(sentence, remedy))
         self._conversations.read()

@@ -19,7 +19,7 @@ from PySide6.QtCore import QObject, Signal
 from app.engines.client import Capabilities
 from app.engines.model_ref import ModelRef, local_path
 from app.state.read_only import ReadOnly, changed
-from app.store.parts import grown
+from app.store.parts import Parts, grown
 from app.store.store import Conversation, Hit, Message, MessageState, TrashedConversation
 from engine import ContextPolicy, DeviceInfo, Fault, ModelLoaded
 
@@ -95,6 +95,17 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingMessage:
+    """A message that was entered during an answer, and is sent when that answer is complete."""
+
+    number: int  # identifies it in this run
+    parts: Parts
+    held: bool = (
+        False  # it waits for the user: the answer was stopped, failed, or is of another run
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Deletion:
     """What one Undo restores: conversations, or one message of a conversation."""
 
@@ -126,7 +137,8 @@ class State(QObject):
     generations_changed = Signal()  # any of `generations`, `queued`, `waiting`, `last_speed`
     notices_changed = Signal()
     draft_changed = Signal(object)  # conversation or None
-    draft_found = Signal(str)  # the stored draft of the new chat
+    draft_found = Signal(object)  # the stored draft of the new chat: parts
+    outbox_changed = Signal(int)  # conversation
     found_opened = Signal(str, int)  # a search result was opened: the query and its message
     memory_changed = Signal()  # of the shown conversation
     deletions_changed = Signal()
@@ -150,7 +162,8 @@ class State(QObject):
     generations = ReadOnly[Mapping[int, Generation]]()  # by request, the oldest first
     queued = ReadOnly[Mapping[int, int]]()  # answer not requested yet: its conversation
     waiting = ReadOnly[Mapping[int, str]]()  # answer not started yet: note on what it waits for
-    drafts = ReadOnly[Mapping[int | None, str]]()  # unsent text by conversation; None: new chat
+    drafts = ReadOnly[Mapping[int | None, Parts]]()  # unsent, by conversation; None: new chat
+    outbox = ReadOnly[Mapping[int, tuple[WaitingMessage, ...]]]()  # by conversation
     installed = ReadOnly[tuple[ModelFile, ...]]()
     last_speed = ReadOnly[float]()  # tokens/s of the last answer that has ended
     notices = ReadOnly[Mapping[str, Notice]]()
@@ -174,7 +187,8 @@ class State(QObject):
         self._generations: Mapping[int, Generation] = MappingProxyType({})
         self._queued: Mapping[int, int] = MappingProxyType({})
         self._waiting: Mapping[int, str] = MappingProxyType({})
-        self._drafts: Mapping[int | None, str] = MappingProxyType({})
+        self._drafts: Mapping[int | None, Parts] = MappingProxyType({})
+        self._outbox: Mapping[int, tuple[WaitingMessage, ...]] = MappingProxyType({})
         self._installed = tuple[ModelFile, ...]()
         self._last_speed = 0.0
         self._notices: Mapping[str, Notice] = MappingProxyType({})
@@ -423,10 +437,15 @@ class State(QObject):
             self._installed = tuple(installed)
             self.model_changed.emit()
 
-    def set_draft(self, conversation_id: int | None, text: str) -> None:
+    def set_draft(self, conversation_id: int | None, parts: Parts) -> None:
         """Set the draft of a conversation; None is the new chat."""
-        self._drafts = changed(self._drafts, conversation_id, text)
+        self._drafts = changed(self._drafts, conversation_id, parts)
         self.draft_changed.emit(conversation_id)
+
+    def set_outbox(self, conversation_id: int, messages: Sequence[WaitingMessage]) -> None:
+        """Set the messages of a conversation that wait to be sent, the first one first."""
+        self._outbox = changed(self._outbox, conversation_id, tuple(messages) or None)
+        self.outbox_changed.emit(conversation_id)
 
     def set_devices(self, devices: tuple[DeviceInfo, ...]) -> None:
         """Set the devices of this computer beside the processor."""

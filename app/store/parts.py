@@ -181,17 +181,21 @@ def without_error(parts: Parts) -> Parts:
     return tuple(part for part in parts if not isinstance(part, ErrorPart))
 
 
-def stripped(parts: Iterable[Part]) -> Parts:
-    """Parts of the user whose joined text has no white space at its start and end."""
+def without_empty_ends(parts: Iterable[Part]) -> Parts:
+    """Parts of the user without the empty lines at both ends of their joined text.
+
+    Nothing else is removed: the indentation of the first line and spaces at the end of the last
+    one are the user's. Nothing is left of parts without a visible character.
+    """
     left = list(parts)
     while left and isinstance(first := left[0], TextPart | FilePart):
-        if text := first.text.lstrip():
-            left[0] = _with_text(first, text)
+        if first.text.strip():
+            left[0] = _with_text(first, first.text.lstrip("\r\n"))
             break
         del left[0]
     while left and isinstance(last := left[-1], TextPart | FilePart):
-        if text := last.text.rstrip():
-            left[-1] = _with_text(last, text)
+        if last.text.strip():
+            left[-1] = _with_text(last, last.text.rstrip("\r\n"))
             break
         del left[-1]
     return tuple(left)

@@ -17,6 +17,7 @@ from app.store.answer_details import AnswerDetails, AnswerRecord, details_of, de
 from app.store.parts import ErrorPart, Parts, from_row, grown, searched, to_row, written
 from app.store.schema import RowNotFound
 from app.store.search import MAX_WORD_LENGTH, MAX_WORDS, clean, contains, index, word_query
+from app.store.unsent import Unsent, unsent_of, unsent_text
 from app.system.text_search import fold
 from engine import ContextPolicy, Role
 
@@ -281,9 +282,9 @@ def touch(database: sqlite3.Connection, conversation: int) -> None:
     )
 
 
-def set_draft(database: sqlite3.Connection, conversation: int, text: str) -> None:
-    """Save the draft of a conversation, 0 for the new chat; an empty one is deleted."""
-    if text:
+def set_draft(database: sqlite3.Connection, conversation: int, unsent: Unsent) -> None:
+    """Save what is unsent in a conversation, 0 for the new chat; nothing deletes it."""
+    if text := unsent_text(unsent):
         database.execute(
             "INSERT OR REPLACE INTO draft(conversation, saved, text) VALUES (?, ?, ?)",
             (conversation, time.time(), clean(text)),
@@ -311,12 +312,12 @@ def rename(database: sqlite3.Connection, conversation: int, title: str) -> None:
         raise RowNotFound
 
 
-def find_draft(database: sqlite3.Connection, conversation: int) -> str:
-    """The draft of a conversation, 0 for the new chat; or nothing."""
+def find_draft(database: sqlite3.Connection, conversation: int) -> Unsent:
+    """What is unsent in a conversation, 0 for the new chat."""
     row = database.execute(
         "SELECT text FROM draft WHERE conversation = ?", (conversation,)
     ).fetchone()
-    return row[0] if row else ""
+    return unsent_of(row[0] if row else "")
 
 
 def insert_message(

@@ -61,6 +61,7 @@ from app.store.schema import (
     translate_errors,
 )
 from app.store.search import MAX_WORD_LENGTH, MAX_WORDS, clean
+from app.store.unsent import Unsent
 from app.system.file_lock import FileLock
 from app.system.text_search import query_terms
 from app.system.translation import tr
@@ -84,6 +85,7 @@ __all__ = [
     "StoredAdapters",
     "StoredUse",
     "TrashedConversation",
+    "Unsent",
 ]
 
 _log = logging.getLogger(__name__)
@@ -453,13 +455,13 @@ class Store:
 
     # --- drafts -----------------------------------------------------------------------------
 
-    def set_draft(self, conversation_id: int | None, text: str) -> None:
-        """Save the draft of a conversation; None is the new chat."""
+    def set_draft(self, conversation_id: int | None, unsent: Unsent) -> None:
+        """Save what is unsent in a conversation; None is the new chat."""
         with self._writing(durable=False) as database:
-            set_draft(database, conversation_id or 0, text)
+            set_draft(database, conversation_id or 0, unsent)
 
-    def draft(self, conversation_id: int | None) -> str:
-        """The draft of a conversation, or nothing."""
+    def draft(self, conversation_id: int | None) -> Unsent:
+        """What is unsent in a conversation."""
         with self._reading() as database:
             return find_draft(database, conversation_id or 0)
 

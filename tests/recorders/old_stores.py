@@ -21,6 +21,7 @@ try:
     from app.store.store import MessageState, Store
 except ImportError:  # before the store was a package
     from app.store import MessageState, Store  # type: ignore[attr-defined, no-redef]
+from app.store.unsent import unsent_of
 from engine import Role
 
 OUT = Path(__file__).parents[1] / "app" / "store" / "old"
@@ -70,8 +71,8 @@ def write(store: Any) -> None:
     empty = store.add_message(made, again, Role.ASSISTANT, "", MessageState.STREAMING, "Small")
     finish(store, empty.id, MessageState.FAILED, "It failed before its first word.")
     store.select_sibling(empty.id, -4)
-    store.set_draft(made, "a draft\nof two lines")
-    store.set_draft(None, "a draft of the new chat")
+    store.set_draft(made, unsent_of("a draft\nof two lines"))
+    store.set_draft(None, unsent_of("a draft of the new chat"))
 
     long = store.create_conversation("A long pasted text").id
     parent = None
@@ -183,7 +184,8 @@ def read(store: Any) -> dict[str, Any]:
         ],
         "shown": shown,
         "messages": messages,
-        "drafts": {str(c.id): store.draft(c.id) for c in conversations} | {"0": store.draft(None)},
+        "drafts": {str(c.id): store.draft(c.id).text for c in conversations}
+        | {"0": store.draft(None).text},
         "search": {query: [c.id for c in store.conversations(query)] for query in QUERIES},
     }
     if hasattr(store, "adapters"):

@@ -14,23 +14,33 @@ from PySide6.QtGui import (
     QKeyEvent,
     QKeySequence,
 )
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
-from app.store.parts import FilePart, Parts, TextPart, written
+from app.store.parts import (
+    Content,
+    FilePart,
+    ImagePart,
+    Parts,
+    TextPart,
+    parts_of,
+    typed,
+    written,
+)
 from app.system.translation import tr, trn
 from app.ui.chat.format_chip import FormatChip
-from app.ui.chat.pasted_text import PastedText, PasteHistory, is_long, split
+from app.ui.chat.pasted_text import PastedText, PasteHistory, is_long
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import READING, font
 from app.ui.widgets.controls import IconButton, RoundButton, set_property
-from app.ui.widgets.long_lines import folded, unfolded
+from app.ui.widgets.plain_text import PlainTextField
+from engine import Role
 
 _DEBOUNCE_MILLISECONDS = 400
 _THROTTLE_MILLISECONDS = 150
 
 
-class _Editor(QPlainTextEdit):
-    """Plain-text editor; Enter submits unless an input method is composing."""
+class _Editor(PlainTextField):
+    """Text field; Enter submits unless an input method is composing."""
 
     enter_pressed = Signal()
     up_pressed = Signal()  # Up was pressed in an empty field
@@ -38,10 +48,10 @@ class _Editor(QPlainTextEdit):
     refused = Signal(bool)  # something that is no text was pasted: a file (True) or a picture
     long_pasted = Signal(str)  # a text that is too long for the field
     undo_pressed = Signal()
+    typing = Signal()  # an input method is composing
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._composing = False
         self.setFont(font(READING))
         self.setTabChangesFocus(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
@@ -54,7 +64,7 @@ class _Editor(QPlainTextEdit):
         enter = e.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
         plain = e.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
         if enter and not plain:
-            if not self._composing:
+            if not self.composing:
                 self.enter_pressed.emit()
             e.accept()
         elif e.key() == Qt.Key.Key_Up and not plain and self.document().isEmpty():
@@ -69,8 +79,9 @@ class _Editor(QPlainTextEdit):
             super().keyPressEvent(e)
 
     def inputMethodEvent(self, e: QInputMethodEvent) -> None:
-        self._composing = bool(e.preeditString())
         super().inputMethodEvent(e)
+        if self.composing:
+            self.typing.emit()
 
     def canInsertFromMimeData(self, source: QMimeData) -> bool:
         # Pasted pictures and files are accepted to say why they cannot be used.
@@ -90,15 +101,13 @@ class _Editor(QPlainTextEdit):
         if is_long(text := source.text()):
             self.long_pasted.emit(text)
             return
-        self.insertPlainText(folded(text))
-        self.ensureCursorVisible()
+        self.insert_text(text)
 
     def focusInEvent(self, e: QFocusEvent) -> None:
         super().focusInEvent(e)
         self.focused.emit(True)
 
     def focusOutEvent(self, e: QFocusEvent) -> None:
-        self._composing = False
         super().focusOutEvent(e)
         self.focused.emit(False)
 
@@ -108,7 +117,8 @@ class Composer(QFrame):
 
     submitted = Signal(object)  # its parts: the pasted texts, then the typed one
     stopped = Signal()
-    edited = Signal(str)  # the text, debounced
+    edited = Signal(object)  # its parts, debounced
+    typing = Signal()  # the user changes the text now, perhaps with an input method
     typed = Signal(str)  # the text, throttled; also when it was replaced
     edit_last_requested = Signal()
     refused = Signal(bool)  # something that is no text was pasted: a file (True) or a picture
@@ -154,6 +164,7 @@ class Composer(QFrame):
         self.editor.long_pasted.connect(self._on_long_pasted)
         self.editor.undo_pressed.connect(self._history.undo)
         self.editor.textChanged.connect(self._on_text)
+        self.editor.typing.connect(self.typing)
         self.editor.document().documentLayout().documentSizeChanged.connect(self._fit_height)
         self.button.clicked.connect(self._on_button)
         self.set_model_name("")
@@ -162,32 +173,57 @@ class Composer(QFrame):
         self._fit_height()
 
     def text(self) -> str:
-        """The pasted texts, then the typed one, as they are sent to the model."""
+        """The attachments, then the typed text, as they are sent to the model."""
         return written(self.parts())
 
     def parts(self) -> Parts:
-        """The pasted texts, then the typed one with folded long lines restored."""
-        typed = unfolded(self.editor.toPlainText())
-        pasted = tuple(FilePart("", row.text) for row in self.pasted)
-        return (*pasted, TextPart(typed)) if typed else pasted
+        """The attachments, then the typed text."""
+        text = self.editor.text()
+        attached = tuple(row.part for row in self.pasted)
+        return (*attached, TextPart(text)) if text else attached
 
-    def set_text(self, text: str) -> None:
-        """Replace the text without emitting `edited`."""
+    def set_text(self, content: Content) -> None:
+        """Replace the text and the attachments without emitting `edited`."""
         self._debounce.stop()
         for row in self.pasted:
             self._drop(row)
         self.pasted.clear()
         self._history.clear()
-        pasted, typed = split(text)
-        if pasted:
-            self._add(pasted)
-        self._set_typed(typed)
+        parts = parts_of(Role.USER, content)
+        self._attach(parts)
+        self._set_typed(typed(parts))
         self._start_throttle()
 
+    def put_before(self, parts: Parts) -> None:
+        """Put unsent parts before what was typed meanwhile, which goes on undisturbed."""
+        rows = list(self.pasted)
+        for row in rows:
+            self._rows.removeWidget(row)
+        self.pasted.clear()
+        self._attach(parts)
+        for row in rows:
+            self.pasted.append(row)
+            self._rows.addWidget(row)
+        if text := typed(parts):
+            blank = self.editor.document().isEmpty() and not self.editor.composing
+            blocked = self.editor.blockSignals(True)
+            self.editor.insert_before(text if blank else f"{text}\n")
+            self.editor.blockSignals(blocked)
+        self._show_button()
+        self._fit_height()
+        self._start_throttle()
+
+    def end_composition(self) -> None:
+        """Take the text that an input method is composing into the field."""
+        self.editor.end_composition()
+
+    def _attach(self, parts: Parts) -> None:
+        for part in parts:
+            if isinstance(part, FilePart | ImagePart):
+                self._add(part)
+
     def _set_typed(self, text: str) -> None:
-        self.editor.blockSignals(True)
-        self.editor.setPlainText(folded(text))
-        self.editor.blockSignals(False)
+        self.editor.set_text(text)
         cursor = self.editor.textCursor()
         cursor.movePosition(cursor.MoveOperation.End)
         self.editor.setTextCursor(cursor)
@@ -196,7 +232,7 @@ class Composer(QFrame):
 
     def insert(self, text: str) -> None:
         """Insert text at the cursor, as if typed."""
-        self.editor.insertPlainText(text)
+        self.editor.insert_text(text)
 
     @property
     def busy(self) -> bool:
@@ -251,12 +287,12 @@ class Composer(QFrame):
     # --- pasted text ----------------------------------------------------------------------------
 
     def _on_long_pasted(self, text: str) -> None:
-        row = self._add(text)
+        row = self._add(FilePart("", text))
         self._history.add(lambda: self._remove(row))
         self._on_text()
 
-    def _add(self, text: str, place: int = -1) -> PastedText:
-        row = PastedText(text, self)
+    def _add(self, part: FilePart | ImagePart, place: int = -1) -> PastedText:
+        row = PastedText(part, self)
         row.apply_palette(self._palette)
         row.shown.connect(lambda: self._show_pasted(row))
         row.removed.connect(lambda: self._on_removed(row))
@@ -267,10 +303,10 @@ class Composer(QFrame):
     def _on_removed(self, row: PastedText) -> None:
         place = self.pasted.index(row)
         self._remove(row)
-        self._history.add(lambda: self._restore(row.text, place))
+        self._history.add(lambda: self._restore(row.part, place))
 
-    def _restore(self, text: str, place: int) -> None:
-        self._add(text, place)
+    def _restore(self, part: FilePart | ImagePart, place: int) -> None:
+        self._add(part, place)
         self._on_text()
 
     def _remove(self, row: PastedText) -> None:
@@ -282,13 +318,13 @@ class Composer(QFrame):
 
     def _show_pasted(self, row: PastedText) -> None:
         """Put a pasted text into the editor, above the typed one."""
-        typed, place = unfolded(self.editor.toPlainText()), self.pasted.index(row)
+        before, place = self.editor.text(), self.pasted.index(row)
         self._remove(row)
-        self._set_typed(f"{row.text}\n\n{typed}" if typed else row.text)
+        self._set_typed(f"{row.text}\n\n{before}" if before else row.text)
 
         def fold_again() -> None:
-            self._set_typed(typed)
-            self._restore(row.text, place)
+            self._set_typed(before)
+            self._restore(row.part, place)
 
         self._history.add(fold_again)
 
@@ -300,7 +336,8 @@ class Composer(QFrame):
     # --- steps ----------------------------------------------------------------------------------
 
     def _submit(self) -> None:
-        if not self._busy and self.text().strip():
+        self.end_composition()
+        if self.text().strip():
             self._debounce.stop()
             self.submitted.emit(self.parts())
 
@@ -311,6 +348,7 @@ class Composer(QFrame):
             self._submit()
 
     def _on_text(self) -> None:
+        self.typing.emit()
         self._show_button()
         self._debounce.start()
         self._start_throttle()
@@ -320,7 +358,7 @@ class Composer(QFrame):
             self._throttle.start()
 
     def _emit_edited(self) -> None:
-        self.edited.emit(self.text())
+        self.edited.emit(self.parts())
 
     def _on_focus(self, focused: bool) -> None:
         set_property(self, "focused", focused)

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QFrame, QStackedWidget, QVBoxLayout, QWidget
 from app.state.chat import ModelPhase, State
 from app.state.library import LibraryState
 from app.state.snapshots import SessionState
-from app.store.parts import copied
+from app.store.parts import Parts, copied
 from app.system.translation import tr
 from app.ui.chat.better_model import BetterModelLine
 from app.ui.chat.composer import Composer
@@ -22,6 +22,7 @@ from app.ui.chat.empty_view import EmptyView
 from app.ui.chat.find_bar import FindBar
 from app.ui.chat.resume_line import ResumeLine
 from app.ui.chat.status_line import StatusLine
+from app.ui.chat.waiting_messages import WaitingMessages
 from app.ui.theme.palette import Palette
 from app.ui.transcript.view import Transcript
 from app.ui.widgets import accessibility
@@ -32,7 +33,7 @@ from engine import Role
 class ChatPage(QWidget):
     """Shows the current conversation; its child widgets emit the user's requests as signals."""
 
-    draft_flushed = Signal(object, str)  # conversation id (None: not begun) and its unsent text
+    draft_flushed = Signal(object, object)  # conversation id (None: not begun), unsent parts
     regenerate_requested = Signal(int)
 
     def __init__(
@@ -50,6 +51,7 @@ class ChatPage(QWidget):
         self.empty_view = EmptyView(state, library)
         self.transcript = Transcript()
         self.find_bar = FindBar(self.transcript.finder)
+        self.waiting = WaitingMessages()
         self.composer = Composer()
         self.status_line = StatusLine(state)
         self.resume_line = ResumeLine(sessions)
@@ -78,6 +80,8 @@ class ChatPage(QWidget):
         self._download_row = Column(self.download_line)
         page.addWidget(self._download_row)
         page.addWidget(Column(self.resume_line))
+        self._waiting_row = Column(self.waiting)
+        page.addWidget(self._waiting_row)
         page.addWidget(Column(self.composer))
         page.addSpacing(4)
         page.addWidget(Column(self.status_line))
@@ -96,10 +100,12 @@ class ChatPage(QWidget):
         state.memory_changed.connect(self._show_memory)
         state.waiting_changed.connect(self.transcript.set_waiting)
         state.generations_changed.connect(self._show_busy)
+        state.outbox_changed.connect(self._show_waiting)
         state.model_changed.connect(self._show_model)
         self.transcript.at_end_changed.connect(self._show_jump)
         self.jump_button.clicked.connect(self.transcript.jump_to_end)
         self.transcript.verticalScrollBar().valueChanged.connect(self._show_rule)
+        self.composer.edited.connect(lambda parts: self.draft_flushed.emit(self._shown, parts))
         self.composer.edit_last_requested.connect(self._edit_last)
         self.find_bar.closed.connect(self.close_find)
         state.found_opened.connect(self._show_found)
@@ -113,6 +119,7 @@ class ChatPage(QWidget):
             self.transcript,
             self.find_bar,
             self.download_line,
+            self.waiting,
             self.composer,
             self.status_line,
         ):
@@ -121,7 +128,8 @@ class ChatPage(QWidget):
 
     def flush_draft(self) -> None:
         """Emit the unsent text now instead of after the debounce of `Composer.edited`."""
-        self.draft_flushed.emit(self._shown, self.composer.text())
+        self.composer.end_composition()
+        self.draft_flushed.emit(self._shown, self.composer.parts())
 
     def regenerate_last(self) -> None:
         """Request regenerating the last answer."""
@@ -166,13 +174,15 @@ class ChatPage(QWidget):
 
     def _show_conversation(self) -> None:
         state = self._state
-        # `Composer.edited` is debounced: the text in the field may be newer than the saved draft.
-        self.flush_draft()
         switched = state.current != self._shown
+        if switched:
+            self.composer.end_composition()
+        # `Composer.edited` is debounced: the text in the field may be newer than the saved draft.
+        self.draft_flushed.emit(self._shown, self.composer.parts())
         if switched:
             self._shown = state.current
             self.close_find()
-            self.composer.set_text(state.drafts.get(state.current, ""))
+            self.composer.set_text(state.drafts.get(state.current, ()))
             if not self._typing_elsewhere():
                 self.composer.setFocus()
         self.transcript.set_messages(state.messages, state.compared)
@@ -181,6 +191,7 @@ class ChatPage(QWidget):
             self.transcript.set_waiting(number, note)
         self._show_page()
         self._show_busy(announce=not switched)
+        self._show_waiting()
 
     def _show_compared(self) -> None:
         self.transcript.set_compared(self._state.compared)
@@ -192,11 +203,10 @@ class ChatPage(QWidget):
     def _show_memory(self) -> None:
         self.transcript.set_memory_start(self._state.memory_start)
 
-    def _show_found_draft(self, text: str) -> None:
+    def _show_found_draft(self, parts: Parts) -> None:
         if self._shown is None:
-            typed = self.composer.text()
-            self.composer.set_text(f"{text}\n{typed}" if typed.strip() else text)
-            self.flush_draft()  # saves the merged text at once
+            self.composer.put_before(parts)
+            self.draft_flushed.emit(None, self.composer.parts())  # the merged text, at once
 
     def _show_page(self) -> None:
         page = self.transcript if self._state.messages else self.empty_view
@@ -212,11 +222,20 @@ class ChatPage(QWidget):
             return
         self.composer.set_busy(busy)
         self.transcript.set_busy(busy)
+        self._show_waiting()
         if announce and not busy:
             messages, compared = self._state.messages, self._state.compared
             two = bool(messages) and messages[-1].id in compared
             words = tr("Both answers have ended") if two else tr("The answer has ended")
             accessibility.announce(self, words)
+
+    def _show_waiting(self) -> None:
+        state, shown = self._state, self._state.current
+        messages = () if shown is None else state.outbox.get(shown, ())
+        if len(messages) > len(self.waiting.rows) and state.busy:
+            accessibility.announce(self, tr("Your message is sent after this answer"))
+        self.waiting.show_messages(messages, busy=state.busy)
+        self._waiting_row.setVisible(bool(messages))
 
     def _show_model(self) -> None:
         model = self._state.model
@@ -239,6 +258,9 @@ class ChatPage(QWidget):
         self.jump_button.raise_()
 
     def _edit_last(self) -> None:
+        if self.waiting.rows:
+            self.waiting.edit_requested.emit(self.waiting.rows[-1].message.number)
+            return
         for message in reversed(self._state.messages):
             if message.role is Role.USER:
                 self.transcript.edit_message(message.id)

@@ -7,28 +7,29 @@ from collections.abc import Callable
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QWidget
 
+from app.store.parts import FilePart, ImagePart
 from app.system.translation import tr
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import SMALL
-from app.ui.transcript.sections import MANY_LINES, file_words
+from app.ui.transcript.sections import MANY_LINES, attachment_words
 from app.ui.widgets.controls import IconButton, TextButton, label
 from app.ui.widgets.text_undo import UNDOABLE
 
 LONG_CHARACTERS, LONG_LINES = 2_000, MANY_LINES  # longer pasted text is folded
-_TYPED_CHARACTERS = 500  # at most so much below a blank line counts as typed after a paste
 
 
 class PastedText(QFrame):
-    """A row that stands for a pasted text: its size, Show and Remove."""
+    """A row that stands for an attachment, such as a long pasted text: its size, Show and Remove."""
 
     shown = Signal()  # Show was clicked: the text goes into the editor
     removed = Signal()
 
-    def __init__(self, text: str, parent: QWidget | None = None) -> None:
+    def __init__(self, part: FilePart | ImagePart, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("pasted")
-        self.text = text
-        self.words = label(file_words("", text), "secondary", SMALL)
+        self.part = part
+        self.text = text = part.text if isinstance(part, FilePart) else ""
+        self.words = label(attachment_words(part), "secondary", SMALL)
         self.words.setToolTip(text[:400] + ("…" if len(text) > 400 else ""))
         self.show_button = TextButton(tr("Show"), "link")
         self.show_button.setAccessibleName(tr("Show the pasted text"))
@@ -40,6 +41,7 @@ class PastedText(QFrame):
         row.addStretch(1)
         row.addWidget(self.show_button)
         row.addWidget(self.remove_button)
+        self.show_button.setVisible(isinstance(part, FilePart))
         self.show_button.clicked.connect(self.shown)
         self.remove_button.clicked.connect(self.removed)
 
@@ -81,13 +83,3 @@ class PasteHistory:
 def is_long(text: str) -> bool:
     """Whether a pasted text is folded into a row."""
     return len(text) > LONG_CHARACTERS or text.count("\n") >= LONG_LINES
-
-
-def split(text: str) -> tuple[str, str]:
-    """A stored draft as pasted text, empty if it is not long, and text typed after it."""
-    if not is_long(text):
-        return "", text
-    pasted, blank, typed = text.rpartition("\n\n")
-    if blank and len(typed) <= _TYPED_CHARACTERS and is_long(pasted) and not is_long(typed):
-        return pasted, typed
-    return text, ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QMimeData, Qt, QTimer, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QFocusEvent, QTextCharFormat, QTextCursor, QTextFormat
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QTextEdit, QVBoxLayout, QWidget
 
@@ -15,6 +15,7 @@ from app.ui.settings.fields import Segments
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import SMALL, code_font
 from app.ui.widgets.controls import TextButton, label, set_property
+from app.ui.widgets.plain_text import PlainTextField
 
 _DEBOUNCE_MILLISECONDS = 350
 _LINES = 8
@@ -22,7 +23,7 @@ _ALPHA, _STRONG_ALPHA = 40, 120  # of the mark of a faulty line; the second in h
 _ROOM, _NARROW_ROOM = 26, 9  # pixels beside the words of a choice
 
 
-class _Editor(QPlainTextEdit):
+class _Editor(PlainTextField):
     """Plain-text editor in the code font; Tab leaves it."""
 
     focused = Signal(bool)
@@ -35,10 +36,6 @@ class _Editor(QPlainTextEdit):
         self.setLineWrapMode(QPlainTextEdit.LineWrapMode.WidgetWidth)
         self.document().setDocumentMargin(0)
         self.setFixedHeight(self.fontMetrics().lineSpacing() * _LINES + 4)
-
-    def insertFromMimeData(self, source: QMimeData) -> None:
-        self.insertPlainText(source.text())
-        self.ensureCursorVisible()
 
     def focusInEvent(self, e: QFocusEvent) -> None:
         super().focusInEvent(e)
@@ -123,7 +120,7 @@ class FormatField(QWidget):
     def finish(self) -> None:
         """Emit the typed description now."""
         self._debounce.stop()
-        text = self.editor.toPlainText()
+        text = self.editor.text()
         if text != self._options.text:
             self._options = self._options.with_format(self._options.format, text)
             self.changed.emit(self._options)
@@ -150,10 +147,8 @@ class FormatField(QWidget):
             self.editor.setFocus()
 
     def _set_text(self, text: str) -> None:
-        if self.editor.toPlainText() != text:
-            self.editor.blockSignals(True)
-            self.editor.setPlainText(text)
-            self.editor.blockSignals(False)
+        if self.editor.text() != text:
+            self.editor.set_text(text)
 
     def _on_text(self) -> None:
         self._debounce.start()
@@ -183,8 +178,8 @@ class FormatField(QWidget):
 
     def _marks(self, fault: FormatFault) -> list[QTextEdit.ExtraSelection]:
         """The line of a fault, marked as a whole."""
-        block = self.editor.document().findBlockByNumber(fault.line - 1)
-        if fault.line < 1 or not block.isValid():
+        block = self.editor.block_of_line(fault.line)
+        if not block.isValid():
             return []
         mark, look = QTextEdit.ExtraSelection(), QTextCharFormat()
         palette = self._palette

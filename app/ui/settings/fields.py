@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from PySide6.QtCore import QEvent, QLocale, QMimeData, QObject, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QLocale, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QFocusEvent, QHideEvent, QKeyEvent
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
     QLineEdit,
-    QPlainTextEdit,
     QRadioButton,
     QSizePolicy,
     QVBoxLayout,
@@ -26,7 +25,7 @@ from app.system.translation import tr
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, figures, font
 from app.ui.widgets.controls import label, set_property
-from app.ui.widgets.long_lines import folded, unfolded
+from app.ui.widgets.plain_text import PlainTextField
 
 _NUMBER_WIDTH = 128
 _TEXT_WIDTH = 380
@@ -203,14 +202,6 @@ class NumberField(LineField):
         self._finish()
 
 
-class _Area(QPlainTextEdit):
-    """Plain-text editor: pasted text loses its formatting."""
-
-    def insertFromMimeData(self, source: QMimeData) -> None:
-        self.insertPlainText(folded(source.text()))
-        self.ensureCursorVisible()
-
-
 class TextField(QFrame):
     """Multi-line text field; commits after a pause in typing and when it loses the focus."""
 
@@ -221,7 +212,7 @@ class TextField(QFrame):
         super().__init__()
         self.setObjectName("area")
         self._value = ""
-        self.editor = _Area()
+        self.editor = PlainTextField()
         self.editor.setFont(font(BODY))
         self.editor.setTabChangesFocus(True)
         self.editor.setFrameShape(QFrame.Shape.NoFrame)
@@ -241,15 +232,13 @@ class TextField(QFrame):
     def show_value(self, value: object) -> None:
         """Show a text and discard typed text."""
         self._value = str(value)
-        self.editor.blockSignals(True)
-        self.editor.setPlainText(folded(self._value))
-        self.editor.blockSignals(False)
+        self.editor.set_text(self._value)
         self._debounce.stop()
 
     def finish(self) -> None:
         """Emit `picked` if the text changed."""
         self._debounce.stop()
-        text = unfolded(self.editor.toPlainText())
+        text = self.editor.text()
         if text != self._value:
             self._value = text
             self.picked.emit(text)

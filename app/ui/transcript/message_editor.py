@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import partial
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QInputMethodEvent, QKeyEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.store.parts import Part, Parts, TextPart, attachments, typed
 from app.system.translation import tr
@@ -18,12 +18,13 @@ from app.ui.blocks.style import ReadingStyle
 from app.ui.theme.theme import RADIUS_CARD, SMALL, font
 from app.ui.transcript.sections import attachment_words
 from app.ui.widgets.controls import ElidedLabel, IconButton, TextButton
+from app.ui.widgets.plain_text import PlainTextField
 
 _BUTTONS = 44  # pixels of height below the text
 _ATTACHMENT = 36  # pixels of height of an attachment, with the space below it
 
 
-class _Field(QPlainTextEdit):
+class _Field(PlainTextField):
     """Text edit that reports Enter and Esc as signals."""
 
     submitted = Signal()
@@ -31,19 +32,14 @@ class _Field(QPlainTextEdit):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self._composing = False
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setTabChangesFocus(True)
         self.setAccessibleName(tr("Edit your message"))
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
 
-    def inputMethodEvent(self, arg__1: QInputMethodEvent) -> None:
-        self._composing = bool(arg__1.preeditString())
-        super().inputMethodEvent(arg__1)
-
     def keyPressEvent(self, e: QKeyEvent) -> None:
         enter = e.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
-        if self._composing:
+        if self.composing:
             super().keyPressEvent(e)
         elif enter and not e.modifiers() & Qt.KeyboardModifier.ShiftModifier:
             self.submitted.emit()
@@ -81,7 +77,7 @@ class MessageEditor(QFrame):
         super().__init__(parent)
         self.setObjectName("editor")
         self._field = _Field(self)
-        self._field.setPlainText(typed(parts))
+        self._field.set_text(typed(parts))
         self.setFocusProxy(self._field)
         self._cancel = TextButton(tr("Cancel"), "quiet", parent=self)
         self._send = TextButton(tr("Send"), "outlined", parent=self)
@@ -130,7 +126,7 @@ class MessageEditor(QFrame):
 
     def text(self) -> str:
         """The edited text."""
-        return self._field.toPlainText()
+        return self._field.text()
 
     def wanted_height(self, width: int, most: int) -> int:
         """The height that shows all of the text, up to `most`."""
@@ -166,6 +162,7 @@ class MessageEditor(QFrame):
         self._changed()
 
     def _submit(self) -> None:
+        self._field.end_composition()
         if parts := self.parts():
             self.submitted.emit(parts)
 

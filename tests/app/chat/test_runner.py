@@ -62,7 +62,9 @@ class Parts:
         makers = [self._make_sessions, self._make_adapters]
         for make in reversed(makers) if adapters_first else makers:
             make()
-        self.answers = Answers(self.state, self.archive, self.link, self.adapters, self.runner)
+        self.answers = Answers(
+            self.state, self.archive, self.link, self.adapters, self.runner, lambda *_: None
+        )
         self.adapter_state.request_finished.connect(self.answers.start_next)
         self.branches: list[list[Message]] = []
         self.archive.read(self._fill, self.branches.extend)

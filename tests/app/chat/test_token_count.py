@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pytestqt.qtbot import QtBot
 
+from app.store.parts import TextPart
 from engine import CountTokens, Failed
 from fakes import MODEL
 from stage import Stage, until
@@ -48,7 +49,7 @@ def test_text_typed_during_an_answer_is_counted_after_it(stage: Stage) -> None:
 
 def test_draft_is_counted_when_its_chat_is_shown_and_by_each_model(stage: Stage) -> None:
     stage.ready(MODEL)
-    stage.controller.drafts.keep(None, "one two three")
+    stage.controller.drafts.keep(None, (TextPart("one two three"),))
     stage.window.composer.set_text("one two three")
     until(lambda: stage.state.typed_tokens == 3)
     stage.controller.load_model(Path("/models/Other-1B.gguf"))

@@ -13,7 +13,16 @@ from pytestqt.qtbot import QtBot
 from app.engines.client import Capabilities
 from app.engines.model_ref import Local
 from app.state.adapters import AdapterEntry, AdapterState, KnownAdapter
-from app.state.chat import Deletion, Generation, ModelFile, ModelPhase, ModelStatus, Notice, State
+from app.state.chat import (
+    Deletion,
+    Generation,
+    ModelFile,
+    ModelPhase,
+    ModelStatus,
+    Notice,
+    State,
+    WaitingMessage,
+)
 from app.state.read_only import ReadOnly
 from app.state.snapshots import Resume, SavedSnapshots, SessionState
 from app.store.parts import TextPart
@@ -43,7 +52,8 @@ def shown() -> State:
     state.set_generation(Generation(1, 1, 7, tokens_per_second=3.0))
     state.set_queued(8, 1)
     state.set_waiting(8, 1, "Waits")
-    state.set_draft(None, "half")
+    state.set_draft(None, (TextPart("half"),))
+    state.set_outbox(1, [WaitingMessage(1, (TextPart("next"),))])
     state.set_installed([ModelFile(PATH, "a", 1)])
     state.set_notice("model", Notice("It failed."))
     state.set_deletions([Deletion((3,))], offered=1)
@@ -140,7 +150,8 @@ CHANGES: list[tuple[str, Callable[[State], None], set[str]]] = [
     ("waiting", lambda s: s.set_waiting(8, 1, ""), {"waiting"}),
     ("waiting elsewhere", lambda s: s.set_waiting(9, 2, "Waits"), {"waiting"}),
     ("installed", lambda s: s.set_installed([]), {"installed"}),
-    ("draft", lambda s: s.set_draft(None, "whole"), {"drafts"}),
+    ("draft", lambda s: s.set_draft(None, (TextPart("whole"),)), {"drafts"}),
+    ("outbox", lambda s: s.set_outbox(1, []), {"outbox"}),
     ("notice", lambda s: s.set_notice("model", None), {"notices"}),
     ("trash", lambda s: s.set_trash([]), {"trash"}),
     ("deletions", lambda s: s.set_deletions([], offered=0), {"deletions", "offered"}),
@@ -175,6 +186,7 @@ def test_every_change_emits_its_signal(
         state.generations_changed,
         state.notices_changed,
         state.draft_changed,
+        state.outbox_changed,
         state.memory_changed,
         state.deletions_changed,
         state.trash_changed,

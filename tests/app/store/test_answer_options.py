@@ -11,6 +11,7 @@ import pytest
 
 from app.store.schema import RowNotFound
 from app.store.store import Store
+from app.store.unsent import unsent_of
 from engine import Role
 
 
@@ -57,7 +58,7 @@ def test_a_text_that_sqlite_cannot_hold_is_cleaned(store: Store) -> None:
 def test_salvage_keeps_options_of_chats_that_are_left(store: Store, tmp_path: Path) -> None:
     made = store.create_conversation("Kept").id
     store.add_message(made, None, Role.USER, "A question")
-    store.set_draft(made, "A draft")
+    store.set_draft(made, unsent_of("A draft"))
     store.set_answer_options(made, '{"format": "json"}')
     store.set_answer_options(None, '{"format": "free"}')
     path = tmp_path / "conversations.sqlite"
@@ -67,4 +68,4 @@ def test_salvage_keeps_options_of_chats_that_are_left(store: Store, tmp_path: Pa
     Store.salvage(path, tmp_path / "new.sqlite")
     with closing(Store.open(tmp_path / "new.sqlite")) as found:
         assert found.answer_options() == {0: '{"format": "free"}', made: '{"format": "json"}'}
-        assert found.draft(made) == "A draft"
+        assert found.draft(made).text == "A draft"

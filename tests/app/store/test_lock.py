@@ -15,6 +15,7 @@ from app.store import schema
 from app.store.lock import set_aside
 from app.store.schema import APPLICATION, CHECK_BYTES, MIGRATIONS
 from app.store.store import DamagedStore, MessageState, ReadOnlyStore, Store, StoreError
+from app.store.unsent import unsent_of
 from crash_store import rounds
 from engine import Role
 from store_contents import all_messages
@@ -102,6 +103,7 @@ def test_second_app_is_locked_out_until_the_first_closes(path):
     script = f"""
 from pathlib import Path
 from app.store.store import Store, StoreError
+from app.store.unsent import unsent_of
 try:
     Store.open(Path({str(path)!r}))
 except StoreError as error:
@@ -302,7 +304,7 @@ def test_a_store_of_schema_1_is_migrated_with_everything_in_it(path):
     assert (answer.text, answer.state) == ("Thawed by spring", MessageState.INTERRUPTED)
     for query in ("otzi", "spring", "creme"):
         assert [c.id for c in store.conversations(query)] == [4]
-    store.set_draft(4, "draft")
+    store.set_draft(4, unsent_of("draft"))
     store.close()
     with closing(sqlite3.connect(path)) as database:
         assert database.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
@@ -395,14 +397,14 @@ def test_salvage_keeps_pieces_drafts_and_deleted_conversations(path, tmp_path):
     pieces = [f"piece {number} " for number in range(400)]
     for piece in pieces:
         store.append_text(answer, piece)
-    store.set_draft(None, "unsent")
-    store.set_draft(kept, "unsent here")
+    store.set_draft(None, unsent_of("unsent"))
+    store.set_draft(kept, unsent_of("unsent here"))
     Store.salvage(path, tmp_path / "new.sqlite")  # as after a crash: most rows are in the log
     store.close()
     store = Store.open(tmp_path / "new.sqlite")
     left = all_messages(store)[answer]
     assert (left.text, left.state) == ("".join(pieces), MessageState.INTERRUPTED)
-    assert (store.draft(None), store.draft(kept)) == ("unsent", "unsent here")
+    assert (store.draft(None).text, store.draft(kept).text) == ("unsent", "unsent here")
     assert [c.id for c in store.conversations()] == [kept]
     store.restore([deleted])
     assert len(store.conversations()) == 2

@@ -53,7 +53,7 @@ def compare(store: Store, held: dict[str, Any]) -> None:
     for number, ids in held["shown"].items():
         assert [m.id for m in store.branch(int(number))] == ids
     for number, text in held["drafts"].items():
-        assert store.draft(int(number) or None) == text
+        assert store.draft(int(number) or None).text == text
     messages = all_messages(store)
     assert sorted(messages) == sorted(map(int, held["messages"]))
     for number, before in held["messages"].items():

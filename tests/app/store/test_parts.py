@@ -26,8 +26,8 @@ from app.store.parts import (
     grown,
     searched,
     split,
-    stripped,
     to_row,
+    without_empty_ends,
     written,
 )
 from app.store.store import Message, MessageState, Store
@@ -108,9 +108,31 @@ def test_text_after_the_result_of_a_tool_is_a_part_by_itself(before: str, after:
 def test_attached_texts_are_read_as_if_they_had_been_typed(texts: list[str]) -> None:
     *pasted, typed = texts
     typed_parts = (TextPart(typed),) if typed else ()
-    parts = stripped((*(FilePart("", text) for text in pasted if text), *typed_parts))
+    parts = without_empty_ends((*(FilePart("", text) for text in pasted if text), *typed_parts))
     whole = "\n\n".join([*(text for text in pasted if text), *([typed] if typed else [])])
-    assert written(parts) == whole.strip()
+    sent = written(parts)
+    assert sent == sent.strip("\r\n")
+    assert bool(sent) == bool(whole.strip())
+    before, found, after = whole.partition(sent) if sent else ("", "", "")
+    assert found == sent  # exactly as typed
+    assert not before.strip()
+    assert not after.strip()
+
+
+@pytest.mark.parametrize(
+    ("text", "sent"),
+    [
+        ("    if ready:\n        go()", "    if ready:\n        go()"),
+        ("\tx\n", "\tx"),
+        ("\n\r\n  a: 1\n  b: 2  \n\n", "  a: 1\n  b: 2  "),
+        ("\u00a0\u2060x\u3000", "\u00a0\u2060x\u3000"),
+        ("\u2028x", "\u2028x"),
+        (" \u00a0\n\t", ""),
+    ],
+)
+def test_only_empty_lines_at_the_ends_of_a_message_are_removed(text: str, sent: str) -> None:
+    for part in (TextPart(text), FilePart("", text), FilePart("notes.txt", text)):
+        assert written(without_empty_ends((part,))) == sent
 
 
 def test_a_call_that_was_not_kept_is_written_in_the_usual_notation() -> None:

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from app.store.schema import RowNotFound
 from app.store.store import MessageState, Store
+from app.store.unsent import unsent_of
 from engine import Role
 
 USER, ASSISTANT = Role.USER, Role.ASSISTANT
@@ -89,7 +90,7 @@ def test_renaming_changes_the_title_and_not_the_order(store):
 def test_a_deleted_conversation_can_be_restored_until_it_is_purged(store):
     one, _ = begin(store, "one")
     two, question = begin(store, "two", "searchable")
-    store.set_draft(two, "half a thought")
+    store.set_draft(two, unsent_of("half a thought"))
     store.delete([one, two])
     assert store.conversations() == []
     assert found(store, "searchable") == []
@@ -101,7 +102,7 @@ def test_a_deleted_conversation_can_be_restored_until_it_is_purged(store):
     assert found(store, "") == ["two"]
     store.delete([two])
     store.purge_deleted(older_than_seconds=-1)
-    assert store.draft(two) == ""
+    assert store.draft(two).text == ""
     with pytest.raises(RowNotFound, match="no longer exists"):
         store.append_text(question, "x")
 
@@ -173,29 +174,29 @@ def test_any_text_is_stored_unchanged(store, text, kept):
     store.append_text(streamed.id, text)
     assert store.branch(conversation.id)[-1].text == kept * 2
     ended = store.finish(streamed.id, MessageState.FAILED, stop=text)
-    store.set_draft(None, text)
+    store.set_draft(None, unsent_of(text))
     assert (ended.text, ended.stop, said.model) == (kept * 2, kept, kept)
     assert texts(store.branch(conversation.id)) == [kept, kept * 2]
     assert store.conversations()[0].title == kept
-    assert store.draft(None) == kept
+    assert store.draft(None).text == kept
     store.conversations(text)
 
 
 def test_drafts_are_kept_for_each_conversation(path):
     store = Store.open(path)
     one, _ = begin(store)
-    store.set_draft(None, "not begun")
-    store.set_draft(one, "first try")
-    store.set_draft(one, "half a thought")
+    store.set_draft(None, unsent_of("not begun"))
+    store.set_draft(one, unsent_of("first try"))
+    store.set_draft(one, unsent_of("half a thought"))
     crash(store)
     store = Store.open(path)
-    assert (store.draft(None), store.draft(one), store.draft(99)) == (
+    assert (store.draft(None).text, store.draft(one).text, store.draft(99).text) == (
         "not begun",
         "half a thought",
         "",
     )
-    store.set_draft(one, "")
-    assert store.draft(one) == ""
+    store.set_draft(one, unsent_of(""))
+    assert store.draft(one).text == ""
     store.close()
 
 

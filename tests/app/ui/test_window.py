@@ -17,6 +17,7 @@ from pytestqt.qtbot import QtBot
 
 from app.settings.table import load
 from app.state.chat import Notice
+from app.store.parts import TextPart
 from app.store.store import MessageState
 from app.ui.widgets.links import open_link
 from engine import Cancel, FinishReason, Generate
@@ -72,11 +73,12 @@ def test_the_window_is_usable_while_the_model_loads(qtbot: QtBot, stage: Stage) 
     assert stage.engine.last_generate.turns[0].text == "Early"
 
 
-def test_composer_accepts_text_during_an_answer(qtbot: QtBot, stage: Stage) -> None:
+def test_enter_during_an_answer_lets_the_message_wait(qtbot: QtBot, stage: Stage) -> None:
     stage.ready(MODEL)
     type_and_send(qtbot, stage, "First")
     type_and_send(qtbot, stage, "Second")
-    assert stage.window.composer.text() == "Second"
+    assert stage.window.composer.text() == ""
+    assert [row.message.parts for row in stage.window.chat.waiting.rows] == [(TextPart("Second"),)]
     assert stage.engine.count(Generate) == 1
 
 
@@ -142,12 +144,12 @@ def test_a_sent_message_leaves_no_draft_behind(qtbot: QtBot, stage: Stage) -> No
     type_and_send(qtbot, stage, "First")
     press(qtbot, stage, "new")
     assert stage.window.composer.text() == ""
-    assert stage.state.drafts.get(None, "") == ""
+    assert stage.state.drafts.get(None, ()) == ()
 
 
 def test_draft_is_restored_after_a_restart(qtbot: QtBot, stage: Stage) -> None:
     stage.start()
-    stage.controller.drafts.keep(None, "not sent yet")
+    stage.controller.drafts.keep(None, (TextPart("not sent yet"),))
     stage.wait_until_idle()
     again = Stage(stage.folder / "other")
     again.archive.path = stage.archive.path

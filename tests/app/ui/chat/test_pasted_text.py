@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from PySide6.QtCore import QMimeData, Qt
 from pytestqt.qtbot import QtBot
 
+from app.store.parts import FilePart, TextPart
 from app.ui.chat.composer import Composer
-from app.ui.chat.pasted_text import LONG_CHARACTERS, LONG_LINES, is_long, split
+from app.ui.chat.pasted_text import LONG_CHARACTERS, LONG_LINES, is_long
 from fakes import MODEL
 from stage import Stage
 
@@ -45,7 +45,7 @@ def test_paste_alone_can_be_sent(stage: Stage, qtbot: QtBot) -> None:
     assert "6,000 characters" in composer.pasted[0].words.text()
     qtbot.mouseClick(composer.button, Qt.MouseButton.LeftButton)
     stage.wait_until_idle()
-    assert stage.state.messages[0].text == ("x " * 3000).strip()
+    assert stage.state.messages[0].text == "x " * 3000
 
 
 def test_row_can_be_removed_or_shown(stage: Stage) -> None:
@@ -134,26 +134,10 @@ def test_pasted_text_is_kept_as_draft(stage: Stage) -> None:
     stage.controller.new_conversation()
     assert composer.pasted == []
     stage.wait_until_idle()
-    assert stage.state.drafts[first] == f"{LINES}\n\ntyped"
+    assert stage.state.drafts[first] == (FilePart("", LINES), TextPart("typed"))
     stage.controller.open_conversation(first)
     assert [row.text for row in composer.pasted] == [LINES]
     assert composer.editor.toPlainText() == "typed"
-
-
-@pytest.mark.parametrize(
-    ("text", "pasted", "typed"),
-    [
-        ("short", "", "short"),
-        ("a\n\nb", "", "a\n\nb"),
-        (LINES, LINES, ""),
-        (f"{LINES}\n\ntyped", LINES, "typed"),
-        (f"{LINES}\n\n{'word ' * 200}", f"{LINES}\n\n{'word ' * 200}", ""),
-        (f"a\n\n{LINES}", f"a\n\n{LINES}", ""),
-    ],
-)
-def test_draft_is_split_so_that_it_stays_the_same(text: str, pasted: str, typed: str) -> None:
-    assert split(text) == (pasted, typed)
-    assert "\n\n".join(part for part in (pasted, typed) if part) == text
 
 
 def test_limits_of_a_long_paste() -> None:
