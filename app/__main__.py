@@ -34,6 +34,7 @@ from PySide6.QtWidgets import QApplication
 
 from app import __version__, smoke
 from app.chat.controller import Controller
+from app.chat.opening import is_model
 from app.settings.table import Settings, load
 from app.state.states import States
 from app.store.writer import CLOSE_SECONDS, Archive
@@ -70,10 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ["QT_QPA_PLATFORM"] = "offscreen"
     if options.home is not None:
         os.environ["TOKONOMA_HOME"] = str(options.home)
-    model = next((path.absolute() for path in options.models), None)
+    files = [path.absolute() for path in options.models]
     if not options.smoke:
-        return _run(model, load(paths.settings_file()), smoke_test=False)
-    model = model or starter_path()  # found before TOKONOMA_HOME is changed below
+        return _run(files, load(paths.settings_file()), smoke_test=False)
+    model = files[0] if files else starter_path()  # found before TOKONOMA_HOME is changed below
     if not model.is_file():
         print(
             f"There is no model at {model}. Run `python3 packaging/dev.py run` once, "
@@ -83,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     with tempfile.TemporaryDirectory(prefix="tokonoma-") as home:
         os.environ["TOKONOMA_HOME"] = home
-        return _run(model, smoke.SETTINGS, smoke_test=True)
+        return _run([model], smoke.SETTINGS, smoke_test=True)
 
 
 def run_and_exit() -> NoReturn:
@@ -99,7 +100,7 @@ def run_and_exit() -> NoReturn:
     os._exit(status)
 
 
-def _run(model: Path | None, settings: Settings, *, smoke_test: bool) -> int:
+def _run(files: Sequence[Path], settings: Settings, *, smoke_test: bool) -> int:
     """Run the event loop until the app quits; returns the exit status."""
     if settings.scale != 100:  # Qt reads the variable once, when the application is created
         os.environ.setdefault("QT_SCALE_FACTOR", str(settings.scale / 100))
@@ -109,12 +110,12 @@ def _run(model: Path | None, settings: Settings, *, smoke_test: bool) -> int:
     application.setDesktopFileName("tokonoma")
     application.setQuitOnLastWindowClosed(False)
     instance = Instance(paths.data())
-    if not smoke_test and not instance.claim(model):
+    if not smoke_test and not instance.claim(*files):
         print("Tokonoma is already open: its window comes to the front.")
         return 0
     loop = cast("asyncio.AbstractEventLoop", qasync.QEventLoop(application))
     with closing(loop):
-        session = _session(application, instance, model, settings, smoke_test)
+        session = _session(application, instance, files, settings, smoke_test)
         return _run_until_complete(loop, session)
 
 
@@ -136,7 +137,7 @@ def _run_until_complete(
 async def _session(
     application: QApplication,
     instance: Instance,
-    model: Path | None,
+    files: Sequence[Path],
     settings: Settings,
     smoke_test: bool,
 ) -> int:
@@ -155,17 +156,19 @@ async def _session(
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, quitting.set)
     window.painted.connect(_enable_garbage_collection)
-    window.painted.connect(lambda: controller.start(model))
+    model = next((path for path in files if smoke_test or is_model(path)), None)
+    others = [path for path in files if path != model]
+    window.painted.connect(lambda: controller.start(model, others))
 
-    def activate(path: str) -> None:
+    def activate(paths: Sequence[Path]) -> None:
         window.come_forward()
-        if path:
-            controller.load_model(Path(path))
+        if paths:
+            controller.opening.open(paths)
 
     instance.called.connect(activate)
     opens = FileOpens(instance)
     application.installEventFilter(opens)
-    opens.opened.connect(activate)
+    opens.opened.connect(lambda path: activate([Path(path)]))
     if not smoke_test:
         instance.listen()
     controller.expect(model)
@@ -221,7 +224,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tokonoma", description="Chat with language models on this computer."
     )
-    parser.add_argument("models", nargs="*", type=Path, help="a GGUF file to open")
+    parser.add_argument("models", nargs="*", type=Path, help="GGUF files: the first one is opened")
     parser.add_argument("--home", type=Path, help="keep everything in this folder")
     parser.add_argument(
         "--smoke", action="store_true", help="ask the starter model one question, and quit"

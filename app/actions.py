@@ -23,6 +23,7 @@ class Action:
 ACTIONS = (
     Action("new", "New chat", standard="New"),
     Action("undo", "Undo the last deletion", standard="Undo"),
+    Action("rename", "Rename the chat", ("F2",)),
     Action("search", "Search chats", ("Ctrl+K",)),
     Action("find", "Find in this chat", standard="Find"),
     Action("find_next", "Next match", ("F3",), standard="FindNext"),
@@ -51,6 +52,5 @@ OTHER_KEYS = (
     ("Chat", "Send", "Return"),
     ("Chat", "New line", "Shift+Return"),
     ("Chat", "Edit your last message (in an empty field)", "Up"),
-    ("Chat", "Rename the chat (in the sidebar)", "F2"),
     ("Chat", "Delete the chat (in the sidebar)", "Del"),
 )

@@ -114,25 +114,16 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     def wire_preferences(page: Preferences) -> None:
         connect_preferences(page, controller, window, theme)
 
-    def refuse_paste(is_file: bool) -> None:
-        sentence = (
-            tr("Files cannot be attached: this version reads text only.")
-            if is_file
-            else tr("Pictures cannot be used: this version reads text only.")
-        )
-        remedy = tr("Open the file, and paste its text.") if is_file else ""
-        controller.state.set_notice("paste", Notice(sentence, remedy))
-
-    def forget_refused_paste(content: Content) -> None:
-        controller.state.set_notice("paste", None)
-
     def refuse_file(sentence: str) -> None:
         controller.state.set_notice(OPTIONS_NOTICE, Notice(sentence))
 
     window.options.changed.connect(controller.options.change)
     window.options.refused.connect(refuse_file)
-    composer.refused.connect(refuse_paste)
-    composer.submitted.connect(forget_refused_paste)
+    composer.refused.connect(controller.opening.refuse)
+    transcript.refused.connect(controller.opening.refuse)
+    window.files_dropped.connect(controller.opening.open)
+    composer.submitted.connect(lambda _: controller.opening.forget())
+    composer.typing.connect(controller.last_chat.stay)
     composer.submitted.connect(send)
     composer.stopped.connect(controller.stop)
     composer.typed.connect(controller.token_count.count)

@@ -29,6 +29,7 @@ from app.chat.model_loader import Models, expected_model, first_model
 from app.chat.model_switch import NOTICE as SWITCH_NOTICE
 from app.chat.model_switch import ModelSwitch
 from app.chat.navigation import Navigation
+from app.chat.opening import Opening
 from app.chat.outbox import Outbox
 from app.chat.performance import Performance
 from app.chat.prompts import turns_of
@@ -173,11 +174,15 @@ class Controller(QObject):
         self.quitting = Quitting(state, archive, self)
         self.quitting.may_quit.connect(self.may_quit)
         self._rejected_notices = RejectedNotices(state, archive)
-        self._last_chat = LastChat(
+        self.opening = Opening(
+            state, user_files, self.load_model, lambda paths: self.library.model_index.link(paths)
+        )
+        self.last_chat = LastChat(
             state,
             archive,
             remember=lambda number: self.change_settings(last_conversation=number),
             open_conversation=self.navigation.open,
+            stop_opening=self.navigation.stop_opening,
         )
         self._faults = StoreFaults(
             state,
@@ -196,11 +201,14 @@ class Controller(QObject):
         """Show which model `start` will load, before the first paint."""
         self.models.expect(model or expected_model(self.settings.last_model))
 
-    def start(self, model: Path | None = None) -> None:
-        """Start the engine, read the conversations and load a model; after the first paint."""
+    def start(self, model: Path | None = None, others: Sequence[Path] = ()) -> None:
+        """Start the engine, read the conversations and load a model; after the first paint.
+
+        `others` are more files that the user opened.
+        """
         self._link.start()
         self._link.send(FindDevices)
-        self._last_chat.start(self.settings.last_conversation)
+        self.last_chat.start(self.settings.last_conversation)
         self.conversations.read()
         self.deletions.read()
         self.drafts.load_new_chat()
@@ -212,6 +220,8 @@ class Controller(QObject):
             self.load_model(chosen)
         else:
             self.models.expect(None)
+        if others:
+            self.opening.open(others, load=False)
 
     def drain(self) -> None:
         """Process the engine's queued events now, without waiting for the timer."""

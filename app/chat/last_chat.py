@@ -18,17 +18,28 @@ class LastChat:
         *,
         remember: Callable[[int], None],
         open_conversation: Callable[[int], None],
+        stop_opening: Callable[[], None],
     ) -> None:
         """`remember` saves the store's number of a conversation; 0: a new chat."""
         self._state, self._archive = state, archive
         self._remember, self._open = remember, open_conversation
+        self._stop_opening = stop_opening
+        self._opening = self._stays = False
         self._remembered = self._wanted = 0
         state.conversation_changed.connect(self._on_shown)
         state.conversations_changed.connect(self._on_listed)
 
     def start(self, number: int) -> None:
         """Open the conversation of the last run once the list is read, unless another is shown."""
-        self._remembered = self._wanted = number
+        self._remembered = number
+        self._wanted = 0 if self._stays else number
+
+    def stay(self) -> None:
+        """Stay in the new chat, in which the user has begun to write."""
+        self._wanted, self._stays = 0, True
+        if self._opening:
+            self._opening = False
+            self._stop_opening()
 
     def _on_listed(self) -> None:
         listed = {conversation.id for conversation in self._state.conversations}
@@ -36,11 +47,12 @@ class LastChat:
             return
         wanted, self._wanted = self._wanted, 0
         if self._state.current is None and wanted in listed:
+            self._opening = True
             self._open(wanted)
 
     def _on_shown(self) -> None:
         shown = self._state.current
-        self._wanted = 0
+        self._wanted, self._opening = 0, False
         if shown is None:
             self._keep(0)
         elif shown > 0:

@@ -26,6 +26,10 @@ class Navigation:
         self._opening = None
         self._state.show(None)
 
+    def stop_opening(self) -> None:
+        """Do not show the conversation that is being read."""
+        self._opening = None
+
     def show(self, conversation_id: int | None) -> None:
         """Show a conversation; None is the new chat."""
         if conversation_id is None:

@@ -1,6 +1,6 @@
-"""Single instance per profile: a second start passes its model path to the first, and exits.
+"""Single instance per profile: a second start passes the paths of its files to the first, and exits.
 
-A lock file in the profile decides between simultaneous starts; a local socket transmits the path.
+A lock file in the profile decides between simultaneous starts; a local socket transmits the paths.
 The store has a separate lock, which protects the conversations if this one fails.
 """
 
@@ -23,14 +23,15 @@ _log = logging.getLogger(__name__)
 _TIMEOUT_MILLISECONDS = 2000
 _CLAIM_SECONDS = 10.0  # time for the lock's owner to answer, or to exit and release it
 _RETRY_SECONDS = 0.05
-_MAX_BYTES = 32768  # of a path
+_MAX_BYTES = 1 << 20  # of all paths
+_BETWEEN = "\0"  # paths, which cannot contain it
 _ACKNOWLEDGED = b"heard\n"
 
 
 class Instance(QObject):
     """Server or client of the profile's single instance."""
 
-    called = Signal(str)  # by a second start: the path of its model, or nothing
+    called = Signal(list)  # by a second start: the paths of its files
 
     def __init__(self, profile: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -39,22 +40,22 @@ class Instance(QObject):
         self._lock: FileLock | None = None
         self._server: QLocalServer | None = None
 
-    def claim(self, model: Path | None) -> bool:
-        """Become the single instance, or pass `model` to the running one; whether this is it now.
+    def claim(self, *files: Path) -> bool:
+        """Become the single instance, or pass `files` to the running one; whether this is it now.
 
         Waits `_CLAIM_SECONDS` for an app that is starting or quitting. If that one hangs, this
         start continues, and the store reports that the conversations are in use.
         """
         limit = time.monotonic() + _CLAIM_SECONDS
         while not self._take_lock():
-            if self.call(model):
+            if self.call(*files):
                 return False
             if time.monotonic() > limit:
                 return True
             time.sleep(_RETRY_SECONDS)
         # Read-only folders and some network drives do not support locks: there only an answer on
         # the socket shows that another app is running.
-        return not self.call(model)
+        return not self.call(*files)
 
     def _take_lock(self) -> bool:
         """Lock the profile; False when another app has it locked."""
@@ -67,13 +68,14 @@ class Instance(QObject):
             _log.info("no lock on the profile: %s", error)
         return True
 
-    def call(self, model: Path | None) -> bool:
-        """Send `model` to the running app; False when none answers."""
+    def call(self, *files: Path) -> bool:
+        """Send `files` to the running app; False when none answers."""
         socket = QLocalSocket()
         socket.connectToServer(self._name)
         if not socket.waitForConnected(_TIMEOUT_MILLISECONDS):
             return False
-        socket.write(f"{model or ''}\n".encode("utf-8", "surrogateescape"))
+        line = _BETWEEN.join(map(str, files))
+        socket.write(f"{line}\n".encode("utf-8", "surrogateescape"))
         reply = b""
         while not reply.endswith(b"\n") and socket.waitForReadyRead(_TIMEOUT_MILLISECONDS):
             reply += bytes(socket.readAll().data())
@@ -108,7 +110,8 @@ class Instance(QObject):
             line = bytes(socket.readLine(_MAX_BYTES).data())
             socket.write(_ACKNOWLEDGED)
             socket.disconnectFromServer()
-            self.called.emit(line.decode("utf-8", "surrogateescape").rstrip("\n"))
+            paths = line.decode("utf-8", "surrogateescape").removesuffix("\n").split(_BETWEEN)
+            self.called.emit([Path(path) for path in paths if path])
         elif socket.bytesAvailable() >= _MAX_BYTES:
             socket.abort()
 

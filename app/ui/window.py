@@ -43,10 +43,12 @@ from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.widgets.banner import Banners
 from app.ui.widgets.controls import Column
-from app.ui.widgets.drop_area import DropArea, model_in
+from app.ui.widgets.drop_area import DropArea
 from app.ui.widgets.links import open_link
+from app.ui.widgets.message_field import can_be_used, files_in
 from app.ui.widgets.popover import Popover
 from app.ui.widgets.text_undo import TextUndo
+from app.ui.widgets.typing import ComposingElsewhere, Field, type_into, types_text
 
 if TYPE_CHECKING:
     from app.ui.chat.trash import TrashPage
@@ -62,6 +64,7 @@ class Window(QWidget):
     painted = Signal()  # once, after the first paint
     closing = Signal()  # the user requested to quit
     model_chosen = Signal(Path)
+    files_dropped = Signal(list)  # paths
     sidebar_toggled = Signal(bool)
     theme_requested = Signal()
     zoom_requested = Signal(int)  # steps; 0: the normal size
@@ -100,6 +103,7 @@ class Window(QWidget):
         self._place_timer.timeout.connect(lambda: self.placed.emit(self.geometry_text()))
         self.composer.installEventFilter(self)
         TextUndo(self)
+        ComposingElsewhere(self, self._field_for)
         self._show_title()
         self._show_capabilities()
         self.composer.setFocus()
@@ -109,7 +113,9 @@ class Window(QWidget):
         self.sidebar = Sidebar(state)
         self.top_bar = TopBar(state)
         self.banners = Banners(state)
-        self.chat = ChatPage(state, states.library, states.sessions, lambda: self.sidebar.renaming)
+        self.chat = ChatPage(
+            state, states.library, states.sessions, lambda: self.sidebar.has_typing_focus
+        )
         self.transcript, self.composer = self.chat.transcript, self.chat.composer
         self.library = LibraryPage(state, states.library)
         self.adapters = AdapterPanel(state, states.adapters)
@@ -184,6 +190,7 @@ class Window(QWidget):
             "theme": self.theme_requested.emit,
             "performance": self.toggle_performance,
             "shortcuts": self.shortcuts_card.open_centred,
+            "rename": self.rename_chat,
             "quit": self.close,
         }
         for row in ACTIONS:
@@ -367,6 +374,12 @@ class Window(QWidget):
         else:
             self.search()
 
+    def rename_chat(self) -> None:
+        """Edit the title of the shown chat in the sidebar, or of the one chosen there."""
+        if self.sidebar.isHidden():
+            self.toggle_sidebar()
+        self.sidebar.rename()
+
     def search(self) -> None:
         """Show the sidebar and focus its search field."""
         if self.sidebar.isHidden():
@@ -429,8 +442,6 @@ class Window(QWidget):
         self.adapters.set_available_width(self.width() - (0 if hidden else self.sidebar.width()))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        modifiers = event.modifiers() & ~Qt.KeyboardModifier.ShiftModifier
-        text = event.text()
         if self._pages.currentWidget() is not self.chat:
             if event.key() == Qt.Key.Key_Escape:
                 self.close_page()
@@ -440,11 +451,26 @@ class Window(QWidget):
             if self._state.busy:
                 self.composer.stopped.emit()
             self.composer.setFocus()
-        elif text and text.isprintable() and not modifiers:
-            self.composer.setFocus()
-            self.composer.insert(text)
+        elif types_text(event):
+            type_into(self.composer.editor, event)
         else:
             super().keyPressEvent(event)
+
+    def _field_for(self, widget: QWidget) -> Field | None:
+        """The text field that a key typed in another widget goes to."""
+        chat = self._pages.currentWidget() is self.chat
+        for place, field in (
+            (self.picker, self.picker.search),
+            (self.library, self.library.search),
+            *(
+                (part, self.composer.editor)
+                for part in (self.chat, self.sidebar, self.top_bar)
+                if chat
+            ),
+        ):
+            if place.isAncestorOf(widget):
+                return field
+        return None
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Paint and not self._has_painted:
@@ -481,9 +507,11 @@ class Window(QWidget):
             self.closing.emit()
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        path = model_in(event.mimeData())
-        if path is not None:
-            self.drop_area.show_for(path)
+        data = event.mimeData()
+        files = files_in(data)
+        if model := next((path for path in files if path.suffix.lower() == ".gguf"), None):
+            self.drop_area.show_for(model)
+        if files or (can_be_used(data) and self._pages.currentWidget() is self.chat):
             event.acceptProposedAction()
 
     def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:
@@ -491,7 +519,9 @@ class Window(QWidget):
 
     def dropEvent(self, event: QDropEvent) -> None:
         self.drop_area.hide()
-        path = model_in(event.mimeData())
-        if path is not None:
-            event.acceptProposedAction()
-            self.model_chosen.emit(path)
+        event.acceptProposedAction()
+        if files := files_in(event.mimeData()):
+            self.files_dropped.emit(files)
+        elif self._pages.currentWidget() is self.chat:
+            self.composer.setFocus()
+            self.composer.editor.insertFromMimeData(event.mimeData())

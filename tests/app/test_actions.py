@@ -38,6 +38,7 @@ def seen(stage: Stage, quits: int) -> dict[str, object]:
     return {
         "new": stage.state.current,
         "undo": len(stage.state.deletions),
+        "rename": window.sidebar.renaming,
         "search": window.sidebar.search.hasFocus(),
         "find": window.chat.find_bar.isVisible(),
         "find_next": window.chat.transcript.finder.place,

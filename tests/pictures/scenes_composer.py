@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from PySide6.QtCore import QMimeData
 
-from scenes_chat import Scene, ready
+from app.store.parts import FilePart, TextPart
+from engine import FinishReason
+from scenes_chat import Scene, answer, ready, streaming
 from stage import Stage, flush
 
 
@@ -29,4 +31,36 @@ def pasted(stage: Stage) -> None:
     flush()
 
 
-SCENES: dict[str, Scene] = {scene.__name__: scene for scene in (drafting, full_composer, pasted)}
+CODE = """def median(values):
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2]"""
+
+
+def waiting(stage: Stage) -> None:
+    """Three messages wait for the answer, one of them held since another one."""
+    streaming(stage)
+    controller = stage.controller
+    controller.send("And why is it red in the evening?")
+    controller.stop()
+    stage.engine.finish(FinishReason.CANCELLED)
+    stage.drain()
+    controller.send("Go on, please.")
+    stage.engine.write("The blue light is scattered most, ")
+    controller.send((FilePart("", f"{CODE}\n" * 20), TextPart("Does this do the same?")))
+    controller.send(
+        "Then write it down as one rule, with an example for each of its three cases please"
+    )
+    stage.window.composer.insert("And")
+    stage.drain()
+
+
+def own_code(stage: Stage) -> None:
+    """A question with pasted code that has no fence."""
+    ready(stage)
+    stage.controller.send(f"{CODE}\n\nWhy does this fail for an even number of values?")
+    answer(stage, "It takes the upper one of the two middle values.")
+
+
+SCENES: dict[str, Scene] = {
+    scene.__name__: scene for scene in (drafting, full_composer, pasted, waiting, own_code)
+}

@@ -5,9 +5,8 @@ A long pasted text is a row above the field, and an attachment before the typed 
 
 from __future__ import annotations
 
-from PySide6.QtCore import QMimeData, Qt, QTimer, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import (
-    QDragEnterEvent,
     QFocusEvent,
     QFontMetrics,
     QInputMethodEvent,
@@ -32,20 +31,19 @@ from app.ui.chat.pasted_text import PastedText, PasteHistory, is_long
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import READING, font
 from app.ui.widgets.controls import IconButton, RoundButton, set_property
-from app.ui.widgets.plain_text import PlainTextField
+from app.ui.widgets.message_field import MessageField
 from engine import Role
 
 _DEBOUNCE_MILLISECONDS = 400
 _THROTTLE_MILLISECONDS = 150
 
 
-class _Editor(PlainTextField):
+class _Editor(MessageField):
     """Text field; Enter submits unless an input method is composing."""
 
     enter_pressed = Signal()
     up_pressed = Signal()  # Up was pressed in an empty field
     focused = Signal(bool)
-    refused = Signal(bool)  # something that is no text was pasted: a file (True) or a picture
     long_pasted = Signal(str)  # a text that is too long for the field
     undo_pressed = Signal()
     typing = Signal()  # an input method is composing
@@ -83,25 +81,11 @@ class _Editor(PlainTextField):
         if self.composing:
             self.typing.emit()
 
-    def canInsertFromMimeData(self, source: QMimeData) -> bool:
-        # Pasted pictures and files are accepted to say why they cannot be used.
-        return source.hasText() or source.hasImage() or source.hasUrls()
-
-    def dragEnterEvent(self, e: QDragEnterEvent) -> None:
-        if e.mimeData().hasUrls():
-            e.ignore()  # the window handles dropped files
-        else:
-            super().dragEnterEvent(e)
-
-    def insertFromMimeData(self, source: QMimeData) -> None:
-        files = [url for url in source.urls() if url.isLocalFile()]
-        if files or (source.hasImage() and not source.hasText()):
-            self.refused.emit(bool(files))
-            return
-        if is_long(text := source.text()):
+    def insert_message_text(self, text: str) -> None:
+        if is_long(text):
             self.long_pasted.emit(text)
-            return
-        self.insert_text(text)
+        else:
+            self.insert_text(text)
 
     def focusInEvent(self, e: QFocusEvent) -> None:
         super().focusInEvent(e)
@@ -121,7 +105,7 @@ class Composer(QFrame):
     typing = Signal()  # the user changes the text now, perhaps with an input method
     typed = Signal(str)  # the text, throttled; also when it was replaced
     edit_last_requested = Signal()
-    refused = Signal(bool)  # something that is no text was pasted: a file (True) or a picture
+    refused = Signal(list)  # the paths of pasted files; none: a picture was pasted
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)

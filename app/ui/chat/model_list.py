@@ -33,6 +33,7 @@ from app.system.translation import tr
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import BODY, SMALL, font
+from app.ui.widgets.typing import types_text
 
 ROW_HEIGHT = 52
 _PATH_ROLE = Qt.ItemDataRole.UserRole + 1
@@ -134,7 +135,7 @@ class ModelList(QListView):
     """List view in which a click or Enter chooses a model."""
 
     chosen = Signal(Path)
-    typed = Signal(str)  # a printable key, for the search field
+    typed = Signal(object)  # QKeyEvent that types a character, for the search field
 
     def __init__(self, width: int, parent: QWidget) -> None:
         """`width` is that of a row, in pixels."""
@@ -178,12 +179,11 @@ class ModelList(QListView):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         self._painter.keyboard = True
-        text = event.text()
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.currentIndex().isValid():
             self._choose(self.currentIndex())
         elif event.key() == Qt.Key.Key_Escape:
             event.ignore()
-        elif text.isprintable() and text.strip():
-            self.typed.emit(text)
+        elif types_text(event) and event.key() != Qt.Key.Key_Space:
+            self.typed.emit(event)
         else:
             super().keyPressEvent(event)

@@ -15,6 +15,7 @@ from app.ui.chat.model_list import ROW_HEIGHT, ModelList
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, font
 from app.ui.widgets.controls import Bar, TextButton, label
+from app.ui.widgets.typing import type_into
 
 CARD_WIDTH = 360
 _MOST_ROWS = 6
@@ -154,9 +155,8 @@ class ModelPicker(QWidget):
             files.insert(0, ModelFile(status.path, status.name, loaded.file_bytes, loaded.format))
         return files
 
-    def _type(self, text: str) -> None:
-        self.search.setFocus()
-        self.search.insert(text)
+    def _type(self, event: QKeyEvent) -> None:
+        type_into(self.search, event)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

@@ -28,6 +28,7 @@ from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import SIDEBAR_WIDTH, SMALL
 from app.ui.widgets.controls import IconButton, TextButton, fade_in, label
+from app.ui.widgets.typing import types_text
 
 _SEARCH_MILLISECONDS = 150
 _CLOCK_MILLISECONDS = 30_000  # between two looks at the date
@@ -39,7 +40,7 @@ _KEYBOARD_REASONS = (
 
 
 class ConversationList(QListView):
-    """List view: a click or Enter opens, F2 renames, Delete deletes the selected conversations."""
+    """List view: a click or Enter opens, Delete deletes the selected conversations."""
 
     opened = Signal(int)
     delete_requested = Signal(list)  # of ids
@@ -56,8 +57,7 @@ class ConversationList(QListView):
         self.setMouseTracking(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
-        trigger = QAbstractItemView.EditTrigger
-        self.setEditTriggers(trigger.EditKeyPressed | trigger.DoubleClicked)
+        self.setEditTriggers(QAbstractItemView.EditTrigger.DoubleClicked)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
@@ -83,9 +83,7 @@ class ConversationList(QListView):
             self.delete_requested.emit(self.selected())
         elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             self._open(self.currentIndex())
-        elif event.key() == Qt.Key.Key_Escape or (
-            event.text() and event.text().isprintable() and not event.modifiers()
-        ):
+        elif event.key() == Qt.Key.Key_Escape or types_text(event):
             event.ignore()  # handled by the window, which forwards typing to the composer
         else:
             super().keyPressEvent(event)
@@ -172,6 +170,7 @@ class Sidebar(QWidget):
         self.setFixedWidth(SIDEBAR_WIDTH)
         self._state = state
         self._palette = LIGHT
+        self._outdated = False  # the list was not refreshed while a title was edited
         self.new_button = TextButton(tr("New chat"), "outlined", "plus")
         self.hide_button = IconButton("sidebar", tr("Hide the sidebar (Ctrl+B)"))
         self.search = QLineEdit(placeholderText=tr("Search all chats"), clearButtonEnabled=False)
@@ -229,6 +228,8 @@ class Sidebar(QWidget):
         self.list.stop_requested.connect(self.stop_requested)
         self.painter.delete_requested.connect(self._delete_one)
         self.painter.stop_requested.connect(self.stop_requested)
+        # After the list has left its editing state:
+        self.painter.closeEditor.connect(self._on_renamed, Qt.ConnectionType.QueuedConnection)
         self.model.renamed.connect(self.renamed)
         self.undo.undone.connect(self.undo_requested)
         self.search.textChanged.connect(lambda: self._search_debounce.start())
@@ -253,6 +254,10 @@ class Sidebar(QWidget):
 
     def refresh(self) -> None:
         """Show the conversations of the state; keeps the selection and the scroll position."""
+        if self.renaming:  # new rows would close the editor, and the typing go elsewhere
+            self._outdated = True
+            return
+        self._outdated = False
         state, selected = self._state, self.list.selected()
         self._day = date.fromtimestamp(time.time())
         place = self.list.verticalScrollBar().value()
@@ -281,6 +286,20 @@ class Sidebar(QWidget):
     def renaming(self) -> bool:
         """Whether a title is being edited in place."""
         return self.list.state() is QAbstractItemView.State.EditingState
+
+    @property
+    def has_typing_focus(self) -> bool:
+        """Whether the user types here: a search or a title."""
+        return self.renaming or self.search.hasFocus()
+
+    def rename(self) -> None:
+        """Edit the title of the current row if the list has the focus, or else of the shown chat."""
+        chosen = self.list.currentIndex() if self.list.hasFocus() else QModelIndex()
+        if chosen.data(ID_ROLE) is None:
+            chosen = self.model.find(self._state.current)
+        if chosen.isValid():
+            self.list.setCurrentIndex(chosen)
+            self.list.edit(chosen)
 
     def start_search(self) -> None:
         """Focus the search field and select its text."""
@@ -340,12 +359,17 @@ class Sidebar(QWidget):
                 self.list.clearSelection()
         self.list.viewport().update()
 
+    def _on_renamed(self) -> None:
+        if self._outdated:
+            self.refresh()
+
     def _open_first(self) -> None:
         if self._search_debounce.isActive():
             self._search_debounce.stop()
             self.searched.emit(self.search.text())
         conversation = self.model.conversation(self.model.first())
         if conversation is not None:
+            self.list.setFocus()
             self._open(conversation.id)
 
     def _open(self, conversation_id: int) -> None:

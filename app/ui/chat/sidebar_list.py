@@ -337,6 +337,10 @@ class RowPainter(QStyledItemDelegate):
         editor.setFont(font(BODY))
         return editor
 
+    def setEditorData(self, editor: QWidget, index: _Index) -> None:
+        if not (isinstance(editor, QLineEdit) and editor.isModified()):  # keep what was typed
+            super().setEditorData(editor, index)
+
     def updateEditorGeometry(
         self, editor: QWidget, option: QStyleOptionViewItem, index: _Index
     ) -> None:

@@ -62,7 +62,7 @@ class WaitingMessages(QScrollArea):
         self._palette = LIGHT
         self._inside = QWidget()
         self._layout = QVBoxLayout(self._inside)
-        self._layout.setContentsMargins(0, 0, 0, 0)
+        self._layout.setContentsMargins(0, 0, 0, _SPACING)
         self._layout.setSpacing(_SPACING)
         self.setWidget(self._inside)
         self.setWidgetResizable(True)

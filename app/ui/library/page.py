@@ -37,6 +37,7 @@ from app.ui.widgets import accessibility
 from app.ui.widgets.controls import IconButton, TextButton, label, set_property
 from app.ui.widgets.drop_area import DropArea
 from app.ui.widgets.popover import Popover
+from app.ui.widgets.typing import type_into, types_text
 
 _SIDE = 24
 _SCROLL_BAR = 10  # pixels: right margin of the head, which aligns it with the rows
@@ -319,13 +320,10 @@ class LibraryPage(QWidget):
         return super().eventFilter(watched, event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        text = event.text()
-        plain = not event.modifiers() & ~Qt.KeyboardModifier.ShiftModifier
         if event.key() == Qt.Key.Key_Escape:
             self.closed.emit()
-        elif text and text.isprintable() and not text.isspace() and plain:
-            self.search.setFocus()
-            self.search.insert(text)
+        elif types_text(event) and event.key() != Qt.Key.Key_Space:
+            type_into(self.search, event)
         else:
             super().keyPressEvent(event)
 

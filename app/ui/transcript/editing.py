@@ -6,6 +6,7 @@ While it is open, the message takes the editor's height in the layout.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from PySide6.QtWidgets import QWidget
 
@@ -21,7 +22,8 @@ class Editing:
 
     `place()` returns the column's left edge and the scroll offset. `changed(index)` is called when
     a message's height changed, `closed()` when the user submits or cancels, and
-    `submitted(message, parts)` after `closed()` on submit.
+    `submitted(message, parts)` after `closed()` on submit. `refused` is called as the editor's
+    signal.
     """
 
     def __init__(
@@ -32,6 +34,7 @@ class Editing:
         changed: Callable[[int], None],
         submitted: Callable[[int, Parts], None],
         closed: Callable[[], None],
+        refused: Callable[[list[Path]], None],
     ) -> None:
         self.editor: MessageEditor | None = None
         self.message_id = 0
@@ -41,6 +44,7 @@ class Editing:
         self._changed = changed
         self._submitted = submitted
         self._closed = closed
+        self._refused = refused
 
     def begin(self, index: int, style: ReadingStyle) -> None:
         """Open the editor over a message."""
@@ -51,6 +55,7 @@ class Editing:
         self.editor = MessageEditor(view.message.parts, style, self._viewport)
         self.editor.submitted.connect(self._submit)
         self.editor.cancelled.connect(self._cancel)
+        self.editor.refused.connect(self._refused)
         self.editor.resized.connect(self.fit)
         self.editor.show()  # a hidden text edit does not wrap its lines
         self.fit()

@@ -18,13 +18,13 @@ from app.ui.blocks.style import ReadingStyle
 from app.ui.theme.theme import RADIUS_CARD, SMALL, font
 from app.ui.transcript.sections import attachment_words
 from app.ui.widgets.controls import ElidedLabel, IconButton, TextButton
-from app.ui.widgets.plain_text import PlainTextField
+from app.ui.widgets.message_field import MessageField
 
 _BUTTONS = 44  # pixels of height below the text
 _ATTACHMENT = 36  # pixels of height of an attachment, with the space below it
 
 
-class _Field(PlainTextField):
+class _Field(MessageField):
     """Text edit that reports Enter and Esc as signals."""
 
     submitted = Signal()
@@ -71,6 +71,7 @@ class MessageEditor(QFrame):
 
     submitted = Signal(object)  # parts
     cancelled = Signal()
+    refused = Signal(list)  # the paths of pasted files; none: a picture was pasted
     resized = Signal()  # the text changed, and with it the needed height
 
     def __init__(self, parts: Parts, style: ReadingStyle, parent: QWidget) -> None:
@@ -98,6 +99,7 @@ class MessageEditor(QFrame):
         layout.addWidget(self._field, 1)
         layout.addLayout(buttons)
         self._field.submitted.connect(self._submit)
+        self._field.refused.connect(self.refused)
         self._send.clicked.connect(self._submit)
         self._field.cancelled.connect(self.cancelled)
         self._cancel.clicked.connect(self.cancelled)

@@ -67,6 +67,7 @@ class Transcript(QAbstractScrollArea):
     reopen_requested = Signal(int)  # message, whose comparison is shown again
     adapters_requested = Signal()  # the adapter icon of a message was clicked
     sibling_requested = Signal(int, int)  # message, -1 or +1
+    refused = Signal(list)  # the paths of files pasted into an edited message; none: a picture
     link_activated = Signal(str)  # address
     zoom_requested = Signal(int)  # steps, by Ctrl and the wheel
     at_end_changed = Signal(bool)
@@ -91,6 +92,7 @@ class Transcript(QAbstractScrollArea):
             self._height_changed,
             self.edit_submitted.emit,
             self.setFocus,
+            self.refused.emit,
         )
         self.tools = Tools(self.places)
         self.keys = Keys(self.places, self.tools)
@@ -138,6 +140,8 @@ class Transcript(QAbstractScrollArea):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        # What is typed here goes to the composer, with an input method too.
+        self.setAttribute(Qt.WidgetAttribute.WA_InputMethodEnabled)
         self.setAccessibleName(tr("Chat"))
         self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.viewport().setMouseTracking(True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QMimeData, QPoint, QRectF, Qt
+from PySide6.QtCore import QPoint, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
@@ -66,12 +66,3 @@ class DropArea(QWidget):
             place, icons.pixmap("model", palette.accent, 40, self.devicePixelRatioF())
         )
         painter.end()
-
-
-def model_in(data: QMimeData) -> Path | None:
-    """The first local GGUF path of the dragged URLs, or None."""
-    for url in data.urls():
-        path = Path(url.toLocalFile())
-        if url.isLocalFile() and path.suffix.lower() == ".gguf":
-            return path
-    return None

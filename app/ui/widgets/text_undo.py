@@ -7,32 +7,18 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject
 from PySide6.QtGui import QKeyEvent, QKeySequence
-from PySide6.QtWidgets import QApplication, QLineEdit, QPlainTextEdit, QTextEdit, QWidget
+from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QTextEdit, QWidget
+
+from app.ui.widgets.focus_filter import FocusFilter
 
 UNDOABLE = "undoable"  # property of a field that can undo more than edits of its text
 
 
-class TextUndo(QObject):
-    """Watches only the focused text field: a filter on the application would slow every event."""
+class TextUndo(FocusFilter):
+    """Filters the Undo key of the focused text field."""
 
-    def __init__(self, window: QWidget) -> None:
-        super().__init__(window)
-        self._watched: QWidget | None = None
-        application = QApplication.instance()
-        assert isinstance(application, QApplication)
-        application.focusChanged.connect(self._watch)
-
-    def _watch(self, _old: QWidget | None, focused: QWidget | None) -> None:
-        if self._watched is not None:
-            self._watched.removeEventFilter(self)
-            self._watched.destroyed.disconnect(self._forget)
-        self._watched = focused if isinstance(focused, _FIELDS) else None
-        if self._watched is not None:
-            self._watched.installEventFilter(self)
-            self._watched.destroyed.connect(self._forget)
-
-    def _forget(self) -> None:
-        self._watched = None
+    def watches(self, widget: QWidget) -> bool:
+        return isinstance(widget, _FIELDS)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() is not QEvent.Type.ShortcutOverride or not isinstance(event, QKeyEvent):

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QInputMethodEvent
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.settings.table import Settings, load
@@ -94,5 +98,53 @@ def test_place_of_the_window_is_saved_without_quitting(qtbot: QtBot, tmp_path: P
         stage.window.resize(760, 700)
         stage.window.restore_geometry(saved)
         assert (stage.window.width(), stage.window.height()) == (640, 600)
+    finally:
+        stage.close()
+
+
+@pytest.mark.parametrize("composed", [False, True])
+def test_last_chat_does_not_open_while_the_user_writes(
+    qtbot: QtBot, tmp_path: Path, composed: bool
+) -> None:
+    stage = Stage(tmp_path)
+    stage.ready(MODEL)
+    ask(stage, "One?")
+    until(lambda: load(tmp_path / "settings.json").last_conversation > 0)
+    stage.close()
+    stage = Stage(tmp_path, settings=load(tmp_path / "settings.json"))
+    try:
+        editor = stage.window.composer.editor
+
+        def write() -> None:
+            if composed:
+                QApplication.sendEvent(editor, QInputMethodEvent("か", []))
+            else:
+                qtbot.keyClicks(editor, "Half a ")
+
+        # The last chat is being read from the store then.
+        stage.state.conversations_changed.connect(write, Qt.ConnectionType.SingleShotConnection)
+        stage.start()
+        assert stage.state.current is None
+        assert editor.composing == composed
+        qtbot.keyClicks(editor, "thought")
+        assert stage.window.composer.text() == ("" if composed else "Half a ") + "thought"
+    finally:
+        stage.close()
+
+
+def test_last_chat_takes_no_focus_from_a_search(qtbot: QtBot, tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.ready(MODEL)
+    ask(stage, "One?")
+    until(lambda: load(tmp_path / "settings.json").last_conversation > 0)
+    stage.close()
+    stage = Stage(tmp_path, settings=load(tmp_path / "settings.json"))
+    try:
+        stage.window.show()
+        stage.window.activateWindow()
+        stage.window.search()
+        stage.controller.start()
+        until(lambda: bool(stage.state.messages))
+        assert stage.window.sidebar.search.hasFocus()
     finally:
         stage.close()

@@ -25,8 +25,7 @@ from pathlib import Path
 from PySide6.QtCore import QCoreApplication
 from app.system.instance import FileOpens, Instance
 application = QCoreApplication([])
-model = Path(sys.argv[2]) if len(sys.argv) > 2 else None
-sys.exit(0 if Instance(Path(sys.argv[1])).call(model) else 3)
+sys.exit(0 if Instance(Path(sys.argv[1])).call(*map(Path, sys.argv[2:])) else 3)
 """
 
 
@@ -50,11 +49,11 @@ def ended(child: subprocess.Popen[bytes]) -> int:
 
 
 def test_second_start_sends_its_model_and_exits(first: Instance, tmp_path: Path) -> None:
-    heard: list[str] = []
+    heard: list[list[Path]] = []
     first.called.connect(heard.append)
     assert ended(start(tmp_path)) == 0
-    assert ended(start(tmp_path, "/models/Ein Mädchen.gguf")) == 0
-    assert heard == ["", "/models/Ein Mädchen.gguf"]
+    assert ended(start(tmp_path, "/models/Ein Mädchen.gguf", "/b.txt")) == 0
+    assert heard == [[], [Path("/models/Ein Mädchen.gguf"), Path("/b.txt")]]
 
 
 def test_another_profile_has_another_instance(first: Instance, tmp_path: Path) -> None:

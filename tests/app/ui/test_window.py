@@ -17,10 +17,10 @@ from pytestqt.qtbot import QtBot
 
 from app.settings.table import load
 from app.state.chat import Notice
-from app.store.parts import TextPart
+from app.store.parts import FilePart, TextPart
 from app.store.store import MessageState
 from app.ui.widgets.links import open_link
-from engine import Cancel, FinishReason, Generate
+from engine import Cancel, FinishReason, Generate, LoadModel
 from fakes import MODEL
 from stage import Stage, flush, until
 
@@ -112,6 +112,20 @@ def test_a_suggestion_is_sent_with_a_click(qtbot: QtBot, stage: Stage) -> None:
     assert stage.engine.last_generate.turns[0].text == button.text()
 
 
+def test_a_suggestion_leaves_what_was_typed(qtbot: QtBot, stage: Stage) -> None:
+    stage.ready(MODEL)
+    composer = stage.window.composer
+    typed = (FilePart("", "pasted"), TextPart(" mine"))
+    composer.set_text(typed)
+    button = stage.window.chat.empty_view.suggestions[0]
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    stage.wait_until_idle()
+    assert stage.state.messages[0].text == button.text()
+    assert composer.parts() == typed
+    assert stage.state.drafts[stage.state.current] == typed
+    assert stage.state.drafts.get(None, ()) == ()
+
+
 def test_empty_view_without_a_model_offers_to_open_one(stage: Stage) -> None:
     stage.start()
     view = stage.window.chat.empty_view
@@ -177,21 +191,68 @@ def test_dragging_a_model_file_is_shown_and_dropping_it_loads(stage: Stage) -> N
     assert stage.engine.load.path == Path("/models/dropped.GGUF")
 
 
-def test_drops_of_other_files_are_ignored(stage: Stage) -> None:
-    stage.start()
+def drop(stage: Stage, data: QMimeData) -> None:
+    """Drag something over the conversation, and drop it there."""
+    arguments = (Qt.DropAction.CopyAction, data, Qt.MouseButton.LeftButton)
+    enter = QDragEnterEvent(QPoint(300, 300), *arguments, Qt.KeyboardModifier.NoModifier)
+    enter.ignore()
+    QApplication.sendEvent(stage.window, enter)
+    assert enter.isAccepted()
+    dropped = QDropEvent(QPointF(300, 300), *arguments, Qt.KeyboardModifier.NoModifier)
+    QApplication.sendEvent(stage.window, dropped)
+    stage.wait_until_idle()
+
+
+def files(*paths: str | Path) -> QMimeData:
     data = QMimeData()
-    data.setUrls([QUrl.fromLocalFile("/pictures/cat.png"), QUrl("https://example.org/a.gguf")])
-    event = QDragEnterEvent(
-        QPoint(300, 300),
-        Qt.DropAction.CopyAction,
-        data,
-        Qt.MouseButton.LeftButton,
-        Qt.KeyboardModifier.NoModifier,
-    )
-    event.ignore()
-    QApplication.sendEvent(stage.window, event)
-    assert not event.isAccepted()
+    data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
+    return data
+
+
+def test_a_dropped_document_says_what_can_be_used(stage: Stage, tmp_path: Path) -> None:
+    stage.ready(MODEL)
+    loads = stage.engine.count(LoadModel)
+    (tmp_path / "notes.txt").write_text("Notes")
+    drop(stage, files(tmp_path / "notes.txt"))
+    assert stage.state.notices["paste"].sentence.startswith("Files cannot be attached")
+    assert (stage.window.composer.text(), stage.engine.count(LoadModel)) == ("", loads)
     assert stage.window.drop_area.isHidden()
+
+
+def test_two_dropped_models_are_opened_and_listed(stage: Stage, tmp_path: Path) -> None:
+    stage.ready(MODEL)
+    for name in ("one.gguf", "two", "three.gguf", "notes.md"):
+        (tmp_path / name).write_bytes(b"GGUF" if name != "notes.md" else b"# Notes")
+    drop(stage, files(tmp_path / "one.gguf", tmp_path / "three.gguf"))
+    assert stage.engine.load.path == tmp_path / "one.gguf"
+    assert stage.controller.library.model_index.places.files == (tmp_path / "three.gguf",)
+    assert "the other one is in your list" in stage.state.notices["paste"].sentence
+    drop(stage, files(tmp_path / "notes.md", tmp_path / "two"))
+    assert stage.state.notices["paste"].sentence.startswith("Files cannot be attached")
+    stage.engine.finish_load()
+    stage.wait_until_idle()
+    assert stage.engine.load.path == tmp_path / "two"
+
+
+def test_a_dropped_link_or_text_goes_to_the_field(stage: Stage) -> None:
+    stage.ready(MODEL)
+    link = QMimeData()
+    link.setUrls([QUrl("https://example.org/a%20b?c=d")])
+    drop(stage, link)
+    assert stage.window.composer.text() == "https://example.org/a%20b?c=d"
+    text = QMimeData()
+    text.setText(" \u00a0 and\n")
+    drop(stage, text)
+    assert stage.window.composer.text() == "https://example.org/a%20b?c=d \u00a0 and\n"
+
+
+def test_opened_files_say_what_can_be_used(stage: Stage, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("Notes")
+    stage.window.show()
+    stage.controller.start(MODEL, [tmp_path / "notes.txt"])
+    stage.wait_until_idle()
+    assert stage.engine.load.path == MODEL
+    assert stage.state.notices["paste"].sentence.startswith("Files cannot be attached")
 
 
 def test_opening_a_file_does_not_block(qtbot: QtBot, stage: Stage) -> None:

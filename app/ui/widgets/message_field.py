@@ -1,0 +1,56 @@
+"""Text field of a message: text and links are inserted; files and pictures are refused aloud."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QMimeData, Signal
+from PySide6.QtGui import QDragEnterEvent, QTextDocumentFragment
+
+from app.ui.widgets.plain_text import PlainTextField
+
+
+class MessageField(PlainTextField):
+    """Plain text field that says when something pasted or dropped cannot be used."""
+
+    refused = Signal(list)  # the paths of pasted files; none: it was a picture
+
+    def canInsertFromMimeData(self, source: QMimeData) -> bool:
+        # Pictures and files are accepted to say why they cannot be used.
+        return can_be_used(source) or source.hasImage()
+
+    def dragEnterEvent(self, e: QDragEnterEvent) -> None:
+        if files_in(e.mimeData()):
+            e.ignore()  # the window handles dropped files
+        else:
+            super().dragEnterEvent(e)
+
+    def insertFromMimeData(self, source: QMimeData) -> None:
+        files, text = files_in(source), text_in(source)
+        if files or not text:
+            self.refused.emit(files)
+        else:
+            self.insert_message_text(text)
+
+    def insert_message_text(self, text: str) -> None:
+        """Insert pasted or dropped text."""
+        self.insert_text(text)
+
+
+def files_in(data: QMimeData) -> list[Path]:
+    """The local files and folders among the addresses."""
+    return [Path(url.toLocalFile()) for url in data.urls() if url.isLocalFile()]
+
+
+def text_in(data: QMimeData) -> str:
+    """The text, or that of a link or of formatted text."""
+    if data.hasFormat("text/plain"):
+        return data.text()
+    if data.hasUrls():
+        return "\n".join(bytes(url.toEncoded().data()).decode() for url in data.urls())
+    return QTextDocumentFragment.fromHtml(data.html()).toPlainText() if data.hasHtml() else ""
+
+
+def can_be_used(data: QMimeData) -> bool:
+    """Whether a drop or paste is text, a link or a file."""
+    return data.hasText() or data.hasUrls() or data.hasHtml()
