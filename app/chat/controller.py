@@ -45,7 +45,7 @@ from app.library.service import Library
 from app.settings.table import Settings, SettingsError, sampling, save, thinking
 from app.state.chat import UNFINISHED, Notice
 from app.state.states import States
-from app.store.parts import Content, Parts, parts_of, searched, without_empty_ends, without_error
+from app.store.parts import Content, Parts, parts_of, without_empty_ends, without_error
 from app.store.store import Message, MessageState, Store
 from app.store.writer import Archive
 from app.system.translation import tr
@@ -448,7 +448,7 @@ class Controller(QObject):
 
     def _begin(self, parts: Parts) -> int:
         """Create a conversation; it takes over the adapters chosen in the new chat."""
-        conversation_id = self.conversations.begin(searched(parts))
+        conversation_id = self.conversations.begin(parts)
         self.adapters.begin(conversation_id)
         self.options.begin(conversation_id)
         return conversation_id

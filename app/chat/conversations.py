@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from app.markdown.blocks import Paragraph
+from app.markdown.stream import OwnText
 from app.state.chat import State
+from app.store.parts import FilePart, ImagePart, Parts, attachments, typed
 from app.store.store import Conversation, Hit, Store
 from app.store.writer import Archive
 from engine import ContextPolicy
@@ -41,9 +44,9 @@ class Conversations:
             lambda store: self._archive.local_conversations(store.conversations()), listed
         )
 
-    def begin(self, text: str) -> int:
+    def begin(self, parts: Parts) -> int:
         """Create a conversation, titled after its first message; returns its id."""
-        archive, number, title, now = self._archive, self._number(), title_of(text), time.time()
+        archive, number, title, now = self._archive, self._number(), title_of(parts), time.time()
 
         def create(store: Store) -> None:
             archive.conversations.pair(number, store.create_conversation(title).id)
@@ -107,10 +110,37 @@ def one_line(text: str) -> str:
     return " ".join("".join(shown).split())
 
 
-def title_of(text: str) -> str:
-    """Title of a conversation: the first words of its first message."""
-    words = one_line(text[:_TITLE_SOURCE]) or one_line(text)
+def title_of(parts: Parts) -> str:
+    """Title of a conversation: the first words of its first message, not of what was pasted."""
+    words = next((found for text in _title_sources(parts) if (found := one_line(text))), "")
     if len(words) <= _TITLE_LENGTH:
         return words
-    cut = words[:_TITLE_LENGTH].rsplit(" ", 1)[0]
-    return f"{cut}…"
+    cut = words.rfind(" ", _TITLE_LENGTH * 2 // 3, _TITLE_LENGTH + 1)
+    if cut < 0:  # a script without spaces
+        cut = _TITLE_LENGTH
+        while cut > 1 and _continues(words, cut):
+            cut -= 1
+    return f"{words[:cut]}…"
+
+
+def _title_sources(parts: Parts) -> Iterator[str]:
+    """The typed text without code, the whole typed text, and each attachment's name and text."""
+    text = typed(parts)
+    own = OwnText(text[:_TITLE_SOURCE])
+    prose = [block.place for block in own.blocks if isinstance(block, Paragraph)]
+    yield "\n".join(own.source(place.start, place.end) for place in prose)
+    yield text
+    for part in attachments(parts):
+        if isinstance(part, FilePart | ImagePart):
+            yield part.name
+        if isinstance(part, FilePart):
+            yield part.text[:_TITLE_SOURCE]
+            yield part.text
+
+
+def _continues(text: str, at: int) -> bool:
+    """Whether the character at a place belongs to the one before: a mark, or a joined emoji."""
+    letter = text[at]
+    modifier = "\U0001f3fb" <= letter <= "\U0001f3ff"
+    joined = "\u200d" in (letter, text[at - 1])
+    return joined or modifier or unicodedata.category(letter).startswith("M")

@@ -16,6 +16,7 @@ from app.markdown.blocks import Block, Code, Paragraph, Place, Run, Table
 from app.markdown.lines import Lines
 from app.markdown.parser import Top, clean, clean_code, definition, language_of, make_parser, read
 from app.markdown.tail import tail_lines
+from app.markdown.unfenced_code import code_runs
 from engine import THOUGHT_ENDS, THOUGHT_OPENS
 
 SECTION = 4000  # characters parsed at a time; longer blocks are split if possible
@@ -326,7 +327,10 @@ def parse(text: str) -> list[Block]:
 
 
 class OwnText:
-    """A user message: kept as typed with its line breaks; only code fences are markup."""
+    """A user message: kept as typed with its line breaks; only code is not shown as prose.
+
+    Code is what is fenced, and what looks like code.
+    """
 
     def __init__(self, text: str) -> None:
         self.blocks: list[Block] = []
@@ -348,15 +352,30 @@ class OwnText:
                 else:
                     fence.add(line, joined=at in self._lines.joined)
             elif match := _FENCE.match(line):
-                self._paragraph(start, at)
+                self._text(start, at)
                 fence = _Fence(at, len(match[1]), match[2], language_of(match[3]))
-            elif not line.strip():
-                self._paragraph(start, at)
-                start = at + 1
         if fence:
             self.blocks.append(fence.block(len(lines), closed=False))
         else:
-            self._paragraph(start, len(lines))
+            self._text(start, len(lines))
+
+    def _text(self, start: int, end: int) -> None:
+        """Add the lines between two fences."""
+        before = start
+        for first, last in code_runs(self._lines.complete[start:end]):
+            self._paragraphs(before, start + first)
+            before = start + last
+            code = clean_code(self._lines.source(start + first, before))
+            self.blocks.append(Code(Place(start + first, before), "", code, True))
+        self._paragraphs(before, end)
+
+    def _paragraphs(self, start: int, end: int) -> None:
+        """Add a paragraph for each run of lines that are not blank."""
+        for at in range(start, end):
+            if not self._lines.complete[at].strip():
+                self._paragraph(start, at)
+                start = at + 1
+        self._paragraph(start, end)
 
     def _paragraph(self, start: int, end: int) -> None:
         """Add the lines as paragraphs of at most about `SECTION` characters."""

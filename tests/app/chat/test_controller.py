@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from app.chat.conversations import title_of
 from app.settings.table import Settings, load
 from app.state.chat import ModelPhase
-from app.store.parts import ErrorPart, TextPart
+from app.store.parts import ErrorPart, FilePart, Parts, TextPart
 from app.store.store import Message, MessageState, StopReason, Store
 from app.ui.transcript.endings import ending, short_ending
 from app.ui.transcript.message_tools import tools_for
@@ -114,6 +115,27 @@ def test_a_title_is_the_first_words(stage: Stage) -> None:
     assert title.startswith("Explain in a few words why why")
     assert len(title) <= 61
     assert title.endswith("why…")
+
+
+@pytest.mark.parametrize(
+    ("parts", "title"),
+    [
+        ((TextPart("日本 " + "語" * 80),), "日本 " + "語" * 57 + "…"),
+        ((TextPart("word " * 5 + "x" * 90),), ("word " * 5 + "x" * 90)[:60] + "…"),
+        ((TextPart("w" * 59 + "e\u0301\u0301" + "w" * 9),), "w" * 59 + "…"),
+        ((TextPart("a" * 58 + "\U0001f469\u200d\U0001f680" + "a" * 9),), "a" * 58 + "…"),
+        ((TextPart("a" * 60),), "a" * 60),
+        ((FilePart("", "Dear Sir,\n" * 40), TextPart("What does he want?")), "What does he want?"),
+        ((FilePart("notes.txt", "a"), TextPart(" \n")), "notes.txt"),
+        ((FilePart("", "\n  Dear Sir,\nno"),), "Dear Sir, no"),
+        ((TextPart("```\nx = 1\n```\nWhy?"),), "Why?"),
+        ((TextPart("def f():\n    return 1\n\nWhy?"),), "Why?"),
+        ((TextPart("def f():\n    return 1"),), "def f(): return 1"),
+        ((TextPart("\u202eWhy?"),), "Why?"),
+    ],
+)
+def test_a_title_is_of_the_question_and_is_cut_late(parts: Parts, title: str) -> None:
+    assert title_of(parts) == title
 
 
 def test_a_message_waits_for_the_model(stage: Stage) -> None:
