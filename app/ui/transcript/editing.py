@@ -38,6 +38,7 @@ class Editing:
     ) -> None:
         self.editor: MessageEditor | None = None
         self.message_id = 0
+        self._unsent: dict[int, Parts] = {}  # edits that another chat or answer interrupted
         self._viewport = viewport
         self._stack = stack
         self._place = place
@@ -52,7 +53,8 @@ class Editing:
         view.build(self._stack.column)
         view.hidden_for_edit = True
         self.message_id = view.message.id
-        self.editor = MessageEditor(view.message.parts, style, self._viewport)
+        unsent = self._unsent.pop(self.message_id, None)
+        self.editor = MessageEditor(view.message.parts, unsent, style, self._viewport)
         self.editor.submitted.connect(self._submit)
         self.editor.cancelled.connect(self._cancel)
         self.editor.refused.connect(self._refused)
@@ -63,7 +65,15 @@ class Editing:
         self.editor.setFocus()
 
     def end(self) -> None:
-        """Close the editor, if one is open, and show the unchanged message again."""
+        """Close the editor, if one is open, and show the unchanged message again.
+
+        What was typed is there again when the message is edited the next time.
+        """
+        if self.editor is not None and self.editor.changed:
+            self._unsent[self.message_id] = self.editor.parts()
+        self._close()
+
+    def _close(self) -> None:
         if self.editor is None:
             return
         editor, self.editor = self.editor, None
@@ -111,10 +121,10 @@ class Editing:
 
     def _submit(self, parts: Parts) -> None:
         message_id = self.message_id
-        self.end()
+        self._close()
         self._closed()
         self._submitted(message_id, parts)
 
     def _cancel(self) -> None:
-        self.end()
+        self._close()
         self._closed()

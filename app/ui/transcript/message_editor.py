@@ -74,11 +74,18 @@ class MessageEditor(QFrame):
     refused = Signal(list)  # the paths of pasted files; none: a picture was pasted
     resized = Signal()  # the text changed, and with it the needed height
 
-    def __init__(self, parts: Parts, style: ReadingStyle, parent: QWidget) -> None:
+    def __init__(
+        self, parts: Parts, edited: Parts | None, style: ReadingStyle, parent: QWidget
+    ) -> None:
+        """`parts` is the message, and `edited` what an earlier editor of it contained."""
         super().__init__(parent)
         self.setObjectName("editor")
         self._field = _Field(self)
         self._field.set_text(typed(parts))
+        self._before = (*attachments(parts), *self._typed())
+        if edited is not None:
+            parts = edited
+            self._field.set_text(typed(parts))
         self.setFocusProxy(self._field)
         self._cancel = TextButton(tr("Cancel"), "quiet", parent=self)
         self._send = TextButton(tr("Send"), "outlined", parent=self)
@@ -147,11 +154,19 @@ class MessageEditor(QFrame):
         )
         return min(height, most)
 
+    @property
+    def changed(self) -> bool:
+        """Whether an attachment or the text is not as at the beginning."""
+        self._field.end_composition()
+        return self.parts() != self._before
+
     def parts(self) -> Parts:
         """The attachments that were not removed, then the text."""
+        return (*(part for part, _ in self.attachments), *self._typed())
+
+    def _typed(self) -> Parts:
         text = self.text()
-        kept = tuple(part for part, _ in self.attachments)
-        return (*kept, TextPart(text)) if text.strip() else kept
+        return (TextPart(text),) if text.strip() else ()
 
     def _remove(self, part: Part) -> None:
         for place, (each, row) in enumerate(self.attachments):

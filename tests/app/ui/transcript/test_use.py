@@ -252,6 +252,26 @@ def open_editor(view: Transcript, qtbot: QtBot) -> QPlainTextEdit:
     return field
 
 
+def test_an_interrupted_edit_is_there_again(view: Transcript, qtbot: QtBot) -> None:
+    shown = [message(1, "Ask", own=True), message(2, "Said")]
+    field = open_editor(view, qtbot)
+    qtbot.keyClicks(field, " more")
+    for _ in range(2):  # another chat is shown, twice
+        view.set_messages([message(3, "Other", own=True)])
+        assert view.editing.editor is None
+        view.set_messages(shown)
+        view.edit_message(1)
+        assert view.editing.editor is not None
+        assert view.editing.editor.text() == "Ask more"
+    view.set_busy(True)  # an answer of this chat begins
+    view.set_busy(False)
+    view.edit_message(1)
+    assert view.editing.editor.text() == "Ask more"
+    view.editing.editor.cancelled.emit()  # the user gives it up
+    view.edit_message(1)
+    assert view.editing.editor.text() == "Ask"
+
+
 def test_enter_submits_an_edit_and_shift_enter_inserts_a_line_break(
     view: Transcript, qtbot: QtBot
 ) -> None:
