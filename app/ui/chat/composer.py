@@ -44,7 +44,7 @@ class _Editor(MessageField):
     enter_pressed = Signal()
     up_pressed = Signal()  # Up was pressed in an empty field
     focused = Signal(bool)
-    long_pasted = Signal(str)  # a text that is too long for the field
+    long_pasted = Signal(object)  # a text that is too long for the field; as `str` Qt alters it
     undo_pressed = Signal()
     typing = Signal()  # an input method is composing
 

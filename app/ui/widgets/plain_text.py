@@ -79,7 +79,7 @@ class PlainTextField(QPlainTextEdit):
             QGuiApplication.inputMethod().commit()
         if self._preedit:  # no input method listened
             event = QInputMethodEvent()
-            event.setCommitString(self._preedit)
+            event.setCommitString(for_qt(self._preedit))
             QApplication.sendEvent(self, event)
 
     # --- folds ----------------------------------------------------------------------------------
