@@ -229,6 +229,7 @@ def connect_library(
 
     page.opened.connect(library.opened)
     page.seen.connect(library.model_index.inspect_files)
+    page.offers_seen.connect(library.hub.read_beginnings)
     page.download_requested.connect(library.download)
     page.pause_requested.connect(library.downloads.pause)
     page.resume_requested.connect(library.downloads.resume)

@@ -21,7 +21,9 @@ from engine.errors import (
 )
 from engine.host.device import available_memory, resident_memory, total_memory
 from engine.loading.inspect import (
+    BeginningFacts,
     ModelFacts,
+    inspect_beginning,
     inspect_model,
     predict_memory,
     supported_architectures,
@@ -110,6 +112,7 @@ __all__ = [
     "AdapterInfo",
     "AdapterUse",
     "AdaptersSet",
+    "BeginningFacts",
     "CacheType",
     "Cancel",
     "Cancelled",
@@ -184,6 +187,7 @@ __all__ = [
     "data_folder",
     "delete_snapshots",
     "find_model",
+    "inspect_beginning",
     "inspect_model",
     "installed_models",
     "model_name",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.parse import unquote
 
 from app.downloads.names import safe_name
 from app.downloads.policy import Phase
@@ -34,6 +35,13 @@ class Download:
     error: str  # for FAILED, one sentence
     remedy: str
     sha256: str  # expected, of a file in one piece; "": unknown
+
+    def is_of(self, source: Source) -> bool:
+        """Whether it downloads this file, in any revision: not only one of the same name."""
+        if source.url:
+            return self.url == source.url
+        path = unquote(self.url.partition("/resolve/")[2].partition("/")[2])
+        return (self.repository, path) == (source.repository, source.file)
 
 
 @dataclass

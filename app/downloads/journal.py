@@ -15,7 +15,8 @@ from typing import cast
 from app.downloads.entry import Entry
 from app.downloads.partial import part_path, read_part, sidecar_path
 from app.downloads.policy import Phase
-from app.net.hub import HubError, Piece, Source, parse_link
+from app.net.hub import HubError, Piece, Source
+from app.net.hub_links import parse_link
 from app.system.json_file import replace_file
 
 NAME = "downloads.json"

@@ -107,9 +107,8 @@ class BetterModelOffer(QObject):
 
     def _progress(self, offer: Offer) -> Download | None:
         """The download of this offer; None before it begins and once it is cancelled."""
-        source, file = offer.source, offer.source.file.rpartition("/")[2]
         for each in reversed(self._library.downloads):
-            if (each.repository, each.file) == (source.repository, file):
+            if each.is_of(offer.source):
                 return None if each.phase is Phase.CANCELLED else each
         return None
 

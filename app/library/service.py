@@ -262,7 +262,7 @@ class Library(QObject):
 
     def _is_coming(self, source: Source) -> bool:
         return any(
-            each.repository == source.repository and each.file == _file_of(source)
+            each.is_of(source)
             for each in self.state.downloads
             if each.phase not in (Phase.DONE, Phase.CANCELLED)
         )

@@ -1,4 +1,4 @@
-"""Model hub API: parses links, searches repositories, and lists the GGUF files of one.
+"""Model hub API: searches repositories, lists the GGUF files of one, reads how a file begins.
 
 Responses are untrusted: they are read up to a size limit, and a field of a type other than the
 hub documents counts as missing. Nothing is requested until the user searches or opens a page.
@@ -16,10 +16,9 @@ from app.net.http import Response, WebError, check_address, send_request, status
 from app.system.translation import tr
 
 HUB = "https://huggingface.co"
-_HUB_HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co", "www.hf.co")
 _MAX_RESPONSE = 8 << 20  # bytes; the longest listing seen has some 300 KB
 _MAX_PAGES = 10  # of a listing, 1,000 files each
-_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)  # owner/name
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 TIMEOUT_SECONDS = 20.0  # without a byte from the hub
@@ -78,8 +77,9 @@ class HubFile:
     file: str  # path inside the repository, of the first piece
     size_bytes: int  # of all pieces; 0: unknown
     sha256: str  # of a file in one piece; "": unknown
-    kind: str = "model"  # "model", "projector" (for images), "adapter", or "incomplete"
+    kind: str = "model"  # guessed from the name: see `kind_of`; or "incomplete"
     pieces: tuple[Piece, ...] = ()  # more than one, for a split model
+    url: str = ""  # of a file outside the hub
 
     @property
     def source(self) -> Source:
@@ -90,6 +90,7 @@ class HubFile:
             self.file,
             self.size_bytes,
             self.sha256,
+            self.url,
             pieces=self.pieces,
         )
 
@@ -121,41 +122,6 @@ def piece_names(file: str) -> tuple[str, ...]:
         raise HubError(tr("The file name has an invalid part number."), tr("Choose another file."))
     stem, ending = file[: match.start()], file[-5:]
     return tuple(f"{stem}-{number:05d}-of-{match[2]}{ending}" for number in range(1, count + 1))
-
-
-def parse_link(text: str, endpoint: str = HUB) -> Source | str:
-    """Parse a pasted link or name: a file, or the name of a repository ("owner/name").
-
-    Accepts pages and files of the hub, "hf.co/owner/name", "owner/name", and other https links to
-    a .gguf file. Raises HubError for anything else.
-    """
-    text = text.strip().strip("<>\"'").strip()
-    if not text or len(text) > 2_000:
-        raise HubError(
-            tr("This is empty or too long for a link."),
-            tr("Paste a link to a .gguf file, or owner/name."),
-        )
-    if _REPOSITORY.fullmatch(text) and not text.lower().endswith(".gguf"):
-        return text
-    if "://" not in text:
-        first = text.split("/")[0].lower()
-        if first not in _HUB_HOSTS:
-            raise HubError(
-                tr("This is neither a link nor the name of a repository."),
-                tr("Paste a link to a .gguf file, or a name such as owner/name."),
-            )
-        text = f"https://{text}"
-    try:
-        parts = check_address(text)
-    except WebError as error:
-        raise HubError(str(error), error.remedy) from error
-    mirror = urllib.parse.urlsplit(endpoint)
-    if (parts.hostname or "") in _HUB_HOSTS or parts.netloc == mirror.netloc:
-        return _hub_link(parts.path.removeprefix(mirror.path.rstrip("/")))
-    if not parts.path.lower().endswith(".gguf"):
-        raise HubError(tr("This link is not a model file."), tr("Use a link that ends in .gguf."))
-    name = urllib.parse.unquote(parts.path.rsplit("/", 1)[-1])
-    return Source("", "", name, url=parts._replace(fragment="").geturl())
 
 
 def search(
@@ -196,7 +162,7 @@ def files(
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> tuple[HubFile, ...]:
     """The GGUF files of a repository, the smallest model first. Raises HubError."""
-    if not _REPOSITORY.fullmatch(repository):
+    if not REPOSITORY.fullmatch(repository):
         raise HubError(
             tr("“{repository}” is not the name of a repository.", repository=repository[:80]),
             tr("Check the name."),
@@ -219,28 +185,53 @@ def files(
     return _grouped(repository, revision, listed)
 
 
-def _hub_link(path: str) -> Source | str:
-    """Parse a path on the hub: /owner/name[/(blob|resolve|raw|tree)/revision[/file]]."""
-    segments = [urllib.parse.unquote(one) for one in path.split("/") if one]
-    if segments[:1] in (["datasets"], ["spaces"], ["api"], ["models"], ["docs"], ["papers"]):
-        raise HubError(
-            tr("This link is not the page of a model."),
-            tr("Open the model's page and copy its address."),
+def read_start(
+    source: Source,
+    length: int,
+    endpoint: str = HUB,
+    proxy: str = "",
+    *,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+) -> bytes:
+    """The first `length` bytes of a file, or all if it is shorter. Raises HubError."""
+    try:
+        response = send_request(
+            file_address(source, endpoint=_checked(endpoint)),
+            headers={"Range": f"bytes=0-{length - 1}"},
+            proxy=proxy,
+            stall_seconds=timeout_seconds,
         )
-    repository = "/".join(segments[:2])
-    if len(segments) < 2 or not _REPOSITORY.fullmatch(repository):
-        raise HubError(
-            tr("This link is not the page of a model."),
-            tr("Open the model's page and copy its address."),
-        )
-    if len(segments) < 5 or segments[2] not in ("blob", "resolve", "raw"):
-        return repository
-    file = "/".join(segments[4:])
-    if ".." in segments or not file.lower().endswith(".gguf"):
-        raise HubError(
-            tr("This link is not a model file."), tr("Choose a file that ends in .gguf.")
-        )
-    return Source(repository, segments[3], file)
+        try:
+            if response.status not in (200, 206):
+                raise _refused(response)
+            start = bytearray()
+            for piece in response.pieces():  # a server may send the whole file
+                start += piece
+                if len(start) >= length:
+                    break
+        finally:
+            response.close()
+    except WebError as error:
+        raise HubError(str(error), error.remedy) from error
+    return bytes(start[:length])
+
+
+def kind_of(file: str) -> str:
+    """A first guess at what a file is, from its name.
+
+    "model", or what is none: "projector" (for images), "imatrix", "vocabulary" or "adapter".
+    """
+    name = file.rpartition("/")[2].lower()
+    if "mmproj" in name:
+        return "projector"
+    if "imatrix" in name:
+        return "imatrix"
+    if re.search(r"(^|[-_.])vocab([-_.]|$)", name):
+        return "vocabulary"
+    # A model that such an adapter was merged into is often named after it, and then quantized.
+    adapter = re.search(r"(^|[-_.])(q?lora|adapter)([-_.]|$)", name)
+    merged = re.search(r"merged|[-_.]i?q[2-6]_", name)
+    return "adapter" if adapter and not merged else "model"
 
 
 def _checked(endpoint: str) -> str:
@@ -306,7 +297,7 @@ def _repository(row: object) -> Repository | None:
         return None
     values = cast("dict[str, object]", row)
     name = _text(values.get("id")) or _text(values.get("modelId"))
-    if not _REPOSITORY.fullmatch(name):
+    if not REPOSITORY.fullmatch(name):
         return None
     tags = [tag for tag in _list(values.get("tags")) if isinstance(tag, str)]
     licences = [tag.removeprefix("license:") for tag in tags if tag.startswith("license:")]
@@ -372,17 +363,9 @@ def _hub_file(repository: str, revision: str, pieces: tuple[Piece, ...], complet
         pieces[0].file,
         sum(sizes) if all(sizes) else 0,
         pieces[0].sha256 if single else "",
-        _kind(pieces[0].file) if complete else "incomplete",
+        kind_of(pieces[0].file) if complete else "incomplete",
         () if single else pieces,
     )
-
-
-def _kind(file: str) -> str:
-    """Kind of a file, guessed from its name."""
-    name = file.rsplit("/", 1)[-1].lower()
-    if "mmproj" in name:
-        return "projector"
-    return "adapter" if re.search(r"(^|[-_.])(q?lora|adapter)([-_.]|$)", name) else "model"
 
 
 def _text(value: object) -> str:

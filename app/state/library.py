@@ -105,6 +105,7 @@ class Offer:
     memory: Memory | None = None  # predicted
     here: Path | None = None  # path of the installed copy, if any
     coming: bool = False  # already being downloaded
+    label: str = ""  # in a list of files: unlike those of the others, such as "UD-Q4_K_XL"
 
 
 @dataclass(frozen=True, slots=True)

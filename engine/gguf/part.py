@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import mmap
 import stat
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,6 +110,44 @@ def _close(source: OpenFile, buffer: MappedFile) -> None:
         buffer.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What the first bytes of a GGUF file say, as far as they reach."""
+
+    tensor_count: int
+    metadata: Metadata  # the keys that lie wholly in these bytes
+    main_format: str  # of most bytes in matrices whose entries lie in these bytes; "": of none
+    complete: bool  # the whole header lies in these bytes
+
+
+def read_beginning(data: bytes, name: str) -> Beginning:
+    """Read the header of the file `name` from its first bytes, which may end anywhere.
+
+    Raises ModelFileError or UnsupportedModel where they show a file that cannot be used.
+    """
+    _check_magic(data[:64], name)
+    cursor = Cursor(data)
+    _read_version(cursor)
+    tensor_count, key_count = cursor.u64(), cursor.u64()
+    metadata: dict[str, Stored] = {}
+    sizes: Counter[str] = Counter()
+    complete = True
+    try:
+        for _ in range(key_count):
+            _read_key(cursor, metadata)
+        marks = marks_of(metadata)
+        for number in range(tensor_count):
+            info = _read_tensor(cursor, number, 0, marks)
+            if len(info.shape) > 1:
+                sizes[info.format.name] += info.size_bytes
+    except ModelFileError as error:
+        if error.fault.kind is not FaultKind.INCOMPLETE:
+            raise
+        complete = False
+    main = sizes.most_common(1)[0][0] if sizes else ""
+    return Beginning(tensor_count, Metadata(metadata), main, complete)
+
+
 def _map(path: Path) -> tuple[OpenFile, MappedFile]:
     """Map a file read-only; only regular files, since opening a pipe could block."""
     try:
@@ -121,14 +160,7 @@ def _map(path: Path) -> tuple[OpenFile, MappedFile]:
             )
         file = OpenFile(path)
         try:
-            start = bytes(file.read(0, min(file.size_bytes, 64)))
-            if start[:4] != b"GGUF":
-                look = look_of(start)
-                raise ModelFileError(
-                    f"{shown(path.name)} is not a GGUF file: {_described(look, start)}.",
-                    "Choose a file that ends in .gguf, or download it again.",
-                    Fault(FaultKind.NOT_A_MODEL, look),
-                )
+            _check_magic(bytes(file.read(0, min(file.size_bytes, 64))), path.name)
             return file, MappedFile(file.fileno())
         except BaseException:
             file.close()
@@ -146,6 +178,17 @@ def _map(path: Path) -> tuple[OpenFile, MappedFile]:
             "Check the file's permissions and the disk it lies on.",
             Fault(FaultKind.UNREADABLE, str(reason)),
         ) from None
+
+
+def _check_magic(start: bytes, name: str) -> None:
+    """Raise ModelFileError unless a file that starts so is GGUF."""
+    if start[:4] != b"GGUF":
+        look = look_of(start)
+        raise ModelFileError(
+            f"{shown(name)} is not a GGUF file: {_described(look, start)}.",
+            "Choose a file that ends in .gguf, or download it again.",
+            Fault(FaultKind.NOT_A_MODEL, look),
+        )
 
 
 _LOOKS = (
@@ -223,19 +266,25 @@ def _read_metadata(cursor: Cursor, count: int) -> tuple[dict[str, Stored], dict[
     for number in range(1, count + 1):
         start = cursor.position
         cursor.subject = f"key number {number:,}"
-        key = cursor.name(_MAX_KEY_BYTES)
-        cursor.subject = f"the key {shown(key)}"
-        if key in metadata:
-            raise ModelFileError(f"The key {shown(key)} is in the file twice.", DAMAGED)
-        kind = cursor.u32()
-        if key == _ALIGNMENT_KEY and kind != Kind.UINT32:
-            raise ModelFileError(
-                f"The key '{_ALIGNMENT_KEY}' is stored as kind {kind:,}; it must be UINT32 (4).",
-                DAMAGED,
-            )
-        metadata[key] = cursor.value(kind)
+        key = _read_key(cursor, metadata)
         entries[key] = slice(start, cursor.position)
     return metadata, entries
+
+
+def _read_key(cursor: Cursor, metadata: dict[str, Stored]) -> str:
+    """Read one key with its value into `metadata`; returns the key."""
+    key = cursor.name(_MAX_KEY_BYTES)
+    cursor.subject = f"the key {shown(key)}"
+    if key in metadata:
+        raise ModelFileError(f"The key {shown(key)} is in the file twice.", DAMAGED)
+    kind = cursor.u32()
+    if key == _ALIGNMENT_KEY and kind != Kind.UINT32:
+        raise ModelFileError(
+            f"The key '{_ALIGNMENT_KEY}' is stored as kind {kind:,}; it must be UINT32 (4).",
+            DAMAGED,
+        )
+    metadata[key] = cursor.value(kind)
+    return key
 
 
 def _alignment(metadata: dict[str, Stored]) -> int:

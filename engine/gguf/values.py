@@ -60,9 +60,9 @@ _SMALLEST = {**{kind: code.size for kind, code in _FIXED.items()}, Kind.STRING: 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A string in the mapped file; `read` decodes it without caching."""
+    """A string in the file; `read` decodes it without caching."""
 
-    buffer: mmap
+    buffer: mmap | bytes
     start: int  # bytes from the start of the file
     size: int  # bytes
 
@@ -77,9 +77,9 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """An array in the mapped file; `read` decodes it without caching."""
+    """An array in the file; `read` decodes it without caching."""
 
-    buffer: mmap
+    buffer: mmap | bytes
     start: int  # bytes from the start of the file
     kind: Kind
     length: int
@@ -118,7 +118,7 @@ class Cursor:
 
     __slots__ = ("buffer", "elements_left", "end", "position", "subject")
 
-    def __init__(self, buffer: mmap, position: int = 0) -> None:
+    def __init__(self, buffer: mmap | bytes, position: int = 0) -> None:
         self.buffer = buffer
         self.position = position
         self.end = len(buffer)

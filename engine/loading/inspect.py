@@ -10,13 +10,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.errors import EngineError, Fault
+from engine.errors import EngineError, Fault, FaultKind
 from engine.loading.library import model_name
 from engine.loading.memory import NO_PAGING, MemoryPlan, ModelShape, refusal
 from engine.messages import DEFAULT_CACHE, CacheType, DevicePart, DeviceRefusal, Sampling
 
 if TYPE_CHECKING:
     from engine.gguf.reader import GGUFFile
+
+# Of these a beginning is proof; any other error may come from a server that sent something else.
+_CERTAIN = (FaultKind.OTHER_TYPE, FaultKind.ARCHITECTURE, FaultKind.FORMAT, FaultKind.NOT_A_MODEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,18 @@ class ModelFacts:
     speedup: float = 0.0  # predicted, relative to the processor alone; 0: it runs there
 
 
+@dataclass(frozen=True, slots=True)
+class BeginningFacts:
+    """What a file is, as far as its first bytes show; "" and None where they do not."""
+
+    is_model: bool = False  # its keys say that it is a model of an architecture that runs
+    formats_run: bool = False  # every tensor has a format that runs
+    format: str = ""  # of most of its matrices, such as "Q4_K"; "" until all are known
+    problem: str = ""  # one sentence why it cannot chat
+    remedy: str = ""
+    fault: Fault | None = None  # `problem` as a code
+
+
 def inspect_model(
     path: Path,
     context: int = 0,
@@ -81,6 +96,38 @@ def inspect_model(
             return made
     except EngineError as error:
         return _with_error(facts, error)
+
+
+def inspect_beginning(data: bytes, name: str) -> BeginningFacts:
+    """Facts of the file `name` from its first bytes, which may end anywhere; never raises.
+
+    Damage is not reported: the whole file is checked when it has arrived.
+    """
+    from engine.gguf.part import read_beginning
+    from engine.loading.preflight import refuse_encoder, refuse_other_kinds
+    from engine.models import ENCODERS, builder_of
+
+    facts = BeginningFacts()
+    try:
+        start = read_beginning(data, name)
+        metadata = start.metadata
+        architecture = metadata.get("general.architecture")
+        if not isinstance(architecture, str) and not start.complete:
+            return facts
+        several = metadata.get("split.count", 1) != 1  # the first part may have keys only
+        refuse_other_kinds(metadata, 1 if several else start.tensor_count)
+        if isinstance(architecture, str):
+            builder_of(architecture)
+            key = f"{architecture}.attention.causal"
+            refuse_encoder(metadata.get(key, architecture not in ENCODERS) is False)
+            facts = replace(facts, is_model=True)
+    except EngineError as error:
+        if error.fault.kind not in _CERTAIN:
+            return facts
+        return replace(facts, problem=str(error), remedy=error.remedy, fault=error.fault)
+    if start.complete:
+        return replace(facts, formats_run=True, format=start.main_format)
+    return facts
 
 
 def predict_memory(

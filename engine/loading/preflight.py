@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
@@ -54,7 +54,7 @@ def identify(
     where the model must answer, for one that only makes embeddings or scores documents. With
     `ids_only`, the logits of a model are wanted, which one that scores documents has too.
     """
-    _refuse_other_kinds(file)
+    refuse_other_kinds(file.metadata, len(file.tensors))
     build = architecture(file)
     if answers:
         _refuse_without_answers(file, ids_only)
@@ -68,7 +68,12 @@ def _refuse_without_answers(file: GGUFFile, ids_only: bool) -> None:
             "Choose a model that was made to chat, or use this one with `rerank`.",
             Fault(FaultKind.OTHER_TYPE, "reranker"),
         )
-    if is_encoder(file):
+    refuse_encoder(is_encoder(file))
+
+
+def refuse_encoder(encoder: bool) -> None:
+    """Raise UnsupportedModel for a model that reads a text in both directions."""
+    if encoder:
         raise UnsupportedModel(
             "The model only turns texts into vectors (embeddings); it cannot chat.",
             "Choose a model that was made to chat, or use this one with `embed`.",
@@ -210,15 +215,15 @@ def parameters(file: GGUFFile) -> int:
     return sum(math.prod(info.shape) for info in file.tensors.values())
 
 
-def _refuse_other_kinds(file: GGUFFile) -> None:
-    """Raise ModelFileError for a GGUF file whose `general.type` is not a model."""
-    kind = file.string("general.type", "model")
-    if kind == "model" and file.string("general.architecture", "") == "clip":
+def refuse_other_kinds(metadata: Mapping[str, object], tensors: int) -> None:
+    """Raise ModelFileError for a GGUF file of so many tensors whose keys say it is no model."""
+    kind = metadata.get("general.type", "model")
+    if kind == "model" and metadata.get("general.architecture") == "clip":
         kind = "mmproj"  # in files older than the key general.type
-    if kind in _OTHER_KINDS:
+    if isinstance(kind, str) and kind in _OTHER_KINDS:
         what, remedy = _OTHER_KINDS[kind]
         raise ModelFileError(f"The file is {what}.", remedy, Fault(FaultKind.OTHER_TYPE, kind))
-    if not file.tensors:
+    if not tensors:
         raise ModelFileError(
             "The file holds a vocabulary and no model: it has no tensors.",
             "Choose the file of a complete model.",

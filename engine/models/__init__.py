@@ -123,9 +123,7 @@ ENCODERS: dict[str, Build] = {
 def architecture(file: GGUFFile) -> Build:
     """The builder for a file; raises UnsupportedModel naming the unknown architecture or key."""
     name = file.string("general.architecture")
-    build = (ARCHITECTURES | ENCODERS).get(name)
-    if build is None:
-        raise _unknown(name)
+    build = builder_of(name)
     if name in ARCHITECTURES and is_encoder(file):
         return lambda file, weights, context: in_both_directions(
             build(file, weights, context), key_of(file)
@@ -151,6 +149,14 @@ def is_encoder(file: GGUFFile) -> bool:
             "The file is damaged or made by a faulty converter; get another copy.",
         )
     return not found
+
+
+def builder_of(name: str) -> Build:
+    """The builder of an architecture; raises UnsupportedModel for an unknown one."""
+    build = (ARCHITECTURES | ENCODERS).get(name)
+    if build is None:
+        raise _unknown(name)
+    return build
 
 
 def _unknown(name: str) -> UnsupportedModel:

@@ -234,10 +234,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._plain(416, {"Content-Range": f"bytes */{len(content)}"})
             return
         headers = {"ETag": stored.etag, "Content-Type": "application/octet-stream"}
-        body = content[start or 0 :]
+        end = self._end(len(content)) if start is not None else len(content)
+        body = content[start or 0 : end]
         if start is not None:
             first = start + fault.shift
-            headers["Content-Range"] = f"bytes {first}-{len(content) - 1}/{len(content)}"
+            headers["Content-Range"] = f"bytes {first}-{end - 1}/{len(content)}"
         if not fault.no_length:
             headers["Content-Length"] = str(len(body))
         self.send_response(200 if start is None else 206)
@@ -249,9 +250,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _start(self, stored: Stored) -> int | None:
         """First byte of a partial response (206); None for a full one (200)."""
-        match = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        match = re.fullmatch(r"bytes=(\d+)-\d*", self.headers.get("Range", ""))
         valid = self.headers.get("If-Range", stored.etag) == stored.etag
         return int(match[1]) if match and stored.resumable and valid else None
+
+    def _end(self, size: int) -> int:
+        """End of a partial response of a file of `size` bytes."""
+        match = re.fullmatch(r"bytes=\d+-(\d+)", self.headers.get("Range", ""))
+        return min(int(match[1]) + 1, size) if match else size
 
     def _send(self, body: bytes, fault: Fault) -> None:
         hub = self.server.hub

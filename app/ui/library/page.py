@@ -49,6 +49,7 @@ class LibraryPage(QWidget):
     opened = Signal()  # the page was shown
     closed = Signal()  # the user closed the page
     seen = Signal(object)  # tuple of paths: the files whose rows are visible
+    offers_seen = Signal(object)  # tuple of Source: the files of the hub whose rows are visible
     use_requested = Signal(Path)
     cancel_load_requested = Signal()
     unload_requested = Signal()
@@ -256,6 +257,10 @@ class LibraryPage(QWidget):
         paths = tuple(row.path for row in rows if f"file:{row.path}" in keys)
         if paths:
             self.seen.emit(paths)
+        offers = self._library.hub.files
+        sources = tuple(one.source for one in offers if library_rows.offer_key(one) in keys)
+        if sources:
+            self.offers_seen.emit(sources)
 
     def _act(self, action: Action) -> None:
         about = action.about

@@ -296,12 +296,17 @@ def _files(hub: Hub) -> Iterator[View]:
         yield offer_row(offer, 1)
 
 
+def offer_key(offer: Offer) -> str:
+    """The key of the row of a downloadable file."""
+    return f"offer:{offer.source.url or offer.source.repository}/{offer.source.file}"
+
+
 def offer_row(offer: Offer, indent: int) -> RowView:
     """The row of one downloadable file, from Hugging Face or from a link."""
     source = offer.source
     return RowView(
-        key=f"offer:{source.url or source.repository}/{source.file}",
-        name=offer.format or offer.name,
+        key=offer_key(offer),
+        name=offer.label or offer.format or offer.name,
         name_tip=f"{source.repository}/{source.file}" if source.repository else source.url,
         badge=tr("Recommended") if offer.recommended else "",
         detail=joined(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,13 @@ def test_sizes_of_pieces_add_up_once_all_are_known(tmp_path: Path) -> None:
 def test_invalid_piece_numbers_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(HubError):
         Entry(1, Source("m/n", file=name), tmp_path / "a")
+
+
+def test_a_download_is_of_its_file_and_not_of_one_of_the_same_name(tmp_path: Path) -> None:
+    sources = [Source("o/n", "main", f"{folder}/a model.gguf") for folder in ("BF16", "Q4_K_M")]
+    shown = Entry(1, sources[0], tmp_path).snapshot("https://hub.invalid")
+    assert [shown.is_of(source) for source in sources] == [True, False]
+    assert shown.is_of(replace(sources[0], revision="f" * 40))
+    assert not shown.is_of(replace(sources[0], repository="o/other"))
+    link = Source("", "", "m.gguf", url="https://example.org/m.gguf?key=1")
+    assert Entry(2, link, tmp_path).snapshot("https://hub.invalid").is_of(link)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from app.library.offers import RUNS, in_words, layout_of, offers
-from app.net.hub import HubFile
+from app.library.offers import RUNS, file_of, in_words, layout_of, offers, runs
+from app.net.hub import HubFile, kind_of
+from app.state.library import Offer
 from app.ui.widgets import units as words
+from engine import BeginningFacts, Fault, FaultKind
 from kernels.formats import FORMATS
 
 GB = 1_000_000_000
@@ -131,3 +134,112 @@ def test_installed_and_downloading_files_are_marked() -> None:
 )
 def test_sizes_are_formatted(said: str, wanted: str) -> None:
     assert said == wanted
+
+
+# --- names are a first guess, contents decide -----------------------------------------------------
+
+
+def made_of(*names: str, **read: BeginningFacts) -> tuple[Offer, ...]:
+    files = [replace(hub_file(name), kind=kind_of(name)) for name in names]
+    known = {file.source: read[key] for file in files for key in read if key in file.file}
+    return offers(files, 32 * GB, lambda source: None, lambda source: False, read=known)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        *("Q2_K_XL", "Q3_K_XL", "Q4_K_XL", "Q5_K_XL", "Q6_K_XL", "Q8_K_XL", "IQ4_NL_XL"),
+        *("Q2_K_L", "Q4_K_L", "Q5_K_L", "Q6_K_L", "Q4_K_M_imat", "Q4_K_M_fixed"),
+    ],
+)
+def test_mixes_of_usual_formats_run(layout: str) -> None:
+    assert runs(layout_of(f"Model-UD-{layout}.gguf"))
+    assert not made_of(f"Model-UD-{layout}.gguf")[0].problem
+
+
+@pytest.mark.parametrize("layout", ["Q4_0_4_8", "Q4_0_8_8", "Q4_K_R4", "IQ4_KS", "IQ5_K", "Q7_0"])
+def test_other_orders_and_unknown_formats_do_not_run_by_their_name(layout: str) -> None:
+    assert not runs(layout_of(f"Model-{layout}.gguf"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "imatrix_unsloth.gguf", "Model-imatrix.gguf", "Model.imatrix.gguf", "ggml-vocab-m.gguf",
+        "mmproj-F16.gguf", "Model-mmproj-BF16.gguf", "lora-adapter.gguf", "Model-LoRA-F16.gguf",
+    ],
+)  # fmt: skip
+def test_what_is_no_model_is_not_offered(name: str) -> None:
+    assert made_of(name)[0].problem
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "guanaco-7b-qlora.Q4_K_M.gguf", "model-qlora-merged.gguf", "Model-lora-merged-Q8_0.gguf",
+        "Vocabulary-Coach-Q4_K_M.gguf", "Explora-7B-Q4_K_M.gguf", "i1-model.i1-Q4_K_M.gguf",
+    ],
+)  # fmt: skip
+def test_models_named_after_what_they_were_made_with_are_offered(name: str) -> None:
+    assert not made_of(name)[0].problem
+
+
+def test_layouts_in_names_of_folders_tell_rows_apart() -> None:
+    made = made_of(
+        "Q4_K_M/model-00001-of-00002.gguf", "UD-Q4_K_XL/model-00001-of-00002.gguf",
+        "BF16/model-00001-of-00002.gguf", "Q8-notes/model.gguf",
+    )  # fmt: skip
+    assert {each.label for each in made} == {"Q4_K_M", "UD-Q4_K_XL", "BF16", "model"}
+
+
+def test_files_of_one_layout_are_labelled_by_their_paths() -> None:
+    made = made_of("a/m-Q4_K_M.gguf", "b/m-Q4_K_M.gguf", "m-Q8_0.gguf")
+    assert [each.label for each in made] == ["a/m-Q4_K_M", "b/m-Q4_K_M", "Q8_0"]
+
+
+def test_the_beginning_of_a_file_overrules_its_name() -> None:
+    model = BeginningFacts(is_model=True)
+    known = BeginningFacts(is_model=True, formats_run=True, format="Q4_K")
+    matrix = BeginningFacts(
+        problem="The file is an importance matrix.", fault=Fault(FaultKind.OTHER_TYPE, "imatrix")
+    )
+    family = BeginningFacts(
+        problem="The file is a 'wavy' model.", fault=Fault(FaultKind.ARCHITECTURE, "wavy")
+    )
+    problems = {
+        each.source.file: each.problem
+        for each in made_of(
+            "my-lora.gguf", "data-Q4_K_M.gguf", "other-Q8_0.gguf", "odd-Q9_Z.gguf", "odd-Q9_Y.gguf",
+            **{"my-lora": model, "data": matrix, "other": family, "Q9_Z": known, "Q9_Y": model},
+        )
+    }  # fmt: skip
+    assert problems["my-lora.gguf"] == ""
+    assert "importance matrix" in problems["data-Q4_K_M.gguf"]
+    assert "wavy" in problems["other-Q8_0.gguf"]
+    assert problems["odd-Q9_Z.gguf"] == ""
+    assert problems["odd-Q9_Y.gguf"] == "Q9_Y is not supported yet."
+
+
+def test_reading_files_does_not_move_their_rows() -> None:
+    names = ["m-Q4_K_M.gguf", "m-Q4_0.gguf", "my-lora.gguf"]
+    refused = BeginningFacts(problem="No.", fault=Fault(FaultKind.ARCHITECTURE, "wavy"))
+    before, after = made_of(*names), made_of(*names, Q4_K_M=refused)
+    assert [each.source for each in before] == [each.source for each in after]
+    assert [each.format for each in before if each.recommended] == ["Q4_K_M"]
+    assert [each.format for each in after if each.recommended] == ["Q4_0"]
+
+
+@pytest.mark.parametrize(
+    ("quantization", "file"),
+    [
+        ("Q4_K_M", "m-Q4_K_M.gguf"),
+        ("q4_k_m", "m-Q4_K_M.gguf"),
+        ("UD-Q4_K_XL", "UD-Q4_K_XL/m-UD-Q4_K_XL-00001-of-00002.gguf"),
+        ("Q4_K_XL", "UD-Q4_K_XL/m-UD-Q4_K_XL-00001-of-00002.gguf"),
+        ("Q4_K", ""),
+        ("latest", ""),
+    ],
+)
+def test_the_file_of_a_quantization_is_found(quantization: str, file: str) -> None:
+    names = ("m-Q8_0.gguf", "m-Q4_K_M.gguf", "UD-Q4_K_XL/m-UD-Q4_K_XL-00001-of-00002.gguf")
+    assert file_of([hub_file(name) for name in names], quantization) == file

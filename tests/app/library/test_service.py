@@ -186,6 +186,69 @@ def test_unusable_link_shows_the_reason(fixture: LibraryFixture) -> None:
     assert fixture.library_state.hub.remedy
 
 
+def test_files_are_judged_by_how_they_begin_once_their_rows_are_seen(
+    online: LibraryFixture, hub: Hub, tmp_path: Path
+) -> None:
+    repository = "owner/name"
+    big = tiny.write(tmp_path / "t.gguf", format="Q8_0").read_bytes() + bytes(1 << 20)
+    kinds = {
+        "m-Q4_K_M.gguf": {"general.type": "imatrix"},
+        "m-Q8_0.gguf": {"general.architecture": "unheard-of"},
+        "my-lora-Q8_0.gguf": {},
+    }
+    for name, keys in kinds.items():
+        tiny.rewrite(tmp_path / "t.gguf", tmp_path / name, keys)
+        hub.put(f"{repository}/{name}", (tmp_path / name).read_bytes() + bytes(1 << 20))
+    hub.put(f"{repository}/m-Q9_Z.gguf", big)
+    hub.put(f"{repository}/unseen-Q4_0.gguf", big)
+    online.start()
+    online.library.hub.open(repository)
+    state = online.library_state
+    until(lambda: state.hub.open_phase is HubPhase.ANSWERED)
+    assert hub.store_requests() == []  # nothing is read before its row is visible
+
+    def problems() -> dict[str, str]:
+        return {each.source.file: each.problem for each in state.hub.files}
+
+    seen = [each.source for each in state.hub.files if "unseen" not in each.source.file]
+    online.library.hub.read_beginnings(seen)
+    until(lambda: len(hub.store_requests()) >= 4 and "importance" in problems()["m-Q4_K_M.gguf"])
+    until(lambda: "unheard-of" in problems()["m-Q8_0.gguf"] and not problems()["m-Q9_Z.gguf"])
+    until(lambda: not problems()["my-lora-Q8_0.gguf"])
+    assert all("unseen" not in one.path for one in hub.store_requests())
+    assert {one.headers["Range"] for one in hub.store_requests()} == {"bytes=0-262143"}
+    asked = len(hub.store_requests())
+    online.library.hub.read_beginnings(seen)
+    online.settle()
+    assert len(hub.store_requests()) == asked  # what is known is not read again
+
+
+def test_a_file_that_cannot_be_read_keeps_what_its_name_says(
+    online: LibraryFixture, hub: Hub
+) -> None:
+    hub.put("owner/name/m-Q4_K_M.gguf", b"GGUF" + bytes(1000))
+    hub.put("owner/name/n-imatrix.gguf", b"GGUF" + bytes(1000))
+    hub.faults.extend([Fault(status=403), Fault(status=500)])
+    online.start()
+    online.library.hub.open("owner/name")
+    state = online.library_state
+    until(lambda: state.hub.open_phase is HubPhase.ANSWERED)
+    online.library.hub.read_beginnings([each.source for each in state.hub.files])
+    until(lambda: len(hub.store_requests()) == 2)
+    online.settle()
+    assert [bool(each.problem) for each in state.hub.files] == [False, True]
+
+
+def test_the_quantization_of_a_pasted_command_is_first(online: LibraryFixture, hub: Hub) -> None:
+    for form in ("Q4_K_M", "Q8_0", "Q6_K_L"):
+        hub.put(f"owner/name/Model-{form}.gguf", b"GGUF" + bytes(1000))
+    online.start()
+    online.library.hub.submit_link("ollama run hf.co/owner/name:Q6_K_L")
+    until(lambda: online.library_state.hub.open_phase is HubPhase.ANSWERED)
+    assert online.library_state.hub.files[0].format == "Q6_K_L"
+    assert not online.library_state.hub.files[0].problem
+
+
 def test_unreachable_hub_shows_an_error_and_the_rest_works(
     qtbot: QtBot, tmp_path: Path, hub: Hub, own: Path
 ) -> None:

@@ -16,10 +16,13 @@ import torch
 import tiny
 from engine import (
     DEFAULT_CACHE,
+    BeginningFacts,
     CacheType,
+    FaultKind,
     LayerGroup,
     ModelFacts,
     ModelShape,
+    inspect_beginning,
     inspect_model,
     predict_memory,
 )
@@ -188,6 +191,61 @@ def test_the_problem_of_an_unsupported_file_is_named(
     assert facts.file_bytes == path.stat().st_size
     with pytest.raises(Exception, match=named):
         load(path)
+
+
+# --- the beginning of a file ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("metadata", "about"),
+    [
+        ({"general.type": "adapter", "adapter.type": "lora"}, "adapter"),
+        ({"general.type": "mmproj"}, "mmproj"),
+        ({"general.architecture": "clip", "general.type": None}, "mmproj"),
+        ({"general.type": "imatrix"}, "imatrix"),
+        ({"general.architecture": "mamba"}, "mamba"),
+        ({"general.architecture": "bert"}, "embeddings"),
+    ],
+)
+def test_the_beginning_of_a_file_that_cannot_chat_says_so(
+    tmp_path: Path, metadata: dict[str, Any], about: str
+) -> None:
+    data = tiny.write(tmp_path / "m.gguf", metadata=metadata).read_bytes()
+    facts = inspect_beginning(data[:600], "m.gguf")  # ends within the vocabulary
+    assert facts.fault is not None
+    assert facts.fault.about == about
+    assert (facts.is_model, facts.formats_run) == (False, False)
+
+
+def test_a_beginning_of_any_length_never_contradicts_the_file(tmp_path: Path) -> None:
+    data = tiny.write(tmp_path / "m.gguf", format="Q4_K").read_bytes()
+    whole = inspect_beginning(data, "m.gguf")
+    assert (whole.is_model, whole.formats_run, whole.format) == (True, True, "Q4_K")
+    for length in (*range(4, 800), *range(800, len(data), 997)):
+        facts = inspect_beginning(data[:length], "m.gguf")
+        assert facts.problem == ""
+        assert whole.is_model >= facts.is_model
+        assert not facts.formats_run or facts == whole
+
+
+@pytest.mark.parametrize("data", [b"GGUF" + bytes(range(256)), b"GGUF\3\0\0\0" + b"\xff" * 99])
+def test_a_damaged_beginning_says_nothing(data: bytes) -> None:
+    assert inspect_beginning(data, "m.gguf") == BeginningFacts()
+
+
+def test_a_beginning_that_is_no_gguf_says_so() -> None:
+    facts = inspect_beginning(b"<!DOCTYPE html><html>", "m.gguf")
+    assert facts.fault is not None
+    assert facts.fault.kind is FaultKind.NOT_A_MODEL
+
+
+def test_a_beginning_with_no_tensors_is_a_vocabulary_unless_parts_follow() -> None:
+    keys = (entry("general.architecture", STRING, text("llama")),)
+    facts = inspect_beginning(model(*keys), "m.gguf")
+    assert facts.fault is not None
+    assert facts.fault.about == "vocabulary"
+    split = model(*keys, entry("split.count", U32, struct.pack("<I", 2)))
+    assert inspect_beginning(split, "m-00001-of-00002.gguf").is_model
 
 
 def test_a_file_with_only_a_vocabulary_is_refused(tmp_path: Path) -> None:
