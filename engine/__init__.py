@@ -29,6 +29,8 @@ from engine.loading.inspect import (
     supported_architectures,
 )
 from engine.loading.library import (
+    FolderSearch,
+    ModelSearch,
     bundled_models_folder,
     data_folder,
     find_model,
@@ -36,6 +38,7 @@ from engine.loading.library import (
     model_name,
     model_parts,
     models_folder,
+    search_models,
     starter_path,
 )
 from engine.loading.memory import LayerGroup, MemoryPlan, ModelShape
@@ -142,6 +145,7 @@ __all__ = [
     "FindDevices",
     "FinishReason",
     "Finished",
+    "FolderSearch",
     "Generate",
     "Histogram",
     "LayerGroup",
@@ -155,6 +159,7 @@ __all__ = [
     "ModelFileError",
     "ModelLoaded",
     "ModelMoved",
+    "ModelSearch",
     "ModelShape",
     "ModelUnloaded",
     "OutOfMemory",
@@ -196,6 +201,7 @@ __all__ = [
     "predict_memory",
     "prometheus_text",
     "resident_memory",
+    "search_models",
     "snapshots_folder",
     "snapshots_size",
     "starter_path",

@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from app.library.folders import Places
 from app.state.library import FolderRow, Place
-from engine import installed_models, model_parts, models_folder
+from engine import FolderSearch, model_parts, models_folder, search_models
 
 _TRASH_SUFFIX = ".tokonoma-deleted"
 _MAX_DEPTH = 6  # levels of subfolders; `installed_models` has the same limit
@@ -36,6 +36,7 @@ class ScanResult:
 
     files: tuple[FoundFile, ...]
     folders: tuple[FolderRow, ...]
+    searched: tuple[Path, ...] = ()  # folders, with all below them
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,8 @@ def scan(places: Places) -> ScanResult:
     own = models_folder()
     present = {folder: folder.is_dir() for folder in places.folders}
     reachable = [folder for folder, there in present.items() if there]
-    listed = installed_models(reachable)
+    search = search_models(reachable)
+    listed = search.models
     found = [_found(path, _place(path, own, reachable)) for path in listed]
     known = {_identity(path) for path in listed}
     found += [_found(path, Place.FILE) for path in places.files if _identity(path) not in known]
@@ -63,7 +65,12 @@ def scan(places: Places) -> ScanResult:
         FolderRow(folder, False, there, _inside(folder, listed))
         for folder, there in present.items()
     ]
-    return ScanResult(tuple(found), tuple(folders))
+    folders = [
+        replace(row, skipped=search.folders.get(row.path, FolderSearch()).skipped)
+        for row in folders
+    ]
+    searched = tuple(each for one in search.folders.values() for each in one.folders)
+    return ScanResult(tuple(found), tuple(folders), searched)
 
 
 def move_to_trash(path: Path, name: str, *, linked: bool) -> TrashedModel:

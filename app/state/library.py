@@ -148,6 +148,7 @@ class FolderRow:
     own: bool
     present: bool
     models: int = 0
+    skipped: tuple[Path, ...] = ()  # links in it to folders that are missing, or that lead back up
 
 
 @dataclass(frozen=True, slots=True)

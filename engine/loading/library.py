@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,10 @@ import platformdirs
 from engine.errors import RequestError
 
 # The quantization suffix of a file name: "-Q4_K_M", ".Q4_1", "-q8_0", "-F16", "-MXFP4".
-_QUANTIZATION = re.compile(r"[-_.](?:I?Q\d\w*|[PT]+Q\d\w*|B?F\d+|MXFP4|NVFP4)$", re.IGNORECASE)
+# "UD-" and "i1-" before it say how it was made.
+_QUANTIZATION = re.compile(
+    r"(?:[-_.](?:UD|i1))?[-_.](?:I?Q\d\w*|[PT]+Q\d\w*|B?F\d+|MXFP4|NVFP4)$", re.IGNORECASE
+)
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _MAX_DEPTH = 6  # nested folders searched; a Hugging Face hub cache has five levels
 _MAX_PARTS = 1000  # of one split model; a file name may state any number
@@ -64,6 +67,23 @@ def starter_path() -> Path:
     return installed if bundled is None or installed.is_file() else bundled / STARTER.file
 
 
+@dataclass(frozen=True, slots=True)
+class FolderSearch:
+    """What was found below one folder, through links to other folders as well."""
+
+    models: tuple[Path, ...] = ()
+    folders: tuple[Path, ...] = ()  # that were searched
+    skipped: tuple[Path, ...] = ()  # links to folders that are missing, or that lead back up
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSearch:
+    """The installed models, and what was found in each folder."""
+
+    models: tuple[Path, ...]  # as `installed_models` lists them
+    folders: dict[Path, FolderSearch]
+
+
 def installed_models(folders: Sequence[Path] = ()) -> list[Path]:
     """All installed models sorted by name, the starter first; a split model as its first part.
 
@@ -71,17 +91,24 @@ def installed_models(folders: Sequence[Path] = ()) -> list[Path]:
     A file reached through several links is listed once; hidden files and folders are skipped. A
     bundled starter is listed unless it is also installed.
     """
+    return list(search_models(folders).models)
+
+
+def search_models(folders: Sequence[Path] = ()) -> ModelSearch:
+    """Search the models folder and `folders`, as `installed_models` does."""
     found: dict[Path, Path] = {}
     starter = starter_path()
     if bundled_models_folder() == starter.parent and starter.is_file():
         found[_real(starter)] = starter
-    for folder in (models_folder(), *folders):
-        for path in _models_below(folder):
+    searches = {folder: _search(folder) for folder in (models_folder(), *folders)}
+    for search in searches.values():
+        for path in search.models:
             found.setdefault(_real(path), path)
-    return sorted(
+    models = sorted(
         found.values(),
         key=lambda path: (path.name != STARTER.file, path.name.lower(), str(path)),
     )
+    return ModelSearch(tuple(models), searches)
 
 
 def model_parts(path: Path) -> list[Path]:
@@ -127,16 +154,52 @@ def model_name(path: Path) -> str:
     return _QUANTIZATION.sub("", stem).replace("-", " ").replace("_", " ").strip() or path.name
 
 
-def _models_below(folder: Path) -> Iterator[Path]:
-    """Model files below a folder, following links to files but not links to folders."""
-    for parent, folders, files in os.walk(folder):  # skips unreadable folders
-        here = Path(parent)
-        is_deepest = len(here.relative_to(folder).parts) >= _MAX_DEPTH
-        folders[:] = [] if is_deepest else [name for name in folders if not name.startswith(".")]
-        for name in files:
-            path = here / name
-            if path.suffix.lower() == ".gguf" and name[0] != "." and _is_first_part(path):
-                yield path
+def _search(folder: Path) -> FolderSearch:
+    """Search below a folder; a folder that several links lead to is searched once, by its own name.
+
+    Links to folders are followed after everything else, and to no folder that holds the link.
+    """
+    models: list[Path] = []
+    searched: dict[Path, Path] = {}  # real path to the path it was reached by
+    skipped: list[Path] = []
+    pending = [folder]
+    for start in pending:
+        real = _real(start)
+        if start is not folder and (
+            not start.is_dir() or start.parent.resolve().is_relative_to(real)
+        ):
+            skipped.append(start)
+            continue
+        for parent, folders, files in os.walk(start):  # skips unreadable folders
+            here = Path(parent)
+            real = _real(here)
+            if real in searched:
+                folders[:] = []
+                continue
+            searched[real] = here
+            is_deepest = len(here.relative_to(folder).parts) >= _MAX_DEPTH
+            below = [] if is_deepest else [name for name in folders if not name.startswith(".")]
+            folders[:] = [name for name in below if not _is_link(here / name)]
+            pending += [here / name for name in below if _is_link(here / name)]
+            for name in files:
+                path = here / name
+                if name.startswith("."):
+                    continue
+                if path.suffix.lower() == ".gguf":
+                    models += [path] if _is_first_part(path) else []
+                elif not is_deepest and path.is_symlink() and not path.exists():
+                    pending.append(path)
+    return FolderSearch(tuple(models), tuple(searched.values()), tuple(skipped))
+
+
+def _is_link(path: Path) -> bool:
+    """Whether a folder is a link, or a junction of Windows."""
+    return path.is_symlink() or getattr(os.path, "isjunction", _no_junction)(path)
+
+
+def _no_junction(path: Path) -> bool:
+    """Before Python 3.12 junctions look like folders."""
+    return False
 
 
 def _real(path: Path) -> Path:

@@ -336,16 +336,32 @@ def folders(rows: Sequence[FolderRow]) -> Iterator[View]:
         menu = [Action(Verb.SHOW_FOLDER, tr("Show in folder"), row.path)] if row.present else []
         if not row.own:
             menu.append(Action(Verb.REMOVE_FOLDER, tr("Remove from list"), row.path))
-        missing = not row.present and not row.own
         yield RowView(
             key=f"folder:{row.path}",
             name=name,
             name_tip=str(row.path),
             detail=joined(str(row.path), model_count(row.models) if row.present else ""),
-            note=tr("Folder not found. Its models return when it is back.") if missing else "",
+            note=_folder_note(row),
             note_tone="warning",
             menu=tuple(menu),
         )
+
+
+def _folder_note(row: FolderRow) -> str:
+    """What is wrong with a folder; "" if nothing is."""
+    if not row.present:
+        return "" if row.own else tr("Folder not found. Its models return when it is back.")
+    if not row.skipped:
+        return ""
+    names = ", ".join(path.name for path in row.skipped[:3])
+    if len(row.skipped) > 3:
+        names += ", …"
+    return trn(
+        "{count} link was skipped; its folder is missing or contains the link: {names}",
+        "{count} links were skipped; their folders are missing or contain the link: {names}",
+        len(row.skipped),
+        names=names,
+    )
 
 
 def _matches(words: Sequence[str], *texts: str) -> bool:

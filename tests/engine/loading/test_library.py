@@ -14,6 +14,7 @@ from engine import (
     model_name,
     model_parts,
     models_folder,
+    search_models,
     starter_path,
 )
 
@@ -124,6 +125,8 @@ def test_an_unknown_name_lists_the_known_ones(folder: Path) -> None:
         ("SmolLM2-135M-Instruct.Q4_1.gguf", "SmolLM2 135M Instruct"),
         ("gemma-3-270m-q4_k_m.gguf", "gemma 3 270m"),
         ("Bonsai-8B-Q1_0.gguf", "Bonsai 8B"),
+        ("Qwen3-4B-UD-Q4_K_XL.gguf", "Qwen3 4B"),
+        ("Qwen3-4B.i1-Q4_K_M.gguf", "Qwen3 4B"),
         ("Ternary-Bonsai-8B-Q2_0_g64.gguf", "Ternary Bonsai 8B"),
         ("big-IQ4_XS-00001-of-00003.gguf", "big"),
         ("model.gguf", "model"),
@@ -150,3 +153,42 @@ def test_the_bundled_starter_is_used_until_one_is_installed(
     installed.touch()
     assert starter_path() == installed
     assert installed_models() == [installed, folder / "a.gguf"]
+
+
+# --- linked folders -------------------------------------------------------------------------------
+
+
+def test_models_in_linked_folders_are_listed(folder: Path, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    (disk / "deep").mkdir(parents=True)
+    (disk / "a.gguf").touch()
+    (disk / "deep" / "b.gguf").touch()
+    (folder / "linked").symlink_to(disk)
+    (folder / "again").symlink_to(disk)
+    assert [path.name for path in installed_models()] == ["a.gguf", "b.gguf"]
+    search = search_models().folders[folder]
+    assert search.skipped == ()
+    assert {path.name for path in search.folders} >= {"models", "deep"}
+
+
+def test_a_folder_is_searched_by_its_own_name_before_links_to_it(folder: Path) -> None:
+    (folder / "z").mkdir()
+    (folder / "z" / "m.gguf").touch()
+    (folder / "a").symlink_to(folder / "z")
+    assert installed_models() == [folder / "z" / "m.gguf"]
+
+
+def test_loops_and_missing_disks_are_skipped_and_named(folder: Path, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    (disk / "m.gguf").touch()
+    (disk / "back").symlink_to(folder)
+    (folder / "disk").symlink_to(disk)
+    (folder / "up").symlink_to(folder.parent)
+    (folder / "self").symlink_to(folder / "self")
+    (folder / "unplugged").symlink_to(tmp_path / "nowhere")
+    (folder / "file.txt").symlink_to(disk / "m.gguf")
+    search = search_models()
+    assert [path.name for path in search.models] == ["m.gguf"]
+    skipped = {path.name for path in search.folders[folder].skipped}
+    assert skipped == {"up", "self", "unplugged"}  # `back` leads to what was searched already
