@@ -14,7 +14,7 @@ from app.settings.table import Settings, drafts
 from app.state.chat import ModelPhase, Notice, State
 from app.state.devices import CHOICES
 from app.system.translation import tr
-from engine import DraftKind, DraftSet, Failed, ModelLoaded, SetDraft, model_name
+from engine import DraftKind, DraftSet, Failed, ModelLoaded, SetDraft, model_label
 
 NOTICE = "draft"  # kind of the notice about one that cannot be used
 
@@ -76,7 +76,7 @@ class DraftModels:
         self._sent.remove(event.request)
         if event.request != self._request:  # another was chosen since
             return True
-        self._request, name = 0, model_name(self._wanted) if self._wanted else ""
+        self._request, name = 0, model_label(self._wanted) if self._wanted else ""
         sentence = tr("{name} cannot guess words for this model.", name=name)
         notice = Notice(sentence, event.remedy, detail=event.message)
         self._state.set_notice(NOTICE, notice)

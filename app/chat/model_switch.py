@@ -16,7 +16,7 @@ from app.chat.snapshots import Sessions
 from app.library.settings_editor import Defaults
 from app.state.chat import ModelPhase, Notice, State
 from app.system.translation import tr, trn
-from engine import DEFAULT_CACHE, model_name
+from engine import DEFAULT_CACHE, model_label
 
 NOTICE = "switch"  # kind of the notice about the waiting change
 
@@ -51,7 +51,7 @@ class ModelSwitch:
         if ready and not is_moved and self._loaded == self._key(path):
             self.drop()
             return
-        name = model_name(path)
+        name = model_label(path)
         waits = trn(
             "{name} loads after the current answer.",
             "{name} loads after the current answers.",

@@ -35,7 +35,15 @@ from app.system.byte_size import size
 from app.system.json_file import JsonFileError
 from app.system.translation import tr, trn
 from app.system.worker import BackgroundWorker
-from engine import DEFAULT_CACHE, CacheType, ModelFacts, inspect_model, model_name, models_folder
+from engine import (
+    DEFAULT_CACHE,
+    CacheType,
+    ModelFacts,
+    inspect_model,
+    model_label,
+    model_name,
+    models_folder,
+)
 
 UNDO_MILLISECONDS = 8000
 # Stamp, context, cache, reclaimable bytes, most bytes of memory, device.
@@ -270,7 +278,7 @@ class ModelIndex(QObject):
         found, model = self.found(path), self._state.model
         if found is None:
             return
-        name = model_name(path)
+        name = model_label(path)
         if model.loaded is not None and model.loaded.path == path:
             text = tr("{name} is in use.", name=name)
             self._library.set_line(Line(text, tr("Unload it first."), LineAction.UNLOAD))

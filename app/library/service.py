@@ -31,7 +31,7 @@ from app.state.library import LibraryState, Line, LineAction, Offer
 from app.system.byte_size import size
 from app.system.translation import tr
 from app.system.worker import BackgroundWorker
-from engine import ModelFacts, inspect_model, model_name, models_folder
+from engine import ModelFacts, inspect_model, model_label, models_folder
 
 _UPDATE_MILLISECONDS = 100  # interval of updates while downloads progress
 _ACTIVE = (Phase.QUEUED, Phase.CONNECTING, Phase.RUNNING, Phase.WAITING, Phase.VERIFYING)
@@ -239,7 +239,7 @@ class Library(QObject):
         path = download.path
 
         def inspected(facts: ModelFacts) -> None:
-            name = facts.name or model_name(path)
+            name = model_label(path)
             if facts.problem:
                 text = tr("{name} is downloaded, but cannot be used.", name=name)
                 shown = explain(facts.fault, path.name, facts.problem, facts.remedy)

@@ -17,7 +17,7 @@ from app.state.faults import explain
 from app.state.library import DefaultsView, LibraryState, Line
 from app.system.json_file import JsonFileError
 from app.system.worker import BackgroundWorker
-from engine import DEFAULT_CACHE, ModelFacts, Sampling, inspect_model, model_name
+from engine import DEFAULT_CACHE, ModelFacts, Sampling, inspect_model, model_label
 
 
 class Defaults(QObject):
@@ -81,7 +81,7 @@ class Defaults(QObject):
         """Show the settings card of a model."""
         view = DefaultsView(
             path,
-            model_name(path),
+            model_label(path),
             self.own(path),
             in_settings(self._recommending(path)),
             drafts=self._drafts_for(path),

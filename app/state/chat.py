@@ -54,6 +54,12 @@ class ModelStatus:
         """The file of a local model."""
         return local_path(self.model)
 
+    @property
+    def full_name(self) -> str:
+        """The name and, once it is loaded, the quantization: there may be several of one name."""
+        format = self.loaded.format if self.phase is ModelPhase.READY and self.loaded else ""
+        return f"{self.name} · {format}" if format else self.name
+
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:

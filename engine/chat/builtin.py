@@ -16,11 +16,16 @@ from engine.tokenizer.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class BuiltIn:
-    """A built-in template. `stop`: stop strings, for formats without an end token."""
+    """A built-in template.
+
+    `stop`: stop strings, for formats without an end token. `end`: the token after a turn, if base
+    models of these vocabularies end a text with another one.
+    """
 
     name: str
     source: str
     stop: tuple[str, ...] = ()
+    end: str = ""
 
 
 def _same_form(before: str, after: str, answer: str) -> str:
@@ -52,6 +57,7 @@ _CHATML = BuiltIn(
     _same_form(
         r"'<|im_start|>' + message.role + '\n'", r"'<|im_end|>\n'", r"'<|im_start|>assistant\n'"
     ),
+    end="<|im_end|>",
 )
 _PHI_4 = BuiltIn(
     "Phi 4",
@@ -60,10 +66,12 @@ _PHI_4 = BuiltIn(
         "'<|im_end|>'",
         "'<|im_start|>assistant<|im_sep|>'",
     ),
+    end="<|im_end|>",
 )
 _PHI_3 = BuiltIn(
     "Phi 3",
     _same_form(r"'<|' + message.role + '|>\n'", r"'<|end|>\n'", r"'<|assistant|>\n'"),
+    end="<|end|>",
 )
 _GRANITE = BuiltIn(
     "Granite",
@@ -80,6 +88,7 @@ _LLAMA_3 = BuiltIn(
         "'<|eot_id|>'",
         r"'<|start_header_id|>assistant<|end_header_id|>\n\n'",
     ),
+    end="<|eot_id|>",
 )
 # Gemma and Mistral have no system role: ChatTemplate puts system text before the first user text.
 _GEMMA = BuiltIn(
@@ -90,6 +99,7 @@ _GEMMA = BuiltIn(
         r"'<start_of_turn>model\n' + message.content|trim + '<end_of_turn>\n'",
         r"'<start_of_turn>model\n'",
     ),
+    end="<end_of_turn>",
 )
 _MISTRAL = BuiltIn(
     "Mistral",
@@ -114,6 +124,7 @@ _COMMAND_R = BuiltIn(
         _cohere("CHATBOT"),
         "'<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>'",
     ),
+    end="<|END_OF_TURN_TOKEN|>",
 )
 _OLMO_2 = BuiltIn(
     "OLMo 2",
@@ -201,3 +212,16 @@ def choose(metadata: Mapping[str, object], tokenizer: Tokenizer) -> BuiltIn:
     if architecture == "llama" and tokenizer.sentencepiece:
         return _LLAMA_2
     return _BY_ARCHITECTURE.get(str(architecture), PLAIN)
+
+
+def is_base(chosen: BuiltIn, metadata: Mapping[str, object], tokenizer: Tokenizer) -> bool:
+    """Whether a model whose file has no template was probably not trained to chat.
+
+    The vocabulary of a family has the tokens of its chats in base models too, but those end a text
+    with another token.
+    """
+    if chosen is PLAIN:
+        return True
+    keys = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id")
+    ends = {metadata[key] for key in keys if key in metadata}
+    return bool(chosen.end) and bool(ends) and tokenizer.token_id(chosen.end) not in ends

@@ -39,6 +39,7 @@ _FAULTS = (
     TypeError,
     ValueError,
 )
+_BASE = ("base", "pt", "pretrain", "pretrained")  # values of `general.finetune`
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +64,17 @@ class ChatTemplate:
         built_in: str = "",
         stop: Sequence[str] = (),
         has_token: Callable[[str], bool] = lambda text: False,
+        base: bool = False,
     ) -> None:
         """`source` is Jinja text, `bos` and `eos` are token texts.
 
         `built_in` is the name of the built-in template, "" for one from the model file; `stop` are
-        its stop strings; `has_token` looks a text up in the vocabulary.
+        its stop strings; `has_token` looks a text up in the vocabulary; `base` says that the model
+        was probably not trained to chat.
         """
         self.source = source
         self.built_in = built_in
+        self.base = base
         self.stop = tuple(stop)
         self._bos = bos
         self._eos = eos
@@ -90,7 +94,8 @@ class ChatTemplate:
             return tokenizer.token_id(text) is not None
 
         if has_template(metadata):
-            return cls(_source(metadata), bos=bos, eos=eos, has_token=has_token)
+            base = str(metadata.get("general.finetune", "")).lower() in _BASE
+            return cls(_source(metadata), bos=bos, eos=eos, has_token=has_token, base=base)
         chosen = builtin_templates.choose(metadata, tokenizer)
         return cls(
             chosen.source,
@@ -99,6 +104,7 @@ class ChatTemplate:
             built_in=chosen.name,
             stop=chosen.stop,
             has_token=has_token,
+            base=builtin_templates.is_base(chosen, metadata, tokenizer),
         )
 
     def render(

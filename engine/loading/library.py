@@ -154,6 +154,14 @@ def model_name(path: Path) -> str:
     return _QUANTIZATION.sub("", stem).replace("-", " ").replace("_", " ").strip() or path.name
 
 
+def model_label(path: Path) -> str:
+    """The display name with the quantization in the file name, which tells copies of it apart."""
+    stem = _PART.sub("", path.name).removesuffix(path.suffix)
+    found = _QUANTIZATION.search(stem)
+    layout = found[0].strip("-_.").upper() if found else ""
+    return f"{model_name(path)} · {layout}" if layout else model_name(path)
+
+
 def _search(folder: Path) -> FolderSearch:
     """Search below a folder; a folder that several links lead to is searched once, by its own name.
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine.chat.builtin import PLAIN
 from engine.chat.template import ChatTemplate
 from engine.errors import Fault, FaultKind, ModelFileError, RequestError
 from engine.gguf.reader import GGUFFile
@@ -102,8 +101,8 @@ class LoadedModel:
 
     @property
     def base(self) -> bool:
-        """Whether the model only continues text: neither file nor family has a chat template."""
-        return self.template.built_in == PLAIN.name
+        """Whether the model probably only continues text: it was not trained to chat."""
+        return self.template.base
 
     def new_runner(self) -> Runner:
         """A runner of this model over KV pages of the planned type."""

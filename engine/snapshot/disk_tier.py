@@ -336,7 +336,7 @@ def metadata_of(model: LoadedModel, stack: Stack) -> dict[str, str]:
         for adapter, strength in stack.entries
     ]
     return {
-        "model": model.name,
+        "model": f"{model.name} · {model.format}" if model.format else model.name,
         "architecture": model.config.architecture,
         "adapters": json.dumps(adapters),
         "context": str(model.plan.context),

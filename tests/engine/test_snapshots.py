@@ -262,8 +262,8 @@ def test_snapshot_of_other_adapters_cache_or_model_is_refused_with_the_reason(
     assert "type q8_0" in bench.load_snapshot(8, *texts).refused
     bench.load(tiny.write(tmp_path / "other.gguf", seed=5, context=2048), request=9)
     loaded = bench.load_snapshot(10, *texts)
-    assert loaded.refused == "The session was saved with another model, tiny."
-    assert loaded.fault == Fault(FaultKind.SAVED_MODEL, "tiny")
+    assert loaded.refused == "The session was saved with another model, tiny · F32."
+    assert loaded.fault == Fault(FaultKind.SAVED_MODEL, "tiny · F32")
     bench.load(llama, request=11, context=64)
     loaded = bench.load_snapshot(12, *texts)
     assert (loaded.refused, loaded.restored_tokens) == ("", 64)  # as many as the context holds

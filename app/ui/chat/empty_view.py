@@ -10,11 +10,12 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.state.chat import ModelPhase, ModelStatus, State
 from app.state.library import LibraryState
+from app.system.byte_size import size
 from app.system.translation import tr
 from app.ui.chat.better_model import BetterModelLine
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette, recolored
-from app.ui.theme.theme import BODY, HEADING, READING, font
+from app.ui.theme.theme import BODY, HEADING, READING, figures, font
 from app.ui.widgets.controls import TextButton, label
 
 # Asked ten times each by tests/benchmarks/starter_sampling.py: the starter answers these to the point
@@ -70,8 +71,10 @@ class EmptyView(QWidget):
         self.drawing = Drawing()
         self.name = label("", "", HEADING)
         self.name.setFont(font(HEADING, QFont.Weight.Medium))
+        self.facts = label("", "secondary")
+        self.facts.setFont(figures(BODY))
         self.sentence = label("", "secondary", READING)
-        for line in (self.name, self.sentence):
+        for line in (self.name, self.facts, self.sentence):
             line.setAlignment(Qt.AlignmentFlag.AlignHCenter)
             line.setWordWrap(True)
         self.suggestions = [TextButton(tr(text), "suggestion") for text in SUGGESTIONS]
@@ -92,6 +95,7 @@ class EmptyView(QWidget):
         layout.addWidget(self.drawing, 0, Qt.AlignmentFlag.AlignHCenter)
         layout.addSpacing(24)
         layout.addWidget(self.name)
+        layout.addWidget(self.facts)
         layout.addSpacing(8)
         layout.addWidget(self.sentence)
         layout.addSpacing(24)
@@ -123,6 +127,8 @@ class EmptyView(QWidget):
         model = self._state.model
         no_model = model.phase in (ModelPhase.NONE, ModelPhase.FAILED)
         self.name.setText(tr("No model yet") if no_model else model.name)
+        self.facts.setText(_facts(model))
+        self.facts.setVisible(bool(self.facts.text()))
         self.sentence.setText(_sentence(model))
         self._no_model = no_model
         self.browse_button.setVisible(no_model)
@@ -135,6 +141,15 @@ class EmptyView(QWidget):
         self.drawing.setVisible(height >= _DRAWING_FROM)
         for button in self.suggestions:
             button.setVisible(not self._no_model and height >= _SUGGESTIONS_FROM)
+
+
+def _facts(model: ModelStatus) -> str:
+    """Quantization and size of the loaded model."""
+    loaded = model.loaded if model.phase is ModelPhase.READY else None
+    if loaded is None:
+        return ""
+    amount = size(loaded.file_bytes) if loaded.file_bytes else ""
+    return " · ".join(part for part in (loaded.format, amount) if part)
 
 
 def _sentence(model: ModelStatus) -> str:

@@ -36,10 +36,10 @@ class ModelButton(TextButton):
         self.refresh()
 
     def refresh(self) -> None:
-        """Show the name of the model of the state."""
+        """Show the name and the quantization of the model of the state."""
         model = self._state.model
         known = model.phase in (ModelPhase.LOADING, ModelPhase.READY)
-        name = model.name if known else tr("Choose a model")
+        name = model.full_name if known else tr("Choose a model")
         short = QFontMetrics(self.font()).elidedText(name, Qt.TextElideMode.ElideMiddle, 320)
         self.setText(short)
         self.setAccessibleName(tr("Model: {name}", name=name))

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QMenu
 
 from app.system.translation import tr
 from app.ui.widgets.controls import TextButton, label
-from engine import model_name
+from engine import model_label
 
 _WIDTH = 200
 _MENU_WIDTH = 320
@@ -63,7 +63,7 @@ class DraftButton(TextButton):
         return menu
 
     def _words_of(self, path: Path) -> str:
-        return dict(self._models).get(path) or model_name(path)
+        return dict(self._models).get(path) or model_label(path)
 
     def _open(self) -> None:
         self.menu_of_models().popup(self.mapToGlobal(self.rect().bottomLeft()))

@@ -28,7 +28,7 @@ from app.ui.library.installed_rows import GET, on_this_machine
 from app.ui.library.row_values import Action, HeadingView, RowView, Verb, View
 from app.ui.library.words import DOTS, exact_numbers, joined, model_count, predicted
 from app.ui.widgets.units import number, parameters, progress, speed, time_left
-from engine import model_name
+from engine import model_label
 
 DOWNLOADING, HUB, FOLDERS = "downloading", "hub", "folders"
 _MOST_MATCHES = 4  # catalog models that match a query, until all are asked for
@@ -77,7 +77,7 @@ def downloading(rows: Sequence[Download]) -> list[View]:
 
 def download_row(row: Download) -> RowView:
     """The row of one download."""
-    name = model_name(Path(row.file))
+    name = model_label(Path(row.file))
     amount = progress(row.done_bytes, row.size_bytes)
     note, tone, links = "", "secondary", ()
     if row.phase is Phase.FAILED:

@@ -60,7 +60,7 @@ def test_finished_download_is_announced_after_verification_and_inspection(
     online.library.download(offer("Tiny-F32.gguf", len(content), stored.sha256))
     assert online.library_state.downloads[0].phase is not Phase.DONE
     until(lambda: online.library_state.line is not None)
-    assert online.library_state.line.sentence == "Tiny is downloaded."
+    assert online.library_state.line.sentence == "Tiny · F32 is downloaded."
     assert online.library_state.line.action is LineAction.USE
     assert online.names() == ["Tiny-F32.gguf"]
     used: list[Path] = []

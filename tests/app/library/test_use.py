@@ -75,7 +75,7 @@ def test_from_a_pasted_link_to_a_model_in_use(
     click(qtbot, offered.action)
     page.search.clear()
     until(lambda: stage.states.library.line is not None)
-    assert stage.states.library.line.sentence == "Tiny Model is downloaded."
+    assert stage.states.library.line.sentence == "Tiny Model · Q8_0 is downloaded."
     here = appeared(stage, "Tiny Model")
     until(lambda: here.view.action is not None)
     assert "Q8_0" in here.detail.text()

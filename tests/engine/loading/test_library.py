@@ -11,6 +11,7 @@ from engine import (
     RequestError,
     find_model,
     installed_models,
+    model_label,
     model_name,
     model_parts,
     models_folder,
@@ -192,3 +193,10 @@ def test_loops_and_missing_disks_are_skipped_and_named(folder: Path, tmp_path: P
     assert [path.name for path in search.models] == ["m.gguf"]
     skipped = {path.name for path in search.folders[folder].skipped}
     assert skipped == {"up", "self", "unplugged"}  # `back` leads to what was searched already
+
+
+def test_copies_of_one_model_have_different_labels() -> None:
+    files = ("Qwen3-4B-Q4_K_M.gguf", "Qwen3-4B-Q8_0.gguf", "Qwen3-4B-UD-Q4_K_XL.gguf", "m.gguf")
+    labels = [model_label(Path(file)) for file in files]
+    wanted = ["Qwen3 4B · Q4_K_M", "Qwen3 4B · Q8_0", "Qwen3 4B · UD-Q4_K_XL", "m"]
+    assert labels == wanted

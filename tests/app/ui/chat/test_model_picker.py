@@ -29,13 +29,13 @@ def show_two_models(stage: Stage) -> None:
     )
 
 
-def test_button_shows_the_model_name(stage: Stage) -> None:
+def test_button_shows_the_model_name_and_its_quantization(stage: Stage) -> None:
     stage.start()
     assert stage.window.top_bar.model_button.text() == "Choose a model"
     stage.controller.load_model(MODEL)
     stage.engine.finish_load("Small Model 135M")
     stage.drain()
-    assert stage.window.top_bar.model_button.text() == "Small Model 135M"
+    assert stage.window.top_bar.model_button.text() == "Small Model 135M · Q4_1"
 
 
 def test_second_line_shows_layout_and_size(stage: Stage) -> None:

@@ -210,9 +210,9 @@ def test_an_empty_library_says_so_and_offers_the_catalog(qtbot: QtBot, shown: Sh
 
 def test_downloads_show_amount_speed_and_time_left(shown: Shown) -> None:
     show(shown, scenes.library_downloading)
-    assert shown.row("Qwen3 4B").detail.text() == "1.2 of 2.5 GB · 14 MB/s · 2 min left"
-    assert shown.row("Bonsai 4B").detail.text() == "paused · 90 of 572 MB"
-    assert "Trying again" in shown.row("gemma 3 1b it").note.text()
+    assert shown.row("Qwen3 4B · Q4_K_M").detail.text() == "1.2 of 2.5 GB · 14 MB/s · 2 min left"
+    assert shown.row("Bonsai 4B · Q1_0").detail.text() == "paused · 90 of 572 MB"
+    assert "Trying again" in shown.row("gemma 3 1b it · Q4_K_M").note.text()
 
 
 def test_a_stalled_download_shows_no_old_speed(shown: Shown) -> None:
@@ -226,15 +226,15 @@ def test_downloads_are_paused_resumed_cancelled_and_tried_again(qtbot: QtBot, sh
     show(shown, scenes.library_downloading)
     page = shown.page
     for name, place, signal, number in (
-        ("Qwen3 4B", 0, page.pause_requested, 1),
-        ("Bonsai 4B", 0, page.resume_requested, 2),
-        ("Qwen3 4B", 1, page.cancel_requested, 1),
+        ("Qwen3 4B · Q4_K_M", 0, page.pause_requested, 1),
+        ("Bonsai 4B · Q1_0", 0, page.resume_requested, 2),
+        ("Qwen3 4B · Q4_K_M", 1, page.cancel_requested, 1),
     ):
         with qtbot.waitSignal(signal) as request:
             qtbot.mouseClick(shown.row(name).icons[place], Qt.MouseButton.LeftButton)
         assert request.args == [number]
     show(shown, scenes.library_failed)
-    row = shown.row("Qwen3 4B")
+    row = shown.row("Qwen3 4B · Q4_K_M")
     assert "SHA-256" in row.note.text()
     with qtbot.waitSignal(page.retry_requested):
         qtbot.mouseClick(row.links[0], Qt.MouseButton.LeftButton)
