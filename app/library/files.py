@@ -1,13 +1,7 @@
-"""Model files on the disk: folder scan, and deleting with undo.
-
-Deleting first renames a file to a hidden name in the same folder, so undo is another rename
-however large the file is; names that begin with a dot are never listed.
-"""
+"""Model files on the disk: the scan of the folders."""
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,9 +9,6 @@ from pathlib import Path
 from app.library.folders import Places
 from app.state.library import FolderRow, Place
 from engine import FolderSearch, model_parts, models_folder, search_models
-
-_TRASH_SUFFIX = ".tokonoma-deleted"
-_MAX_DEPTH = 6  # levels of subfolders; `installed_models` has the same limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +28,6 @@ class ScanResult:
     files: tuple[FoundFile, ...]
     folders: tuple[FolderRow, ...]
     searched: tuple[Path, ...] = ()  # folders, with all below them
-
-
-@dataclass(frozen=True, slots=True)
-class TrashedModel:
-    """A deleted model that can be restored: its files under their old and their hidden names."""
-
-    path: Path
-    name: str
-    size_bytes: int
-    linked: bool  # it was linked as a single file
-    moves: tuple[tuple[Path, Path], ...]
 
 
 def scan(places: Places) -> ScanResult:
@@ -71,48 +51,6 @@ def scan(places: Places) -> ScanResult:
     ]
     searched = tuple(each for one in search.folders.values() for each in one.folders)
     return ScanResult(tuple(found), tuple(folders), searched)
-
-
-def move_to_trash(path: Path, name: str, *, linked: bool) -> TrashedModel:
-    """Rename all files of a model to hidden names. Raises OSError, with all renames undone."""
-    parts = model_parts(path)
-    size = sum(_size(part) for part in parts)
-    moves: list[tuple[Path, Path]] = []
-    try:
-        for part in parts:
-            aside = _free_name(part)
-            part.rename(aside)
-            moves.append((part, aside))
-    except OSError:
-        _move_back(moves)
-        raise
-    return TrashedModel(path, name, size, linked, tuple(moves))
-
-
-def restore_from_trash(trashed: TrashedModel) -> None:
-    """Undo `move_to_trash`. Raises OSError when a file cannot be renamed back."""
-    for place, aside in trashed.moves:
-        if place.exists():
-            raise FileExistsError(place)
-        aside.rename(place)
-
-
-def delete_trashed(trashed: TrashedModel) -> None:
-    """Delete the files of a trashed model permanently. Raises OSError."""
-    for _, aside in trashed.moves:
-        aside.unlink(missing_ok=True)
-
-
-def empty_old_trash(folders: Sequence[Path]) -> None:
-    """Delete trashed files that a crashed run left in these folders."""
-    for folder in folders:
-        for place, subfolders, files in os.walk(folder):
-            deep = len(Path(place).relative_to(folder).parts) >= _MAX_DEPTH
-            subfolders[:] = [] if deep else [n for n in subfolders if not n.startswith(".")]
-            for name in files:
-                if name.startswith(".") and name.endswith(_TRASH_SUFFIX):
-                    with contextlib.suppress(OSError):  # tried again at the next start
-                        (Path(place) / name).unlink()
 
 
 def folder_of(path: Path) -> Path:
@@ -154,19 +92,3 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def _free_name(path: Path) -> Path:
-    """A free hidden name in the folder of a file."""
-    aside = path.with_name(f".{path.name}{_TRASH_SUFFIX}")
-    number = 1
-    while os.path.lexists(aside):
-        number += 1
-        aside = path.with_name(f".{path.name}.{number}{_TRASH_SUFFIX}")
-    return aside
-
-
-def _move_back(moves: Sequence[tuple[Path, Path]]) -> None:
-    for place, aside in moves:
-        with contextlib.suppress(OSError):
-            aside.rename(place)

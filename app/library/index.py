@@ -1,4 +1,4 @@
-"""Model index: scans for installed models, inspects them on demand, deletes and restores them.
+"""Model index: scans for installed models, and inspects them on demand.
 
 Inspecting a file takes milliseconds and there may be hundreds, so only files whose rows are
 visible are inspected, the latest request first, and again only when the file or the settings have
@@ -11,41 +11,36 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject, Signal
 
 from app.library import files as library_files
 from app.library import folders as library_places
-from app.library.files import FoundFile, ScanResult, TrashedModel
+from app.library.files import FoundFile, ScanResult
 from app.library.folders import Places
 from app.library.offers import layout_of
 from app.settings.model_settings import ModelDefaults
-from app.state.chat import ModelFile, ModelPhase, State
+from app.state.chat import ModelFile, State
 from app.state.library import (
     FileState,
     FolderRow,
     InstalledRow,
     LibraryState,
     Line,
-    LineAction,
     Memory,
-    Place,
 )
 from app.system import json_file
-from app.system.byte_size import size
 from app.system.json_file import JsonFileError
-from app.system.translation import tr, trn
+from app.system.translation import tr
 from app.system.worker import BackgroundWorker
 from engine import (
     DEFAULT_CACHE,
     CacheType,
     ModelFacts,
     inspect_model,
-    model_label,
     model_name,
     models_folder,
 )
 
-UNDO_MILLISECONDS = 8000
 # Stamp, context, cache, reclaimable bytes, most bytes of memory, device.
 _Key = tuple[tuple[int, int], int, CacheType, int, int, str]
 _Known = tuple[_Key, ModelFacts]
@@ -55,6 +50,7 @@ _Basis = tuple[FoundFile, _Known | None, bool]  # inputs of a row
 class ModelIndex(QObject):
     """Keeps `LibraryState.installed` and `folders`, and `State.installed`, up to date."""
 
+    places_read = Signal()  # `places` is read
     scan_finished = Signal()  # `LibraryState.installed` and `folders` are up to date
 
     def __init__(
@@ -77,10 +73,7 @@ class ModelIndex(QObject):
         self._rows: dict[Path, tuple[_Basis, InstalledRow]] = {}
         self._to_inspect: list[Path] = []  # the most urgent last
         self._inspecting = False
-        self._deleted: list[TrashedModel] = []
         self._loaded: Path | None = None
-        self._undo = QTimer(self, singleShot=True, interval=UNDO_MILLISECONDS)
-        self._undo.timeout.connect(self._empty_trash)
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -88,27 +81,17 @@ class ModelIndex(QObject):
         """Read the places and scan them."""
         self._own_settings = own_settings
         path = self._places_file
-
-        def begin() -> Places:
-            places = library_places.load(path)
-            library_files.empty_old_trash([models_folder(), *places.folders])
-            return places
-
-        self._worker.run(begin, self._on_places_read)
+        self._worker.run(lambda: library_places.load(path), self._on_places_read)
 
     def _on_places_read(self, places: Places) -> None:
         self.places = places
         self.refresh()
+        self.places_read.emit()
 
     def refresh(self) -> None:
         """Scan all places again; changed files are inspected again when their rows are visible."""
         places = self.places
         self._worker.run(lambda: library_files.scan(places), self._on_scanned)
-
-    def final_cleanup(self) -> Callable[[], None]:
-        """The cleanup to run when the app quits: permanently deletes trashed models."""
-        trashed = tuple(self._deleted)
-        return lambda: _remove_all(trashed)
 
     def _on_scanned(self, scan: ScanResult) -> None:
         self._scan = scan
@@ -271,82 +254,6 @@ class ModelIndex(QObject):
         if error is not None:
             self._library.set_line(Line(str(error), error.remedy, trouble=True))
 
-    # --- deleting -------------------------------------------------------------------------------
-
-    def delete(self, path: Path) -> None:
-        """Delete a model; `undo_delete` restores it for `UNDO_MILLISECONDS`."""
-        found, model = self.found(path), self._state.model
-        if found is None:
-            return
-        name = model_label(path)
-        if model.loaded is not None and model.loaded.path == path:
-            text = tr("{name} is in use.", name=name)
-            self._library.set_line(Line(text, tr("Unload it first."), LineAction.UNLOAD))
-            return
-        if model.phase is ModelPhase.LOADING and model.path == path:
-            text = tr("{name} is loading.", name=name)
-            self._library.set_line(Line(text, tr("Cancel loading first.")))
-            return
-        linked = found.place is Place.FILE
-
-        def move() -> TrashedModel | OSError:
-            try:
-                return library_files.move_to_trash(path, name, linked=linked)
-            except OSError as error:
-                return error
-
-        self._worker.run(move, lambda result: self._on_trashed(result, path))
-
-    def _on_trashed(self, result: TrashedModel | OSError, path: Path) -> None:
-        if isinstance(result, OSError):
-            self._library.set_line(
-                Line(
-                    tr(
-                        "{file} could not be deleted: {reason}.",
-                        file=path.name,
-                        reason=result.strerror or result,
-                    ),
-                    tr("Check that its folder can be written to."),
-                    trouble=True,
-                )
-            )
-            self.refresh()
-            return
-        self._deleted.append(result)
-        self._undo.start()
-        if result.linked:
-            self.unlink(path)
-        else:
-            self.refresh()
-        self._library.set_line(deleted_line(self._deleted))
-
-    def undo_delete(self) -> None:
-        """Restore the models in the trash."""
-        trashed, self._deleted = tuple(self._deleted), []
-        self._undo.stop()
-
-        def restore() -> list[Line]:
-            return [line for each in trashed if (line := _try_to_restore(each)) is not None]
-
-        def done(trouble: list[Line]) -> None:
-            linked = [each.path for each in trashed if each.linked]
-            self._library.set_line(trouble[0] if trouble else None)
-            self._set_places(replace(self.places, files=(*self.places.files, *linked)))
-            self.refresh()
-
-        self._worker.run(restore, done)
-
-    def _empty_trash(self) -> None:
-        trashed, self._deleted = tuple(self._deleted), []
-        line = self._library.line
-        if line is not None and line.action is LineAction.UNDO:
-            self._library.set_line(None)
-
-        def done(_: None) -> None:
-            self.scan_finished.emit()  # the free disk space has changed
-
-        self._worker.run(lambda: _remove_all(trashed), done)
-
 
 def _choice(row: InstalledRow) -> ModelFile:
     """A row for the model picker; before the file is inspected its name tells the format."""
@@ -376,21 +283,6 @@ def memory_of(facts: ModelFacts) -> Memory | None:
     )
 
 
-def deleted_line(deleted: Sequence[TrashedModel]) -> Line:
-    """The status line after deleting."""
-    freed = size(sum(each.size_bytes for each in deleted))
-    if len(deleted) == 1:
-        text = tr("Deleted {name} ({size}).", name=deleted[0].name, size=freed)
-    else:
-        text = trn(
-            "Deleted {count} model ({size}).",
-            "Deleted {count} models ({size}).",
-            len(deleted),
-            size=freed,
-        )
-    return Line(text, action=LineAction.UNDO)
-
-
 def tried(write: Callable[[], None]) -> JsonFileError | None:
     """Call `write`; returns its error, if any."""
     try:
@@ -398,26 +290,3 @@ def tried(write: Callable[[], None]) -> JsonFileError | None:
     except json_file.JsonFileError as error:
         return error
     return None
-
-
-def _try_to_restore(trashed: TrashedModel) -> Line | None:
-    """Restore a model; returns the line about its error, if any."""
-    try:
-        library_files.restore_from_trash(trashed)
-    except FileExistsError:
-        reason = tr("another file has its name now")
-    except OSError as error:
-        reason = error.strerror or str(error)
-    else:
-        return None
-    text = tr("{name} could not be restored: {reason}.", name=trashed.name, reason=reason)
-    return Line(text, trouble=True)
-
-
-def _remove_all(deleted: Sequence[TrashedModel]) -> None:
-    """Delete permanently; files that cannot be deleted are tried again at the next start."""
-    for trashed in deleted:
-        try:
-            library_files.delete_trashed(trashed)
-        except OSError:
-            continue

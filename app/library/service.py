@@ -18,9 +18,11 @@ from app.library import folders as library_places
 from app.library.better_model import BetterModelOffer
 from app.library.files import folder_of
 from app.library.index import ModelIndex
+from app.library.model_trash import ModelTrash
 from app.library.recommended import Recommendations
 from app.library.search import HubPages
 from app.library.settings_editor import Defaults
+from app.library.trash import file as trash_list
 from app.net.http import WebError
 from app.net.hub import HUB, HubError, Source
 from app.settings import model_settings as model_defaults
@@ -69,6 +71,10 @@ class Library(QObject):
             state, library, self._files, places_file or library_places.file(),
             self.defaults.whole, self,
         )  # fmt: skip
+        self.trash = ModelTrash(
+            state, library, self._files, self.model_index,
+            trash_list(places_file or library_places.file()), self,
+        )  # fmt: skip
         self.downloads = Downloads(
             models_folder(), self._on_download_changed, limits=self._limits, free=free
         )
@@ -102,7 +108,9 @@ class Library(QObject):
     def _connect(self) -> None:
         self._update_requested.connect(self._schedule_update, Qt.ConnectionType.QueuedConnection)
         self._update_timer.timeout.connect(self._show_downloads)
+        self.model_index.places_read.connect(self._start_trash)
         self.model_index.scan_finished.connect(self._on_scan_finished)
+        self.trash.emptied.connect(self._on_scan_finished)
         self.defaults.changed.connect(self._defaults_changed)
         self._state.model_changed.connect(self._model_changed)
 
@@ -148,7 +156,7 @@ class Library(QObject):
         self._update_timer.stop()
         self.hub.close()
         self.downloads.close()
-        self._files.close(self.model_index.final_cleanup())
+        self._files.close()
 
     # --- intents --------------------------------------------------------------------------------
 
@@ -171,7 +179,13 @@ class Library(QObject):
                 else tr("{name} needs {size}; the disk has only {space} free.",
                         name=offer.name, size=size(source.size_bytes), space=space)
             )  # fmt: skip
-            remedy = tr("Delete models you no longer use, or choose a smaller one.")
+            waiting = sum(each.size_bytes for each in self.state.trash)
+            remedy = (
+                tr("Empty the trash, which holds {size}, or choose a smaller one.",
+                   size=size(waiting))
+                if waiting
+                else tr("Delete models you no longer use, or choose a smaller one.")
+            )  # fmt: skip
             self.state.set_line(Line(text, remedy, trouble=True))
             return
         try:
@@ -198,7 +212,7 @@ class Library(QObject):
         if line is None:
             return
         if line.action is LineAction.UNDO:
-            self.model_index.undo_delete()
+            self.trash.undo_delete()
         elif line.action is LineAction.UNLOAD:
             self.unload_requested.emit()
         elif line.action is LineAction.USE and line.about is not None:
@@ -276,6 +290,9 @@ class Library(QObject):
         return None
 
     # --- what changed ---------------------------------------------------------------------------
+
+    def _start_trash(self) -> None:
+        self.trash.start([models_folder(), *self.model_index.places.folders])
 
     def _on_scan_finished(self) -> None:
         """Show the folders and offers after a scan."""

@@ -152,6 +152,18 @@ class FolderRow:
 
 
 @dataclass(frozen=True, slots=True)
+class TrashedModel:
+    """A deleted model that can be restored: its files under their old and their hidden names."""
+
+    path: Path
+    name: str
+    size_bytes: int  # on the disk until it is removed
+    linked: bool  # it was linked as a single file
+    deleted: float  # seconds since 1970
+    moves: tuple[tuple[Path, Path], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
     """A status line about the last operation, with an optional action."""
 
@@ -188,6 +200,7 @@ class LibraryState(QObject):
     better_changed = Signal()
     hub_changed = Signal()
     folders_changed = Signal()
+    trash_changed = Signal()
     line_changed = Signal()
     defaults_changed = Signal()
 
@@ -201,6 +214,7 @@ class LibraryState(QObject):
         self.better: BetterModel | None = None
         self.hub = Hub()
         self.folders: tuple[FolderRow, ...] = ()
+        self.trash: tuple[TrashedModel, ...] = ()  # the last deleted first
         self.free_bytes = -1  # on the disk of the app's own folder; -1: not known
         self.line: Line | None = None
         self.defaults: DefaultsView | None = None
@@ -249,6 +263,13 @@ class LibraryState(QObject):
         if (self.folders, self.free_bytes) != (tuple(rows), free_bytes):
             self.folders, self.free_bytes = tuple(rows), free_bytes
             self.folders_changed.emit()
+
+    def set_trash(self, models: Sequence[TrashedModel]) -> None:
+        """Set the deleted models that can be restored."""
+        shown = tuple(sorted(models, key=lambda each: -each.deleted))
+        if self.trash != shown:
+            self.trash = shown
+            self.trash_changed.emit()
 
     def set_line(self, line: Line | None) -> None:
         """Show the status line at the top of the page, or hide it."""

@@ -72,6 +72,8 @@ class Window(QWidget):
     undo_requested = Signal()
     restore_requested = Signal(list)  # of ids of deleted conversations
     remove_requested = Signal(list)  # of ids of deleted conversations
+    models_restored = Signal(list)  # of TrashedModel
+    models_removed = Signal(list)  # of TrashedModel
     preferences_made = Signal(object)  # Preferences
     performance_opened = Signal()  # its page is shown, or has something new to show
 
@@ -110,7 +112,7 @@ class Window(QWidget):
 
     def _make_parts(self) -> None:
         states, state = self._states, self._state
-        self.sidebar = Sidebar(state)
+        self.sidebar = Sidebar(state, states.library)
         self.top_bar = TopBar(state)
         self.banners = Banners(state)
         self.chat = ChatPage(
@@ -306,10 +308,12 @@ class Window(QWidget):
         if self.trash is None:
             from app.ui.chat.trash import TrashPage
 
-            self.trash = TrashPage(self._state)
+            self.trash = TrashPage(self._state, self._states.library)
             self.trash.apply_palette(self._palette)
             self.trash.restore_requested.connect(self.restore_requested)
             self.trash.remove_requested.connect(self.remove_requested)
+            self.trash.models_restored.connect(self.models_restored)
+            self.trash.models_removed.connect(self.models_removed)
             self.trash.closed.connect(self.close_page)
             self._pages.addWidget(self.trash)
         if self._pages.currentWidget() is self.trash:

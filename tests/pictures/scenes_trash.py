@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
+from app.state.library import TrashedModel
 from fakes import MODEL
 from scenes_chat import Scene
 from stage import Stage, flush
+
+_MODEL = TrashedModel(
+    Path("/models/Qwen3-4B-Q4_K_M.gguf"), "Qwen3 4B · Q4_K_M", 2_500_000_000, False, time.time(), ()
+)
 
 
 def trash(stage: Stage) -> None:
@@ -12,6 +20,7 @@ def trash(stage: Stage) -> None:
     listed = [conversation.id for conversation in stage.state.conversations]
     stage.controller.deletions.delete(listed[:3])
     stage.wait_until_idle()
+    stage.states.library.set_trash([_MODEL])
     stage.window.toggle_trash()
     flush()
 

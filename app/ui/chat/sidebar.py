@@ -22,6 +22,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.state.chat import Deletion, State
+from app.state.library import LibraryState
 from app.system.translation import tr, trn
 from app.ui.chat.sidebar_list import BUSY_ROLE, ID_ROLE, Conversations, RowPainter, icon_at
 from app.ui.theme import icons
@@ -163,12 +164,12 @@ class Sidebar(QWidget):
     undo_requested = Signal()
     searched = Signal(str)
 
-    def __init__(self, state: State, parent: QWidget | None = None) -> None:
+    def __init__(self, state: State, library: LibraryState, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("sidebar")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setFixedWidth(SIDEBAR_WIDTH)
-        self._state = state
+        self._state, self._library = state, library
         self._palette = LIGHT
         self._outdated = False  # the list was not refreshed while a title was edited
         self.new_button = TextButton(tr("New chat"), "outlined", "plus")
@@ -241,6 +242,7 @@ class Sidebar(QWidget):
         state.generations_changed.connect(self._show_busy)
         state.deletions_changed.connect(self._show_undo)
         state.trash_changed.connect(self._show_trash)
+        self._library.trash_changed.connect(self._show_trash)
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
@@ -384,7 +386,7 @@ class Sidebar(QWidget):
         self.undo.show_deletion(state.deletions[-1] if state.offered else None)
 
     def _show_trash(self) -> None:
-        self.trash_button.setVisible(bool(self._state.trash))
+        self.trash_button.setVisible(bool(self._state.trash or self._library.trash))
 
     def _delete_one(self, conversation_id: int) -> None:
         self.delete_requested.emit([conversation_id])

@@ -1,6 +1,8 @@
-"""Trash page: the deleted conversations, to be restored or removed for good."""
+"""Trash page: the deleted conversations and models, to be restored or removed for good."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from PySide6.QtCore import QDateTime, QSize, Qt, Signal
 from PySide6.QtGui import QAccessible, QFont, QKeyEvent
@@ -15,28 +17,31 @@ from PySide6.QtWidgets import (
 )
 
 from app.state.chat import State
+from app.state.library import LibraryState, TrashedModel
 from app.store.store import KEEP_DELETED_SECONDS, TrashedConversation
+from app.system.byte_size import size
 from app.system.translation import tr, trn
 from app.ui.theme.palette import Palette
-from app.ui.theme.theme import BODY, READING, font
+from app.ui.theme.theme import BODY, READING, figures, font
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import Column, IconButton, TextButton, label
 from app.ui.widgets.units import day
 
-_ID_ROLE = Qt.ItemDataRole.UserRole + 1
+_ENTRY_ROLE = Qt.ItemDataRole.UserRole + 1
 _ROW_HEIGHT = 52
 _DAY = 24 * 3600
+Entry = TrashedConversation | TrashedModel
 
 
 class TrashList(QListWidget):
-    """The deleted conversations; Enter restores the selected ones, Delete removes them."""
+    """The deleted chats and models; Enter restores the selected ones, Delete removes them."""
 
     restore_requested = Signal()
     remove_requested = Signal()
 
     def __init__(self) -> None:
         super().__init__()
-        self.setAccessibleName(tr("Deleted chats"))
+        self.setAccessibleName(tr("Deleted chats and models"))
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setFont(font(BODY))
         self.setUniformItemSizes(True)
@@ -57,15 +62,15 @@ class TrashList(QListWidget):
 
 
 class ConfirmLine(QFrame):
-    """The question before conversations are removed for good, with both answers as buttons."""
+    """The question before entries are removed for good, with both answers as buttons."""
 
-    confirmed = Signal(list)  # of ids
+    confirmed = Signal(list)  # of entries
     closed = Signal()
 
     def __init__(self) -> None:
         super().__init__()
         self.setObjectName("undo")
-        self._ids: list[int] = []
+        self._entries: list[Entry] = []
         self.words = label(tr("This cannot be undone."))
         self.keep_button = TextButton(tr("Keep"), "outlined")
         self.remove_button = TextButton("", "outlined")
@@ -78,10 +83,10 @@ class ConfirmLine(QFrame):
         layout.addWidget(self.remove_button)
         self.hide()
 
-    def ask(self, ids: list[int]) -> None:
-        """Show the question about these conversations; Keep has the focus."""
-        self._ids = ids
-        self.remove_button.setText(trn("Delete {count} chat", "Delete {count} chats", len(ids)))
+    def ask(self, entries: list[Entry]) -> None:
+        """Show the question about these entries; Keep has the focus."""
+        self._entries = entries
+        self.remove_button.setText(_delete_words(entries))
         self.show()
         self.keep_button.setFocus(Qt.FocusReason.TabFocusReason)
 
@@ -91,7 +96,7 @@ class ConfirmLine(QFrame):
 
     def _confirm(self) -> None:
         self._close()
-        self.confirmed.emit(self._ids)
+        self.confirmed.emit(self._entries)
 
 
 class TrashPage(QWidget):
@@ -99,15 +104,17 @@ class TrashPage(QWidget):
 
     restore_requested = Signal(list)  # of ids
     remove_requested = Signal(list)  # of ids, confirmed
+    models_restored = Signal(list)  # of TrashedModel
+    models_removed = Signal(list)  # of TrashedModel, confirmed
     closed = Signal()
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, library: LibraryState) -> None:
         super().__init__()
         self.setObjectName("page")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         accessibility.register_role(TrashPage, QAccessible.Role.Pane)
         self.setAccessibleName(tr("Trash"))
-        self._state = state
+        self._state, self._library = state, library
         self.close_button = IconButton("close", tr("Back to the chat"))
         self.restore_button = TextButton(tr("Restore"), "outlined")
         self.remove_button = TextButton(tr("Delete now"), "outlined")
@@ -124,8 +131,11 @@ class TrashPage(QWidget):
         title = label(tr("Trash"), "", READING)
         title.setFont(font(READING, QFont.Weight.Medium))
         days = KEEP_DELETED_SECONDS // _DAY
-        words = label(tr("Deleted chats are kept for {days} days.", days=days), "secondary")
-        words.setWordWrap(True)
+        words = tr("Deleted chats and models are kept for {days} days.", days=days)
+        self.words = label(words, "secondary")
+        self.words.setWordWrap(True)
+        self.space = label("", "secondary")
+        self.space.setFont(figures(BODY))
         head = QHBoxLayout()
         head.addWidget(title, 1)
         head.addWidget(self.close_button)
@@ -140,7 +150,8 @@ class TrashPage(QWidget):
         column.setContentsMargins(0, 12, 0, 12)
         column.setSpacing(12)
         column.addLayout(head)
-        column.addWidget(words)
+        column.addWidget(self.words)
+        column.addWidget(self.space)
         column.addLayout(buttons)
         column.addWidget(self.confirm)
         column.addWidget(self.nothing)
@@ -157,9 +168,10 @@ class TrashPage(QWidget):
         self.list.restore_requested.connect(self._restore)
         self.list.remove_requested.connect(self._ask_about_selected)
         self.list.itemSelectionChanged.connect(self._show_buttons)
-        self.confirm.confirmed.connect(self.remove_requested)
+        self.confirm.confirmed.connect(self._remove)
         self.confirm.closed.connect(self.list.setFocus)
         self._state.trash_changed.connect(self.refresh)
+        self._library.trash_changed.connect(self.refresh)
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
@@ -177,16 +189,19 @@ class TrashPage(QWidget):
 
     def refresh(self) -> None:
         """Show the trash; the selection is kept."""
-        kept = set(self._selected())
+        kept = {_key(entry) for entry in self._selected()}
         self.confirm.hide()
         self.list.clear()
-        for conversation in self._state.trash:
-            item = QListWidgetItem(f"{conversation.title}\n{_removal(conversation)}")
-            item.setData(_ID_ROLE, conversation.id)
+        for entry in self._entries():
+            item = QListWidgetItem(_words(entry))
+            item.setData(_ENTRY_ROLE, entry)
             item.setSizeHint(QSize(120, _ROW_HEIGHT))
             self.list.addItem(item)
-            item.setSelected(conversation.id in kept)
-        some = bool(self._state.trash)
+            item.setSelected(_key(entry) in kept)
+        some = self.list.count() > 0
+        held = sum(model.size_bytes for model in self._library.trash)
+        self.space.setText(tr("The models in it take {size} of disk space.", size=size(held)))
+        self.space.setVisible(held > 0)
         if some and not self._selected():
             self.list.setCurrentRow(0)
         if not some and self.list.hasFocus():
@@ -196,8 +211,13 @@ class TrashPage(QWidget):
         self.empty_button.setEnabled(some)
         self._show_buttons()
 
-    def _selected(self) -> list[int]:
-        return [int(item.data(_ID_ROLE)) for item in self.list.selectedItems()]
+    def _entries(self) -> list[Entry]:
+        """Everything in the trash, the last deleted first."""
+        entries: list[Entry] = [*self._state.trash, *self._library.trash]
+        return sorted(entries, key=lambda entry: -entry.deleted)
+
+    def _selected(self) -> list[Entry]:
+        return [item.data(_ENTRY_ROLE) for item in self.list.selectedItems()]
 
     def _show_buttons(self) -> None:
         some = bool(self._selected())
@@ -205,18 +225,57 @@ class TrashPage(QWidget):
         self.remove_button.setEnabled(some)
 
     def _restore(self) -> None:
-        if ids := self._selected():
-            self.restore_requested.emit(ids)
+        chats, models = _sorted_out(self._selected())
+        if chats:
+            self.restore_requested.emit(chats)
+        if models:
+            self.models_restored.emit(models)
+
+    def _remove(self, entries: list[Entry]) -> None:
+        chats, models = _sorted_out(entries)
+        if chats:
+            self.remove_requested.emit(chats)
+        if models:
+            self.models_removed.emit(models)
 
     def _ask_about_selected(self) -> None:
-        if ids := self._selected():
-            self.confirm.ask(ids)
+        if entries := self._selected():
+            self.confirm.ask(entries)
 
     def _ask_about_all(self) -> None:
-        self.confirm.ask([conversation.id for conversation in self._state.trash])
+        self.confirm.ask(self._entries())
 
 
-def _removal(conversation: TrashedConversation) -> str:
-    """When a deleted conversation is removed for good."""
-    moment = QDateTime.fromSecsSinceEpoch(int(conversation.deleted + KEEP_DELETED_SECONDS))
-    return tr("Will be removed on {day}", day=day(moment.date()))
+def _sorted_out(entries: Sequence[Entry]) -> tuple[list[int], list[TrashedModel]]:
+    """The ids of the conversations, and the models."""
+    models = [entry for entry in entries if isinstance(entry, TrashedModel)]
+    return [entry.id for entry in entries if isinstance(entry, TrashedConversation)], models
+
+
+def _key(entry: Entry) -> object:
+    return entry.moves if isinstance(entry, TrashedModel) else entry.id
+
+
+def _words(entry: Entry) -> str:
+    """The two lines of a row: what it is, and when it is removed for good."""
+    moment = QDateTime.fromSecsSinceEpoch(int(entry.deleted + KEEP_DELETED_SECONDS))
+    removal = tr("Will be removed on {day}", day=day(moment.date()))
+    if isinstance(entry, TrashedConversation):
+        return f"{entry.title}\n{removal}"
+    kind = tr("Model, {size}", size=size(entry.size_bytes))
+    return f"{entry.name}\n{kind} · {removal}"
+
+
+def _delete_words(entries: Sequence[Entry]) -> str:
+    """What the button of the question does."""
+    chats, models = _sorted_out(entries)
+    some = trn("{count} chat", "{count} chats", len(chats)) if chats else ""
+    amount = size(sum(model.size_bytes for model in models))
+    more = trn("{count} model ({size})", "{count} models ({size})", len(models), size=amount)
+    if not models:
+        return tr("Delete {what}", what=some)
+    return (
+        tr("Delete {what} and {more}", what=some, more=more)
+        if some
+        else tr("Delete {what}", what=more)
+    )

@@ -181,7 +181,9 @@ def _menu(row: InstalledRow, *, in_use: bool) -> tuple[Action, ...]:
         amount = size(row.size_bytes)
         own = row.place is Place.OWN
         text = (
-            tr("Delete ({size})", size=amount) if own else tr("Delete file ({size})", size=amount)
+            tr("Move to trash ({size})", size=amount)
+            if own
+            else tr("Move file to trash ({size})", size=amount)
         )
         entries.append(Action(Verb.DELETE, text, row.path))
     return tuple(entries)

@@ -1,4 +1,4 @@
-"""Model index: scan, inspection, deletion and undo."""
+"""Model index: scan and inspection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.engines.model_ref import Local
 from app.library import folders as library_places
 from app.library.folders import Places
 from app.state.chat import ModelPhase, ModelStatus
-from app.state.library import FileState, LineAction, Place
+from app.state.library import FileState, Place
 from app.system import json_file
 from engine import FaultKind, models_folder
 from hostile_hub import Hub, running
@@ -171,110 +171,3 @@ def test_model_loaded_from_a_listed_folder_is_listed_once(
     fixture.settle()
     assert fixture.names() == ["own.gguf"]
     assert fixture.library.model_index.places == Places()
-
-
-# --- deleting -----------------------------------------------------------------------------------
-
-
-def test_deletion_can_be_undone_until_the_app_closes(fixture: LibraryFixture, own: Path) -> None:
-    one, two = tiny.write(own / "one.gguf"), tiny.write(own / "two.gguf")
-    content = one.read_bytes()
-    fixture.start()
-    fixture.library.model_index.delete(one)
-    fixture.settle()
-    assert fixture.names() == ["two.gguf"]
-    assert fixture.library_state.line.action is LineAction.UNDO
-    fixture.library.act_on_line()
-    fixture.settle()
-    assert fixture.names() == ["one.gguf", "two.gguf"]
-    assert one.read_bytes() == content
-    fixture.library.model_index.delete(two)
-    fixture.settle()
-    fixture.library.close()
-    assert list(own.iterdir()) == [one]
-
-
-def test_deleted_files_are_removed_when_undo_expires(
-    fixture: LibraryFixture, own: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tiny.write(own / "one.gguf")
-    fixture.start()
-    fixture.library.model_index._undo.setInterval(0)
-    fixture.library.model_index.delete(path)
-    until(lambda: fixture.library_state.installed == ())
-    until(lambda: fixture.library_state.line is None and not list(own.iterdir()))
-
-
-def test_deleting_and_undo_apply_to_all_pieces_of_a_split_model(
-    fixture: LibraryFixture, own: Path
-) -> None:
-    parts = [own / f"big-{number:05}-of-00003.gguf" for number in (1, 2, 3)]
-    for part in parts:
-        part.write_bytes(b"GGUF")
-    fixture.start()
-    assert fixture.row(parts[0].name).size_bytes == 12
-    fixture.library.model_index.delete(parts[0])
-    fixture.settle()
-    assert not any(part.exists() for part in parts)
-    fixture.library.model_index.undo_delete()
-    fixture.settle()
-    assert all(part.exists() for part in parts)
-
-
-def test_loaded_model_is_not_deleted_and_unloading_is_offered(
-    qtbot: QtBot, fixture: LibraryFixture, own: Path
-) -> None:
-    path = tiny.write(own / "one.gguf")
-    fixture.start()
-    fixture.state.set_model(loaded(path))
-    fixture.library.model_index.delete(path)
-    fixture.settle()
-    assert path.is_file()
-    assert fixture.library_state.line.action is LineAction.UNLOAD
-    with qtbot.waitSignal(fixture.library.unload_requested):
-        fixture.library.act_on_line()
-    fixture.state.set_model(ModelStatus(ModelPhase.LOADING, Local(path), "one"))
-    fixture.library.model_index.delete(path)
-    fixture.settle()
-    assert path.is_file()
-
-
-def test_failed_deletion_in_a_read_only_folder_is_reported(
-    fixture: LibraryFixture, own: Path
-) -> None:
-    parts = [own / f"big-{number:05}-of-00002.gguf" for number in (1, 2)]
-    for part in parts:
-        part.write_bytes(b"GGUF")
-    fixture.start()
-    parts[0].unlink()  # deleted by another program: renaming it fails
-    fixture.library.model_index.delete(parts[0])
-    fixture.settle()
-    assert fixture.library_state.line.trouble
-    assert "could not be deleted" in fixture.library_state.line.sentence
-    assert parts[1].is_file()
-
-
-def test_undo_never_overwrites_a_new_file_of_the_same_name(
-    fixture: LibraryFixture, own: Path
-) -> None:
-    path = tiny.write(own / "one.gguf")
-    fixture.start()
-    fixture.library.model_index.delete(path)
-    fixture.settle()
-    path.write_bytes(b"GGUF new")
-    fixture.library.model_index.undo_delete()
-    fixture.settle()
-    assert path.read_bytes() == b"GGUF new"
-    assert fixture.library_state.line.trouble
-
-
-def test_trash_left_by_a_crash_is_removed_at_the_next_start(
-    fixture: LibraryFixture, own: Path, tmp_path: Path
-) -> None:
-    left = own / ".one.gguf.tokonoma-deleted"
-    other = own / ".hidden"
-    left.touch()
-    other.touch()
-    fixture.start()
-    assert not left.exists()
-    assert other.exists()

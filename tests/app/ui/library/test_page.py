@@ -188,9 +188,9 @@ def test_delete_actions_depend_on_where_the_file_is(shown: Shown) -> None:
         for name in ("Bonsai 8B", "Qwen3 8B", "Linked", "Bundled")
     }
     assert entries == {
-        "Bonsai 8B": ["Delete (1.2 GB)"],
-        "Qwen3 8B": ["Delete file (5.0 GB)"],
-        "Linked": ["Remove from list", "Delete file (1.2 GB)"],
+        "Bonsai 8B": ["Move to trash (1.2 GB)"],
+        "Qwen3 8B": ["Move file to trash (5.0 GB)"],
+        "Linked": ["Remove from list", "Move file to trash (1.2 GB)"],
         "Bundled": [],
     }
 
