@@ -224,6 +224,7 @@ def connect_library(
     for offer in (window.chat.empty_view.better, window.chat.download_line):
         offer.accepted.connect(library.better_model.accept)
         offer.cancelled.connect(library.better_model.cancel)
+        offer.put_away.connect(library.better_model.put_away)
         offer.dismissed.connect(lambda: controller.change_settings(offer_better_model=False))
     library.unload_requested.connect(controller.unload_model)
 

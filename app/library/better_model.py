@@ -1,12 +1,12 @@
 """Offer of a more capable model on the empty page: one click downloads, verifies and loads it.
 
-It is made while the starter is the only model, or there is none. The choice depends on the memory
-of this computer and on the catalog only: nothing is sent before the user accepts.
+It is made while the starter is the only model, or there is none. The model is the one that the
+models page recommends for this computer: nothing is sent before the user accepts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
@@ -14,11 +14,10 @@ from PySide6.QtCore import QObject, Signal
 from app.downloads.queue import Download, Phase
 from app.settings.table import Settings
 from app.state.chat import ModelPhase, Notice, State
-from app.state.library import BetterModel, CatalogRow, FileState, LibraryState, Offer
+from app.state.library import BetterModel, FileState, LibraryState, Offer
 from engine import starter_path
 
 NOTICE = "better model"  # kind of the notice when the download cannot begin
-_MEMORY_SHARE = 0.25  # of the available memory: other programs keep theirs, and answers are fast
 
 
 class BetterModelOffer(QObject):
@@ -43,6 +42,7 @@ class BetterModelOffer(QObject):
         self._predict, self._download, self._cancel = predict, download, cancel
         self._predicting = False
         self._accepted: Offer | None = None
+        self._put_away = 0  # id of a download that failed or is paused, and is not shown in chats
         for changed in (
             state.model_changed,
             library.catalog_changed,
@@ -50,6 +50,7 @@ class BetterModelOffer(QObject):
             library.downloads_changed,
         ):
             changed.connect(self.refresh)
+        state.conversation_changed.connect(self.put_away)
 
     def accept(self) -> None:
         """Download the offered model, or resume its download; it is loaded when it is here."""
@@ -73,6 +74,14 @@ class BetterModelOffer(QObject):
             self._cancel(shown.download.id)
         self.refresh()
 
+    def put_away(self) -> None:
+        """Show a download that failed or is paused no longer in the chats, until it goes on."""
+        shown = self._library.better
+        download = shown.download if shown is not None else None
+        if download is not None and download.phase in (Phase.FAILED, Phase.PAUSED):
+            self._put_away = download.id
+            self.refresh()
+
     def refresh(self) -> None:
         """Make, update or withdraw the offer."""
         accepted = self._accepted
@@ -83,18 +92,30 @@ class BetterModelOffer(QObject):
                 self._library.set_better(None)
                 self.use_requested.emit(progress.path)
                 return
-            self._library.set_better(BetterModel(accepted, progress))
+            self._show(accepted, progress)
             return
         offer = self._choice()
-        self._library.set_better(BetterModel(offer, self._progress(offer)) if offer else None)
+        if offer is None:
+            self._library.set_better(None)
+        else:
+            self._show(offer, self._progress(offer))
+
+    def _show(self, offer: Offer, download: Download | None) -> None:
+        rests = download is not None and download.phase in (Phase.FAILED, Phase.PAUSED)
+        if download is not None and download.id == self._put_away and not rests:
+            self._put_away = 0
+        # One of an earlier run was told then: it does not follow the user into every chat.
+        is_known = download is not None and download.id == self._put_away
+        away = rests and (is_known or self._accepted is None)
+        self._library.set_better(BetterModel(offer, download, put_away=away))
 
     def _choice(self) -> Offer | None:
         model, library = self._state.model, self._library
         if not self._settings().offer_better_model or not library.searched:
             return None
-        if model.phase is ModelPhase.LOADING:
-            return None
         starter = starter_path()
+        if model.phase is ModelPhase.LOADING and model.path != starter:
+            return None
         usable = [row for row in library.installed if row.state is not FileState.MISSING]
         if any(row.path != starter for row in usable):
             return None
@@ -103,7 +124,7 @@ class BetterModelOffer(QObject):
         if library.catalog and not self._predicting:
             self._predicting = True
             self._predict()
-        return choose(library.catalog)
+        return next((row.offer for row in library.catalog if row.offer.recommended), None)
 
     def _progress(self, offer: Offer) -> Download | None:
         """The download of this offer; None before it begins and once it is cancelled."""
@@ -111,31 +132,3 @@ class BetterModelOffer(QObject):
             if each.is_of(offer.source):
                 return None if each.phase is Phase.CANCELLED else each
         return None
-
-
-def choose(rows: Sequence[CatalogRow]) -> Offer | None:
-    """The largest model that takes a quarter of the available memory at most.
-
-    The smallest file wins among models of one size. None while no memory is predicted. Where
-    nothing is that small, the model that takes the least memory, if it fits at all.
-    """
-    known = [
-        (row, row.offer.memory)
-        for row in rows
-        if row.offer.memory and not row.offer.problem and row.model.sha256 and not row.offer.here
-    ]
-    if not known:
-        return None
-    small = [
-        row
-        for row, memory in known
-        if memory.needed_bytes <= memory.available_bytes * _MEMORY_SHARE
-    ]
-    if small:
-        return max(small, key=_capability).offer
-    row, memory = min(known, key=lambda each: each[1].needed_bytes)
-    return row.offer if memory.needed_bytes <= memory.available_bytes else None
-
-
-def _capability(row: CatalogRow) -> tuple[float, int]:
-    return round(row.model.parameters / 1e9, 1), -row.model.size_bytes

@@ -16,10 +16,17 @@ from app.net.hub import Source
 from app.state.library import CatalogRow, LibraryState, Line, Memory, Offer
 from app.system.translation import tr
 from app.system.worker import BackgroundWorker
-from engine import MemoryPlan, predict_memory, supported_architectures, total_memory
+from engine import (
+    MemoryPlan,
+    available_memory,
+    predict_memory,
+    supported_architectures,
+    total_memory,
+)
 
 _Plans = tuple[MemoryPlan, MemoryPlan]  # with the longest context that fits; for a usual chat
 _SHORT = 4_096  # tokens: the context that a chat of usual length needs
+_OVERHEAD, _SPARE_BYTES = 1.2, 300_000_000  # by file size: an estimate until memory is predicted
 
 _log = logging.getLogger(__name__)
 
@@ -43,9 +50,11 @@ class Recommendations(QObject):
         self._plans: dict[str, _Plans] = {}
         self._architectures: frozenset[str] | None = None  # of the engine; None: not asked yet
         self._computer_gb = catalog.computer_of(total_memory())
+        self._available = 0  # bytes of memory at the start
 
     def start(self) -> None:
         """Read the catalog."""
+        self._available = available_memory()
         self._worker.run(_read, self._on_read)
 
     def _on_read(self, found: tuple[CatalogModel, ...] | CatalogError) -> None:
@@ -78,8 +87,16 @@ class Recommendations(QObject):
     def refresh(self) -> None:
         """Rebuild the rows after installed files or downloads have changed."""
         rows = [self._row(model) for model in self._models]
-        fitting = {name for name, plans in self._plans.items() if plans[0].fits}
+        fitting = {model.id for model in self._models if self._fits(model)}
         self._library.set_catalog(arranged(rows, fitting, self._computer_gb), self._computer_gb)
+
+    def _fits(self, model: CatalogModel) -> bool:
+        """Whether it fits in the memory: predicted or, before that takes its seconds, estimated."""
+        if model.id in self._plans:
+            return self._plans[model.id][0].fits
+        needed = model.size_bytes * _OVERHEAD + _SPARE_BYTES
+        unknown = self._architectures is None and model.size_bytes > 0
+        return unknown and needed <= self._available
 
     def _row(self, model: CatalogModel) -> CatalogRow:
         plans = self._plans.get(model.id)

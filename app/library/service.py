@@ -22,6 +22,7 @@ from app.library.model_trash import ModelTrash
 from app.library.recommended import Recommendations
 from app.library.search import HubPages
 from app.library.settings_editor import Defaults
+from app.library.speed import DownloadSpeed
 from app.library.trash import file as trash_list
 from app.net.http import WebError
 from app.net.hub import HUB, HubError, Source
@@ -78,6 +79,10 @@ class Library(QObject):
         self.downloads = Downloads(
             models_folder(), self._on_download_changed, limits=self._limits, free=free
         )
+        self.speed = DownloadSpeed(
+            library, self._files,
+            (places_file or library_places.file()).with_name("download-speed.json"),
+        )  # fmt: skip
         self.hub = HubPages(
             library, self._installed_path, self._is_coming, self.model_index.reclaimable, self
         )
@@ -122,6 +127,7 @@ class Library(QObject):
         self.model_index.start(self.defaults.has_own)
         self.downloads.start()
         self.catalog.start()
+        self.speed.start()
 
     def opened(self) -> None:
         """The page was opened: scan the folders and predict memory again."""
@@ -238,6 +244,7 @@ class Library(QObject):
         self._update_scheduled.clear()
         downloads = self.downloads.all()
         self.state.set_downloads(downloads)
+        self.speed.note(downloads)
         fresh = [
             each for each in downloads if each.phase is Phase.DONE and each.id not in self._done
         ]

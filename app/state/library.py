@@ -114,6 +114,7 @@ class BetterModel:
 
     offer: Offer
     download: Download | None = None  # in progress
+    put_away: bool = False  # the download failed or is paused, and is not shown in chats
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +213,7 @@ class LibraryState(QObject):
         self.catalog: tuple[CatalogRow, ...] = ()
         self.computer_gb = 0  # of `catalog.COMPUTERS`; 0: not known yet
         self.better: BetterModel | None = None
+        self.bytes_per_second = 0.0  # of the last downloads; 0: none was measured
         self.hub = Hub()
         self.folders: tuple[FolderRow, ...] = ()
         self.trash: tuple[TrashedModel, ...] = ()  # the last deleted first
@@ -245,6 +247,12 @@ class LibraryState(QObject):
         if (self.catalog, self.computer_gb) != (tuple(rows), computer_gb):
             self.catalog, self.computer_gb = tuple(rows), computer_gb
             self.catalog_changed.emit()
+
+    def set_speed(self, bytes_per_second: float) -> None:
+        """Set the speed of the last downloads."""
+        if self.bytes_per_second != bytes_per_second:
+            self.bytes_per_second = bytes_per_second
+            self.better_changed.emit()
 
     def set_better(self, better: BetterModel | None) -> None:
         """Offer a more capable model on the empty page, or withdraw the offer."""

@@ -15,8 +15,6 @@ from app.ui.theme.theme import BODY, figures
 from app.ui.widgets.controls import IconButton, TextButton, label
 from app.ui.widgets.units import time_left
 
-_BYTES_PER_SECOND = 50e6 / 8  # assumed before the download: a connection of 50 Mbit/s
-
 
 class BetterModelLine(QWidget):
     """A link that accepts the offer; progress with Cancel or Try again; and a close button."""
@@ -24,6 +22,7 @@ class BetterModelLine(QWidget):
     accepted = Signal()
     cancelled = Signal()
     dismissed = Signal()
+    put_away = Signal()  # a download that failed or is paused, in the chats
 
     def __init__(
         self,
@@ -50,7 +49,7 @@ class BetterModelLine(QWidget):
             layout.addWidget(part, 0, Qt.AlignmentFlag.AlignVCenter)
         layout.addStretch(1)
         self.link.clicked.connect(self._act)
-        self.close_button.clicked.connect(self.dismissed)
+        self.close_button.clicked.connect(self._close)
         state.model_changed.connect(self.refresh)
         library.better_changed.connect(self.refresh)
         self.refresh()
@@ -62,7 +61,9 @@ class BetterModelLine(QWidget):
     def refresh(self) -> None:
         """Show the offer or the progress of its download; hidden without an offer."""
         shown = self._library.better
-        hidden = shown is None or (self._only_download and shown.download is None)
+        hidden = shown is None or (
+            self._only_download and (shown.download is None or shown.put_away)
+        )
         self.setVisible(not hidden)
         if shown is None or hidden:
             return
@@ -78,26 +79,36 @@ class BetterModelLine(QWidget):
         if self.link.text() != link:
             self.link.setText(link)
         self.words.setVisible(bool(words))
-        self.link.setToolTip(
-            tr("The time is for a connection of 50 Mbit/s. Nothing is sent before you click.")
-            if download is None
-            else ""
-        )
-        self.close_button.setVisible(download is None and not self._no_model)
+        self.link.setToolTip(self._tip() if download is None else "")
+        rests = download is not None and not self._going
+        closes = rests and self._only_download
+        self.close_button.setVisible(closes or (download is None and not self._no_model))
+        what = tr("Close") if closes else tr("Do not offer this again")
+        self.close_button.setToolTip(what)
+        self.close_button.setAccessibleName(what)
 
     @property
     def _no_model(self) -> bool:
         return self._state.model.phase in (ModelPhase.NONE, ModelPhase.FAILED)
 
     def _offer(self, offer: Offer) -> str:
-        facts = {
-            "name": offer.name,
-            "size": size(offer.source.size_bytes),
-            "time": _about(offer.source.size_bytes / _BYTES_PER_SECOND),
-        }
+        speed, amount = self._library.bytes_per_second, offer.source.size_bytes
+        facts = [size(amount), _about(amount / speed) if speed else ""]
+        about = ", ".join(part for part in facts if part)
         if self._no_model:
-            return tr("Get {name} ({size}, {time})", **facts)
-        return tr("Get a more capable model ({name}, {size}, {time})", **facts)
+            return tr("Get {name} ({about})", name=offer.name, about=about)
+        return tr("Get a more capable model ({name}, {about})", name=offer.name, about=about)
+
+    def _tip(self) -> str:
+        sent = tr("Nothing is sent before you click.")
+        if not self._library.bytes_per_second:
+            return sent
+        return f"{tr('The time is by the speed of your last downloads.')} {sent}"
+
+    def _close(self) -> None:
+        shown = self._library.better
+        is_offer = shown is None or shown.download is None
+        (self.dismissed if is_offer else self.put_away).emit()
 
     def _act(self) -> None:
         (self.cancelled if self._going else self.accepted).emit()

@@ -14,47 +14,15 @@ from pytestqt.qtbot import QtBot
 import tiny
 from app.downloads import catalog
 from app.downloads.catalog import CatalogModel
-from app.library.better_model import NOTICE, choose
+from app.library.better_model import NOTICE
+from app.library.recommended import Recommendations
 from app.settings.table import Settings
-from app.state.library import CatalogRow, Memory, Offer
+from app.system.byte_size import size
 from engine import models_folder, starter_path
 from hostile_hub import Fault, Hub, running
 from stage import Stage, flush, until
 
 SHIPPED = catalog.load()
-GIB = 1 << 30
-
-
-def rows(available: int) -> list[CatalogRow]:
-    """The shipped catalog, each model taking twice its file."""
-    return [
-        CatalogRow(
-            model,
-            Offer(model.source, model.name, memory=Memory(2 * model.size_bytes, available, 8192)),
-        )
-        for model in SHIPPED
-    ]
-
-
-@pytest.mark.parametrize(
-    ("available", "name"),
-    [
-        (20 * GIB, "Bonsai 8B"),
-        (6 * GIB, "Bonsai 4B"),
-        (2 * GIB, "Bonsai 1.7B"),
-        (GIB // 2, "SmolLM2 135M"),
-        (GIB // 10, ""),
-    ],
-)
-def test_memory_decides_which_model_is_offered(available: int, name: str) -> None:
-    offer = choose(rows(available))
-    assert (offer.name if offer else "")[: len(name)] == name
-    assert (offer is None) == (not name)
-
-
-def test_nothing_is_offered_before_memory_is_predicted() -> None:
-    unknown = [replace(row, offer=replace(row.offer, memory=None)) for row in rows(GIB)]
-    assert choose(unknown) is None
 
 
 # --- in the window ------------------------------------------------------------------------------
@@ -111,7 +79,8 @@ def test_one_click_downloads_verifies_and_loads(
 ) -> None:
     line = stage.window.chat.empty_view.better
     assert line.isVisible()
-    assert line.link.text().startswith("Get a more capable model (Better 1B, ")
+    amount = size(model.size_bytes)
+    assert line.link.text() == f"Get a more capable model (Better 1B, {amount})"
     qtbot.mouseClick(line.link, Qt.MouseButton.LeftButton)
     there = models_folder() / model.file
     until(lambda: stage.engine.load.path == there)
@@ -203,3 +172,77 @@ def test_without_any_model_the_offer_and_the_models_page_lead(
         assert view.browse_button.isVisible()
     finally:
         made.close()
+
+
+def test_the_offer_is_what_the_models_page_recommends_before_the_first_question(
+    qtbot: QtBot, tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.library.recommended.total_memory", lambda: 16_000_000_000)
+    monkeypatch.setattr("app.library.recommended.available_memory", lambda: 13_100_000_000)
+    asked: list[str] = []
+    monkeypatch.setattr(Recommendations, "predict", lambda self: asked.append("predict"))
+    made = Stage(tmp_path / "app", settings=Settings(hub_endpoint=hub.endpoint))
+    try:
+        starter = starter_path()
+        starter.parent.mkdir(parents=True, exist_ok=True)
+        tiny.write(starter)
+        made.start(starter)  # still loading, and no memory is predicted
+        until(lambda: made.states.library.better is not None)
+        better, rows = made.states.library.better, made.states.library.catalog
+        assert better is not None
+        assert [row.offer for row in rows if row.offer.recommended] == [better.offer]
+        assert better.offer.name == "Qwen3.5 9B"
+    finally:
+        made.close()
+
+
+def test_no_time_is_named_before_a_download_was_measured(
+    qtbot: QtBot, stage: Stage, model: CatalogModel
+) -> None:
+    line = stage.window.chat.empty_view.better
+    assert "min" not in line.link.text()
+    assert line.link.toolTip() == "Nothing is sent before you click."
+    stage.states.library.set_speed(model.size_bytes / 180)
+    assert line.link.text().endswith(", about 3 min)")
+    assert "your last downloads" in line.link.toolTip()
+
+
+def test_a_failed_download_does_not_follow_into_other_chats(
+    qtbot: QtBot, stage: Stage, hub: Hub, model: CatalogModel
+) -> None:
+    line = stage.window.chat.download_line
+    stage.controller.send("Why?")
+    stage.engine.finish()
+    stage.wait_until_idle()
+    hub.put("owner/name/" + model.file, b"not the same bytes" * 1000)
+    stage.controller.library.better_model.accept()
+    until(lambda: line.isVisible() and line.link.text() == "Try again")
+    assert line.close_button.isVisible()
+    qtbot.mouseClick(line.close_button, Qt.MouseButton.LeftButton)
+    until(line.isHidden)
+    assert stage.controller.settings.offer_better_model
+    qtbot.mouseClick(line.link, Qt.MouseButton.LeftButton)
+    stage.controller.library.better_model.accept()  # again, and it fails again
+    until(lambda: line.isVisible() and line.link.text() == "Try again")
+    stage.controller.new_conversation()
+    stage.controller.send("And now?")
+    stage.engine.finish()
+    stage.wait_until_idle()
+    assert line.isHidden()
+
+
+def test_a_download_left_by_an_earlier_run_is_not_shown_above_chats(
+    qtbot: QtBot, stage: Stage, hub: Hub
+) -> None:
+    hub.faults.append(Fault(stall_after=1))
+    library = stage.controller.library
+    library.better_model.accept()
+    until(lambda: bool(library.state.downloads))
+    library.downloads.pause(library.state.downloads[0].id)
+    hub.released.set()
+    library.better_model._accepted = None  # as after the next start
+    until(lambda: library.state.better is not None and library.state.better.put_away)
+    stage.controller.send("Why?")
+    stage.engine.finish()
+    stage.wait_until_idle()
+    assert stage.window.chat.download_line.isHidden()
