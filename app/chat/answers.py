@@ -82,8 +82,13 @@ class Answers:
         adapters: Adapters,
         runner: Runner,
         ended: Callable[[int, int], None],
+        *,
+        want_model: Callable[[], None] = lambda: None,
     ) -> None:
-        """`ended` is called with the conversation and the message of each answer that has ended."""
+        """`ended` is called with the conversation and the message of each answer that has ended,
+        `want_model` for an answer that is queued while no model is loaded.
+        """
+        self._want_model = want_model
         self._state = state
         self._archive = archive
         self._link = link
@@ -152,6 +157,8 @@ class Answers:
         )
         self._state.set_queued(message.id, message.conversation)
         self._state.touch(message.conversation)
+        if self._state.model.phase is ModelPhase.NONE:
+            self._want_model()
         self.start_next()
 
     def start_next(self) -> None:

@@ -25,7 +25,7 @@ from app.chat.draft_model import DraftModels
 from app.chat.drafts import Drafts
 from app.chat.events import Events
 from app.chat.last_chat import LastChat
-from app.chat.model_loader import Models, expected_model, first_model
+from app.chat.model_loader import Models, expected_model, first_model, usual_model
 from app.chat.model_switch import NOTICE as SWITCH_NOTICE
 from app.chat.model_switch import ModelSwitch
 from app.chat.navigation import Navigation
@@ -114,7 +114,13 @@ class Controller(QObject):
         )
         self.adapters = Adapters(state, states.adapters, archive, self._link, runner, user_files)
         self._answers = Answers(
-            state, archive, self._link, self.adapters, runner, self._on_answer_ended
+            state,
+            archive,
+            self._link,
+            self.adapters,
+            runner,
+            self._on_answer_ended,
+            want_model=self._load_usual,
         )
         states.adapters.request_finished.connect(self._answers.start_next)
         self.library = Library(state, states.library, settings, user_files, self)
@@ -432,6 +438,13 @@ class Controller(QObject):
     def unload_model(self) -> None:
         """Unload the model, after the answers in progress."""
         self.switch.unload()
+
+    def _load_usual(self) -> None:
+        """Load the last used model, or the only one there is, for a question."""
+        usable = [file.path for file in self.state.installed if not file.bad]
+        path = usual_model(self.settings.last_model, usable)
+        if path is not None:
+            self.load_model(path)
 
     # --- steps ----------------------------------------------------------------------------------
 

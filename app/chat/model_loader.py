@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -204,3 +205,10 @@ def first_model(last: str) -> Path | None:
         if path is not None and path.is_file():
             return path
     return None
+
+
+def usual_model(last: str, usable: Sequence[Path]) -> Path | None:
+    """Path of the last used model, else of the only usable one; None when it must be chosen."""
+    if last and Path(last).is_file():
+        return Path(last)
+    return usable[0] if len(usable) == 1 else None

@@ -31,16 +31,13 @@ class BetterModelOffer(QObject):
         library: LibraryState,
         settings: Callable[[], Settings],
         *,
-        predict: Callable[[], None],
         download: Callable[[Offer], None],
         cancel: Callable[[int], None],
         parent: QObject | None = None,
     ) -> None:
-        """`predict` predicts the memory of the catalog's models, in the background."""
         super().__init__(parent)
         self._state, self._library, self._settings = state, library, settings
-        self._predict, self._download, self._cancel = predict, download, cancel
-        self._predicting = False
+        self._download, self._cancel = download, cancel
         self._accepted: Offer | None = None
         self._put_away = 0  # id of a download that failed or is paused, and is not shown in chats
         for changed in (
@@ -121,9 +118,6 @@ class BetterModelOffer(QObject):
             return None
         if model.loaded is not None and model.loaded.path != starter:
             return None
-        if library.catalog and not self._predicting:
-            self._predicting = True
-            self._predict()
         return next((row.offer for row in library.catalog if row.offer.recommended), None)
 
     def _progress(self, offer: Offer) -> Download | None:

@@ -98,7 +98,6 @@ class Library(QObject):
             state,
             library,
             lambda: self.defaults.settings,
-            predict=self.catalog.predict,
             download=self.download,
             cancel=self.cancel,
             parent=self,

@@ -8,7 +8,7 @@ import pytest
 
 from app.chat.conversations import title_of
 from app.settings.table import Settings, load
-from app.state.chat import ModelPhase
+from app.state.chat import ModelFile, ModelPhase
 from app.store.parts import ErrorPart, FilePart, Parts, TextPart
 from app.store.store import Message, MessageState, StopReason, Store
 from app.ui.transcript.endings import ending, short_ending
@@ -161,6 +161,43 @@ def test_without_a_model_a_message_waits_for_one_to_be_chosen(stage: Stage) -> N
     stage.engine.finish_load()
     stage.drain()
     assert stage.engine.count(Generate) == 1
+
+
+@pytest.mark.parametrize("remembered", [True, False])
+def test_after_unload_a_question_loads_the_last_or_only_model(
+    stage: Stage, tmp_path: Path, remembered: bool
+) -> None:
+    path, other = tmp_path / "m-Q4_0.gguf", tmp_path / "n-Q4_0.gguf"
+    path.touch()
+    stage.ready(path)
+    stage.state.set_installed(
+        [
+            ModelFile(path, "m", 1, "Q4_0"),
+            ModelFile(other, "n", 1, "Q4_0", bad=not remembered),
+        ]
+    )
+    if not remembered:
+        stage.controller.change_settings(last_model="")
+    stage.controller.unload_model()
+    stage.engine.finish_unload()
+    stage.drain()
+    assert stage.state.model.phase is ModelPhase.NONE
+    ask(stage)
+    assert stage.engine.load.path == path
+    assert list(stage.state.waiting.values()) == ["Waiting for the model to load…"]
+    stage.engine.finish_load()
+    stage.drain()
+    assert stage.engine.count(Generate) == 1
+
+
+def test_of_several_models_of_which_none_was_used_one_must_be_chosen(stage: Stage) -> None:
+    stage.start()
+    stage.state.set_installed(
+        [ModelFile(Path(f"/models/{name}.gguf"), name, 1, "Q4_0") for name in "mn"]
+    )
+    ask(stage)
+    assert stage.state.model.phase is ModelPhase.NONE
+    assert list(stage.state.waiting.values()) == ["Choose a model to get an answer"]
 
 
 def test_waiting_message_fails_when_the_load_fails(stage: Stage) -> None:

@@ -15,7 +15,6 @@ import tiny
 from app.downloads import catalog
 from app.downloads.catalog import CatalogModel
 from app.library.better_model import NOTICE
-from app.library.recommended import Recommendations
 from app.settings.table import Settings
 from app.system.byte_size import size
 from engine import models_folder, starter_path
@@ -179,8 +178,6 @@ def test_the_offer_is_what_the_models_page_recommends_before_the_first_question(
 ) -> None:
     monkeypatch.setattr("app.library.recommended.total_memory", lambda: 16_000_000_000)
     monkeypatch.setattr("app.library.recommended.available_memory", lambda: 13_100_000_000)
-    asked: list[str] = []
-    monkeypatch.setattr(Recommendations, "predict", lambda self: asked.append("predict"))
     made = Stage(tmp_path / "app", settings=Settings(hub_endpoint=hub.endpoint))
     try:
         starter = starter_path()
