@@ -7,9 +7,16 @@ before the event loop ends.
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
+import sys
 
 if __name__ == "__main__":
+    if not all(map(importlib.util.find_spec, ("PySide6", "qasync"))):
+        sys.exit(
+            "Tokonoma's packages are not installed for this Python. Start it with "
+            "`python3 packaging/dev.py run`, which installs them and fetches the starter model."
+        )
     gc.disable()  # collecting while modules are imported costs 30 ms; `_session` enables it
 
 # libgomp reads this when torch is imported; spinning threads would block a busy CPU for 8 ms.
@@ -20,7 +27,6 @@ import asyncio
 import logging
 import math
 import signal
-import sys
 import tempfile
 import threading
 import time
@@ -34,6 +40,7 @@ from PySide6.QtWidgets import QApplication
 
 from app import __version__, smoke
 from app.chat.controller import Controller
+from app.chat.model_loader import first_model
 from app.chat.opening import is_model
 from app.settings.table import Settings, load
 from app.state.states import States
@@ -48,6 +55,10 @@ from engine import bundled_models_folder, starter_path
 
 _SWITCH_SECONDS = 0.0005  # GIL switch interval: how long the engine thread may block the window
 _QUIT_SECONDS = 30.0  # for saving after Qt has ended its event loop
+_NO_STARTER = (
+    "The starter model is not installed. Run `python3 packaging/dev.py run` once, which fetches "
+    "it, or get a model in the window."
+)
 _FORCED_SECONDS = 2.0  # time limit per thread when the user quits without saving
 
 
@@ -73,7 +84,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ["TOKONOMA_HOME"] = str(options.home)
     files = [path.absolute() for path in options.models]
     if not options.smoke:
-        return _run(files, load(paths.settings_file()), smoke_test=False)
+        settings = load(paths.settings_file())
+        if first_model(settings.last_model) is None and not files:
+            print(_NO_STARTER)
+        return _run(files, settings, smoke_test=False)
     model = files[0] if files else starter_path()  # found before TOKONOMA_HOME is changed below
     if not model.is_file():
         print(

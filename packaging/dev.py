@@ -28,6 +28,7 @@ import environment
 import fetch
 import file_map
 import native
+import qt_libraries
 import smoke_frozen
 import window_texts
 from environment import ROOT, Trouble, child_environment, say, venv_python
@@ -135,17 +136,21 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Open the window; without a display, ask the starter model one question in the terminal."""
+    """Open the window; where none can be, ask the starter model one question in the terminal."""
     _set_up()
     fetch.ensure(fetch.starter())
     no_display = sys.platform not in ("win32", "darwin") and not (
         os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     )
-    if no_display and not {"--smoke", "-h", "--help"} & set(options.passed):
-        say("There is no display, so the starter model answers one question in the terminal.")
-        say(f"> {QUESTION}")
-        return _python("-m", "engine", "chat", "-m", "starter", "-p", QUESTION, "--temp", "0")
-    return _python("-m", "app", *options.passed)
+    if {"--smoke", "-h", "--help"} & set(options.passed):
+        return _python("-m", "app", *options.passed)
+    lacks = [] if no_display else qt_libraries.missing()
+    if not no_display and not lacks:
+        return _python("-m", "app", *options.passed)
+    say("There is no display." if no_display else qt_libraries.advice(lacks))
+    say("The starter model answers one question in the terminal instead.")
+    say(f"> {QUESTION}")
+    return _python("-m", "engine", "chat", "-m", "starter", "-p", QUESTION, "--temp", "0")
 
 
 def test(options: argparse.Namespace) -> int:

@@ -53,6 +53,21 @@ def test_smoke_run_without_a_model_reports_how_to_get_one(tmp_path: Path) -> Non
     assert done.stdout == ""
 
 
+def test_a_python_without_the_packages_reports_how_to_get_them(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "app"],  # -S: without site-packages
+        cwd=ROOT,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "packaging/dev.py run" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_smoke_run_with_a_damaged_model_reports_the_error(tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"not a model")
@@ -78,7 +93,8 @@ def test_signal_quits_like_closing_the_window(tmp_path: Path) -> None:
     child = subprocess.Popen(
         [sys.executable, "-m", "app", "--home", str(tmp_path / "profile")],
         cwd=ROOT,
-        env=environment(tmp_path, QT_QPA_PLATFORM="offscreen"),
+        env=environment(tmp_path, QT_QPA_PLATFORM="offscreen", PYTHONUNBUFFERED="1"),
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -88,8 +104,10 @@ def test_signal_quits_like_closing_the_window(tmp_path: Path) -> None:
         with pytest.raises(subprocess.TimeoutExpired):  # it keeps running
             child.wait(0.05)
     child.send_signal(signal.SIGTERM)
-    _, said = child.communicate(timeout=60)
+    told, said = child.communicate(timeout=60)
     assert child.returncode == 0
+    assert "starter model is not installed" in told
+    assert "packaging/dev.py run" in told
     slow = "not done within"  # a warning of a busy machine
     assert [line for line in said.splitlines() if slow not in line] == []
     assert (tmp_path / "profile" / "config" / "settings.json").exists()
