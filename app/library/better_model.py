@@ -108,12 +108,14 @@ class BetterModelOffer(QObject):
 
     def _choice(self) -> Offer | None:
         model, library = self._state.model, self._library
-        if not self._settings().offer_better_model or not library.searched:
+        without = model.phase in (ModelPhase.NONE, ModelPhase.FAILED)
+        if not library.searched or not (self._settings().offer_better_model or without):
             return None
         starter = starter_path()
         if model.phase is ModelPhase.LOADING and model.path != starter:
             return None
-        usable = [row for row in library.installed if row.state is not FileState.MISSING]
+        unusable = (FileState.MISSING, FileState.BAD)
+        usable = [row for row in library.installed if row.state not in unusable]
         if any(row.path != starter for row in usable):
             return None
         if model.loaded is not None and model.loaded.path != starter:

@@ -1,4 +1,4 @@
-"""Model index: scans for installed models, and inspects them on demand.
+"""Model index: scans for installed models, also when their folders change, and inspects them.
 
 Inspecting a file takes milliseconds and there may be hundreds, so only files whose rows are
 visible are inspected, the latest request first, and again only when the file or the settings have
@@ -7,11 +7,12 @@ changed.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QFileSystemWatcher, QObject, QTimer, Signal
 
 from app.library import files as library_files
 from app.library import folders as library_places
@@ -41,6 +42,9 @@ from engine import (
     models_folder,
 )
 
+_CHANGE_MILLISECONDS = 300  # after a change in a folder: more follow at once
+_COPYING_MILLISECONDS = 2000  # between scans while a file grows: folders do not report that
+_MOST_WATCHED = 256  # folders
 # Stamp, context, cache, reclaimable bytes, most bytes of memory, device.
 _Key = tuple[tuple[int, int], int, CacheType, int, int, str]
 _Known = tuple[_Key, ModelFacts]
@@ -73,7 +77,10 @@ class ModelIndex(QObject):
         self._rows: dict[Path, tuple[_Basis, InstalledRow]] = {}
         self._to_inspect: list[Path] = []  # the most urgent last
         self._inspecting = False
-        self._loaded: Path | None = None
+        self._watcher = QFileSystemWatcher(self)
+        self._rescan = QTimer(self, singleShot=True)
+        self._rescan.timeout.connect(self.refresh)
+        self._watcher.directoryChanged.connect(lambda: self._rescan.start(_CHANGE_MILLISECONDS))
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -93,13 +100,32 @@ class ModelIndex(QObject):
         places = self.places
         self._worker.run(lambda: library_files.scan(places), self._on_scanned)
 
+    def close(self) -> None:
+        """Watch the folders no longer."""
+        self._rescan.stop()
+        if watched := self._watcher.directories():
+            self._watcher.removePaths(watched)
+
     def _on_scanned(self, scan: ScanResult) -> None:
+        before = {found.path: found.stamp for found in self._scan.files}
+        changed = any(before.get(found.path) != found.stamp for found in scan.files)
+        if changed and self._library.searched and not self._rescan.isActive():
+            self._rescan.start(_COPYING_MILLISECONDS)
         self._scan = scan
+        self._watch(scan.searched)
         listed = {found.path for found in scan.files}
         self._facts = {path: facts for path, facts in self._facts.items() if path in listed}
         self.show()
         self.remember_used()
         self.scan_finished.emit()
+
+    def _watch(self, folders: Sequence[Path]) -> None:
+        wanted = {str(folder) for folder in folders[:_MOST_WATCHED] if _may_be_watched(folder)}
+        watched = set(self._watcher.directories())
+        if gone := watched - wanted:
+            self._watcher.removePaths(list(gone))
+        if fresh := wanted - watched:
+            self._watcher.addPaths(list(fresh))
 
     # --- rows -----------------------------------------------------------------------------------
 
@@ -253,6 +279,11 @@ class ModelIndex(QObject):
     def _on_saved(self, error: JsonFileError | None) -> None:
         if error is not None:
             self._library.set_line(Line(str(error), error.remedy, trouble=True))
+
+
+def _may_be_watched(folder: Path) -> bool:
+    """Whether watching a folder does no harm: on Windows it would keep a drive from being ejected."""
+    return sys.platform != "win32" or folder.anchor == models_folder().anchor
 
 
 def _choice(row: InstalledRow) -> ModelFile:

@@ -226,7 +226,7 @@ def deleted_line(deleted: Sequence[TrashedModel]) -> Line:
         text = trn(
             "{count} model is in the trash.", "{count} models are in the trash.", len(deleted)
         )
-    remedy = tr("Its {size} are free once the trash is emptied.", size=amount)
+    remedy = tr("Emptying the trash frees {size}.", size=amount)
     return Line(text, remedy, action=LineAction.UNDO)
 
 

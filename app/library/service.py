@@ -161,6 +161,7 @@ class Library(QObject):
         self._update_timer.stop()
         self.hub.close()
         self.downloads.close()
+        self.model_index.close()
         self._files.close()
 
     # --- intents --------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from app.downloads import catalog
 from app.downloads.catalog import CatalogModel
 from app.downloads.queue import Download, Phase, Source
 from app.engines.model_ref import Local
+from app.library.model_trash import deleted_line
 from app.library.offers import RUNS
 from app.library.recommended import arranged
 from app.net.hub import Repository
@@ -30,10 +31,10 @@ from app.state.library import (
     InstalledRow,
     LibraryState,
     Line,
-    LineAction,
     Memory,
     Offer,
     Place,
+    TrashedModel,
 )
 from app.ui.library.page import LibraryPage
 from app.ui.library.row_values import Action, Verb
@@ -274,7 +275,8 @@ def library_failed(state: State, library: LibraryState, page: LibraryPage) -> No
 def library_deleted(state: State, library: LibraryState, page: LibraryPage) -> None:
     library_full(state, library, page)
     library.set_installed([SMOL, QWEN])
-    library.set_line(Line("Deleted Bonsai 8B (1.2 GB).", action=LineAction.UNDO))
+    deleted = TrashedModel(BONSAI.path, "Bonsai 8B · Q1_0", BONSAI.size_bytes, False, 0.0, ())
+    library.set_line(deleted_line([deleted]))
 
 
 def library_unloaded(state: State, library: LibraryState, page: LibraryPage) -> None:

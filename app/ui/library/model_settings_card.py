@@ -234,6 +234,7 @@ class ModelDefaultsCard(QWidget):
             set_property(button, "open", choice == view.values.runs_on)
             if choice in ("gpu", "split"):
                 button.setEnabled(bool(usable))
+                button.setVisible(bool(known) and (bool(usable) or button.isChecked()))
                 if refused is not None and not usable:
                     button.setToolTip(refusal_words(refused))
         if usable:

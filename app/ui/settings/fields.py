@@ -59,13 +59,19 @@ class Segments(QFrame):
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
 
     def offer(self, choices: Collection[str]) -> None:
-        """Enable only these choices."""
+        """Show only these choices, and a chosen one that is not among them, disabled."""
         for choice, button in self.buttons.items():
             button.setEnabled(choice in choices)
+        self._show_offered()
+
+    def _show_offered(self) -> None:
+        for button in self.buttons.values():
+            button.setVisible(button.isEnabled() or button.isChecked())
 
     def show_value(self, value: object) -> None:
         """Select a choice without emitting `picked`."""
         self.buttons[str(value)].setChecked(True)
+        self._show_offered()
 
 
 class _Line(QLineEdit):
@@ -268,6 +274,7 @@ QRadioButton {{
 }}
 QRadioButton::indicator {{ width: 0; height: 0; border: none; }}
 QRadioButton:hover {{ color: {p.text}; }}
+QRadioButton:disabled {{ color: {p.faint}; }}
 QRadioButton:checked {{ color: {p.text}; background: {p.surface}; border-color: {p.hairline}; }}
 QRadioButton:focus {{ border-color: {p.accent}; }}
 """

@@ -243,3 +243,23 @@ def test_a_download_left_by_an_earlier_run_is_not_shown_above_chats(
     stage.engine.finish()
     stage.wait_until_idle()
     assert stage.window.chat.download_line.isHidden()
+
+
+@pytest.mark.usefixtures("qtbot")
+@pytest.mark.parametrize("damaged", [False, True])
+def test_without_a_usable_model_one_is_offered_also_where_a_better_one_is_not_wanted(
+    tmp_path: Path, hub: Hub, model: CatalogModel, damaged: bool
+) -> None:
+    models_folder().mkdir(parents=True, exist_ok=True)
+    if damaged:
+        (models_folder() / "broken-Q4_0.gguf").write_bytes(b"GGUF")
+    settings = Settings(hub_endpoint=hub.endpoint, offer_better_model=damaged)
+    made = Stage(tmp_path / "app", settings=settings)
+    try:
+        made.start()
+        made.controller.library.picker_opened()  # inspects the file
+        until(lambda: made.states.library.better is not None)
+        flush()
+        assert made.window.chat.empty_view.better.link.text().startswith("Get Better 1B (")
+    finally:
+        made.close()

@@ -171,3 +171,47 @@ def test_model_loaded_from_a_listed_folder_is_listed_once(
     fixture.settle()
     assert fixture.names() == ["own.gguf"]
     assert fixture.library.model_index.places == Places()
+
+
+# --- watching the folders -------------------------------------------------------------------------
+
+
+def test_files_copied_into_a_folder_and_taken_away_are_noticed(
+    fixture: LibraryFixture, own: Path, tmp_path: Path
+) -> None:
+    (own / "deep").mkdir()
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    (own / "linked").symlink_to(disk)
+    fixture.start()
+    assert fixture.names() == []
+    for folder, name in ((own, "a"), (own / "deep", "b"), (disk, "c")):
+        tiny.write(folder / f"{name}.gguf")
+    until(lambda: fixture.names() == ["a.gguf", "b.gguf", "c.gguf"])
+    (own / "deep" / "b.gguf").unlink()
+    until(lambda: fixture.names() == ["a.gguf", "c.gguf"])
+    (own / "new").mkdir()
+    until(lambda: str(own / "new") in fixture.library.model_index._watcher.directories())
+    (disk / "c.gguf").rename(own / "new" / "d.gguf")
+    until(lambda: fixture.names() == ["a.gguf", "d.gguf"])
+
+
+def test_a_file_that_is_still_being_copied_is_inspected_once_it_is_complete(
+    fixture: LibraryFixture, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.library.index._COPYING_MILLISECONDS", 50)
+    content = tiny.write(tmp_path / "m.gguf").read_bytes()
+    path = own / "m.gguf"
+    fixture.start()
+    with path.open("wb") as file:
+        file.write(content[: len(content) // 2])
+        file.flush()
+        until(lambda: fixture.names() == ["m.gguf"])
+        fixture.library.model_index.inspect_files([path])
+        until(lambda: fixture.row("m.gguf").state is FileState.BAD)
+        file.write(content[len(content) // 2 :])
+    # Unlike a real copy, which is read all the time, this one stood still: a change wakes the scan.
+    (own / "other.txt").touch()
+    until(lambda: fixture.row("m.gguf").state is FileState.UNKNOWN)
+    fixture.library.model_index.inspect_files([path])
+    until(lambda: fixture.row("m.gguf").state is FileState.GOOD)

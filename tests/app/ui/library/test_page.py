@@ -399,6 +399,7 @@ def test_what_a_model_runs_on_is_chosen_where_there_is_a_choice(qtbot: QtBot, sh
         assert changed.args[1].runs_on == choice
     show(shown, scenes.library_gpu_refused)
     assert not card.devices["gpu"].isEnabled()
+    assert card.devices["split"].isHidden()
     assert card.devices["gpu"].toolTip() == "The GPU of this computer is too old."
     assert card.device_words.text().endswith("The processor runs the model.")
 

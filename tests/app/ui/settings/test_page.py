@@ -475,5 +475,11 @@ def test_devices_that_there_are_can_be_chosen(qtbot: QtBot) -> None:
     ):
         page.preferences.show_devices(devices)
         assert [button.isEnabled() for button in buttons.values()] == [True, True, usable, usable]
+        assert [not button.isHidden() for button in buttons.values()] == [
+            True,
+            True,
+            usable,
+            usable,
+        ]
         assert words in row.help.text()
         assert row.help.text().endswith("Applies when a model is loaded.")
