@@ -150,7 +150,9 @@ class ModelTrash(QObject):
     def _purge(self) -> _Done:
         before = len(self._models)
         for model in [each for each in self._models if trash.is_old(each, self._now())]:
-            self._remove(model)  # one on a disk that is not here is tried again the next day
+            # One on a disk that is not here is forgotten, and found again once the disk is back.
+            if self._remove(model) is not None and not model.moves[0][1].parent.is_dir():
+                self._models.remove(model)
         if len(self._models) != before:
             self._save()
         return self._done()

@@ -99,7 +99,8 @@ class HubPages(QObject):
 
     def read_beginnings(self, sources: Sequence[Source]) -> None:
         """Read how these files begin, the first one first, unless it is known; drops older wishes."""
-        self._to_read = [each for each in sources if each not in self._read][::-1]
+        fresh = [each for each in sources if each not in self._read and not self._here(each)]
+        self._to_read = fresh[::-1]
         self._read_next()
 
     def refresh(self) -> None:

@@ -66,7 +66,10 @@ def restore_from_trash(model: TrashedModel) -> None:
 
 
 def delete_trashed(model: TrashedModel) -> None:
-    """Delete the files of a trashed model permanently. Raises OSError."""
+    """Delete the files of a trashed model permanently.
+
+    Raises OSError, FileNotFoundError for one whose folder is not here.
+    """
     for _, aside in model.moves:
         if not aside.parent.is_dir():
             raise FileNotFoundError(2, os.strerror(2), str(aside.parent))  # an unplugged disk
@@ -93,7 +96,7 @@ def _rename(moves: Sequence[tuple[Path, Path]]) -> None:
 
 def _may_exist(model: TrashedModel) -> bool:
     """Whether some file of it is in the trash, or its disk is not here."""
-    return any(aside.exists() or not aside.parent.is_dir() for _, aside in model.moves)
+    return any(os.path.lexists(aside) or not aside.parent.is_dir() for _, aside in model.moves)
 
 
 def _unlisted(folders: Iterable[Path], known: set[Path], now: float) -> list[TrashedModel]:
@@ -159,8 +162,9 @@ def _model(stored: object) -> TrashedModel | None:
 
 
 def _size(path: Path) -> int:
+    """Bytes that deleting a file frees: of a link not those of its target."""
     try:
-        return path.stat().st_size
+        return path.lstat().st_size
     except OSError:
         return 0
 

@@ -126,10 +126,12 @@ class EmptyView(QWidget):
         """Show the model of the state."""
         model = self._state.model
         no_model = model.phase in (ModelPhase.NONE, ModelPhase.FAILED)
-        self.name.setText(tr("No model yet") if no_model else model.name)
+        some = any(not file.bad for file in self._state.installed)
+        none = tr("No model loaded") if some else tr("No model yet")
+        self.name.setText(none if no_model else model.name)
         self.facts.setText(_facts(model))
         self.facts.setVisible(bool(self.facts.text()))
-        self.sentence.setText(_sentence(model))
+        self.sentence.setText(_sentence(model, some))
         self._no_model = no_model
         self.browse_button.setVisible(no_model)
         self.open_button.setVisible(no_model)
@@ -152,8 +154,11 @@ def _facts(model: ModelStatus) -> str:
     return " · ".join(part for part in (loaded.format, amount) if part)
 
 
-def _sentence(model: ModelStatus) -> str:
+def _sentence(model: ModelStatus, some: bool) -> str:
+    """What to do or to know; `some`: there are models that can be chosen."""
     match model.phase:
+        case ModelPhase.NONE | ModelPhase.FAILED if some:
+            return tr("Choose one above, or get one that suits this computer.")
         case ModelPhase.NONE | ModelPhase.FAILED:
             return tr("Get one that suits this computer, or drop a file on this window.")
         case ModelPhase.LOADING:

@@ -253,7 +253,7 @@ def test_a_model_on_an_unplugged_disk_stays_in_the_trash(
     fixture.settle()
     delete(fixture, path)
     disk.rename(tmp_path / "unplugged")
-    again = restarted(fixture, days=40)
+    again = restarted(fixture, days=20)
     try:
         assert len(again.library_state.trash) == 1
         again.library.trash.remove(again.library_state.trash)
@@ -265,6 +265,45 @@ def test_a_model_on_an_unplugged_disk_stays_in_the_trash(
         assert path.is_file()
     finally:
         again.close()
+
+
+def test_a_model_whose_disk_was_away_for_too_long_is_found_when_it_returns(
+    fixture: LibraryFixture, tmp_path: Path
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    path = tiny.write(disk / "one.gguf")
+    fixture.start()
+    fixture.library.model_index.add_folder(disk)
+    fixture.settle()
+    delete(fixture, path)
+    disk.rename(tmp_path / "unplugged")
+    second = restarted(fixture, days=40)
+    assert second.library_state.trash == ()
+    (tmp_path / "unplugged").rename(disk)
+    third = restarted(second, days=41)
+    try:
+        third.library.trash.restore(third.library_state.trash)
+        third.settle()
+        assert path.is_file()
+    finally:
+        third.close()
+        second.close()
+
+
+def test_a_deleted_link_frees_nothing_of_its_target(
+    fixture: LibraryFixture, own: Path, tmp_path: Path
+) -> None:
+    target = tiny.write(tmp_path / "target.gguf")
+    (own / "link.gguf").symlink_to(target)
+    fixture.start()
+    delete(fixture, own / "link.gguf")
+    (model,) = fixture.library_state.trash
+    assert model.size_bytes < 1000 < target.stat().st_size
+    fixture.library.trash.restore([model])
+    fixture.settle()
+    assert (own / "link.gguf").resolve() == target
+    assert target.is_file()
 
 
 def test_a_full_disk_names_the_space_that_the_trash_holds(

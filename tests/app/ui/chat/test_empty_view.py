@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from app.state.chat import ModelFile
 from fakes import MODEL
 from stage import Stage
 
@@ -27,3 +28,14 @@ def test_a_new_chat_says_which_copy_of_the_model_it_has(stage: Stage) -> None:
         stage.state.set_model(replace(model, loaded=loaded))
         assert facts.text() == f"{format} · {amount}"
         assert format in stage.window.top_bar.model_button.text()
+
+
+def test_after_unload_the_models_there_are_can_be_chosen(stage: Stage) -> None:
+    stage.start()
+    view = stage.window.chat.empty_view
+    assert view.name.text() == "No model yet"
+    stage.state.set_installed([ModelFile(MODEL, "Small", 1, bad=True)])
+    assert view.name.text() == "No model yet"
+    stage.state.set_installed([ModelFile(MODEL, "Small", 1)])
+    assert view.name.text() == "No model loaded"
+    assert view.sentence.text().startswith("Choose one above")

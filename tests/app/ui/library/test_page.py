@@ -18,6 +18,7 @@ from app.engines.model_ref import Local
 from app.settings.model_settings import ModelDefaults
 from app.state.chat import ModelPhase, ModelStatus
 from app.state.library import FileState, Line, LineAction, Memory, Place
+from app.ui.library import rows as library_rows
 from app.ui.library.page import LibraryPage
 from app.ui.library.row import LibraryRow
 from app.ui.library.row_values import Verb
@@ -265,6 +266,16 @@ def test_enter_searches_hugging_face(qtbot: QtBot, shown: Shown, text: str, link
     with qtbot.waitSignal(page.link_submitted if link else page.searched) as request:
         press(qtbot, Qt.Key.Key_Return)
     assert request.args == [text]
+
+
+def test_visible_files_of_the_hub_are_reported(qtbot: QtBot, shown: Shown) -> None:
+    shown.page.resize(816, 520)
+    with qtbot.waitSignal(shown.page.offers_seen) as seen:
+        show(shown, scenes.library_hub)
+    keys = shown.page.list.seen
+    visible = [one.source for one in shown.library.hub.files if library_rows.offer_key(one) in keys]
+    assert list(seen.args[0]) == visible
+    assert 0 < len(visible) < len(shown.library.hub.files)
 
 
 def test_results_open_to_their_files(qtbot: QtBot, shown: Shown) -> None:
