@@ -269,7 +269,7 @@ def test_enter_searches_hugging_face(qtbot: QtBot, shown: Shown, text: str, link
 
 
 def test_visible_files_of_the_hub_are_reported(qtbot: QtBot, shown: Shown) -> None:
-    shown.page.resize(816, 520)
+    shown.page.resize(816, 700)
     with qtbot.waitSignal(shown.page.offers_seen) as seen:
         show(shown, scenes.library_hub)
     keys = shown.page.list.seen
