@@ -51,7 +51,7 @@ class HubPages(QObject):
         self._quantization = ""  # that a link named
         self._read: dict[Source, BeginningFacts] = {}
         self._to_read: list[Source] = []  # the most urgent last
-        self._reading = False
+        self._reading: Source | None = None
 
     def search(self, query: str) -> None:
         """Search for repositories; called only when the user submits a query."""
@@ -99,7 +99,8 @@ class HubPages(QObject):
 
     def read_beginnings(self, sources: Sequence[Source]) -> None:
         """Read how these files begin, the first one first, unless it is known; drops older wishes."""
-        fresh = [each for each in sources if each not in self._read and not self._here(each)]
+        known = {*self._read, self._reading}
+        fresh = [each for each in sources if each not in known and not self._here(each)]
         self._to_read = fresh[::-1]
         self._read_next()
 
@@ -170,11 +171,11 @@ class HubPages(QObject):
             self._set(replace(shown, open_phase=HubPhase.ANSWERED, files=self._offers()))
 
     def _read_next(self) -> None:
-        if self._reading or not self._to_read:
+        if self._reading is not None or not self._to_read:
             return
         source = self._to_read.pop()
         endpoint, proxy = self.endpoint, self.proxy
-        self._reading = True
+        self._reading = source
 
         def read() -> BeginningFacts:
             facts = _facts(source, _START_BYTES, endpoint, proxy)
@@ -183,7 +184,7 @@ class HubPages(QObject):
             return facts
 
         def done(result: BeginningFacts | HubError) -> None:
-            self._reading = False
+            self._reading = None
             # A file that cannot be read keeps what its name says; opening the list asks again.
             self._read[source] = _UNKNOWN if isinstance(result, HubError) else result
             self.refresh()

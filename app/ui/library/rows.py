@@ -312,7 +312,7 @@ def offer_row(offer: Offer, indent: int) -> RowView:
         detail=joined(
             size(source.size_bytes) if source.size_bytes else tr("size unknown"),
             offer.layout,
-            source.file.rpartition("/")[2],
+            source.file,
         ),
         detail_tip=source.file,
         note=offer.problem,
