@@ -91,6 +91,7 @@ class HubPages(QObject):
             replace(
                 self._library.hub,
                 open=repository, open_phase=phase, files=(), open_error="", open_remedy="",
+                missing="",
             )
         )  # fmt: skip
         if repository:
@@ -166,9 +167,20 @@ class HubPages(QObject):
             )  # fmt: skip
         else:
             self._files = result
-            if self._quantization:
-                self._wanted = file_of(result, self._quantization)
-            self._set(replace(shown, open_phase=HubPhase.ANSWERED, files=self._offers()))
+            missing = self._find_wanted()
+            answered = HubPhase.ANSWERED
+            self._set(replace(shown, open_phase=answered, files=self._offers(), missing=missing))
+
+    def _find_wanted(self) -> str:
+        """Find the file that a link named; returns what the repository does not have."""
+        named = self._quantization or self._wanted.rpartition("/")[2]
+        if self._quantization:
+            self._wanted = file_of(self._files, self._quantization)
+        else:
+            wanted = self._wanted
+            self._wanted = next((file.file for file in self._files if wanted in file.names), "")
+        # "latest" leaves the choice to the program.
+        return "" if self._wanted or named.lower() == "latest" else named
 
     def _read_next(self) -> None:
         if self._reading is not None or not self._to_read:

@@ -82,6 +82,11 @@ class HubFile:
     url: str = ""  # of a file outside the hub
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The paths of all its pieces."""
+        return tuple(piece.file for piece in self.pieces) or (self.file,)
+
+    @property
     def source(self) -> Source:
         """The file as the source of a download."""
         return Source(

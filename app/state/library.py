@@ -139,6 +139,7 @@ class Hub:
     files: tuple[Offer, ...] = ()
     open_error: str = ""
     open_remedy: str = ""
+    missing: str = ""  # file or quantization that a link named, and the repository does not have
 
 
 @dataclass(frozen=True, slots=True)

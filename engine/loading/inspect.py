@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # Of these a beginning is proof; any other error may come from a server that sent something else.
 _CERTAIN = (FaultKind.OTHER_TYPE, FaultKind.ARCHITECTURE, FaultKind.FORMAT, FaultKind.NOT_A_MODEL)
+_OTHER_VERSIONS = (b"\1\0\0\0", b"\0\0\0\2", b"\0\0\0\3")  # of 2023, and big-endian files
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ def inspect_beginning(data: bytes, name: str) -> BeginningFacts:
             refuse_encoder(metadata.get(key, architecture not in ENCODERS) is False)
             facts = replace(facts, is_model=True)
     except EngineError as error:
-        if error.fault.kind not in _CERTAIN:
+        if error.fault.kind not in _CERTAIN and data[4:8] not in _OTHER_VERSIONS:
             return facts
         return replace(facts, problem=str(error), remedy=error.remedy, fault=error.fault)
     if start.complete:

@@ -292,6 +292,9 @@ def _files(hub: Hub) -> Iterator[View]:
         yield RowView("not-opened", note=trouble, note_tone="danger", links=(again,), indent=1)
     elif not hub.files:
         yield RowView("no-files", note=tr("It has no GGUF files, which Tokonoma needs."), indent=1)
+    elif hub.missing:
+        note = tr("It has no file {name}. It has these:", name=hub.missing)
+        yield RowView("missing", note=note, note_tone="warning", indent=1)
     for offer in hub.files:
         yield offer_row(offer, 1)
 

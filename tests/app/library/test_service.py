@@ -16,6 +16,8 @@ from app.settings.table import Settings
 from app.state.chat import ModelPhase, ModelStatus
 from app.state.library import HubPhase, LineAction
 from app.system import json_file
+from app.ui.library.row_values import RowView
+from app.ui.library.rows import on_the_hub
 from engine import CacheType, models_folder, supported_architectures
 from hostile_hub import Fault, Hub, running
 from library_fixture import LibraryFixture, found, offer
@@ -247,6 +249,34 @@ def test_the_quantization_of_a_pasted_command_is_first(online: LibraryFixture, h
     until(lambda: online.library_state.hub.open_phase is HubPhase.ANSWERED)
     assert online.library_state.hub.files[0].format == "Q6_K_L"
     assert not online.library_state.hub.files[0].problem
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("owner/name:Q5_K_M", "Q5_K_M"),
+        ("owner/name:latest", ""),
+        ("owner/name:q8_0", ""),
+        ("https://hf.co/owner/name/blob/main/Other-Q8_0.gguf", "Other-Q8_0.gguf"),
+        ("https://hf.co/owner/name/blob/main/Big-Q6_K-00002-of-00002.gguf", ""),
+    ],
+)
+def test_a_link_to_what_a_repository_does_not_have_says_so(
+    online: LibraryFixture, hub: Hub, text: str, missing: str
+) -> None:
+    for name in ("Model-Q8_0", "Big-Q6_K-00001-of-00002", "Big-Q6_K-00002-of-00002"):
+        hub.put(f"owner/name/{name}.gguf", b"GGUF" + bytes(1000))
+    online.start()
+    online.library.hub.submit_link(text)
+    state = online.library_state
+    until(lambda: state.hub.open_phase is HubPhase.ANSWERED)
+    assert state.hub.missing == missing
+    if "Big" in text:
+        assert state.hub.files[0].format == "Q6_K"
+    notes = [view.note for view in on_the_hub(state.hub, text) if isinstance(view, RowView)]
+    assert any(missing in note for note in notes if note) == bool(missing)
+    online.library.hub.open("")
+    assert state.hub.missing == ""
 
 
 def test_unreachable_hub_shows_an_error_and_the_rest_works(

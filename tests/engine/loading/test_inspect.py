@@ -233,6 +233,13 @@ def test_a_damaged_beginning_says_nothing(data: bytes) -> None:
     assert inspect_beginning(data, "m.gguf") == BeginningFacts()
 
 
+@pytest.mark.parametrize("version", [b"\1\0\0\0", b"\0\0\0\2", b"\0\0\0\3"])
+def test_a_beginning_of_an_old_or_big_endian_file_says_so(version: bytes) -> None:
+    facts = inspect_beginning(b"GGUF" + version + bytes(100), "m-Q4_0-be.gguf")
+    assert facts.problem.endswith(".")
+    assert facts.fault is not None
+
+
 def test_a_beginning_that_is_no_gguf_says_so() -> None:
     facts = inspect_beginning(b"<!DOCTYPE html><html>", "m.gguf")
     assert facts.fault is not None
