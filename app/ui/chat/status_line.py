@@ -137,7 +137,8 @@ class StatusLine(QWidget):
         # The processor's kernels are named as before; a GPU by its own name.
         is_plain = all(part.name == PROCESSOR for part in loaded.runs_on)
         place = loaded.kernels if is_plain else place_words(loaded.runs_on)
-        return [part for part in (loaded.name, place, reduced, speed, progress) if part]
+        base = tr("not made to chat") if loaded.base else ""
+        return [part for part in (loaded.name, base, place, reduced, speed, progress) if part]
 
     def _open_menu(self) -> None:
         """Offer what happens when the shown conversation is full."""

@@ -16,6 +16,7 @@ from app.net.hub import (
     Source,
     file_address,
     files,
+    read_start,
     search,
 )
 from hostile_hub import Fault, Hub, running
@@ -299,3 +300,29 @@ def test_silent_hub_times_out_with_hub_error(hub: Hub, ask: Callable[..., object
     hub.silent = True
     with pytest.raises(HubError, match=r"^127.0.0.1 does not answer\.$"):
         ask("o/n", hub.endpoint, timeout_seconds=0.1)
+
+
+# --- the beginning of a file ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("resumable", [True, False])
+def test_only_the_beginning_of_a_file_is_read(hub: Hub, resumable: bool) -> None:
+    content = bytes(range(256)) * 40_000
+    hub.put("o/n/big.gguf", content, resumable=resumable)
+    hub.put("o/n/small.gguf", content[:100], resumable=resumable)
+    assert read_start(Source("o/n", "main", "big.gguf"), 70_000, hub.endpoint) == content[:70_000]
+    assert read_start(Source("o/n", "main", "small.gguf"), 70_000, hub.endpoint) == content[:100]
+    assert {one.headers["Range"] for one in hub.store_requests()} == {"bytes=0-69999"}
+    if resumable:
+        assert hub.sent_bytes == 70_100
+
+
+@pytest.mark.parametrize(
+    "fault", [Fault(status=403), Fault(status=404), Fault(status=500), Fault(reset_after=10)]
+)
+def test_a_beginning_that_cannot_be_read_raises_hub_error(hub: Hub, fault: Fault) -> None:
+    hub.put("o/n/m.gguf", bytes(100_000))
+    hub.faults.append(fault)
+    with pytest.raises(HubError) as caught:
+        read_start(Source("o/n", "main", "m.gguf"), 50_000, hub.endpoint)
+    assert str(caught.value).endswith(".")

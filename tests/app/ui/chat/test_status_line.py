@@ -29,6 +29,15 @@ def test_without_a_model_the_line_says_so(stage: Stage) -> None:
     assert line(stage).meter.isHidden()
 
 
+def test_a_base_model_is_marked_in_every_chat(stage: Stage) -> None:
+    stage.ready(MODEL)
+    assert "not made to chat" not in words(stage)
+    model = stage.state.model
+    assert model.loaded is not None
+    stage.state.set_model(replace(model, loaded=replace(model.loaded, base=True)))
+    assert words(stage).startswith("Small Model 135M · not made to chat")
+
+
 def test_load_shows_a_progress_bar_with_cancel(qtbot: QtBot, stage: Stage) -> None:
     stage.start(MODEL)
     stage.engine.progress(0.42)
