@@ -45,7 +45,7 @@ from app.library.service import Library
 from app.settings.table import Settings, SettingsError, sampling, save, thinking
 from app.state.chat import UNFINISHED, Notice
 from app.state.states import States
-from app.store.parts import Content, Parts, parts_of, without_empty_ends, without_error
+from app.store.parts import Content, Parts, parts_of, without_empty_ends, without_error, written
 from app.store.store import Message, MessageState, Store
 from app.store.writer import Archive
 from app.system.translation import tr
@@ -59,6 +59,8 @@ from engine import (
     delete_snapshots,
     snapshots_size,
 )
+
+LONG_NOTICE = "long"  # kind of the notice that a message is too long for the model
 
 
 class Controller(QObject):
@@ -333,7 +335,7 @@ class Controller(QObject):
             self.outbox.add(shown, parts)
             self.drafts.keep(shown, left)
             return True
-        if self.options.refuses(shown):
+        if self.options.refuses(shown) or self._is_too_long(parts):
             return False
         if self.comparisons.is_open:
             self.comparisons.refuse_message()
@@ -457,6 +459,27 @@ class Controller(QObject):
         if not branch or self.options.refuses(conversation_id):
             return False
         self._ask(conversation_id, branch[-1].id, parts)
+        return True
+
+    def _is_too_long(self, parts: Parts) -> bool:
+        """Whether a message cannot fit in the model's context; a notice says so."""
+        loaded, text = self.state.model.loaded, written(parts)
+        self.state.set_notice(LONG_NOTICE, None)
+        if loaded is None or len(text.encode("utf-8", "replace")) < loaded.context:
+            return False  # no text has more tokens than bytes
+        tokens = self.token_count.of(text)
+        if tokens is None and not self.state.generations:
+            notice = Notice(tr("This text is still being counted."), tr("Send it in a moment."))
+        elif tokens is not None and tokens >= loaded.context:
+            sentence = tr(
+                "This message has {tokens} tokens, and {name} can read {context} at once.",
+                tokens=f"{tokens:,}", name=loaded.name, context=f"{loaded.context:,}",
+            )  # fmt: skip
+            remedy = tr("Shorten it, or load the model with a longer context.")
+            notice = Notice(sentence, remedy)
+        else:
+            return False
+        self.state.set_notice(LONG_NOTICE, notice)
         return True
 
     def _begin(self, parts: Parts) -> int:

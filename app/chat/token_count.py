@@ -28,6 +28,11 @@ class TokenCount:
             self._state.set_typed_tokens(0)
         self._ask()
 
+    def of(self, text: str) -> int | None:
+        """Tokens of a text, if it was counted last; None: not known."""
+        is_counted = not self._request and text.strip() == self._counted.strip()
+        return self._state.typed_tokens if is_counted else None
+
     def on_counted(self, event: TokensCounted) -> None:
         """A text was counted, perhaps not the newest one."""
         if event.request == self._request:
