@@ -174,6 +174,9 @@ async def _session(
     others = [path for path in files if path != model]
     window.painted.connect(lambda: controller.start(model, others))
 
+    def open_file(path: str) -> None:
+        activate([Path(path)])
+
     def activate(paths: Sequence[Path]) -> None:
         window.come_forward()
         if paths:
@@ -182,7 +185,7 @@ async def _session(
     instance.called.connect(activate)
     opens = FileOpens(instance)
     application.installEventFilter(opens)
-    opens.opened.connect(lambda path: activate([Path(path)]))
+    opens.opened.connect(open_file)
     if not smoke_test:
         instance.listen()
     controller.expect(model)

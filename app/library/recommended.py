@@ -24,8 +24,6 @@ from engine import (
     total_memory,
 )
 
-_Plans = tuple[MemoryPlan, MemoryPlan]  # with the longest context that fits; for a usual chat
-_SHORT = 4_096  # tokens: the context that a chat of usual length needs
 _OVERHEAD, _SPARE_BYTES = 1.2, 300_000_000  # by file size: an estimate until memory is predicted
 
 _log = logging.getLogger(__name__)
@@ -47,7 +45,7 @@ class Recommendations(QObject):
         self._library, self._worker = library, worker
         self._here, self._coming, self._reclaimable = here, coming, reclaimable
         self._models: tuple[CatalogModel, ...] = ()
-        self._plans: dict[str, _Plans] = {}
+        self._plans: dict[str, MemoryPlan] = {}
         self._architectures: frozenset[str] | None = None  # of the engine; None: not asked yet
         self._computer_gb = catalog.computer_of(total_memory())
         self._available = 0  # bytes of memory at the start
@@ -70,15 +68,15 @@ class Recommendations(QObject):
         """Predict the memory of each model against the memory available now."""
         models, reclaimable = self._models, self._reclaimable()
 
-        def plans() -> tuple[frozenset[str], dict[str, _Plans]]:
+        def plans() -> tuple[frozenset[str], dict[str, MemoryPlan]]:
             architectures = supported_architectures()
             return architectures, {
-                model.id: _predict(model, reclaimable)
+                model.id: predict_memory(model.shape, reclaimable=reclaimable)
                 for model in models
                 if not catalog.problem(model, RUNS, architectures)
             }
 
-        def predicted(found: tuple[frozenset[str], dict[str, _Plans]]) -> None:
+        def predicted(found: tuple[frozenset[str], dict[str, MemoryPlan]]) -> None:
             self._architectures, self._plans = found
             self.refresh()
 
@@ -93,20 +91,20 @@ class Recommendations(QObject):
     def _fits(self, model: CatalogModel) -> bool:
         """Whether it fits in the memory: predicted or, before that takes its seconds, estimated."""
         if model.id in self._plans:
-            return self._plans[model.id][0].fits
+            return self._plans[model.id].fits
         needed = model.size_bytes * _OVERHEAD + _SPARE_BYTES
         unknown = self._architectures is None and model.size_bytes > 0
         return unknown and needed <= self._available
 
     def _row(self, model: CatalogModel) -> CatalogRow:
-        plans = self._plans.get(model.id)
+        plan = self._plans.get(model.id)
         offer = Offer(
             model.source,
             model.name,
             model.layout,
             model.format,
             problem=self._problem(model),
-            memory=_memory(*plans) if plans is not None else None,
+            memory=_memory(plan) if plan is not None else None,
             here=self._here(model.source),
             coming=self._coming(model.source),
         )
@@ -151,15 +149,7 @@ def _read() -> tuple[CatalogModel, ...] | CatalogError:
         return error
 
 
-def _predict(model: CatalogModel, reclaimable: int) -> _Plans:
-    short = min(_SHORT, model.context)
-    return (
-        predict_memory(model.shape, reclaimable=reclaimable),
-        predict_memory(model.shape, short, reclaimable=reclaimable),
-    )
-
-
-def _memory(plan: MemoryPlan, short: MemoryPlan) -> Memory:
+def _memory(plan: MemoryPlan) -> Memory:
     return Memory(
         plan.total_bytes,
         plan.available_bytes,
@@ -167,5 +157,4 @@ def _memory(plan: MemoryPlan, short: MemoryPlan) -> Memory:
         plan.weights_bytes,
         plan.cache_bytes,
         plan.scratch_bytes,
-        short_bytes=min(short.total_bytes, plan.total_bytes),
     )

@@ -68,7 +68,6 @@ class Memory:
     at_least: bool = False  # a lower bound: only the file size is known, not the model's shape
     paged_bytes: int = 0  # of layers that do not fit: read from the disk for every token
     paged_seconds: float = 0.0  # that this takes; 0: not known
-    short_bytes: int = 0  # predicted for a chat of usual length, if `context` was made to fit
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,15 +112,14 @@ def offered(computer_gb: int = 8, available: int = ROOM, without: str = "") -> l
 
 
 def predicted(model: CatalogModel, available: int) -> Memory:
-    """About what the engine predicts, without loading it: with the longest context that fits."""
+    """About what the engine predicts, without loading it: with the usual context."""
     groups = model.layer_groups or (LayerGroup(model.layers, model.kv_heads, model.head_width),)
     token = sum(4 * group.layers * group.kv_heads * group.head_width for group in groups)
     weights, scratch, context = int(1.02 * model.size_bytes), 200_000_000, 32_768
     while weights + scratch + token * context > 0.9 * available and context > 512:
         context //= 2
     total = weights + scratch + token * context
-    short = min(total, weights + scratch + token * 4_096)
-    return Memory(total, available, context, weights, token * context, scratch, short_bytes=short)
+    return Memory(total, available, context, weights, token * context, scratch)
 
 
 def download(

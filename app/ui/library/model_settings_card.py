@@ -25,7 +25,7 @@ from app.state.devices import device_name, prediction_words, refusal_words
 from app.state.library import DefaultsView, LibraryState
 from app.system.translation import tr
 from app.ui.library.draft_button import DraftButton
-from app.ui.library.words import predicted
+from app.ui.library.words import memory_parts, predicted
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, figures, font
 from app.ui.widgets.controls import Bar, ElidedLabel, IconButton, TextButton, label, set_property
@@ -68,6 +68,8 @@ class ModelDefaultsCard(QWidget):
         self.memory_words = label("", "secondary", SMALL)
         self.memory_words.setFont(figures(SMALL))
         self.fit_words = label("", "secondary", SMALL)
+        self.memory_parts = label("", "secondary", SMALL)
+        self.memory_parts.setWordWrap(True)
         self.bar = Bar()
         self.problem = label("", "warning", SMALL)
         self.problem.setWordWrap(True)
@@ -180,6 +182,7 @@ class ModelDefaultsCard(QWidget):
         layout.addLayout(drafting)
         layout.addLayout(memory)
         layout.addWidget(self.bar)
+        layout.addWidget(self.memory_parts)
         layout.addWidget(self.problem)
         layout.addLayout(foot)
 
@@ -243,7 +246,7 @@ class ModelDefaultsCard(QWidget):
 
     def _show_memory(self, view: DefaultsView) -> None:
         meter = predicted(view.memory)
-        for part in (self.memory_words, self.fit_words, self.bar):
+        for part in (self.memory_words, self.fit_words, self.memory_parts, self.bar):
             part.setVisible(meter is not None)
         if meter is not None and view.memory is not None:
             tokens = number(view.memory.context) if view.memory.context else ""
@@ -254,6 +257,7 @@ class ModelDefaultsCard(QWidget):
             )
             self.memory_words.setToolTip(meter.tip)
             self.fit_words.setText(meter.under)
+            self.memory_parts.setText(memory_parts(view.memory))
             set_property(self.fit_words, "tone", meter.tone)
             self.bar.set_share(meter.share)
         self.problem.setText(view.problem)

@@ -39,10 +39,7 @@ def fit_of(memory: Memory) -> Fit:
     available = max(memory.available_bytes, 1)
     if memory.needed_bytes > _MAX_SHARE * available:
         return Fit.TOO_LARGE
-    # The longest context that fits takes nearly all memory: only a chat of usual length shows
-    # whether there is little.
-    usual = memory.short_bytes or memory.needed_bytes
-    return Fit.FITS if usual <= _TIGHT_SHARE * available else Fit.TIGHT
+    return Fit.FITS if memory.needed_bytes <= _TIGHT_SHARE * available else Fit.TIGHT
 
 
 def fit_words(fit: Fit) -> str:
@@ -76,6 +73,19 @@ def memory_words(memory: Memory) -> str:
     return tr("{needed} of {available}", needed=needed, available=available)
 
 
+def memory_parts(memory: Memory) -> str:
+    """What the needed memory is made of; empty where only a lower bound is known."""
+    if memory.at_least or not memory.context:
+        return ""
+    return tr(
+        "{model} for the model, {cache} for {tokens} tokens of context, {work} to work",
+        model=size(memory.weights_bytes),
+        cache=size(memory.cache_bytes),
+        tokens=number(memory.context),
+        work=size(memory.scratch_bytes),
+    )
+
+
 def memory_tip(memory: Memory) -> str:
     """The exact figures, for the tooltip."""
     needed, context = number(memory.needed_bytes), number(memory.context)
@@ -92,6 +102,7 @@ def memory_tip(memory: Memory) -> str:
     weights, cache, scratch = memory.weights_bytes, memory.cache_bytes, memory.scratch_bytes
     available, paged = number(memory.available_bytes), memory.paged_bytes
     lines = [
+        memory_parts(memory),
         total,
         tr("Model: {amount}", amount=number(weights)) if weights else "",
         tr("Context memory: {amount}", amount=number(cache)) if cache else "",

@@ -119,12 +119,15 @@ def test_memory_fit_is_shown_in_words(shown: Shown, needed: float, words: str) -
     assert words in shown.row("Bonsai 8B").accessibleDescription()
 
 
-def test_a_long_context_alone_does_not_make_a_model_just_fit(shown: Shown) -> None:
-    memory = Memory(5_200_000_000, 6_200_000_000, 131_072, short_bytes=2_100_000_000)
+def test_the_memory_says_what_it_is_made_of(shown: Shown) -> None:
+    parts = 2_200_000_000, 1_900_000_000, 100_000_000
+    memory = Memory(4_200_000_000, 22_500_000_000, 32_768, *parts)
     shown.library.set_installed([replace(BONSAI, memory=memory)])
     flush()
-    assert shown.row("Bonsai 8B").meter_words.text() == "5.2 GB of 6.2 GB"
-    assert shown.row("Bonsai 8B").meter_under.text() == "fits in memory"
+    row = shown.row("Bonsai 8B")
+    assert row.meter_words.text() == "4.2 GB of 22.5 GB"
+    made_of = "2.2 GB for the model, 1.9 GB for 32,768 tokens of context, 100 MB to work"
+    assert made_of in row.meter_words.toolTip()
 
 
 @pytest.mark.parametrize(("seconds", "words"), [(2.04, "about 2 s for each word"), (0, "slowly")])
