@@ -174,18 +174,18 @@ async def _session(
     others = [path for path in files if path != model]
     window.painted.connect(lambda: controller.start(model, others))
 
-    def open_file(path: str) -> None:
-        activate([Path(path)])
-
     def activate(paths: Sequence[Path]) -> None:
         window.come_forward()
         if paths:
             controller.opening.open(paths)
 
+    def activate_for(path: str) -> None:
+        activate([Path(path)])
+
     instance.called.connect(activate)
     opens = FileOpens(instance)
     application.installEventFilter(opens)
-    opens.opened.connect(open_file)
+    opens.opened.connect(activate_for)
     if not smoke_test:
         instance.listen()
     controller.expect(model)

@@ -117,15 +117,12 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     def refuse_file(sentence: str) -> None:
         controller.state.set_notice(OPTIONS_NOTICE, Notice(sentence))
 
-    def forget_refused(_: object) -> None:
-        controller.opening.forget()
-
     window.options.changed.connect(controller.options.change)
     window.options.refused.connect(refuse_file)
     composer.refused.connect(controller.opening.refuse)
     transcript.refused.connect(controller.opening.refuse)
     window.files_dropped.connect(controller.opening.open)
-    composer.submitted.connect(forget_refused)
+    composer.submitted.connect(controller.opening.forget)
     composer.typing.connect(controller.last_chat.stay)
     composer.submitted.connect(send)
     composer.stopped.connect(controller.stop)

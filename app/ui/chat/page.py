@@ -105,7 +105,7 @@ class ChatPage(QWidget):
         self.transcript.at_end_changed.connect(self._show_jump)
         self.jump_button.clicked.connect(self.transcript.jump_to_end)
         self.transcript.verticalScrollBar().valueChanged.connect(self._show_rule)
-        self.composer.edited.connect(self._flush_edited)
+        self.composer.edited.connect(self._emit_draft)
         self.composer.edit_last_requested.connect(self._edit_last)
         self.find_bar.closed.connect(self.close_find)
         state.found_opened.connect(self._show_found)
@@ -203,9 +203,6 @@ class ChatPage(QWidget):
     def _show_memory(self) -> None:
         self.transcript.set_memory_start(self._state.memory_start)
 
-    def _flush_edited(self, parts: Parts) -> None:
-        self.draft_flushed.emit(self._shown, parts)
-
     def _show_found_draft(self, parts: Parts) -> None:
         if self._shown is None:
             self.composer.put_before(parts)
@@ -231,6 +228,9 @@ class ChatPage(QWidget):
             two = bool(messages) and messages[-1].id in compared
             words = tr("Both answers have ended") if two else tr("The answer has ended")
             accessibility.announce(self, words)
+
+    def _emit_draft(self, parts: Parts) -> None:
+        self.draft_flushed.emit(self._shown, parts)
 
     def _show_waiting(self) -> None:
         state, shown = self._state, self._state.current

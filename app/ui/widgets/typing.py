@@ -57,7 +57,9 @@ class ComposingElsewhere(FocusFilter):
 
     def watches(self, widget: QWidget) -> bool:
         texts = (QLineEdit, QPlainTextEdit, QTextEdit, QAbstractSpinBox)
-        return not isinstance(widget, texts) and self._field_for(widget) is not None
+        if isinstance(widget, texts) or not widget.isVisible():  # hidden: it may be being deleted
+            return False
+        return self._field_for(widget) is not None
 
     def _on_focus(self, _old: QWidget | None, focused: QWidget | None) -> None:
         super()._on_focus(_old, focused)
@@ -65,9 +67,12 @@ class ComposingElsewhere(FocusFilter):
             QGuiApplication.inputMethod().update(Qt.InputMethodQuery.ImEnabled)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        assert isinstance(watched, QWidget)
-        field = self._field_for(watched)
-        if field is None:
+        if event.type() not in (QEvent.Type.InputMethod, QEvent.Type.InputMethodQuery):
+            return False  # at once: most events are others
+        field = None
+        if isinstance(watched, QWidget) and watched.isVisible():
+            field = self._field_for(watched)
+        if field is None or not isinstance(watched, QWidget):
             return False
         if isinstance(event, QInputMethodQueryEvent):
             _answer(event, watched, field)
