@@ -31,7 +31,8 @@ class Level:
 
     quote: bool
     begins: bool  # this block is the first one in the container
-    marker: str = ""  # of the list item that begins here: "•", "3.", BOX or TICKED
+    marker: str = ""  # of the list item that begins here: "•", "3.", BOX, TICKED, or "3. " + BOX
+    first: bool = False  # the list item that begins here is the first one of its list
 
 
 BULLET, BOX, TICKED = "•", "☐", "☑"

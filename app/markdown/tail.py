@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from app.markdown.formulas import FORMULA, escaped
+from app.markdown.formulas import escaped, formula_at
 
 _MARKER = re.compile(
-    r"[\s>]*(?:[-+*=_~`#|:]+|\d{1,9}[.)]?|[-+*]\s+\[[ xX]?\]?|[-+*]\s+[*_`~]+|)\s*$"
+    r"[\s>]*(?:[-+*=_~`#|:]+|\d{1,9}[.)]?|(?:[-+*]|\d{1,9}[.)])\s+(?:\[[ xX]?\]?|[*_`~]+)|)\s*$"
 )
 _DELIMITER_ROW = re.compile(r"\s*\|?[\s:|-]*$")
 _OPEN_LINK = re.compile(r"!?\[([^\[\]]*)(?:\]\([^()\s]*|\])?$")
@@ -20,30 +20,25 @@ _FORMULA_OR_CODE = re.compile(r"\\.|\$\$?|`+", re.DOTALL)
 _RUN = re.compile(r"\\.|\$\$?|`+|\*{1,3}|_{1,3}|~~", re.DOTALL)
 
 
-def tail_lines(complete: Sequence[str], partial: str) -> list[str]:
-    """The unfinished lines to parse for display; `partial` is the incomplete last one."""
-    lines = list(complete)
-    if _MARKER.match(partial):
-        partial = ""
-    if _DELIMITER_ROW.match(partial) and _begins_table(lines):
-        return lines[:-1]
-    if partial.lstrip().startswith("|") and not (lines and "|" in lines[-1]):
-        return lines
-    if not partial:
-        return lines
-    start = len(lines)
-    while start and lines[start - 1].strip():
-        start -= 1
-    return [*lines, close_markup("\n".join(lines[start:]), partial)]
+def is_marker(partial: str) -> bool:
+    """Whether an incomplete line has only markers of blocks so far, which are not shown."""
+    return _MARKER.match(partial) is not None
 
 
-def _begins_table(lines: Sequence[str]) -> bool:
-    """Whether the last line may be a table header, whose delimiter row is incomplete."""
+def begins_table(lines: Sequence[str], partial: str) -> bool:
+    """Whether the last line of a paragraph may be a table's header, whose delimiters are incomplete."""
     return (
         bool(lines)
-        and lines[-1].lstrip().startswith("|")
+        and lines[-1].startswith("|")
         and not (len(lines) > 1 and "|" in lines[-2])
+        and _DELIMITER_ROW.match(partial.lstrip(" \t>")) is not None
     )
+
+
+def close_last_line(text: str) -> str:
+    """The text of a paragraph, with the open markup of its last line closed."""
+    before, newline, partial = text.rpartition("\n")
+    return (before + newline + close_markup(before, partial)).rstrip(" \t\n")
 
 
 def close_markup(before: str, partial: str) -> str:
@@ -61,15 +56,14 @@ def close_markup(before: str, partial: str) -> str:
     while match := _RUN.search(text, at):
         mark, at = match[0], match.end()
         if mark[0] in "\\$":
-            closed = FORMULA.match(text, match.start())
-            at = closed.end() if closed else at
+            at = max(at, match.start() + len(formula_at(text, match.start())))
         elif mark.startswith("`"):
             end = re.compile(f"(?<!`){mark}(?!`)").search(text, at)
             if end is None:
                 return _closed(partial, [*open_marks, mark])
             at = end.end()
         else:
-            _toggle(open_marks, mark, text[match.start() - 1 : match.start()], text[at : at + 1])
+            toggle(open_marks, mark, text[match.start() - 1 : match.start()], text[at : at + 1])
     if rest:
         return partial + escaped(rest.rstrip()) + "".join(reversed(open_marks))
     return _closed(partial, open_marks)
@@ -85,14 +79,14 @@ def _open_formula(text: str) -> str:
             if end is None:
                 return ""
             at = end.end()
-        elif found := FORMULA.match(text, match.start()):
-            at = found.end()
+        elif found := formula_at(text, match.start()):
+            at = match.start() + len(found)
         elif mark in ("$$", "\\(", "\\["):
             return text[match.start() :]
     return ""
 
 
-def _toggle(open_marks: list[str], mark: str, before: str, after: str) -> None:
+def toggle(open_marks: list[str], mark: str, before: str, after: str) -> None:
     """Open or close emphasis, depending on the characters before and after the mark."""
     if before and not before.isspace() and mark in open_marks:
         del open_marks[open_marks.index(mark) :]

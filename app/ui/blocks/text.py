@@ -14,7 +14,7 @@ from __future__ import annotations
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, reduce
 from math import ceil
 from typing import cast
@@ -30,7 +30,7 @@ from PySide6.QtGui import (
     QTextOption,
 )
 
-from app.markdown.blocks import Runs
+from app.markdown.blocks import Run, Runs
 from app.markdown.formulas import Tex, inline_tex
 from app.ui.blocks.formula_paint import draw_formula
 from app.ui.blocks.style import PLACEHOLDER, Face, ReadingStyle
@@ -49,6 +49,19 @@ def cut(text: str, start: int, end: int) -> str:
     if text.isascii() or max(text) <= "\uffff":
         return text[start:end]
     return text.encode("utf-16-le")[2 * start : 2 * end].decode("utf-16-le", errors="replace")
+
+
+def cut_runs(runs: Runs, start: int, end: int) -> Runs:
+    """The runs between two positions; a formula that is cut is text."""
+    made: list[Run] = []
+    for run in runs:
+        length = units(run.text)
+        if start < length and end > 0:
+            whole = start <= 0 and end >= length
+            text = cut(run.text, max(start, 0), min(end, length))
+            made.append(run if whole else replace(run, text=text, formula=False))
+        start, end = start - length, end - length
+    return tuple(made)
 
 
 def word_around(text: str, position: int) -> tuple[int, int]:

@@ -10,7 +10,6 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import groupby
 
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QFontMetricsF
@@ -156,13 +155,10 @@ class MessageView:
         """Whether the blocks of a section are hidden."""
         return self.sections[section].has_row and section not in self.unfolded
 
-    def source(self, first: int, last: int) -> str:
-        """The Markdown source of the parts from `first` to `last`."""
-        pieces: list[str] = []
-        for number, group in groupby(self.parts[first : last + 1], key=lambda part: part.section):
-            inside = [part.view.block.place for part in group]
-            pieces.append(self.sections[number].source(inside[0].start, inside[-1].end))
-        return "\n\n".join(pieces).strip("\n")
+    def source(self, part: int) -> str:
+        """The source of the lines of a part."""
+        place = self.parts[part].view.block.place
+        return self.sections[self.parts[part].section].source(place.start, place.end)
 
     @property
     def spoken(self) -> str:

@@ -1,19 +1,22 @@
 """Text selection across blocks and messages, and its Markdown, plain-text and HTML copies.
 
-Wholly selected blocks are copied as Markdown source, partly selected ones as plain text; the
-clipboard also gets HTML.
+A copy is made from the blocks that the screen shows: as Markdown and as HTML. Code alone is copied
+without its fences, and a part of one block without markup.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
+from dataclasses import replace
 
-from app.markdown.stream import to_html
+from app.markdown.blocks import Block, Code, Heading, Paragraph, Run
+from app.markdown.export import to_html, to_markdown
+from app.ui.blocks.blocks import BlockView
+from app.ui.blocks.text import cut_runs
 from app.ui.transcript.message_view import MessageView
-from engine import Role
 
 Spot = tuple[int, int, int]  # message, part, position
+Ranges = list[tuple[int, int, int]]  # parts of a message: part, first and last position
 
 
 class Selection:
@@ -42,7 +45,7 @@ class Selection:
         assert self.focus is not None
         return min(self.anchor, self.focus), max(self.anchor, self.focus)
 
-    def in_message(self, index: int, view: MessageView) -> list[tuple[int, int, int]]:
+    def in_message(self, index: int, view: MessageView) -> Ranges:
         """The selected parts of a message: part, first and last position."""
         if self.empty:
             return []
@@ -51,7 +54,7 @@ class Selection:
             return []
         first = start[1] if index == start[0] else 0
         last = end[1] if index == end[0] else len(view.parts) - 1
-        result: list[tuple[int, int, int]] = []
+        result: Ranges = []
         for part in range(first, min(last, len(view.parts) - 1) + 1):
             from_ = start[2] if (index, part) == start[:2] else 0
             length = view.parts[part].view.length
@@ -67,50 +70,68 @@ class Selection:
     # --- copying ----------------------------------------------------------------------------
 
     def text(self, views: Sequence[MessageView]) -> str:
-        """The selection as Markdown or plain text."""
-        pieces = [text for text, _ in self._pieces(views)]
-        return "\n\n".join(pieces)
+        """The selection as text: Markdown, or what is shown of a part of a block or of code."""
+        selected = self._selected(views)
+        if len(selected) == 1 and len(selected[0][1]) == 1:
+            view, ((part, first, last),) = selected[0]
+            shown = view.parts[part].view
+            if isinstance(shown.block, Code) or (first, last) != (0, shown.length):
+                return shown.text(first, last)
+        return "\n\n".join(filter(None, (_text(view, parts) for view, parts in selected)))
 
     def html(self, views: Sequence[MessageView]) -> str:
         """The selection as HTML."""
-        return "\n".join(html for _, html in self._pieces(views))
+        return "\n".join(to_html(_blocks(*each)) for each in self._selected(views))
 
-    def _pieces(self, views: Sequence[MessageView]) -> list[tuple[str, str]]:
-        """The text and HTML of each run of selected blocks."""
+    def _selected(self, views: Sequence[MessageView]) -> list[tuple[MessageView, Ranges]]:
+        """The messages with a selected part."""
         if self.empty:
             return []
         start, end = self.span()
-        pieces: list[tuple[str, str]] = []
-        for index in range(start[0], end[0] + 1):
-            view = views[index]
-            pieces += _copied(view, self.in_message(index, view))
-        return pieces
+        found = [(views[n], self.in_message(n, views[n])) for n in range(start[0], end[0] + 1)]
+        return [(view, parts) for view, parts in found if parts]
 
 
-def _copied(view: MessageView, selected: list[tuple[int, int, int]]) -> list[tuple[str, str]]:
-    """Text and HTML of selected blocks: source for runs of whole blocks, else plain text."""
-    pieces: list[tuple[str, str]] = []
-    whole: list[int] = []
-
-    def end_whole() -> None:
-        if whole:
-            source = view.source(whole[0], whole[-1])
-            typed = view.message.role is Role.USER
-            pieces.append((source, _typed_html(source) if typed else to_html(source)))
-            whole.clear()
-
-    for part, first, last in selected:
-        block = view.parts[part].view
-        if first == 0 and last >= block.length and (len(selected) > 1 or block.length):
-            whole.append(part)
-            continue
-        end_whole()
-        text = block.text(first, last)
-        if text:
-            pieces.append((text, _typed_html(text)))
-    end_whole()
-    return pieces
+def _text(view: MessageView, parts: Ranges) -> str:
+    """The selected parts of a message: as Markdown, or as the user typed them."""
+    if not view.own:
+        return to_markdown(_blocks(view, parts))
+    pieces: list[str] = []
+    before = None
+    for part, first, last in parts:
+        now, shown = view.parts[part], view.parts[part].view
+        place = shown.block.place
+        if before:
+            is_near = before.section == now.section
+            lines = place.start - before.view.block.place.end + 1 if is_near else 2
+            pieces.append("" if place.joined else "\n" * lines)
+        whole_code = isinstance(shown.block, Code) and (first, last) == (0, shown.length)
+        pieces.append(view.source(part) if whole_code else shown.text(first, last))
+        before = now
+    return "".join(pieces)
 
 
-def _typed_html(text: str) -> str:
-    return "<p>" + escape(text).replace("\n", "<br>") + "</p>"
+def _blocks(view: MessageView, parts: Ranges) -> list[Block]:
+    """The selected blocks, of which the first and the last may be cut."""
+    made: list[Block] = []
+    for part, first, last in parts:
+        shown = view.parts[part].view
+        whole = first == 0 and last >= shown.length
+        if whole or first < last:
+            made.append(shown.block if whole else _cut(shown, first, last))
+    return made
+
+
+def _cut(shown: BlockView, first: int, last: int) -> Block:
+    """The block between two positions; without the marker of its item if its beginning is not in it."""
+    block, place = shown.block, shown.block.place
+    if first:
+        path = tuple(replace(each, begins=False, marker="") for each in place.path)
+        place = replace(place, path=path)
+    match block:
+        case Paragraph() | Heading():
+            return replace(block, place=place, runs=cut_runs(block.runs, first, last))
+        case Code():
+            return replace(block, place=place, text=shown.text(first, last))
+        case _:
+            return Paragraph(place, (Run(shown.text(first, last)),))

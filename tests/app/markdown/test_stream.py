@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_it.token import Token
 
 from app.markdown.blocks import (
     BOX,
@@ -19,9 +22,10 @@ from app.markdown.blocks import (
     Runs,
     Table,
 )
-from app.markdown.lines import LONGEST, Lines
-from app.markdown.stream import OwnText, Reply, Stream, parse, to_html
-from app.markdown.tail import tail_lines
+from app.markdown.export import to_html
+from app.markdown.inline import PARSER
+from app.markdown.pieces import PIECE
+from app.markdown.stream import OwnText, Reply, Stream, parse
 
 PIECES = st.sampled_from(
     [
@@ -29,7 +33,7 @@ PIECES = st.sampled_from(
         "| a | b |\n", "|---|:-:|\n", "| 1 | 2 |\n", "**", "*", "_", "`", "#", "# ", "---\n",
         "===\n", "    ", "\t", "[a]", "[a]: http://x.y\n", "(u)", "<br>", "$x$", "[ ] ", "![i](u)",
         "$$", "$$\n", "\\[", "\\]\n", "\\(", "\\) ", "$5 ",
-        "\r", "\r\n", "word " * 8, "x" * (LONGEST + 500), "\x00", "\u202e", "😀", "<think>", " ",
+        "\r", "\r\n", "word " * 8, "x" * 2500, "\x00", "\u202e", "😀", "<think>", " ",
     ]
 )  # fmt: skip
 
@@ -216,9 +220,14 @@ def test_partial_dash_does_not_turn_a_paragraph_into_a_heading() -> None:
     assert isinstance(stream.blocks[0], Paragraph)
 
 
-def test_table_header_is_hidden_until_its_delimiter_row() -> None:
-    assert tail_lines(["| a | b |"], "|--") == []
-    assert tail_lines([], "| a |") == []
+@pytest.mark.parametrize("start", ["", "> ", "- "])
+def test_table_header_is_hidden_until_its_delimiter_row(start: str) -> None:
+    before = "" if not start else f"{start}Text.\n{start[:1] if start == '> ' else ''}\n"
+    for partial in ("| a |", "| a | b |\n", "| a | b |\n|", "| a | b |\n|--"):
+        stream = Stream()
+        indent = "  " if start == "- " else start
+        stream.feed(before + partial.replace("| a", f"{indent if before else start}| a", 1))
+        assert not any("a" in text_of(block) for block in stream.blocks)
 
 
 def test_source_returns_the_original_markdown() -> None:
@@ -228,17 +237,6 @@ def test_source_returns_the_original_markdown() -> None:
     assert stream.source(stream.blocks[0].place.start, stream.blocks[-1].place.end) == source
     code = next(block for block in stream.blocks if isinstance(block, Code))
     assert stream.source(code.place.start, code.place.end) == "```py\nx = 1\n```"
-
-
-def test_split_long_line_keeps_its_text() -> None:
-    line = "y" * (3 * LONGEST + 7)
-    lines = Lines()
-    lines.add(line, last=True)
-    assert len(lines.complete) > 1
-    assert lines.source(0, len(lines.complete)) == line
-    (code,) = parse(f"```\n{line}\n```")
-    assert isinstance(code, Code)
-    assert code.text == line
 
 
 @pytest.mark.parametrize(
@@ -328,7 +326,7 @@ def test_rules_and_headings() -> None:
 
 
 def test_html_for_the_clipboard_has_no_raw_html_and_no_pictures() -> None:
-    html = to_html("<b>x</b> ![i](https://a.b/c.png) **y**")
+    html = to_html(parse("<b>x</b> ![i](https://a.b/c.png) **y**"))
     assert "<b>" not in html
     assert "<img" not in html
     assert "<strong>y</strong>" in html
@@ -342,3 +340,172 @@ def test_update_changes_only_the_last_blocks_of_a_long_answer() -> None:
     for at in range(0, len(section), 7):
         kept = stream.feed(section[at : at + 7])
         assert kept >= 200 * 4 - 4
+
+
+# --- long lines and long blocks ------------------------------------------------------------------
+
+KEY = "QUJD" * 700  # longer than any piece of a line
+
+
+@pytest.mark.parametrize("start", ["", "1. Save:\n\n   ", "> ", "- - "])
+def test_a_long_line_of_code_is_kept_to_the_last_character(start: str) -> None:
+    inner = "> " if start == "> " else " " * (len(start) - start.rfind("\n") - 1)
+    text = f"{start}```text\n{inner}{KEY}\n{inner}END\n{inner}```\n\nafter\n"
+    stream = Stream()
+    for at in range(0, len(text), 60):
+        stream.feed(text[at : at + 60])
+    stream.feed("", last=True)
+    (code,) = [block for block in stream.blocks if isinstance(block, Code)]
+    assert (code.text, code.closed) == (f"{KEY}\nEND", True)
+    assert text_of(stream.blocks[-1]) == "after"
+
+
+def test_a_long_row_of_a_table_is_one_row() -> None:
+    (table,) = parse(f"| No | Text | Owner |\n|---|---|---|\n| 1 | {'clause ' * 700}end | Ann |\n")
+    assert isinstance(table, Table)
+    assert [plain_text(cell)[-3:] for cell in table.rows[0]] == ["1", "end", "Ann"]
+
+
+def test_a_long_paragraph_is_cut_outside_its_markup() -> None:
+    text = " ".join(f"word{n} **bold text {n}** `code {n}` [a link {n}](u)" for n in range(400))
+    blocks = parse(text)
+    assert len(blocks) > 3
+    assert [block.place.joined for block in blocks] == [False, *[True] * (len(blocks) - 1)]
+    runs = [run for block in blocks if isinstance(block, Paragraph) for run in block.runs]
+    assert sum(run.bold for run in runs) == sum(run.code for run in runs) == 400
+    assert "".join(run.text for run in runs).count("a link") == 400
+    assert "*" not in plain_text(tuple(runs))
+
+
+def test_a_long_line_of_the_user_is_shown_in_pieces_and_kept() -> None:
+    own = OwnText(KEY * 4 + " end")
+    assert [block.place.joined for block in own.blocks] == [False, True, True]
+    assert "".join(map(text_of, own.blocks)) == KEY * 4 + " end"
+
+
+LONG = {
+    "paragraphs": "Line {n} with **bold** and `code` here.\n\n",
+    "a quote": "> Line {n} with **bold** and `code` here.\n>\n",
+    "a quote without paragraphs": "> Line {n} with **bold** and `code` here.\n",
+    "an item": "  Line {n} with **bold** and `code` here.\n\n",
+    "a list in an item": "  - Line {n} with **bold** and `code` here.\n",
+    "a list": "- Line {n} with **bold** and `code` here.\n",
+    "a table in a quote": "> | Line {n} | with **bold** |\n",
+    "lines of one paragraph": "Line {n} with **bold** and `code` here.\n",
+    "one line": "Words {n} with **bold** and `code` here. ",
+    "code": "    code {n}\n",
+}
+BEGINNINGS = {"an item": "- first\n\n", "a list in an item": "1. Top\n",
+              "a table in a quote": "> | a | b |\n> |---|---|\n"}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", LONG)
+def test_an_update_parses_no_more_of_a_long_block_than_of_a_short_one(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed = 0
+    parse_inline = PARSER.inline.parse
+
+    def counted(src: str, *rest: Any) -> list[Token]:
+        nonlocal parsed
+        parsed += len(src)
+        return parse_inline(src, *rest)
+
+    monkeypatch.setattr(PARSER.inline, "parse", counted)
+    text = BEGINNINGS.get(kind, "") + "".join(LONG[kind].format(n=n) for n in range(1000))
+    stream = Stream()
+    stream.feed(text[:30_000])
+    parsed = 0
+    for at in range(30_000, 30_800, 8):
+        stream.feed(text[at : at + 8])
+    assert parsed <= 100 * (PIECE + 100)
+    if "paragraph" not in kind and kind != "one line":
+        assert parsed <= 100 * 150
+
+
+# --- what is markup and what is not ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "code", ["```toml\n{}\n```", "    {}", "> ```\n> {}\n> ```", "- ```\n  {}\n  ```", "`\n{}`"]
+)
+def test_code_defines_no_links(code: str) -> None:
+    text = "Write [home] and [1].\n\n" + code.format("[home]: https://a.b") + "\n"
+    first = parse(text)[0]
+    assert isinstance(first, Paragraph)
+    assert first.runs == (Run("Write [home] and [1]."),)
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "[p]: https://a.b",
+        "[p]:\nhttps://a.b\n'a title'",
+        "> [p]: <https://a.b>",
+        "- [p]: https://a.b",
+    ],
+)
+def test_links_are_defined_where_the_specification_says(definition: str) -> None:
+    for text in (f"See [P].\n\n{definition}\n", f"{definition}\n\nSee [P].\n"):
+        stream = Stream()
+        for letter in text:
+            stream.feed(letter)
+        stream.feed("", last=True)
+        assert stream.blocks == parse(text)
+        runs = [
+            run for block in stream.blocks if isinstance(block, Paragraph) for run in block.runs
+        ]
+        assert Run("P", link="https://a.b") in runs
+        assert not any("[p]" in run.text for run in runs)
+
+
+@pytest.mark.parametrize(
+    ("text", "bold"),
+    [
+        ("请注意**“截止日期”**是周五。", "“截止日期”"),
+        ("**重点：**先备份。", "重点："),
+        ("これは**補足（ほそく）**です。", "補足（ほそく）"),
+        ("中**文**字", "文"),
+        ("한국어**(강조)**입니다", "(강조)"),
+        ("他说**“好。”**然后走了", "“好。”"),
+        ("**「重要」**なお知らせ", "「重要」"),
+    ],
+)
+def test_emphasis_works_beside_wide_characters(text: str, bold: str) -> None:
+    (block,) = parse(text)
+    assert isinstance(block, Paragraph)
+    assert [run.text for run in block.runs if run.bold] == [bold]
+    assert "*" not in plain_text(block.runs)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("见https://a.b/c。然后", "https://a.b/c"),
+        ("（https://a.b/c）", "https://a.b/c"),
+        ("「https://a.b/c」です", "https://a.b/c"),
+        ("网址是https://a.b/c，打开它", "https://a.b/c"),
+        ("**https://a.b/c**、", "https://a.b/c"),
+        ("“https://a.b/c”", "https://a.b/c"),
+        ("https://a.b/路径/页", "https://a.b/%E8%B7%AF%E5%BE%84/%E9%A1%B5"),
+    ],
+)
+def test_a_bare_address_ends_before_wide_punctuation(text: str, address: str) -> None:
+    (block,) = parse(text)
+    assert isinstance(block, Paragraph)
+    assert [run.link for run in block.runs if run.link] == [address]
+    assert "*" not in plain_text(block.runs)
+
+
+@pytest.mark.parametrize(
+    ("text", "markers"),
+    [
+        ("1. [ ] open\n2. [x] done\n", [f"1. {BOX}", f"2. {TICKED}"]),
+        ("3) [X] done\n", [f"3) {TICKED}"]),
+        ("1. a [x]\n", ["1."]),
+    ],
+)
+def test_tasks_of_an_ordered_list_have_a_number_and_a_box(text: str, markers: list[str]) -> None:
+    blocks = parse(text)
+    assert [block.place.path[0].marker for block in blocks] == markers
+    assert text_of(blocks[0]) in ("open", "done", "a [x]")

@@ -1,0 +1,316 @@
+"""Parsed blocks as HTML and as markdown, for the clipboard: the structure that the screen shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from html import escape
+
+from app.markdown.blocks import (
+    BOX,
+    BULLET,
+    TICKED,
+    Block,
+    Code,
+    Formula,
+    Heading,
+    Level,
+    Paragraph,
+    Rule,
+    Run,
+    Runs,
+    Table,
+)
+from app.markdown.inline import inline_runs
+from app.markdown.stream import parse
+
+_SPACE = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
+_SPECIAL = re.compile(r"[\\`*_~<>$&#|!]|(?<=http|ttps)://|^[-+=]|(?<=\d)[.)]", re.MULTILINE)
+_ONLY_BULLETS = re.compile(r"(?:- *){3,}|(?:\* *){3,}")  # which would be a rule
+_BRACKETS = {"[": "&#91;", "]": "&#93;"}  # escaped by a backslash they begin a formula
+_STYLES = (("bold", "**", "strong"), ("italic", "*", "em"), ("strike", "~~", "del"))
+
+
+@dataclass(slots=True)
+class _Node:
+    """A container, or the whole text: `level` is None for it and for an item that begins before."""
+
+    level: Level | None
+    children: list[_Node | Block] = field(default_factory=list["_Node | Block"])
+
+    @property
+    def is_tight(self) -> bool:
+        first = self.children[0]
+        return first.is_tight if isinstance(first, _Node) else first.place.tight
+
+    @property
+    def is_item(self) -> bool:
+        return self.level is not None and not self.level.quote
+
+
+def to_html(blocks: Sequence[Block]) -> str:
+    """The blocks as HTML, without raw HTML and without pictures."""
+    return "\n".join(_html_of(_tree(blocks)))
+
+
+def to_markdown(blocks: Sequence[Block]) -> str:
+    """The blocks as markdown that is parsed to the same blocks."""
+    return "\n".join(_lines_of(_tree(blocks)))
+
+
+def _tree(blocks: Sequence[Block]) -> _Node:
+    """The containers with their blocks; a paragraph in pieces is one block."""
+    root = _Node(None)
+    stack: list[_Node] = [root]
+    shown: list[Level] = []
+    for block in blocks:
+        path = block.place.path
+        around = stack[-1].children
+        if block.place.joined and around and isinstance(last := around[-1], Paragraph):
+            assert isinstance(block, Paragraph)
+            around[-1] = replace(last, runs=(*last.runs, *block.runs))
+            continue
+        depth = 0
+        while depth < min(len(path), len(shown)) and not path[depth].begins:
+            if path[depth].quote != shown[depth].quote:
+                break
+            depth += 1
+        del stack[depth + 1 :], shown[depth:]
+        for level in path[depth:]:
+            node = _Node(level if level.quote or level.begins else None)
+            stack[-1].children.append(node)
+            stack.append(node)
+            shown.append(level)
+        stack[-1].children.append(block)
+    return root
+
+
+def _number(marker: str) -> tuple[str, str]:
+    """The number with its delimiter ("" for a bullet), and the box of a task, or ""."""
+    number, _, box = marker.rpartition(" ")
+    if box in (BOX, TICKED):
+        return number, box
+    return ("" if marker == BULLET else marker), ""
+
+
+# --- HTML -----------------------------------------------------------------------------------------
+
+
+def _html_of(node: _Node) -> list[str]:
+    """The HTML of the children of a container."""
+    made: list[str] = []
+    open_list, delimiter = "", ""
+    for child in node.children:
+        level = child.level if isinstance(child, _Node) and child.is_item else None
+        number, box = _number(level.marker) if level else ("", "")
+        if open_list and (level is None or level.first or number[-1:] != delimiter):
+            made.append(f"</{open_list}>")
+            open_list = ""
+        if not isinstance(child, _Node):
+            made.append(_block_html(child))
+        elif level:
+            if not open_list:
+                open_list, delimiter = ("ol" if number else "ul"), number[-1:]
+                start = number[:-1]
+                made.append(f'<ol start="{start}">' if start not in ("", "1") else f"<{open_list}>")
+            made.append(_item_html(child, f"{box} " if box else ""))
+        elif child.level:
+            made += ["<blockquote>", *_html_of(child), "</blockquote>"]
+        else:
+            made += _html_of(child)
+    if open_list:
+        made.append(f"</{open_list}>")
+    return made
+
+
+def _item_html(item: _Node, box: str) -> str:
+    """An item; its first paragraph has no tag of its own, as in a list without blank lines."""
+    first = item.children[0]
+    if not isinstance(first, Paragraph):
+        return "\n".join([f"<li>{box}", *_html_of(item), "</li>"])
+    rest = _html_of(_Node(None, item.children[1:]))
+    return "\n".join([f"<li>{box}{_runs_html(first.runs)}", *rest]) + "</li>"
+
+
+def _block_html(block: Block) -> str:
+    match block:
+        case Paragraph():
+            return f"<p>{_runs_html(block.runs)}</p>"
+        case Heading():
+            return f"<h{block.level}>{_runs_html(block.runs)}</h{block.level}>"
+        case Code():
+            language = f' class="language-{escape(block.language)}"' if block.language else ""
+            return f"<pre><code{language}>{escape(block.text, quote=False)}\n</code></pre>"
+        case Table():
+            return _table_html(block)
+        case Formula():
+            return f"<p>{_lines_html(block.source)}</p>"
+        case Rule():
+            return "<hr>"
+
+
+def _table_html(table: Table) -> str:
+    made = ["<table>"]
+    for n, row in enumerate((table.header, *table.rows)):
+        tag = "td" if n else "th"
+        cells = [
+            f'<{tag} style="text-align:{side}">{_runs_html(cell)}</{tag}>'
+            for cell, side in zip(row, table.alignments, strict=True)
+        ]
+        made.append(f"<tr>{''.join(cells)}</tr>")
+    return "\n".join([*made, "</table>"])
+
+
+def _lines_html(text: str) -> str:
+    return escape(text, quote=False).replace("\n", "<br>\n")
+
+
+def _runs_html(runs: Runs) -> str:
+    made: list[str] = []
+    for run in runs:
+        text = _lines_html(run.text)
+        if run.code:
+            text = f"<code>{text}</code>"
+        for name, _, tag in reversed(_STYLES):
+            if getattr(run, name):
+                text = f"<{tag}>{text}</{tag}>"
+        if run.link:
+            text = f'<a href="{escape(run.link)}">{text}</a>'
+        made.append(text)
+    return "".join(made)
+
+
+# --- markdown -------------------------------------------------------------------------------------
+
+
+def _lines_of(node: _Node) -> list[str]:
+    """The lines of the children of a container."""
+    made: list[str] = []
+    bullet = "-"
+    for n, child in enumerate(node.children):
+        before = node.children[n - 1] if n else None
+        if isinstance(child, _Node):
+            after_item = isinstance(before, _Node) and before.is_item
+            if child.is_item and child.level and child.level.first and after_item:
+                bullet = "*" if bullet == "-" else "-"
+            lines, is_tight = _container_lines(child, bullet), child.is_tight
+        else:
+            lines = _block_lines(child)
+            is_tight = child.place.tight and not isinstance(child, Rule)
+        if made and not is_tight:
+            made.append("")
+        made += lines
+    return made
+
+
+def _container_lines(node: _Node, bullet: str) -> list[str]:
+    lines = _lines_of(node)
+    if node.level is None:
+        return lines
+    if node.level.quote:
+        return [f"> {line}" if line else ">" for line in lines]
+    number, box = _number(node.level.marker)
+    mark = f"{number or bullet} "
+    task = "" if not box else "[ ] " if box == BOX else "[x] "
+    if isinstance(node.children[0], Rule):
+        lines[0] = "---" if bullet == "*" else "***"  # not a rule together with the bullet
+    if task and not isinstance(node.children[0], Paragraph):
+        lines.insert(0, "")
+    if _ONLY_BULLETS.fullmatch(mark + lines[0]):
+        lines.insert(0, "")
+    indented = [" " * len(mark) + line if line else "" for line in lines[1:]]
+    return [mark + task + lines[0], *indented]
+
+
+def _block_lines(block: Block) -> list[str]:
+    match block:
+        case Paragraph():
+            return _text_lines(block.runs)
+        case Heading():
+            one_line = tuple(replace(run, text=run.text.replace("\n", " ")) for run in block.runs)
+            return _text_lines(one_line, f"{'#' * block.level} ")
+        case Code():
+            letter = "~" if "`" in block.language else "`"
+            longest = max(map(len, re.findall(f"{letter}+", block.text)), default=0)
+            mark = letter * max(longest + 1, 3)
+            return [mark + block.language, *block.text.split("\n"), mark]
+        case Table():
+            sides = {"left": "---", "center": ":-:", "right": "--:"}
+            rows = [[_cell(cell) for cell in row] for row in (block.header, *block.rows)]
+            header, *rest = [f"| {' | '.join(row)} |" for row in rows]
+            return [header, f"|{'|'.join(sides[side] for side in block.alignments)}|", *rest]
+        case Formula():
+            return block.source.split("\n")
+        case Rule():
+            return ["---"]
+
+
+def _text_lines(runs: Runs, before: str = "") -> list[str]:
+    """The lines of a paragraph, or of a heading that begins with a mark.
+
+    Punctuation is escaped only where it would be markup.
+    """
+    text = before + _markdown_of(runs, as_written=True).lstrip(" \t\n")
+    parsed = parse(text)
+    one = parsed[0] if len(parsed) == 1 else None
+    if not isinstance(one, Paragraph | Heading) or _shape(one.runs) != _shape(runs):
+        text = before + _markdown_of(runs, as_written=False).lstrip(" \t\n")
+    return text.split("\n")
+
+
+def _cell(runs: Runs) -> str:
+    text = _markdown_of(runs, as_written=True)
+    if _shape(inline_runs(text, {})) != _shape(runs):
+        text = _markdown_of(runs, as_written=False)
+    return text.replace("|", "\\|").replace("  \n", "<br>").replace("\n", "<br>")
+
+
+def _shape(runs: Runs) -> list[Run]:
+    """Each word and each mark with its style: what runs are, apart from white space."""
+    return [
+        replace(run, text=word) for run in runs for word in re.findall(r"\w+|[^\w\s]", run.text)
+    ]
+
+
+def _markdown_of(runs: Runs, *, as_written: bool) -> str:
+    """The source of runs; `as_written`: punctuation in text is not escaped."""
+    made: list[str] = []
+    open_styles: list[str] = []  # the marks
+    for run in runs:
+        wanted = [mark for name, mark, _ in _STYLES if getattr(run, name)]
+        match = _SPACE.fullmatch(run.text)
+        before, text, after = match.groups() if match and not run.code else ("", run.text, "")
+        kept = 0
+        while kept < min(len(open_styles), len(wanted)) and open_styles[kept] == wanted[kept]:
+            kept += 1
+        space = made.pop() if made and made[-1].isspace() and open_styles[kept:] else ""
+        made += reversed(open_styles[kept:])
+        made += [space + before.replace("\n", "  \n"), *wanted[kept:]]
+        open_styles = wanted
+        made += [_run_source(replace(run, text=text), as_written=as_written)]
+        made += [after.replace("\n", "  \n")] if after else []
+    space = made.pop() if made and made[-1].isspace() and open_styles else ""
+    made += [*reversed(open_styles), space]
+    return re.sub(r"(?<=\n) *\n", "\\\\\n", "".join(made))
+
+
+def _run_source(run: Run, *, as_written: bool) -> str:
+    text = run.text
+    if run.code:
+        ticks = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
+        is_padded = text[:1] == "`" or text[-1:] == "`" or (text[:1] == text[-1:] == " ")
+        text = f"{ticks} {text} {ticks}" if is_padded and text.strip() else f"{ticks}{text}{ticks}"
+    elif not run.formula:
+        text = (text if as_written else _escaped(text)).replace("\n", "  \n")
+    if not run.link:
+        return text
+    if run.link == run.text and run.link.startswith(("http://", "https://")):
+        return run.link if as_written else f"<{run.link}>"
+    address = f"<{run.link}>" if re.search(r"[()\s]", run.link) or not run.link else run.link
+    return f"[{text}]({address})"
+
+
+def _escaped(text: str) -> str:
+    text = _SPECIAL.sub(lambda found: f"\\{found[0]}", text)
+    return re.sub(r"[\[\]]", lambda found: _BRACKETS[found[0]], text)
