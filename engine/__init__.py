@@ -50,6 +50,7 @@ from engine.messages import (
     AdapterInfo,
     AdaptersSet,
     AdapterUse,
+    AnswerPiece,
     CacheType,
     Cancel,
     CheckConstraint,
@@ -102,6 +103,7 @@ from engine.messages import (
     TokensCounted,
     Turn,
     UnloadModel,
+    split_answer,
 )
 from engine.prometheus import prometheus_text
 from engine.service import Engine
@@ -116,6 +118,7 @@ __all__ = [
     "AdapterInfo",
     "AdapterUse",
     "AdaptersSet",
+    "AnswerPiece",
     "BeginningFacts",
     "CacheType",
     "Cancel",
@@ -206,6 +209,7 @@ __all__ = [
     "search_models",
     "snapshots_folder",
     "snapshots_size",
+    "split_answer",
     "starter_path",
     "supported_architectures",
     "total_memory",

@@ -57,6 +57,7 @@ LIGHT_ENGINE = {
     "engine.prometheus",
     "engine.messages.commands",
     "engine.messages.events",
+    "engine.messages.thoughts",
     "engine.messages.values",
     "engine.service",
     "engine.snapshot.folder",

@@ -13,7 +13,9 @@ from app.markdown.lines import Lines
 from app.markdown.parser import Parser
 from app.markdown.pieces import PIECE, plain_pieces
 from app.markdown.unfenced_code import code_runs
-from engine import THOUGHT_ENDS, THOUGHT_OPENS
+from engine import THOUGHT_ENDS, THOUGHT_OPENS, AnswerPiece, split_answer
+
+_TAG_END = "think>"
 
 
 class Stream:
@@ -21,15 +23,23 @@ class Stream:
 
     def __init__(self, piece: int = PIECE) -> None:
         self.blocks: list[Block] = []
+        self.ended = False
+        self._fed: list[str] = []
         self._lines = Lines()
         self._parser = Parser(piece)
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(self._fed)
 
     def feed(self, text: str, *, last: bool = False) -> int:
         """Append text; returns how many of the first `blocks` are unchanged.
 
         With `last` the text is complete, and unfinished markup is parsed as text.
         """
-        parser = self._parser
+        parser, self.ended = self._parser, last
+        self._fed.append(text)
         kept = parser.finished
         for line in self._lines.add(text, last=last):
             parser.add(line)
@@ -45,7 +55,7 @@ class Stream:
 
 
 class Reply:
-    """Splits a streamed answer into thoughts and body, and parses both."""
+    """A streamed answer, or the last part of one: thoughts, and the text after them."""
 
     def __init__(self) -> None:
         self.thoughts = Stream()
@@ -54,47 +64,59 @@ class Reply:
         self.thinking = False  # inside the thoughts
         self.thought_characters = 0
         self.kept = 0  # first blocks of the body that the last feed did not change
-        self._buffer = ""  # text that may be part of a thought tag
-        self._started = False  # whether `has_thoughts` is known
+        self._text: list[str] = []
+        self._held = ""  # the end of the text, which may be part of a tag
+        self._line = ""  # the incomplete last line
+        self._known = False  # whether it begins with thoughts
 
     def feed(self, text: str, *, last: bool = False) -> None:
         """Append text; with `last` it is complete."""
-        self._buffer += text
-        if not self._started and not self._start(last=last):
+        self._text.append(text)
+        new = self._held + text
+        self._held = "" if last else _begun_tag(new)
+        new = new.removesuffix(self._held)
+        had_tag = _TAG_END in self._line
+        self._line = (self._line + new).rpartition("\n")[2]
+        if last or not self._known or had_tag or _TAG_END in new:
+            self._split(last=last)
+        elif self.thinking:
+            self._think(new, ended=False)
+        else:
+            self.kept = self.body.feed(new)
+
+    def _split(self, *, last: bool) -> None:
+        """Tell thoughts and text apart; what was taken for the other is parsed again."""
+        text = "".join(self._text).removesuffix(self._held)
+        if not last and THOUGHT_OPENS.startswith((text + self._held).lstrip()):
             return
-        if self.thinking:
-            self._think(last=last)
-        if not self.thinking:
-            self.kept = self.body.feed(self._buffer, last=last)
-            self._buffer = ""
+        self._known = True
+        first, *rest = split_answer(text) or [AnswerPiece("")]
+        if not first.is_thought:
+            first, rest = AnswerPiece(""), [first, *rest]
+        said = "".join(piece.written for piece in rest)
+        thought = self.thoughts.text
+        grows = first.text.startswith(thought) and said.startswith(self.body.text)
+        if not grows or (self.thoughts.ended and not (first.ends and first.text == thought)):
+            self.thoughts, self.body, self.thought_characters = Stream(), Stream(), 0
+        self.has_thoughts = bool(first.opens or first.text)
+        self.thinking = self.has_thoughts and not (first.ends or last)
+        if self.has_thoughts:
+            self._think(first.text[len(self.thoughts.text) :], ended=not self.thinking)
+        self.kept = self.body.feed(said[len(self.body.text) :], last=last)
 
-    def _start(self, *, last: bool) -> bool:
-        """Detect whether the answer begins with thoughts; False while that is not known."""
-        begin = self._buffer.lstrip()
-        if not last and len(begin) < len(THOUGHT_OPENS) and THOUGHT_OPENS.startswith(begin):
-            return False
-        self._started = True
-        if begin.startswith(THOUGHT_OPENS):
-            self.has_thoughts = self.thinking = True
-            self._buffer = begin.removeprefix(THOUGHT_OPENS)
-        return True
+    def _think(self, text: str, *, ended: bool) -> None:
+        self.thought_characters += len(text)
+        if not self.thoughts.ended:
+            self.thoughts.feed(text, last=ended)
 
-    def _think(self, *, last: bool) -> None:
-        thoughts, tag, rest = self._buffer.partition(THOUGHT_ENDS)
-        ended = bool(tag)
-        self._buffer = rest
-        if not ended and not last:
-            hold = max(
-                (n for n in range(1, len(THOUGHT_ENDS)) if thoughts.endswith(THOUGHT_ENDS[:n])),
-                default=0,
-            )
-            thoughts, self._buffer = (
-                thoughts[: len(thoughts) - hold],
-                thoughts[len(thoughts) - hold :],
-            )
-        self.thought_characters += len(thoughts)
-        self.thoughts.feed(thoughts, last=ended or last)
-        self.thinking = not ended
+
+def _begun_tag(text: str) -> str:
+    """The end of a text that may be the beginning of a tag."""
+    at = text.rfind("<", -len(THOUGHT_ENDS) + 1)
+    is_begun = at >= 0 and (
+        THOUGHT_ENDS.startswith(text[at:]) or THOUGHT_OPENS.startswith(text[at:])
+    )
+    return text[at:] if is_begun else ""
 
 
 def parse(text: str) -> list[Block]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, cast
 
-from engine import THOUGHT_ENDS, THOUGHT_OPENS, Fault, FaultKind, Role
+from engine import THOUGHT_ENDS, THOUGHT_OPENS, Fault, FaultKind, Role, split_answer
 
 _NO_CODE = Fault()
 
@@ -28,7 +28,7 @@ class TextPart:
 
 @dataclass(frozen=True, slots=True)
 class ThoughtPart:
-    """The reasoning of a model, which comes before its answer."""
+    """The reasoning of a model, before its answer or between two parts of it."""
 
     text: str
     opens: str = THOUGHT_OPENS  # the characters before it: white space and the tag
@@ -111,13 +111,12 @@ _LONG = {
 
 def split(text: str) -> Parts:
     """The parts of a text that a model wrote; `written` joins them to the same text."""
-    begin = text.lstrip()
-    if not begin.startswith(THOUGHT_OPENS):
-        return (TextPart(text),) if text else ()
-    at = len(text) - len(begin) + len(THOUGHT_OPENS)
-    thought, ends, answer = text[at:].partition(THOUGHT_ENDS)
-    parts = ThoughtPart(thought, text[:at], ends)
-    return (parts, TextPart(answer)) if answer else (parts,)
+    return tuple(
+        ThoughtPart(piece.text, piece.opens, piece.ends)
+        if piece.is_thought
+        else TextPart(piece.text)
+        for piece in split_answer(text)
+    )
 
 
 def parts_of(role: Role, content: Content) -> Parts:
@@ -165,6 +164,10 @@ def grown(parts: Parts, text: str) -> Parts:
     if not text:
         return parts
     at = last_run(parts)
+    while at and isinstance(parts[at - 1], TextPart | ThoughtPart):
+        if "\n" in written(parts[at:]).partition(THOUGHT_ENDS)[2]:
+            break
+        at = last_run(parts[:at])  # the line of a tag is not complete: it may be in code
     return (*parts[:at], *split(written(parts[at:]) + text))
 
 

@@ -20,7 +20,7 @@ from engine.chat.sandbox import Refused, TemplateEnvironment
 from engine.chat.thoughts import find_markers, thinking_options
 from engine.errors import TemplateError
 from engine.messages import THOUGHT_ENDS, THOUGHT_OPENS, Role, Turn
-from engine.messages.thoughts import Message, ThoughtMarkers
+from engine.messages.thoughts import Message, ThoughtMarkers, split_answer
 from engine.tokenizer.tokenizer import Tokenizer
 
 _OTHER_COPY = "Choose another copy of this model, or another model."
@@ -288,12 +288,13 @@ def _source(metadata: Mapping[str, object]) -> str:
 
 
 def split_thoughts(turn: Turn) -> tuple[str | None, str]:
-    """The reasoning at the beginning of an answer, None if it has none, and the text after it."""
-    begin = turn.text.lstrip()
-    if turn.role is not Role.ASSISTANT or not begin.startswith(THOUGHT_OPENS):
+    """The reasoning in an answer, None if it has none, and its text."""
+    pieces = split_answer(turn.text) if turn.role is Role.ASSISTANT else []
+    thoughts = [piece.text.strip("\n") for piece in pieces if piece.is_thought]
+    if not thoughts:
         return None, turn.text
-    thoughts, _, answer = begin.removeprefix(THOUGHT_OPENS).partition(THOUGHT_ENDS)
-    return thoughts.strip("\n"), answer.lstrip("\n")
+    answer = "".join(piece.text for piece in pieces if not piece.is_thought)
+    return "\n\n".join(filter(None, thoughts)), answer.lstrip("\n")
 
 
 def prompt_ids(tokenizer: Tokenizer, text: str) -> list[int]:

@@ -43,6 +43,7 @@ from engine.messages.events import (
     Text,
     TokensCounted,
 )
+from engine.messages.thoughts import AnswerPiece, split_answer
 from engine.messages.values import (
     DEFAULT_CACHE,
     THOUGHT_ENDS,
@@ -77,6 +78,7 @@ __all__ = [
     "AdapterInfo",
     "AdapterUse",
     "AdaptersSet",
+    "AnswerPiece",
     "CacheType",
     "Cancel",
     "CheckConstraint",
@@ -129,4 +131,5 @@ __all__ = [
     "TokensCounted",
     "Turn",
     "UnloadModel",
+    "split_answer",
 ]

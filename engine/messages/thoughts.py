@@ -1,13 +1,18 @@
-"""ThoughtMarkers: what a model writes before and after its thoughts, and where a template wants them."""
+"""Thoughts in an answer: the markers that a model writes around them, and where a text has some."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from engine.messages.values import THOUGHT_ENDS, THOUGHT_OPENS
 
 Message = dict[str, Any]  # of a chat template
+
+_TAG = re.compile(f"{THOUGHT_OPENS}|{THOUGHT_ENDS}")
+_FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})", re.MULTILINE)
+
 BLOCKS = "blocks"  # instead of a field: the content is a list, and thoughts are blocks of it
 
 
@@ -38,12 +43,12 @@ class ThoughtMarkers:
         """An answer, whose thoughts are between the usual tags, as the model writes it."""
         if self.are_usual:
             return text
-        begin = text.lstrip()
-        if not begin.startswith(THOUGHT_OPENS):
+        first, *rest = split_answer(text) or [AnswerPiece("")]
+        if not first.opens:
             return self.header + text
-        thoughts, ends, answer = begin.removeprefix(THOUGHT_OPENS).partition(THOUGHT_ENDS)
-        space = text[: len(text) - len(begin)]
-        return space + self.opens + thoughts + (self.ends if ends else "") + answer
+        space = first.opens.removesuffix(THOUGHT_OPENS)
+        answer = "".join(piece.written for piece in rest)
+        return space + self.opens + first.text + (self.ends if first.ends else "") + answer
 
     def opening(self, prompt: str) -> str:
         """The end of a rendered prompt that begins the answer's thoughts; usually ""."""
@@ -68,3 +73,84 @@ def resolved_thinking(thinking: bool | None, budget: int | None) -> tuple[bool |
     if thinking is False or budget == 0:
         return False, 0
     return (True if budget else thinking), budget
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPiece:
+    """A thought or a text in an answer."""
+
+    text: str
+    is_thought: bool = False
+    opens: str = ""  # of a thought: the tag before it, with the white space before the first one
+    ends: str = ""  # of a thought: the tag after it; "" while it has not ended
+
+    @property
+    def written(self) -> str:
+        """The characters of the answer."""
+        return self.opens + self.text + self.ends
+
+
+def split_answer(text: str) -> list[AnswerPiece]:
+    """The thoughts and texts of an answer, which has the usual tags; joined they are the answer.
+
+    Thoughts begin with the answer, or later on a line of their own if they end too. A tag in code is
+    none. A lone tag that ends thoughts makes what is before it a thought, or is dropped from the
+    text if there was a thought before.
+    """
+    pieces: list[AnswerPiece] = []
+    begin = text.lstrip()
+    at = 0  # of what is not in a piece yet
+    if begin.startswith(THOUGHT_OPENS):
+        at = _thought(text, 0, len(text) - len(begin), pieces)
+    place = at
+    while text.find("think>", place) >= 0 and (match := _TAG.search(text, place)):
+        place = match.end()
+        line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+        if _in_code(text, at, match):
+            continue
+        if match[0] == THOUGHT_OPENS:
+            if not line.strip() and _end_of(text, place) is not None:
+                if match.start() > at:
+                    pieces.append(AnswerPiece(text[at : match.start()]))
+                at = place = _thought(text, match.start(), match.start(), pieces)
+        elif text[place : place + 1] in ("", "\n") and (not pieces or not line.strip()):
+            before = text[at : match.start()]
+            if pieces and before:
+                pieces.append(AnswerPiece(before))
+            pieces.append(AnswerPiece("" if len(pieces) else before, True, "", THOUGHT_ENDS))
+            at = place
+    if at < len(text):
+        pieces.append(AnswerPiece(text[at:]))
+    return pieces
+
+
+def _thought(text: str, start: int, tag: int, pieces: list[AnswerPiece]) -> int:
+    """Add the thought that begins with a tag, and white space from `start` on; returns its end."""
+    begin = tag + len(THOUGHT_OPENS)
+    end = _end_of(text, begin)
+    ends = "" if end is None else THOUGHT_ENDS
+    end = len(text) if end is None else end
+    pieces.append(AnswerPiece(text[begin:end], True, text[start:begin], ends))
+    return end + len(ends)
+
+
+def _end_of(text: str, begin: int) -> int | None:
+    """The place of the tag that ends a thought; in a block of code it is at the start of a line."""
+    for match in re.compile(THOUGHT_ENDS).finditer(text, begin):
+        line = text[max(text.rfind("\n", 0, match.start()) + 1, begin) : match.start()]
+        if not line.strip() or not _in_code(text, begin, match):
+            return match.start()
+    return None
+
+
+def _in_code(text: str, begin: int, tag: re.Match[str]) -> bool:
+    """Whether a tag is in a block of code that begins behind `begin`, or in code in its line."""
+    fence = ""
+    for match in _FENCE.finditer(text, begin, tag.start()):
+        if not fence:
+            fence = match[1]
+        elif match[1].startswith(fence):
+            fence = ""
+    start = max(text.rfind("\n", 0, tag.start()) + 1, begin)
+    line, rest = text[start : tag.start()], text[tag.end() :].partition("\n")[0]
+    return bool(fence) or (line.count("`") % 2 == 1 and "`" in rest)

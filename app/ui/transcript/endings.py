@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 from app.state.faults import explain
+from app.store.parts import TextPart, ThoughtPart
 from app.store.store import Message, MessageState, StopReason
 from app.system.translation import tr
+
+
+def ended_in_thoughts(message: Message) -> bool:
+    """Whether a model has ended its answer in its thoughts, or at a limit in them."""
+    if message.state not in (MessageState.COMPLETE, MessageState.STOPPED):
+        return False
+    thoughts = [
+        part for part in message.parts if isinstance(part, ThoughtPart) and part.text.strip()
+    ]
+    rest = [part for part in message.parts if not isinstance(part, ThoughtPart)]
+    is_blank = all(isinstance(part, TextPart) and not part.text.strip() for part in rest)
+    return bool(thoughts) and is_blank and message.stop != StopReason.USER
 
 
 def ending(message: Message) -> str:
@@ -14,6 +27,8 @@ def ending(message: Message) -> str:
         if error is None:
             return ""
         return explain(error.fault, error.file, error.message, error.remedy).text
+    if message.state is MessageState.COMPLETE and ended_in_thoughts(message):
+        return tr("The model ended while it was thinking: there is no answer after its thoughts")
     if message.state is not MessageState.STOPPED:
         return ""
     cut = message.details is not None and message.details.incomplete

@@ -34,7 +34,7 @@ from app.ui.blocks.style import CODE_HEADER, ReadingStyle
 from app.ui.blocks.table import TableView
 from app.ui.blocks.text import Flow
 from app.ui.blocks.typesetting import TYPESETTER
-from app.ui.transcript.endings import ending
+from app.ui.transcript.endings import ended_in_thoughts, ending
 from app.ui.transcript.message_part import ROW_INDENT, Part, gap, indent
 from app.ui.transcript.message_tools import ROW
 from app.ui.transcript.sections import (
@@ -201,7 +201,14 @@ class MessageView:
 
     def _read(self) -> None:
         self.sections, self._reply, self._before = self._read_sections()
+        self._show_lone_thoughts()
         self._sync(0)
+
+    def _show_lone_thoughts(self) -> None:
+        """Unfold the thoughts of an answer that ended in them."""
+        if ended_in_thoughts(self.message):
+            shown = (n for n, one in enumerate(self.sections) if one.kind is Kind.THOUGHT)
+            self.unfolded.update(shown)
 
     def _read_sections(self) -> tuple[list[Section], Reply | None, int]:
         """The sections, the parser of the last ones if they can grow, and how many are before."""
@@ -219,16 +226,24 @@ class MessageView:
 
     def append(self, text: str) -> None:
         """Append streamed text; the cost depends on the unfinished tail only."""
+        before = last_run(without_error(self.message.parts))
         self.message = replace(self.message, parts=grown(self.message.parts, text))
-        if self.built:
+        if not self.built:
+            return
+        if last_run(self.message.parts) == before:
             self._feed(text, last=False)
+        else:  # another thought has begun
+            self.parts.clear()
+            self._read()
+            self.changed_from = 0.0
+            self.layout()
 
     def _feed(self, text: str, *, last: bool) -> None:
         reply = self._reply
         assert reply is not None
-        thinking, had_thoughts = reply.thinking, reply.has_thoughts
+        thinking, had_thoughts, body = reply.thinking, reply.has_thoughts, reply.body
         reply.feed(text, last=last)
-        if reply.has_thoughts and not had_thoughts:
+        if reply.has_thoughts != had_thoughts or reply.body is not body:
             self.sections[self._before :] = reply_sections(reply)
         if reply.thinking and not thinking:
             self._thinking_since = time.monotonic()
@@ -236,7 +251,7 @@ class MessageView:
             self._thought_seconds = time.monotonic() - self._thinking_since
         self.changed_from = max(self.bottom() - 2 * self._style.line, 0.0)
         self._sync(reply.kept)
-        if self.built and reply.has_thoughts and not had_thoughts:
+        if self.built and reply.has_thoughts != had_thoughts:
             self.changed_from = 0.0
             self._place(0)
 
@@ -338,6 +353,8 @@ class MessageView:
         text, known = written(new[at:]), written(old[at:])
         grown_only = last_run(new) == at and new[:at] == old[:at] and text.startswith(known)
         grows = grown_only and before.state is MessageState.STREAMING and not self._is_json
+        if before.state is MessageState.STREAMING:
+            self._show_lone_thoughts()
         if self._reply and grows:
             self._feed(text[len(known) :], last=not self.streaming)
         elif new != old or self.streaming or (self._reply and self._is_json):

@@ -36,6 +36,10 @@ from store_contents import all_messages
 
 PIECES = (
     "<think>",
+    "<think>",
+    "</think>",
+    "`",
+    "```\n",
     "</think>",
     "<thi",
     "nk>",

@@ -334,3 +334,52 @@ def test_a_streamed_json_answer_becomes_code_when_it_has_ended(
     flush()
     assert isinstance(view.stack.views[-1].parts[-1].view, CodeView)
     assert view.stack.views[-1].message.text == JSON  # what is copied
+
+
+# --- thoughts where they are not expected ---------------------------------------------------------
+
+
+def rows_and_text(view: Transcript) -> tuple[list[tuple[str, bool]], list[str]]:
+    """The rows and whether each is folded, and the texts of the shown blocks."""
+    shown = view.stack.views[-1]
+    rows = [(row.words.partition(" ")[0], row.folded) for row in shown.rows]
+    return rows, [part.view.text(0, part.view.length) for part in shown.parts]
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize(
+    ("text", "rows", "said"),
+    [
+        ("<think>a</think>First.\n\n<think>b</think>\n\nSecond.", 2, ["First.", "Second."]),
+        ("Let me add: 42.\n</think>\n\nIt is 42.", 1, ["It is 42."]),
+        ("<think>a</think>b\n</think>\nc", 1, ["b", "c"]),
+        ("<think>what `</think>` does</think>It ends.", 1, ["It ends."]),
+        ("a\n\n```\n<think>x</think>\n```", 0, ["a", "<think>x</think>"]),
+    ],
+)
+def test_thoughts_anywhere_in_an_answer_have_rows(
+    view: Transcript, qtbot: QtBot, text: str, rows: int, said: list[str], size: int
+) -> None:
+    view.set_messages([message(1, "Q", own=True), streaming(2)])
+    for at in range(0, len(text), size):
+        stream_text(view, qtbot, 2, text[at : at + size])
+    ended = replace(view.stack.views[-1].message, state=MessageState.COMPLETE)
+    view.update_message(ended)
+    assert rows_and_text(view) == ([("Thought", True)] * rows, said)
+    view.set_messages([message(1, "Q", own=True), message(2, text)])
+    wait_for_layout(view, qtbot)
+    assert rows_and_text(view) == ([("Thought", True)] * rows, said)
+
+
+def test_an_answer_that_ended_in_its_thoughts_shows_them_and_says_so(
+    view: Transcript, qtbot: QtBot
+) -> None:
+    view.set_messages([message(1, "Q", own=True), streaming(2)])
+    stream_text(view, qtbot, 2, "<think>17 and 25 is 42.")
+    assert rows_and_text(view)[1] == []
+    view.update_message(replace(view.stack.views[-1].message, state=MessageState.COMPLETE))
+    (row,), said = rows_and_text(view)
+    assert (row[1], said) == (False, ["17 and 25 is 42."])
+    error = view.stack.views[-1].error
+    assert error is not None
+    assert error.text.startswith("The model ended while it was thinking")
