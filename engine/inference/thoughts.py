@@ -14,7 +14,7 @@ from enum import Enum, auto
 
 from engine.inference.constraints.beginning import token_at
 from engine.messages import THOUGHT_ENDS, THOUGHT_OPENS
-from engine.messages.thoughts import ThoughtMarkers
+from engine.messages.thoughts import ThoughtMarkers, ends_thought, is_code_open
 from engine.tokenizer.stream import TextStream
 from engine.tokenizer.tokenizer import Tokenizer
 
@@ -44,6 +44,9 @@ class _Piece:
     counted: bool
 
 
+_LINE = 80  # bytes behind a marker in which a backtick may show that it is in code
+
+
 class ThoughtStream:
     """Splits the tokens of an answer into thoughts and text, with the usual tags around thoughts."""
 
@@ -56,6 +59,8 @@ class ThoughtStream:
         self._header, self._again = markers.header.encode(), markers.again.encode()
         self._held: deque[_Piece] = deque()  # may be part of a marker
         self._is_first = False  # the next piece is the first one of thoughts
+        self._thought = bytearray()  # so far
+        self._is_last = False  # no token follows
         self._decoder = TextStream(lambda token: b"")
 
     def push(self, token: int, *, counted: bool = True) -> str:
@@ -69,7 +74,11 @@ class ThoughtStream:
 
     def flush(self) -> str:
         """The text still held at the end."""
-        return self._released(len(self.held)) + self._decoder.flush()
+        self._is_last = True
+        text = ""
+        while (more := self._advance()) is not None:
+            text += more
+        return text + self._released(len(self.held)) + self._decoder.flush()
 
     @property
     def held(self) -> bytes:
@@ -120,6 +129,11 @@ class ThoughtStream:
             text = self._released(certain)
             return "" if self._hides else text
         at, marker = min(found)
+        if marker == self._ends and (is_end := self._is_end(raw, at)) is not True:
+            if is_end is None:
+                return None
+            text = self._released(at + len(marker))
+            return "" if self._hides else text
         text = self._released(at)
         self._drop(len(marker))
         self._decoder.reset()  # an incomplete character
@@ -127,6 +141,15 @@ class ThoughtStream:
             return "" if self._hides else text + "\n\n"
         self.phase = Phase.ANSWER
         return "" if self._hides else text + THOUGHT_ENDS
+
+    def _is_end(self, raw: bytes, at: int) -> bool | None:
+        """Whether the marker in the held bytes ends thoughts, not one in code; None: not known yet."""
+        before = (self._thought + raw[:at]).decode("utf-8", "replace")
+        after = raw[at + len(self._ends) :]
+        is_known = self._is_last or b"`" in after or b"\n" in after or len(after) > _LINE
+        if before.rpartition("\n")[2].strip() and is_code_open(before) and not is_known:
+            return None
+        return ends_thought(before, after.decode("utf-8", "replace"))
 
     def _released(self, length: int) -> str:
         """The text of the first held bytes; tokens without bytes go with those before them."""
@@ -144,6 +167,7 @@ class ThoughtStream:
     def _count(self, piece: _Piece) -> None:
         """Count a token of thoughts, except the white space that belongs to the opening marker."""
         if self.phase is Phase.THINKING:
+            self._thought += piece.raw
             is_marker = self._is_first and bool(piece.raw) and not piece.raw.strip()
             self.tokens += piece.counted and not is_marker
             self._is_first = False

@@ -105,16 +105,16 @@ def split_answer(text: str) -> list[AnswerPiece]:
     place = at
     while text.find("think>", place) >= 0 and (match := _TAG.search(text, place)):
         place = match.end()
+        before = text[at : match.start()]
         line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
-        if _in_code(text, at, match):
+        if _in_code(before, text[place:]):
             continue
         if match[0] == THOUGHT_OPENS:
             if not line.strip() and _end_of(text, place) is not None:
-                if match.start() > at:
-                    pieces.append(AnswerPiece(text[at : match.start()]))
+                if before:
+                    pieces.append(AnswerPiece(before))
                 at = place = _thought(text, match.start(), match.start(), pieces)
         elif text[place : place + 1] in ("", "\n") and (not pieces or not line.strip()):
-            before = text[at : match.start()]
             if pieces and before:
                 pieces.append(AnswerPiece(before))
             pieces.append(AnswerPiece("" if len(pieces) else before, True, "", THOUGHT_ENDS))
@@ -135,22 +135,32 @@ def _thought(text: str, start: int, tag: int, pieces: list[AnswerPiece]) -> int:
 
 
 def _end_of(text: str, begin: int) -> int | None:
-    """The place of the tag that ends a thought; in a block of code it is at the start of a line."""
+    """The place of the tag that ends a thought."""
     for match in re.compile(THOUGHT_ENDS).finditer(text, begin):
-        line = text[max(text.rfind("\n", 0, match.start()) + 1, begin) : match.start()]
-        if not line.strip() or not _in_code(text, begin, match):
+        if ends_thought(text[begin : match.start()], text[match.end() :]):
             return match.start()
     return None
 
 
-def _in_code(text: str, begin: int, tag: re.Match[str]) -> bool:
-    """Whether a tag is in a block of code that begins behind `begin`, or in code in its line."""
+def ends_thought(before: str, after: str) -> bool:
+    """Whether the tag between two parts of a thought ends it: it is not in code.
+
+    In a block of code, which may have been left open, one at the start of a line ends it too.
+    """
+    return not before.rpartition("\n")[2].strip() or not _in_code(before, after)
+
+
+def _in_code(before: str, after: str) -> bool:
+    """Whether a tag between two texts is in a block of code, or in code in its line."""
     fence = ""
-    for match in _FENCE.finditer(text, begin, tag.start()):
+    for match in _FENCE.finditer(before):
         if not fence:
             fence = match[1]
         elif match[1].startswith(fence):
             fence = ""
-    start = max(text.rfind("\n", 0, tag.start()) + 1, begin)
-    line, rest = text[start : tag.start()], text[tag.end() :].partition("\n")[0]
-    return bool(fence) or (line.count("`") % 2 == 1 and "`" in rest)
+    return bool(fence) or (is_code_open(before) and "`" in after.partition("\n")[0])
+
+
+def is_code_open(text: str) -> bool:
+    """Whether a text ends in code in a line, if a backtick follows in that line."""
+    return text.rpartition("\n")[2].count("`") % 2 == 1

@@ -6,7 +6,7 @@ import pytest
 
 import tiny
 from engine.chat.template import ChatTemplate
-from engine.inference.thoughts import ThoughtPlan, Thoughts, ThoughtStream
+from engine.inference.thoughts import Phase, ThoughtPlan, Thoughts, ThoughtStream
 from engine.messages.thoughts import ThoughtMarkers
 from engine.tokenizer.tokenizer import Tokenizer
 from thinkers import FAMILIES
@@ -55,6 +55,29 @@ def test_a_marker_that_is_not_one_is_text() -> None:
     assert stream.tokens == len("a</thin>b")
     for text in ("<thin", "a<think>b", " \n", "<", ""):
         assert "".join(streamed(USUAL, PLAIN, text)[0]) == text
+
+
+@pytest.mark.parametrize("markers", [USUAL, ThoughtMarkers("[THINK]", "[/THINK]", "[/THINK]")])
+@pytest.mark.parametrize(
+    ("thought", "answer"),
+    [
+        ("what `{}` does", "It `ends`."),
+        ("a `b`", "c `d`"),
+        ("a `b", "\nc `d`"),
+        ("a `b", "c" * 100),
+        ("a `b", "c"),
+        ("\n```\nx = '{}'\n```\n", "b"),
+        ("\n```\nx\n", "\nb"),
+    ],
+)
+def test_a_marker_in_code_does_not_end_thoughts(
+    markers: ThoughtMarkers, thought: str, answer: str
+) -> None:
+    written = f"{markers.opens}{thought.format(markers.ends)}{markers.ends}{answer}"
+    texts, stream = streamed(markers, PLAIN, *written)
+    assert "".join(texts) == f"<think>{thought.format(markers.ends)}</think>{answer}"
+    assert stream.phase is Phase.ANSWER
+    assert stream.tokens == len(thought.format(markers.ends).removeprefix("\n"))
 
 
 def test_a_marker_inside_larger_tokens() -> None:
