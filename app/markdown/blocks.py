@@ -33,6 +33,7 @@ class Level:
     begins: bool  # this block is the first one in the container
     marker: str = ""  # of the list item that begins here: "•", "3.", BOX, TICKED, or "3. " + BOX
     first: bool = False  # the list item that begins here is the first one of its list
+    is_numbered_task: bool = False  # its item has a number and a box
 
 
 BULLET, BOX, TICKED = "•", "☐", "☑"

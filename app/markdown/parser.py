@@ -440,7 +440,8 @@ class Parser:
             if is_item and not in_list:
                 in_list, new_list = True, each.first and begins
             marker = each.marker if begins else ""
-            levels.append(Level(not is_item, begins, marker, each.first and begins))
+            numbered = each.marker.endswith((f" {BOX}", f" {TICKED}"))
+            levels.append(Level(not is_item, begins, marker, each.first and begins, numbered))
             each.used = each.filled = True
         return Place(start, end, tuple(levels), in_list and not new_list and not is_apart)
 

@@ -2,6 +2,7 @@
 
 Each cell is a `Flow`, so a streamed row is laid out without the rows above it. Only the header and
 the first `MEASURED_ROWS` rows determine the column widths: later rows do not resize the table.
+A table whose first cell with letters is written from right to left has its first column on the right.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from app.markdown.formulas import Tex
 from app.ui.blocks.blocks import Canvas
 from app.ui.blocks.scrolling import GRAB_HEIGHT, HorizontalScroll
 from app.ui.blocks.style import ReadingStyle
-from app.ui.blocks.text import Flow, Link, cut, word_around
+from app.ui.blocks.text import Flow, Link, cut, runs_right_to_left, word_around
 
 MEASURED_ROWS = 40  # rows whose content determines the column widths
 MIN_COLUMN_WIDTH = 64.0  # pixels: minimum text width of a column
@@ -35,7 +36,7 @@ class TableView:
     def __init__(self, block: Table, style: ReadingStyle) -> None:
         self.block: Block = block
         self.height = 0.0
-        self.right_to_left = False
+        self.right_to_left = _is_right_to_left(block)
         self.waiting: list[Tex] = []
         self.changed_from = 0.0  # y from which the last update needs a repaint
         self.horizontal_scroll = HorizontalScroll()
@@ -76,6 +77,8 @@ class TableView:
             if header:
                 runs = tuple(replace(run, bold=True) for run in runs)
             align = self._table.alignments[column]
+            if self.right_to_left and align == "left":  # where lines begin
+                align = "right"
             cell = Flow(runs, style, style.cell_face, align=align)
             self.waiting += cell.waiting
             if len(self._rows) <= MEASURED_ROWS:
@@ -94,6 +97,8 @@ class TableView:
         if not isinstance(block, Table):
             return False
         if block.header != self._table.header or block.alignments != self._table.alignments:
+            return False
+        if _is_right_to_left(block) != self.right_to_left:
             return False
         rows = (block.header, *block.rows)
         kept = len(self._rows)
@@ -126,7 +131,11 @@ class TableView:
         if widths != self._widths:
             self._widths, first = widths, 0
         self.changed_from = self._row_tops[first - 1] if first else 0.0
-        self.horizontal_scroll.fit(sum(widths), self._width)
+        scroll = self.horizontal_scroll
+        from_end = scroll.content_width - scroll.viewport_width - scroll.offset
+        scroll.fit(sum(widths), self._width)
+        if self.right_to_left:
+            scroll.move_to(scroll.content_width - scroll.viewport_width - from_end)
         del self._row_tops[first:]
         y = self._row_tops[-1] + self._row_height(first - 1) if first else 0.0
         for row in self._rows[first:]:
@@ -163,6 +172,18 @@ class TableView:
         wanted = [width - low for width, low in zip(natural, least, strict=True)]
         return [low + spare * want / sum(wanted) for low, want in zip(least, wanted, strict=True)]
 
+    @property
+    def _left(self) -> float:
+        """The x coordinate of the left edge of all columns."""
+        spare = max(self._width - sum(self._widths), 0.0) if self.right_to_left else 0.0
+        return spare - self.horizontal_scroll.offset
+
+    def _cell_lefts(self) -> list[float]:
+        """The x coordinates of the text of each column, from the first column on."""
+        order = self._widths[::-1] if self.right_to_left else self._widths
+        lefts = [self._left + sum(order[:n]) for n in range(len(order))]
+        return [left + self._lead for left in (lefts[::-1] if self.right_to_left else lefts)]
+
     # --- painting ---------------------------------------------------------------------------
 
     def paint(self, canvas: Canvas, origin: QPointF, selected: tuple[int, int] | None) -> None:
@@ -172,13 +193,13 @@ class TableView:
         view = QRectF(origin.x() - 3, origin.y(), self._width + 6, self.height)
         painter.setClipRect(view & canvas.clip)
         first = max(0, bisect_right(self._row_tops, canvas.clip.top() - origin.y()) - 1)
-        left = origin.x() - self.horizontal_scroll.offset
+        left = origin.x() + self._left
         span = sum(self._widths)
         for row in range(first, len(self._rows)):
             top = origin.y() + self._row_tops[row]
             if top > canvas.clip.bottom():
                 break
-            self._paint_row(canvas, QPointF(left, top), row, selected)
+            self._paint_row(canvas, QPointF(origin.x(), top), row, selected)
             if row + 1 < len(self._rows):
                 thick = 2.0 if style.high_contrast else 1.0
                 y = round(top + self._row_height(row)) - thick
@@ -192,29 +213,33 @@ class TableView:
     def _paint_row(
         self, canvas: Canvas, at: QPointF, row: int, selected: tuple[int, int] | None
     ) -> None:
-        x = at.x()
+        lefts = self._cell_lefts()
         for column, cell in enumerate(self._rows[row]):
             part = None
             if selected:
                 start = self._cell_starts[row * self._columns + column]
                 first, last = max(selected[0] - start, 0), min(selected[1] - start, cell.length)
                 part = (first, last) if first < last else None
-            place = QPointF(x, at.y() + _CELL_PADDING)
+            place = QPointF(at.x() + lefts[column], at.y() + _CELL_PADDING)
             cell.paint(canvas.painter, place, canvas.style, canvas.color, part, canvas.clip)
-            x += self._widths[column]
 
     # --- positions --------------------------------------------------------------------------
 
     def _cell_at(self, x: float, y: float) -> tuple[int, Flow, float, float]:
         """The cell nearest to a point: its index, its text, and the point in cell coordinates."""
         row = min(max(bisect_right(self._row_tops, y) - 1, 0), len(self._rows) - 1)
-        x += self.horizontal_scroll.offset
-        column = 0
-        while column + 1 < self._columns and x >= self._widths[column]:
-            x -= self._widths[column]
-            column += 1
+        lefts = self._cell_lefts()
+        before = [n for n, left in enumerate(lefts) if left - self._lead <= x]
+        outer = self._columns - 1 if self.right_to_left else 0
+        column = max(before, key=lefts.__getitem__, default=outer)
         cell = self._rows[row][column]
-        return row * self._columns + column, cell, x, y - self._row_tops[row] - _CELL_PADDING
+        inside = x - lefts[column], y - self._row_tops[row] - _CELL_PADDING
+        return row * self._columns + column, cell, *inside
+
+    @property
+    def _lead(self) -> float:
+        """The space between the left edge of a column and its text."""
+        return _COLUMN_SPACING if self.right_to_left else 0.0
 
     def hit(self, x: float, y: float) -> int:
         """The position nearest to a point."""
@@ -246,21 +271,20 @@ class TableView:
         """The links of the cells, row by row."""
         links: list[Link] = []
         for row, top in zip(self._rows, self._row_tops, strict=True):
-            x = -self.horizontal_scroll.offset
-            for cell, width in zip(row, self._widths, strict=False):
+            for cell, x in zip(row, self._cell_lefts(), strict=False):
                 links += [link.moved(x, top + _CELL_PADDING) for link in cell.links()]
-                x += width
         return links
 
     def areas(self, start: int, end: int) -> Iterator[QRectF]:
         """The rectangles of a range of positions, one or more per cell."""
         first = max(bisect_right(self._cell_starts, start) - 1, 0)
+        lefts = self._cell_lefts()
         for number in range(first, len(self._cell_starts)):
             at = self._cell_starts[number]
             if at >= end:
                 break
             row, column = divmod(number, self._columns)
-            x = sum(self._widths[:column]) - self.horizontal_scroll.offset
+            x = lefts[column]
             y = self._row_tops[row] + _CELL_PADDING
             cell = self._rows[row][column]
             for area in cell.areas(max(start - at, 0), min(end - at, cell.length)):
@@ -300,10 +324,16 @@ class TableView:
     def end_point(self) -> QPointF:
         """The end of the last cell that contains text."""
         row = len(self._rows) - 1
-        x = 0.0
-        place = QPointF(0.0, self._row_tops[row] + _CELL_PADDING + self._style.line / 2)
+        lefts = self._cell_lefts()
+        place = QPointF(lefts[0], self._row_tops[row] + _CELL_PADDING + self._style.line / 2)
         for column, cell in enumerate(self._rows[row]):
             if cell.length:
-                place = cell.end_point() + QPointF(x, self._row_tops[row] + _CELL_PADDING)
-            x += self._widths[column]
+                top = self._row_tops[row] + _CELL_PADDING
+                place = cell.end_point() + QPointF(lefts[column], top)
         return place
+
+
+def _is_right_to_left(table: Table) -> bool:
+    """Whether the first letters of a table are written from right to left."""
+    cells = (run.text for row in (table.header, *table.rows[:1]) for cell in row for run in cell)
+    return runs_right_to_left(" ".join(cells))

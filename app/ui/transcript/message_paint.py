@@ -15,14 +15,14 @@ from PySide6.QtGui import QColor, QPainter, QPen
 from app.markdown.blocks import BOX, BULLET, TICKED, Heading
 from app.store.store import MessageState
 from app.ui.blocks.blocks import Canvas, TextView
-from app.ui.blocks.style import DEEPEST_INDENT, INDENT, QUOTE_INDENT, ReadingStyle, mixed
+from app.ui.blocks.style import DEEPEST_INDENT, ReadingStyle, mixed
 from app.ui.theme.icons import pixmap
 from app.ui.theme.theme import RADIUS_CARD
 from app.ui.transcript import message_tools
 from app.ui.transcript.find import Match
 from app.ui.transcript.find_paint import paint_matches
 from app.ui.transcript.keys import NOTHING
-from app.ui.transcript.message_part import ROW_INDENT, Part
+from app.ui.transcript.message_part import BOX_WIDTH, ROW_INDENT, Part, indent, level_indent
 from app.ui.transcript.message_tools import Tool
 from app.ui.transcript.message_view import ROW_TEXT, MessageView
 from app.ui.transcript.sections import Kind, Row
@@ -141,11 +141,9 @@ def _paint_path(
     for level in part.path[:DEEPEST_INDENT]:
         if level.quote:
             _bar(painter, line, at, part, x, part.y if level.begins else top)
-            x += QUOTE_INDENT
-        else:
-            x += INDENT
-            if level.marker:
-                _paint_marker(painter, style, at, part, x, level.marker)
+        x += level_indent(level)
+        if level.marker:
+            _paint_marker(painter, style, at, part, x, level.marker)
 
 
 def _mirrored(part: Part, x: float) -> float:
@@ -156,8 +154,7 @@ def _mirrored(part: Part, x: float) -> float:
 
 
 def _inset_of(part: Part) -> float:
-    own = sum(QUOTE_INDENT if level.quote else INDENT for level in part.path[:DEEPEST_INDENT])
-    return float(own) + (ROW_INDENT if part.below_row else 0.0)
+    return indent(part.path) + (ROW_INDENT if part.below_row else 0.0)
 
 
 def _bar(painter: QPainter, color: QColor, at: QPointF, part: Part, x: float, top: float) -> None:
@@ -183,16 +180,21 @@ def _paint_marker(
         painter.setBrush(style.secondary if depth % 2 == 0 else Qt.BrushStyle.NoBrush)
         painter.drawEllipse(center, 2.2, 2.2)
         painter.setBrush(Qt.BrushStyle.NoBrush)
-    elif marker in (BOX, TICKED):
-        left = at.x() + edge + (6 if to_right else -22)
-        _paint_box(painter, style, QRectF(left, middle - 8, 16, 16), ticked=marker == TICKED)
     else:
+        number, _, box = marker.rpartition(" ")
+        if box not in (BOX, TICKED):
+            number, box = marker, ""
+        beside = 0.0  # the width of the box
+        if box:
+            left = at.x() + edge + (6 if to_right else -22)
+            _paint_box(painter, style, QRectF(left, middle - 8, 16, 16), ticked=box == TICKED)
+            beside = BOX_WIDTH
         painter.setFont(style.body)
         painter.setPen(style.secondary)
         side = Qt.AlignmentFlag.AlignLeft if to_right else Qt.AlignmentFlag.AlignRight
-        left = edge + 8 if to_right else edge - 68
+        left = edge + 8 + beside if to_right else edge - 68 - beside
         area = QRectF(at.x() + left, middle - style.line / 2, 60, style.line)
-        painter.drawText(area, side | Qt.AlignmentFlag.AlignVCenter, marker)
+        painter.drawText(area, side | Qt.AlignmentFlag.AlignVCenter, number)
 
 
 def _paint_box(painter: QPainter, style: ReadingStyle, box: QRectF, *, ticked: bool) -> None:

@@ -10,6 +10,7 @@ from app.markdown.blocks import Code, Formula, Heading, Level, Place, Rule, Tabl
 from app.ui.blocks.blocks import BlockView
 from app.ui.blocks.style import DEEPEST_INDENT, INDENT, QUOTE_INDENT
 
+BOX_WIDTH = 20.0  # pixels: of the box between a number and its text
 ROW_INDENT = 18.0  # pixels: of the blocks below a row
 
 
@@ -33,7 +34,12 @@ class Part:
 
 def indent(path: tuple[Level, ...]) -> float:
     """The indentation of a block inside these containers, in pixels."""
-    return float(sum(QUOTE_INDENT if level.quote else INDENT for level in path[:DEEPEST_INDENT]))
+    return float(sum(map(level_indent, path[:DEEPEST_INDENT])))
+
+
+def level_indent(level: Level) -> float:
+    """The indentation inside one container, in pixels."""
+    return QUOTE_INDENT if level.quote else INDENT + (BOX_WIDTH if level.is_numbered_task else 0)
 
 
 def gap(before: Part, part: Part) -> float:
