@@ -17,17 +17,21 @@ LONGEST_BLOCK = 3000  # characters of a formula on lines of its own; a longer on
 
 _DISPLAY = r"\$\$(?:[^$\\]|\\.|\$(?!\$))+\$\$|\\\[(?:[^\\]|\\[^\]])+\\\]"
 _ROUND = r"\\\((?:[^\\]|\\[^)])+\\\)"
+_WIDE = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff"  # letters of texts without spaces
 _DOLLAR = (
-    r"(?<![\w$\\])\$(?![\s$?@#;,)]|\.[^\W\d]|\{[^\W\d][\w.]+[}:])"  # opens: not `$.get`, `${HOST}`
+    rf"(?<![^\W{_WIDE}])(?<![$\\])\$"
+    r"(?![\s$?@#;,)]|\.[^\W\d]|\{[^\W\d][\w.]+[}:])"  # not `$.get` and `${HOST}`
     r"(?:[^$\n\\]|\\.)*?"
-    r"(?<![\s\\/:(\[{&])\$(?![\w$({]|\.[^\W\d])"
+    r"(?<![\s\\/:(\[{&])\$"
+    rf"(?![^\W{_WIDE}]|[$({{]|\.[^\W\d])"
 )
 _FORMULA = re.compile(f"(?P<display>{_DISPLAY})|{_ROUND}|(?P<dollar>{_DOLLAR})", re.DOTALL)
 # An amount of money with words behind it, or one that another amount ends: `$40 (about 55 A$)`.
 _WORDS = re.compile(
     r"(?<![\\{\w])(?!(?:a?sin|a?cos|a?tan|log|ln|exp|mod|max|min|gcd)\b)[^\W\d_]{2,} "
+    f"|[{_WIDE}]"
 )
-_AMOUNT = re.compile(r"\$\d[\d.,]*[^\W\d]?(?!\w)")
+_AMOUNT = re.compile(r"\$\d[\d.,]*[A-Za-z]?(?![A-Za-z0-9_])")
 _CURRENCY = re.compile(r"[\s(/]\d[\d.,]*[^\W\d]?\s?[A-Z]{2,3}\$\Z")
 BLOCK_ENDS = {"$$": re.compile(r"(?<!\\)\$\$"), "\\[": re.compile(r"(?<!\\)(?:\\\\)*(\\\])")}
 _AFTER = ("", ".", ",", ";", ":")  # what may follow a formula on lines of its own

@@ -350,12 +350,18 @@ class Parser:
             made.head = row_runs(made.header, self._references)
             self._begin(made)
         else:
-            return self._opens_formula(cursor, depth, saved)
+            return self._opens_formula(cursor, depth, tip, saved)
         return True
 
-    def _opens_formula(self, cursor: Cursor, depth: int, saved: _Saved | None) -> bool:
-        """Open the formula on lines of its own that begins here."""
-        if cursor.rest[:2] not in BLOCK_ENDS or self._count in self._no_formula:
+    def _opens_formula(
+        self, cursor: Cursor, depth: int, tip: Leaf | None, saved: _Saved | None
+    ) -> bool:
+        """Open the formula on lines of its own that begins here.
+
+        A paragraph in which such a line was none has no other, so that it is not parsed again often.
+        """
+        first = tip.start if isinstance(tip, TextLeaf) else self._count
+        if cursor.rest[:2] not in BLOCK_ENDS or max(self._no_formula, default=-1) >= first:
             return False
         assert saved is not None  # there is one for each line with such a mark
         blocks = saved.counts[1]

@@ -45,6 +45,9 @@ def shown(block: Block) -> str:
         "Shell: $?/$!, $@ and $#.",
         "PHP: $row[$i], $a,$b and $this->a.$b",
         "${name} costs ${price} or 10$.",
+        "价格$5和$6，从$5到10$。",
+        "(1.58 g/L, ~$0.79/m³ gross). MgO ($300/t), $1M.",
+        "ROWS($A$1:$A$9)",
     ],
 )
 def test_prices_and_code_are_text(text: str) -> None:
@@ -66,6 +69,7 @@ def test_prices_and_code_are_text(text: str) -> None:
             [r"${n \choose k}$", "${n}$", r"$\{a\}$", r"$2 \sin x$"],
         ),
         (r"$x^+$, $f'$, $n!$, $|a|$ and $0.5$", ["$x^+$", "$f'$", "$n!$", "$|a|$", "$0.5$"]),
+        ("设$x$为数，$x+1$是下一个。", ["$x$", "$x+1$"]),
         ("$1 + 2A$ and $10 mod 3$", ["$1 + 2A$", "$10 mod 3$"]),
         (r"where $$x$$ is and \[y\] is", ["$$x$$", r"\[y\]"]),
         (r"\([0, 1) \cup (2, 3]\) and \(f(x)\)", [r"\([0, 1) \cup (2, 3]\)", r"\(f(x)\)"]),

@@ -399,28 +399,41 @@ BEGINNINGS = {"an item": "- first\n\n", "a list in an item": "1. Top\n",
               "a table in a quote": "> | a | b |\n> |---|---|\n"}  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", LONG)
-def test_an_update_parses_no_more_of_a_long_block_than_of_a_short_one(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parsed = 0
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of characters of each text whose inline markup is parsed."""
+    sizes: list[int] = []
     parse_inline = PARSER.inline.parse
 
     def counted(src: str, *rest: Any) -> list[Token]:
-        nonlocal parsed
-        parsed += len(src)
+        sizes.append(len(src))
         return parse_inline(src, *rest)
 
     monkeypatch.setattr(PARSER.inline, "parse", counted)
+    return sizes
+
+
+@pytest.mark.parametrize("kind", LONG)
+def test_an_update_parses_no_more_of_a_long_block_than_of_a_short_one(
+    kind: str, parsed: list[int]
+) -> None:
     text = BEGINNINGS.get(kind, "") + "".join(LONG[kind].format(n=n) for n in range(1000))
     stream = Stream()
     stream.feed(text[:30_000])
-    parsed = 0
+    parsed.clear()
     for at in range(30_000, 30_800, 8):
         stream.feed(text[at : at + 8])
-    assert parsed <= 100 * (PIECE + 100)
-    if "paragraph" not in kind and kind != "one line":
-        assert parsed <= 100 * 150
+    is_one_paragraph = kind in ("a quote without paragraphs", "lines of one paragraph", "one line")
+    assert sum(parsed) <= 100 * (PIECE + 100 if is_one_paragraph else 150)
+
+
+@pytest.mark.parametrize("line", ["\\[", "$$ a", "\\[ a \\] b", "- $$", "> \\["])
+def test_lines_that_only_look_like_formulas_are_parsed_once(line: str, parsed: list[int]) -> None:
+    text = f"{line}\n" * 1000
+    stream = Stream()
+    stream.feed(text)
+    stream.feed("", last=True)
+    assert sum(parsed) <= 3 * len(text) + 2 * PIECE
 
 
 # --- what is markup and what is not ----------------------------------------------------------------
