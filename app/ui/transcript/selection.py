@@ -79,17 +79,34 @@ class Selection:
                 return shown.text(first, last)
         return "\n\n".join(filter(None, (_text(view, parts) for view, parts in selected)))
 
+    def shown(self, views: Sequence[MessageView]) -> str:
+        """The selection as it is shown, without markup: what can be found again."""
+        return "\n\n".join(
+            view.parts[part].view.text(first, last)
+            for view, parts in self._selected(views)
+            for part, first, last in parts
+        )
+
     def html(self, views: Sequence[MessageView]) -> str:
         """The selection as HTML."""
         return "\n".join(to_html(_blocks(*each)) for each in self._selected(views))
 
     def _selected(self, views: Sequence[MessageView]) -> list[tuple[MessageView, Ranges]]:
-        """The messages with a selected part."""
+        """The messages with their selected parts, without those of which only an edge is in it."""
         if self.empty:
             return []
         start, end = self.span()
-        found = [(views[n], self.in_message(n, views[n])) for n in range(start[0], end[0] + 1)]
-        return [(view, parts) for view, parts in found if parts]
+        found: list[tuple[MessageView, Ranges]] = []
+        for number in range(start[0], end[0] + 1):
+            view = views[number]
+            parts = [
+                (part, first, last)
+                for part, first, last in self.in_message(number, view)
+                if first < last or not view.parts[part].view.length
+            ]
+            if parts:
+                found.append((view, parts))
+        return found
 
 
 def _text(view: MessageView, parts: Ranges) -> str:
@@ -117,8 +134,7 @@ def _blocks(view: MessageView, parts: Ranges) -> list[Block]:
     for part, first, last in parts:
         shown = view.parts[part].view
         whole = first == 0 and last >= shown.length
-        if whole or first < last:
-            made.append(shown.block if whole else _cut(shown, first, last))
+        made.append(shown.block if whole else _cut(shown, first, last))
     return made
 
 

@@ -323,8 +323,8 @@ class Transcript(QAbstractScrollArea):
             self.selection.set((0, 0, 0), (len(self.stack) - 1, part, end))
 
     def selected_text(self) -> str:
-        """The selection as text (Markdown for whole blocks)."""
-        return "" if self.selection.empty else self.selection.text(self.stack.views)
+        """The selection as it is shown."""
+        return self.selection.shown(self.stack.views)
 
     def stop_finding(self) -> None:
         """Remove the matches of Find in conversation, and select the current one."""
@@ -334,7 +334,7 @@ class Transcript(QAbstractScrollArea):
             self.selection.set(*spots)
 
     def copy(self) -> None:
-        """Copy the selection as text (Markdown for whole blocks) and HTML."""
+        """Copy the selection as Markdown, or as plain text of a part of a block, and as HTML."""
         if not self.selection.empty:
             views = self.stack.views
             self.tools.copy(self.selection.text(views), self.selection.html(views))

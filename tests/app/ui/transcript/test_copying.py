@@ -55,6 +55,23 @@ def test_code_dragged_over_is_copied_without_fences_and_indentation(
     assert html() == '<pre><code class="language-sh">cd src\nmake all\n</code></pre>'
 
 
+def test_code_dragged_over_to_the_edges_of_its_neighbours_is_code(view: Transcript) -> None:
+    view.set_messages([message(1, "Run:\n\n```sh\nmake\n```\n\nDone.")])
+    parts = view.stack.views[0].parts
+    view.selection.set((0, 0, parts[0].view.length), (0, 2, 0))
+    view.copy()
+    assert clipboard() == "make"
+    assert html() == '<pre><code class="language-sh">make\n</code></pre>'
+
+
+def test_a_selection_is_searched_for_as_it_is_shown(view: Transcript) -> None:
+    view.set_messages([message(1, "## The **bold** `word`")])
+    view.select_all()
+    assert view.selected_text() == "The bold word"
+    view.copy()
+    assert clipboard() == "## The **bold** `word`"
+
+
 def test_items_of_an_inner_list_are_a_list(view: Transcript) -> None:
     view.set_messages(
         [message(1, "Plan:\n\n- outer\n    - inner **one**\n    - inner two\n- last")]
