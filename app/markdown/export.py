@@ -252,9 +252,10 @@ def _text_lines(runs: Runs, before: str = "") -> list[str]:
     Punctuation is escaped only where it would be markup.
     """
     text = before + _markdown_of(runs, as_written=True).lstrip(" \t\n")
-    parsed = parse(text)
-    one = parsed[0] if len(parsed) == 1 else None
-    if not isinstance(one, Paragraph | Heading) or _shape(one.runs) != _shape(runs):
+    parsed = [block for block in parse(text) if isinstance(block, Paragraph | Heading)]
+    is_one = all(block.place.joined == (n > 0) for n, block in enumerate(parsed))
+    again = tuple(run for block in parsed for run in block.runs)
+    if not is_one or _shape(again) != _shape(runs):
         text = before + _markdown_of(runs, as_written=False).lstrip(" \t\n")
     return text.split("\n")
 

@@ -22,7 +22,7 @@ from app.markdown.blocks import (
     Runs,
     Table,
 )
-from app.markdown.export import to_html
+from app.markdown.export import to_html, to_markdown
 from app.markdown.inline import PARSER
 from app.markdown.pieces import PIECE
 from app.markdown.stream import OwnText, Reply, Stream, parse
@@ -375,6 +375,7 @@ def test_a_long_paragraph_is_cut_outside_its_markup() -> None:
     assert sum(run.bold for run in runs) == sum(run.code for run in runs) == 400
     assert "".join(run.text for run in runs).count("a link") == 400
     assert "*" not in plain_text(tuple(runs))
+    assert to_markdown(blocks) == text
 
 
 def test_a_long_line_of_the_user_is_shown_in_pieces_and_kept() -> None:
