@@ -98,7 +98,7 @@ class Reply:
         grows = first.text.startswith(thought) and said.startswith(self.body.text)
         if not grows or (self.thoughts.ended and not (first.ends and first.text == thought)):
             self.thoughts, self.body, self.thought_characters = Stream(), Stream(), 0
-        self.has_thoughts = bool(first.opens or first.text)
+        self.has_thoughts = bool(first.opens or first.text.strip())
         self.thinking = self.has_thoughts and not (first.ends or last)
         if self.has_thoughts:
             self._think(first.text[len(self.thoughts.text) :], ended=not self.thinking)

@@ -10,6 +10,7 @@ from engine.messages.values import THOUGHT_ENDS, THOUGHT_OPENS
 
 Message = dict[str, Any]  # of a chat template
 
+_OPENINGS = re.compile(rf"(?:\s*{THOUGHT_OPENS})+")
 _TAG = re.compile(f"{THOUGHT_OPENS}|{THOUGHT_ENDS}")
 _FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})", re.MULTILINE)
 
@@ -46,7 +47,7 @@ class ThoughtMarkers:
         first, *rest = split_answer(text) or [AnswerPiece("")]
         if not first.opens:
             return self.header + text
-        space = first.opens.removesuffix(THOUGHT_OPENS)
+        space = first.opens[: len(first.opens) - len(first.opens.lstrip())]
         answer = "".join(piece.written for piece in rest)
         return space + self.opens + first.text + (self.ends if first.ends else "") + answer
 
@@ -98,22 +99,18 @@ def split_answer(text: str) -> list[AnswerPiece]:
     text if there was a thought before.
     """
     pieces: list[AnswerPiece] = []
-    begin = text.lstrip()
-    at = 0  # of what is not in a piece yet
-    if begin.startswith(THOUGHT_OPENS):
-        at = _thought(text, 0, len(text) - len(begin), pieces)
-    place = at
+    place = at = _thought(text, 0, pieces)  # of what is not in a piece yet
     while text.find("think>", place) >= 0 and (match := _TAG.search(text, place)):
         place = match.end()
         before = text[at : match.start()]
-        line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+        line = before.rpartition("\n")[2]
         if _in_code(before, text[place:]):
             continue
         if match[0] == THOUGHT_OPENS:
             if not line.strip() and _end_of(text, place) is not None:
                 if before:
                     pieces.append(AnswerPiece(before))
-                at = place = _thought(text, match.start(), match.start(), pieces)
+                at = place = _thought(text, match.start(), pieces)
         elif text[place : place + 1] in ("", "\n") and (not pieces or not line.strip()):
             if pieces and before:
                 pieces.append(AnswerPiece(before))
@@ -124,13 +121,16 @@ def split_answer(text: str) -> list[AnswerPiece]:
     return pieces
 
 
-def _thought(text: str, start: int, tag: int, pieces: list[AnswerPiece]) -> int:
-    """Add the thought that begins with a tag, and white space from `start` on; returns its end."""
-    begin = tag + len(THOUGHT_OPENS)
+def _thought(text: str, start: int, pieces: list[AnswerPiece]) -> int:
+    """Add the thought that begins at `start`, if one does; returns its end."""
+    opens = _OPENINGS.match(text, start)
+    if opens is None:
+        return start
+    begin = opens.end()
     end = _end_of(text, begin)
     ends = "" if end is None else THOUGHT_ENDS
     end = len(text) if end is None else end
-    pieces.append(AnswerPiece(text[begin:end], True, text[start:begin], ends))
+    pieces.append(AnswerPiece(text[begin:end], True, opens[0], ends))
     return end + len(ends)
 
 

@@ -37,6 +37,10 @@ def pieces(text: str) -> list[str]:
         ("a.</think>\nb", ["(a.)", "\nb"]),
         ("<think>a</think>b\n</think>\nc", ["(a)", "b\n", "()", "\nc"]),
         ("It ends with </think>.", ["It ends with </think>."]),
+        # tags written twice
+        ("<think>\n<think>\na</think></think>\n\nb", ["(\na)", "()", "\n\nb"]),
+        ("<think>a</think><think>b</think>c", ["(a)", "(b)", "c"]),
+        ("</think>\n\nb", ["()", "\n\nb"]),
         # tags in code
         ("<think>what `</think>` does</think>b", ["(what `</think>` does)", "b"]),
         ("<think>a `b</think>\nc", ["(a `b)", "\nc"]),
