@@ -9,16 +9,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from llguidance import LLMatcher, regex_to_lark
+from llguidance import regex_to_lark
 
 from engine.inference.constraints import refusal
-from engine.inference.constraints.finite import is_endless
 from engine.inference.constraints.gbnf import TokenId
 from engine.inference.constraints.gbnf_lark import to_lark
+from engine.inference.constraints.json_schema.compiler import lark_of
+from engine.inference.constraints.json_schema.document import (
+    Document,
+    Path,
+    SchemaFault,
+    offset_of,
+    parsed,
+)
 from engine.inference.constraints.library import guarded
 from engine.messages import Constraint, ConstraintKind
 
@@ -26,13 +33,20 @@ _LONGEST_TEXT = 1 << 20  # characters
 _DEEPEST = 100  # nested brackets: the library's parsers are recursive
 _TAG = re.compile(r"(<[^<>]*>|\[[^\[\]]*\])")  # perhaps a control token
 _ANY_TEXT = "TEXT: /(.|\\n)*/"
-# Between the parts of a JSON text. Unlimited, a model may write white space without end.
-_WHITESPACE = r"[ \t]{1,4}|(\r?\n){1,2}[ \t]{0,40}"
 # Of a part, by counts of regular expressions and rules.
 _MOST_REPEATED = 10_000
 _COUNT = re.compile(r"\s*(?:\{\s*|~\s*)(\d+)[^}\n]{0,24}\}?")
-_EXACT = 1 << 53  # below it a float has every integer
 _OPENING, _CLOSING = "([{", ")]}"
+_IN_JSON = (ConstraintKind.JSON_SCHEMA, ConstraintKind.CHOICES, ConstraintKind.TOOLS)
+# Texts in which a bracket is a character: strings, escaped characters, and classes.
+_STRING = r'"(?:[^"\\\n]|\\.)*"'
+_CLASS = r"\[(?:[^\]\\]|\\.)*\]"
+_TEXTS = {
+    **dict.fromkeys(_IN_JSON, re.compile(_STRING)),
+    ConstraintKind.REGEX: re.compile(rf"\\.|{_CLASS}", re.DOTALL),
+    ConstraintKind.GBNF: re.compile(rf"{_STRING}|{_CLASS}"),
+    ConstraintKind.LARK: re.compile(rf"{_STRING}|\\.|{_CLASS}"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +76,7 @@ def check(constraint: Constraint) -> None:
     except UnicodeEncodeError as error:
         raise refusal.refused_at(kind, text, "it has half a character", error.start) from None
     depth = 0
-    for at, character in enumerate(text):
+    for at, character in enumerate(_TEXTS[kind].sub(lambda found: " " * len(found[0]), text)):
         if character in _OPENING:
             depth += 1
             if depth > _DEEPEST:
@@ -79,57 +93,37 @@ def body_of(constraint: Constraint, token_id: TokenId) -> list[Part]:
 
     Raises RequestError with line and column.
     """
-    bodies = _bodies(constraint.kind, constraint.text, token_id)
-    for body in bodies:
-        lark = body.get("lark_grammar")
-        patterns = [lark] if isinstance(lark, str) else _patterns(body)
-        if any(least_repetitions(pattern) > _MOST_REPEATED for pattern in patterns):
+    kind = constraint.kind
+    larks = _larks(kind, constraint.text, token_id)
+    for lark in larks if kind not in _IN_JSON else ():
+        if least_repetitions(lark) > _MOST_REPEATED:
             reason = f"nested counts ask for more than {_MOST_REPEATED:,} repetitions"
-            raise refusal.refused(constraint.kind, reason, 1, 1)
-    return bodies
+            raise refusal.refused(kind, reason, 1, 1)
+    return [{"lark_grammar": lark} for lark in larks]
 
 
-def _bodies(kind: ConstraintKind, text: str, token_id: TokenId) -> list[Part]:
+def _larks(kind: ConstraintKind, text: str, token_id: TokenId) -> list[str]:
     match kind:
         case ConstraintKind.JSON_SCHEMA:
             schema = _parsed(kind, text)
             if not isinstance(schema, dict | bool):
                 reason = "it must be a JSON object, true or false"
                 raise refusal.refused_at(kind, text, reason, len(text) - len(text.lstrip()))
-            if isinstance(schema, dict) and is_endless(cast("dict[str, Any]", schema)):
-                reason = "no text can match it, for each would contain another"
-                raise refusal.refused(kind, reason, 1, 1)
-            return [_schema(cast("dict[str, Any] | bool", schema))]
+            return [_schema(kind, text, cast("dict[str, Any] | bool", schema), ())]
         case ConstraintKind.GBNF:
-            return [{"lark_grammar": to_lark(text, token_id)}]
+            return [to_lark(text, token_id)]
         case ConstraintKind.LARK:
-            return [{"lark_grammar": text}]
+            return [text]
         case ConstraintKind.REGEX:
             with guarded():
-                return [{"lark_grammar": f"start: /{regex_to_lark(text)}/"}]
+                return [f"start: /{regex_to_lark(text)}/"]
         case ConstraintKind.CHOICES:
-            choices = " | ".join(map(_quoted, _choices(text)))
-            return [{"lark_grammar": f"start: {choices}"}]
+            return [f"start: {' | '.join(map(_quoted, _choices(text)))}"]
         case ConstraintKind.TOOLS:
-            return [_schema(tool.schema) for tool in tools(text)]
-
-
-def _patterns(part: object) -> Iterator[str]:
-    """The regular expressions in a schema."""
-    waiting = [part]
-    while waiting:
-        match waiting.pop():
-            case dict() as fields:
-                for name, value in cast("dict[str, object]", fields).items():
-                    waiting.append(value)
-                    if name == "pattern" and isinstance(value, str):
-                        yield value
-                    elif name == "patternProperties" and isinstance(value, dict):
-                        yield from cast("dict[str, object]", value)
-            case list() as values:
-                waiting += cast("list[object]", values)
-            case _:
-                pass
+            return [
+                _schema(kind, text, tool.schema, (number, "schema"))
+                for number, tool in enumerate(tools(text))
+            ]
 
 
 def least_repetitions(pattern: str) -> int:
@@ -246,7 +240,7 @@ def _tag(text: str, control: Control) -> str:
 
 def _parsed(kind: ConstraintKind, text: str) -> Any:
     try:
-        return json.loads(text, parse_float=_number)
+        return parsed(text)
     except json.JSONDecodeError as error:
         raise refusal.refused(
             kind, f"it is not JSON, {error.msg}", error.lineno, error.colno
@@ -255,20 +249,12 @@ def _parsed(kind: ConstraintKind, text: str) -> Any:
         raise refusal.refused(kind, "it is nested too deeply or has a huge number", 1, 1) from None
 
 
-def _number(text: str) -> float | int:
-    """A number; the library wants bounds such as 2.0 as integers."""
-    value = float(text)
-    return int(value) if value.is_integer() and abs(value) < _EXACT else value
-
-
-def _schema(schema: dict[str, Any] | bool) -> Part:
-    if isinstance(schema, bool):
-        schema = {} if schema else {"enum": []}
-    with guarded():
-        made = LLMatcher.grammar_from_json_schema(
-            json.dumps(schema), defaults={"whitespace_pattern": _WHITESPACE}
-        )
-    return cast("Part", json.loads(made)["grammars"][0])
+def _schema(kind: ConstraintKind, text: str, schema: dict[str, Any] | bool, path: Path) -> str:
+    try:
+        return lark_of(Document(schema, path))
+    except SchemaFault as fault:
+        place = offset_of(text, fault.path or path)
+        raise refusal.refused_at(kind, text, fault.reason, place) from None
 
 
 def _choices(text: str) -> list[str]:

@@ -1,0 +1,1 @@
+"""JSON schemas compiled to grammars: every keyword is enforced, is an annotation, or is refused."""

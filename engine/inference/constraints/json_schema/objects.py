@@ -1,0 +1,232 @@
+"""The symbol of objects: properties in their declared order, then all others.
+
+A name is spelled in one way only, so none of the others is a declared one in disguise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from engine.inference.constraints.json_schema import keywords, scalars
+from engine.inference.constraints.json_schema.document import Schema, SchemaFault
+from engine.inference.constraints.json_schema.tokens import CLOSE_OBJECT, COLON, COMMA, OPEN_OBJECT
+
+if TYPE_CHECKING:
+    from engine.inference.constraints.json_schema.compiler import Compiler, Part
+
+_MOST_PATTERNS = 6  # each combination of them is a kind of names
+_STRING: Schema = {"type": "string"}
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Something of a sequence: its symbols, and whether it must be there."""
+
+    symbols: tuple[str, ...]
+    is_required: bool = False
+
+
+def symbol(compiler: Compiler, own: Sequence[Part]) -> str | None:
+    """The symbol of the objects that match all parts; None: there are none."""
+    document, grammar = compiler.document, compiler.grammar
+    schemas: list[Schema] = [part.schema for part in own]
+    names = dict.fromkeys(
+        name for one in schemas for name in keywords.members(document, one, "properties")
+    )
+    wanted = dict.fromkeys(name for one in schemas for name in keywords.required(document, one))
+    names |= dict.fromkeys(wanted)
+    known = dict.fromkeys(
+        (pattern, scalars.like(compiler, pattern, one, "patternProperties"))
+        for one in schemas
+        for pattern in keywords.members(document, one, "patternProperties")
+    )
+    if len(known) > _MOST_PATTERNS:
+        at = next(one for one in schemas if "patternProperties" in one)
+        reason = f"more than {_MOST_PATTERNS} patterns of one object are too complex"
+        raise compiler.fault(reason, at, "patternProperties")
+    forms = _names(compiler, own)
+    if forms is None:
+        return _closed(compiler, schemas) if not wanted else None
+    items: list[Member] = []
+    for name in names:
+        literal = scalars.literal_of(compiler, name)
+        matched = {pattern for pattern, like in known if grammar.both([literal, like])}
+        value = compiler.of(_inner(compiler, own, name, matched))
+        if value is None or (forms and grammar.both([literal, *forms]) is None):
+            if name in wanted:
+                at = next(one for one in schemas if name in keywords.required(document, one))
+                compiler.impossible(f"Unsatisfiable: no value for {name!r} matches", at, "required")
+                return None
+            continue
+        items.append(Member((literal, grammar.regex(COLON), value), name in wanted))
+    least, most = _counts(compiler, schemas)
+    others = _others(compiler, own, names, [*known], forms) if most is None or most else []
+    if others and least > len(items) + 1 and not compiler.loose:
+        at = next(one for one in schemas if "minProperties" in one)
+        reason = "minProperties cannot be enforced for names that are not declared: they may repeat"
+        raise compiler.fault(reason, at, "minProperties")
+    opening, closing = grammar.regex(OPEN_OBJECT), grammar.regex(CLOSE_OBJECT)
+    other = None
+    if others:
+        other = grammar.rule(*((key, grammar.regex(COLON), value) for key, value in others))
+    inner = sequence(compiler, items, other, least, most, closing)
+    return None if inner is None else grammar.rule((opening, inner))
+
+
+def _closed(compiler: Compiler, schemas: Sequence[Schema]) -> str | None:
+    """The symbol of the object without members."""
+    if _counts(compiler, schemas)[0]:
+        return None
+    grammar = compiler.grammar
+    return grammar.rule((grammar.regex(OPEN_OBJECT), grammar.regex(CLOSE_OBJECT)))
+
+
+def _counts(compiler: Compiler, schemas: Sequence[Schema]) -> tuple[int, int | None]:
+    """The least and the greatest number of members."""
+    return limits(compiler, schemas, "minProperties", "maxProperties")
+
+
+def limits(
+    compiler: Compiler, schemas: Sequence[Schema], low: str, high: str
+) -> tuple[int, int | None]:
+    """The strictest of two counts of schemas."""
+    counts = [keywords.count(compiler.document, one, high) for one in schemas]
+    tops = [one for one in counts if one is not None]
+    least = max((keywords.count(compiler.document, one, low) or 0 for one in schemas), default=0)
+    if tops and least > min(tops):
+        at = next(one for one in schemas if high in one)
+        compiler.impossible(f"{low} is greater than {high}", at, high)
+    return least, min(tops, default=None)
+
+
+def _names(compiler: Compiler, own: Sequence[Part]) -> list[str] | None:
+    """The terminals that `propertyNames` asks of all names; None: no name matches."""
+    found: list[str] = []
+    for part in own:
+        if "propertyNames" not in part.schema:
+            continue
+        name = compiler.of([compiler.part(part.schema["propertyNames"]), compiler.part(_STRING)])
+        if name is None:
+            return None
+        if name[0] != "T":
+            raise compiler.fault("propertyNames refers to itself", part.schema, "propertyNames")
+        found.append(name)
+    return found
+
+
+def _inner(
+    compiler: Compiler, own: Sequence[Part], name: str | None, matched: set[str]
+) -> list[Part]:
+    """The schemas of a member: of one with this name, or of one with another name."""
+    found: list[Part] = []
+    evaluated: list[tuple[int, ...]] = []  # the owners of parts that say something about it
+    for part in own:
+        schema: dict[str, Any] = part.schema
+        values: list[Any] = []
+        if name is not None and name in schema.get("properties", {}):
+            values.append(schema["properties"][name])
+        for pattern, inner in schema.get("patternProperties", {}).items():
+            if pattern in matched:
+                values.append(inner)
+        if not values and "additionalProperties" in schema:
+            values.append(schema["additionalProperties"])
+        if values:
+            evaluated.append(part.owners)
+        found += map(compiler.part, values)
+    for part in own if not compiler.loose else ():
+        rest = part.schema.get("unevaluatedProperties")
+        if rest is not None and not any(id(part.schema) in owners for owners in evaluated):
+            found.append(compiler.part(rest))
+    return found
+
+
+def _others(
+    compiler: Compiler,
+    own: Sequence[Part],
+    names: dict[str, None],
+    known: Sequence[tuple[str, str]],
+    forms: list[str],
+) -> list[tuple[str, str]]:
+    """Names that are not declared, by the patterns that they match, and their values."""
+    grammar = compiler.grammar
+    declared = [scalars.literal_of(compiler, *names)] if names else []
+    found: list[tuple[str, str]] = []
+    for chosen in product((False, True), repeat=len(known)):
+        matched = {pattern for (pattern, _), is_in in zip(known, chosen, strict=True) if is_in}
+        inner = _inner(compiler, own, None, matched)
+        if any(part.schema is False for part in inner):
+            continue
+        wanted = [like for (_, like), is_in in zip(known, chosen, strict=True) if is_in]
+        unwanted = [
+            scalars.like(compiler, pattern, own[0].schema, "patternProperties", True)
+            for (pattern, _), is_in in zip(known, chosen, strict=True)
+            if not is_in
+        ]
+        key = grammar.both(
+            [*wanted, *forms] or [scalars.any_string(compiler)], [*declared, *unwanted]
+        )
+        value = None if key is None else compiler.of(inner)
+        if key is not None and value is not None:
+            found.append((key, value))
+    return found
+
+
+def sequence(
+    compiler: Compiler,
+    items: Sequence[Member],
+    other: str | None,
+    least: int,
+    most: int | None,
+    closing: str,
+) -> str | None:
+    """The symbol of items in their order, then any number of others, and the closing bracket.
+
+    Others may repeat a name: towards the least count they count as one.
+    """
+    grammar = compiler.grammar
+    if most is not None and least > most:
+        return None
+    needed = sum(item.is_required for item in items)
+    if needed >= least:
+        least = 0
+    if most is not None and other is None and most >= len(items):
+        most = None
+    top = max(least, 1) if most is None else most  # greater counts are not told apart
+    comma = grammar.regex(COMMA)
+
+    def after(count: int) -> int:
+        return min(count + 1, top)
+
+    # From the end to the beginning: the symbol for what follows so many members.
+    follows: list[str | None] = []
+    more: list[str | None] = [None] * (top + 1)
+    if other is not None:  # after a first one of the others; the least count is reached
+        for count in range(top, 0, -1):
+            rule = more[count] = grammar.new_rule()
+            grammar.add(rule, closing)
+            if most is None or count < most:
+                grammar.add(rule, comma, other, more[after(count)] or rule)
+    for count in range(top + 1):
+        rule = grammar.new_rule()
+        follows.append(rule)
+        if count >= least:
+            grammar.add(rule, closing)
+        if other is not None and (most is None or count < most) and count + 1 >= least:
+            grammar.add(rule, *([comma] if count else []), other, more[after(count)] or "")
+    for item in reversed(items):
+        earlier: list[str | None] = []
+        for count in range(top + 1):
+            rule = grammar.new_rule()
+            earlier.append(rule)
+            if most is None or count < most:
+                start = [comma] if count else []
+                grammar.add(rule, *start, *item.symbols, follows[after(count)] or "")
+            if not item.is_required:
+                grammar.add(rule, follows[count] or "")
+        follows = earlier
+    if len(items) * top > 50_000:
+        raise SchemaFault("it is too complex")
+    return follows[0]
