@@ -88,10 +88,11 @@ def _inner(compiler: Compiler, own: Sequence[Part], at: int | None) -> list[Part
         else:
             continue
         evaluated.append(part.owners)
-    for part in own if not compiler.loose else ():
-        rest = part.schema.get("unevaluatedItems")
+    for part in sorted(own, key=lambda one: -len(one.owners)):  # inner ones first
+        rest = None if compiler.loose else part.schema.get("unevaluatedItems")
         if rest is not None and not any(id(part.schema) in owners for owners in evaluated):
             found.append(compiler.part(rest))
+            evaluated.append(part.owners)
     return found
 
 

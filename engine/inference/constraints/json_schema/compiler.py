@@ -173,6 +173,8 @@ class Compiler:
         if id(fields) not in self._checked:
             keywords.check_names(document, fields)
             self._checked.add(id(fields))
+        if keywords.SILENT in fields:
+            owners = ()
         if any(name in fields for name in _UNEVALUATED):
             owners = (*owners, id(fields))
         found: list[Part] = []

@@ -14,7 +14,15 @@ Path = tuple[str | int, ...]
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _LARGEST_EXPONENT = 400  # a float ends at 308
-_NOT_SCHEMAS = ("const", "enum", "default", "examples", "example")
+# Keywords with a schema or a list of them, and with schemas by names.
+_HOLDERS = frozenset((
+    "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "items", "prefixItems", "contains",
+    "additionalItems", "unevaluatedItems", "additionalProperties", "unevaluatedProperties",
+    "propertyNames", "contentSchema",
+))  # fmt: skip
+_MAPS = frozenset((
+    "properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions",
+))  # fmt: skip
 
 
 class SchemaFault(Exception):
@@ -83,7 +91,9 @@ class Document:
         self._known: dict[str, object] = {"": root}  # by URI, with the fragments that are anchors
         self._index(root, path, "", True)
 
-    def _index(self, part: object, path: Path, base: str, is_schema: bool) -> None:
+    def _index(
+        self, part: object, path: Path, base: str, is_schema: bool, is_map: bool = False
+    ) -> None:
         if isinstance(part, dict):
             fields = cast("Schema", part)
             own = fields.get("$id", fields.get("id")) if is_schema else None
@@ -95,14 +105,8 @@ class Document:
                     self._known.setdefault(f"{base}#{fields[name]}", fields)
             self._paths[id(fields)], self._bases[id(fields)] = path, base
             for name, value in fields.items():
-                # The members of `properties` are schemas, whatever their names.
-                inner = not is_schema or name not in _NOT_SCHEMAS
-                is_map = is_schema and name in (
-                    "properties",
-                    "patternProperties",
-                    "dependentSchemas",
-                )
-                self._index(value, (*path, name), base, inner and not is_map)
+                holds, maps = is_schema and name in _HOLDERS, is_schema and name in _MAPS
+                self._index(value, (*path, name), base, holds or is_map, maps)
         elif isinstance(part, list):
             self._paths[id(cast("object", part))] = path
             for number, value in enumerate(cast("list[object]", part)):

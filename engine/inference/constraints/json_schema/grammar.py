@@ -222,4 +222,4 @@ def _names(expression: str) -> list[str]:
     """The terminals that an expression names; one in text or a regular expression names none."""
     if expression[0] in '"/':
         return []
-    return [word.lstrip("~") for word in expression.split() if word.lstrip("~")[0] == "T"]
+    return [word.lstrip("~") for word in expression.split() if word not in "|&"]

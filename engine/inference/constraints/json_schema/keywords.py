@@ -13,6 +13,7 @@ STRING, ARRAY, OBJECT = "string", "array", "object"
 EVERY_TYPE = (NULL, BOOLEAN, INTEGER, FRACTION, STRING, ARRAY, OBJECT)
 ONLY_FRACTION = "\0fraction"  # a type of schemas that stand for negated ones
 NOT_PATTERN, NOT_STRINGS = "\0pattern", "\0strings"  # and keywords of them
+SILENT = "\0silent"  # marks those whose properties are none that `unevaluated…` knows
 _TYPES = {
     **{name: frozenset((name,)) for name in (NULL, BOOLEAN, INTEGER, STRING, ARRAY, OBJECT)},
     "number": frozenset((INTEGER, FRACTION)),

@@ -38,8 +38,9 @@ def rewritten(document: Document, schema: Schema, name: str) -> Schema | bool:
             found: list[Schema] = []
             for key, asked in keywords.members(document, schema, name).items():
                 then = {"required": asked} if isinstance(asked, list) else asked
-                present = {"properties": {key: True}, "required": [key], "type": OBJECT}
-                absent = {"properties": {key: False}}
+                silent = {keywords.SILENT: True}
+                present = {"properties": {key: True}, "required": [key], "type": OBJECT} | silent
+                absent = {"properties": {key: False}} | silent
                 found.append({"anyOf": [absent, {"allOf": [present, then]}]})
             return {"allOf": found}
         case _:  # a part of another one, or idle
@@ -68,7 +69,7 @@ def negated(document: Document, schema: object, depth: int = 0) -> Schema | bool
         if found is None:
             return None
         options += found
-    return {"anyOf": options} if options else False
+    return {"anyOf": options, keywords.SILENT: True} if options else False
 
 
 def _negated_keyword(

@@ -65,10 +65,11 @@ def integers(low: int | None, high: int | None) -> str | None:
     return "|".join(parts)
 
 
-def _naturals(low: int, high: int | None) -> str:
-    """The integers from `low`, which is not negative, to `high`."""
-    longest = 10 ** max(DIGITS, len(str(low)) + 1) - 1
-    high = longest if high is None else min(high, longest)
+def _naturals(low: int, most: int | None) -> str:
+    """The integers from `low`, which is not negative, to `most`."""
+    high = 10 ** max(DIGITS, len(str(low)) + 1) - 1
+    if most is not None:
+        high = min(high, most)
     parts: list[str] = []
     while low <= high:
         digits, whole = len(str(low)), len(str(high + 1)) - 1  # lengths up to this one fit

@@ -136,10 +136,11 @@ def _inner(
         if values:
             evaluated.append(part.owners)
         found += map(compiler.part, values)
-    for part in own if not compiler.loose else ():
-        rest = part.schema.get("unevaluatedProperties")
+    for part in sorted(own, key=lambda one: -len(one.owners)):  # inner ones first
+        rest = None if compiler.loose else part.schema.get("unevaluatedProperties")
         if rest is not None and not any(id(part.schema) in owners for owners in evaluated):
             found.append(compiler.part(rest))
+            evaluated.append(part.owners)
     return found
 
 

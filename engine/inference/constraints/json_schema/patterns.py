@@ -8,7 +8,8 @@ the dialects of regular expressions differ, a class has the characters that they
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 _SHORT = {"\b": "b", "\t": "t", "\n": "n", "\f": "f", "\r": "r"}
@@ -84,92 +85,138 @@ def quoted(text: str) -> str:
     return f'"{"".join(map(spelled, text))}"'
 
 
-def strings_like(pattern: str, wide: bool = False) -> list[tuple[bool, str]]:
-    """Regular expressions of JSON texts: the strings that match all of them, and no negative one.
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """Texts: those of a regular expression, of expressions in a row, of any or of all of several."""
 
-    Each is (whether it is to match, expression). `wide`: strings that match in some dialect,
-    instead of those that match in all. Raises PatternFault.
+    kind: str  # regex, row, any, all
+    regex: str = ""
+    parts: tuple[Expression, ...] = ()
+    is_negated: bool = False  # within `all`
+
+
+def strings_like(pattern: str, wide: bool = False) -> Expression:
+    """The JSON texts of the strings in which a pattern is found.
+
+    `wide`: in some dialect of regular expressions, instead of in all. Raises PatternFault.
     """
-    options = _Parser(pattern, wide).parsed()
-    while len(options) == 1 and len(options[0]) == 1 and _is_single(options[0][0]):
-        options = options[0][0].options
-    found: list[tuple[bool, str]] = []
-    if len(options) == 1:  # looks ahead from the beginning
-        sequence = options[0]
-        if sequence and sequence[0].kind == "start":
-            rest = sequence[1:]
-            while rest and rest[0].kind == "look":
-                found.append((not rest[0].negative, _searching(_anchored(rest[0].options))))
-                rest = rest[1:]
-            options = ((sequence[0], *rest),)
-        elif sequence and sequence[0].kind == "look" and _begins_anchored(sequence[0].options):
-            # "(?!^a)b" looks at the beginning too; elsewhere it says nothing.
-            first = sequence[0]
-            rest = sequence[1:]
-            if first.negative and rest and rest[0].kind == "start":
-                found.append((False, _searching(_anchored(first.options))))
-                options = (rest,)
-    return [(True, _searching(options)), *found]
+    options = _without_anchors(_Parser(pattern, wide).parsed(), True, True)
+    return _joined(_regex('"'), _any(_row(sequence, _regex('"')) for sequence in options))
+
+
+# --- anchors ------------------------------------------------------------------------------------
 
 
 def _is_single(node: Node) -> bool:
     return node.kind == "group" and not node.repeats
 
 
-def _anchored(options: Options) -> Options:
-    """The options at the beginning of a string."""
-    start = Node("start")
-    return tuple(one if one and one[0].kind == "start" else (start, *one) for one in options)
-
-
-def _begins_anchored(options: Options) -> bool:
-    return all(one and one[0].kind == "start" for one in options)
-
-
-def _searching(options: Options) -> str:
-    """The JSON texts of strings in which the options are found."""
-    return f'"{_rendered(options, True, True)}"'
-
-
-def _rendered(options: Options, first: bool, last: bool) -> str:
-    """The options; at the edge of the pattern with any text around, where no anchor stands."""
-    every = f"{CHARACTER}*"
-    texts: list[str] = []
+def _without_anchors(options: Options, first: bool, last: bool) -> Options:
+    """The options of a whole string: at the edges with any text around, where no anchor stands."""
+    every = Node("text", f"{CHARACTER}*")
+    found: list[tuple[Node, ...]] = []
     for sequence in options:
         items, left, right = list(sequence), first, last
-        before = after = ""
         if left and items and items[0].kind == "start":
             left = False
             while items and items[0].kind == "start":
                 del items[0]
+            for at in range(_looking(items)):
+                items[at] = _at_beginning(items[at])
         elif left and not (items and _is_single(items[0])):
-            before, left = every, False
+            items.insert(0, every)
+            left = False
         if right and items and items[-1].kind == "end":
             right = False
             after = items[-1].text
             while items and items[-1].kind == "end":
                 del items[-1]
+            if after:
+                items.append(Node("text", after))
         elif right and not (items and _is_single(items[-1])):
-            after, right = every, False
-        parts = [
-            _item(item, left and at == 0, right and at == len(items) - 1)
-            for at, item in enumerate(items)
-        ]
-        texts.append(f"{before}{''.join(parts)}{after}")
-    return f"(?:{'|'.join(texts)})"
+            items.append(every)
+            right = False
+        for at, item in enumerate(items):
+            if item.kind in ("start", "end"):
+                anchor = "^" if item.kind == "start" else "$"
+                raise PatternFault(f"{anchor} inside a pattern cannot be enforced")
+            if item.options:
+                is_look = item.kind == "look"
+                edges = (
+                    (False, True) if is_look else (left and at == 0, right and at == len(items) - 1)
+                )
+                items[at] = replace(item, options=_without_anchors(item.options, *edges))
+        found.append(tuple(items))
+    return tuple(found)
 
 
-def _item(node: Node, first: bool, last: bool) -> str:
-    match node.kind:
-        case "text":
-            return node.text
-        case "group":
-            return _rendered(node.options, first, last) + node.repeats
-        case "look":
-            raise PatternFault("a pattern can look ahead only right after ^")
-        case _:
-            anchor = "^" if node.kind == "start" else "$"
-            raise PatternFault(f"{anchor} inside a pattern cannot be enforced")
+def _looking(items: Sequence[Node]) -> int:
+    """How many items look ahead before the first that does not."""
+    return next((at for at, one in enumerate(items) if one.kind != "look"), len(items))
+
+
+def _at_beginning(look: Node) -> Node:
+    """A look ahead from the beginning of a string, where `^` says nothing."""
+    options = tuple(
+        tuple(one for at, one in enumerate(sequence) if at or one.kind != "start")
+        for sequence in look.options
+    )
+    return replace(look, options=options)
+
+
+# --- rendering ----------------------------------------------------------------------------------
+
+
+def _regex(text: str) -> Expression:
+    return Expression("regex", text)
+
+
+def _joined(*parts: Expression) -> Expression:
+    if all(part.kind == "regex" for part in parts):
+        return _regex("".join(part.regex for part in parts))
+    return Expression("row", parts=parts)
+
+
+def _any(options: Iterable[Expression]) -> Expression:
+    parts = tuple(options)
+    if len(parts) == 1:
+        return parts[0]
+    if all(part.kind == "regex" for part in parts):
+        return _regex(f"(?:{'|'.join(part.regex for part in parts)})")
+    return Expression("any", parts=parts)
+
+
+def _looks(node: Node) -> bool:
+    return node.kind == "look" or any(_looks(one) for row in node.options for one in row)
+
+
+def _row(items: Sequence[Node], rest: Expression) -> Expression:
+    """The texts of items and then of `rest`, which a look ahead also looks at."""
+    before: list[Expression] = []
+    for at, item in enumerate(items):
+        if not _looks(item):
+            before.append(_regex(_text(item)))
+            continue
+        options = item.options
+        if item.repeats == "?":
+            options = (*options, ())
+        elif item.repeats:
+            raise PatternFault("a repeated part of a pattern cannot look ahead")
+        after = _row(items[at + 1 :], rest)
+        if item.kind == "look":
+            seen = _any(_row(sequence, _regex('"')) for sequence in item.options)
+            both = (after, replace(seen, is_negated=item.negative))
+            return _joined(*before, Expression("all", parts=both))
+        return _joined(*before, _any(_row(sequence, after) for sequence in options))
+    return _joined(*before, rest)
+
+
+def _text(node: Node) -> str:
+    """The regular expression of a part that does not look ahead."""
+    if node.kind == "text":
+        return node.text
+    texts = ["".join(map(_text, sequence)) for sequence in node.options]
+    return f"(?:{'|'.join(texts)}){node.repeats}"
 
 
 class _Parser:

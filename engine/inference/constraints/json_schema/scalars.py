@@ -153,16 +153,21 @@ def like(
 ) -> str:
     """The terminal of the strings in which a pattern is found."""
     try:
-        terms = patterns.strings_like(pattern, wide=compiler.loose != is_excluded)
+        found = patterns.strings_like(pattern, wide=compiler.loose != is_excluded)
     except patterns.PatternFault as fault:
-        at = pattern if name == "patternProperties" else None
         path = (*compiler.document.path(schema), name)
-        raise SchemaFault(str(fault), path if at is None else (*path, at)) from None
-    wanted = [compiler.grammar.regex(text) for is_wanted, text in terms if is_wanted]
-    unwanted = [f"~{compiler.grammar.regex(text)}" for is_wanted, text in terms if not is_wanted]
-    if len(terms) == 1:
-        return wanted[0]
-    return compiler.grammar.terminal(" & ".join([*wanted, *unwanted]))
+        is_name = name == "patternProperties"
+        raise SchemaFault(str(fault), (*path, pattern) if is_name else path) from None
+    return _terminal(compiler, found)
+
+
+def _terminal(compiler: Compiler, expression: patterns.Expression) -> str:
+    """The terminal of an expression."""
+    if expression.kind == "regex":
+        return compiler.grammar.regex(expression.regex)
+    sign = {"row": " ", "any": " | ", "all": " & "}[expression.kind]
+    parts = ["~" * part.is_negated + _terminal(compiler, part) for part in expression.parts]
+    return compiler.grammar.terminal(sign.join(parts))
 
 
 # --- numbers ------------------------------------------------------------------------------------
