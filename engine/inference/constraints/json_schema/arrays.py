@@ -3,50 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from engine.inference.constraints.json_schema import keywords, objects
+from engine.inference.constraints.json_schema.context import Context, Part
 from engine.inference.constraints.json_schema.document import Schema
 from engine.inference.constraints.json_schema.grammar import Repeat
 from engine.inference.constraints.json_schema.objects import Member
 from engine.inference.constraints.json_schema.tokens import CLOSE_ARRAY, COMMA, OPEN_ARRAY
 
-if TYPE_CHECKING:
-    from engine.inference.constraints.json_schema.compiler import Compiler, Part
-
 _MOST_ORDERED = 6  # different values that may be in any order: each set of them is a rule
 _MOST_POSITIONS = 12
 
 
-def symbol(compiler: Compiler, own: Sequence[Part]) -> str | None:
+def symbol(context: Context, own: Sequence[Part]) -> str | None:
     """The symbol of the lists that match all parts; None: there are none."""
-    grammar = compiler.grammar
+    grammar = context.grammar
     schemas: list[Schema] = [part.schema for part in own]
-    least, most = objects.limits(compiler, schemas, "minItems", "maxItems")
-    first = max((len(_first(compiler, one)) for one in schemas), default=0)
+    least, most = objects.limits(context, schemas, "minItems", "maxItems")
+    first = max((len(_first(context, one)) for one in schemas), default=0)
     if most is not None:
         first = min(first, most)
     items: list[str] = []
     for at in range(first):
-        item = compiler.of(_inner(compiler, own, at))
+        item = context.of(_inner(context, own, at))
         if item is None:
             most = at
             break
         items.append(item)
     rest = None
     if most is None or most > len(items):
-        rest = compiler.of(_inner(compiler, own, None))
+        rest = context.of(_inner(context, own, None))
         if rest is None:
             most = len(items)
     if most is not None and least > most:
         at = next((one for one in schemas if "minItems" in one), None)
         if at is not None:
-            compiler.impossible("Unsatisfiable: too few items are possible", at, "minItems")
+            context.impossible("Unsatisfiable: too few items are possible", at, "minItems")
         return None
     opening, closing = grammar.regex(OPEN_ARRAY), grammar.regex(CLOSE_ARRAY)
     is_unique = any(one.get("uniqueItems") is True for one in schemas)
-    if is_unique and (most is None or most > 1) and not compiler.loose:
-        inner = _unique(compiler, own, len(items), least, most, closing)
+    if is_unique and (most is None or most > 1) and not context.loose:
+        inner = _unique(context, own, len(items), least, most, closing)
         if inner is not None:
             return grammar.rule((opening, inner))
     if most == 0:
@@ -66,71 +64,71 @@ def symbol(compiler: Compiler, own: Sequence[Part]) -> str | None:
     return grammar.rule((opening, *tail))
 
 
-def _first(compiler: Compiler, schema: Schema) -> list[Any]:
+def _first(context: Context, schema: Schema) -> list[Any]:
     """The schemas of the first items; older drafts list them in `items`."""
     if isinstance(schema.get("items"), list):
         return schema["items"]
-    return keywords.listed(compiler.document, schema, "prefixItems")
+    return keywords.listed(context.document, schema, "prefixItems")
 
 
-def _inner(compiler: Compiler, own: Sequence[Part], at: int | None) -> list[Part]:
+def _inner(context: Context, own: Sequence[Part], at: int | None) -> list[Part]:
     """The schemas of the item at a position; None: of those behind all positions."""
     found: list[Part] = []
     evaluated: list[tuple[int, ...]] = []
     for part in own:
         schema: Schema = part.schema
-        first = _first(compiler, schema)
+        first = _first(context, schema)
         rest = "additionalItems" if isinstance(schema.get("items"), list) else "items"
         if at is not None and at < len(first):
-            found.append(compiler.part(first[at]))
+            found.append(Part(first[at]))
         elif rest in schema:
-            found.append(compiler.part(schema[rest]))
+            found.append(Part(schema[rest]))
         else:
             continue
         evaluated.append(part.owners)
     for part in sorted(own, key=lambda one: -len(one.owners)):  # inner ones first
-        rest = None if compiler.loose else part.schema.get("unevaluatedItems")
+        rest = None if context.loose else part.schema.get("unevaluatedItems")
         if rest is not None and not any(id(part.schema) in owners for owners in evaluated):
-            found.append(compiler.part(rest))
+            found.append(Part(rest))
             evaluated.append(part.owners)
     return found
 
 
 def _unique(
-    compiler: Compiler, own: Sequence[Part], first: int, least: int, most: int | None, closing: str
+    context: Context, own: Sequence[Part], first: int, least: int, most: int | None, closing: str
 ) -> str | None:
     """What follows the bracket of a list without repetition; None: nothing can repeat in it.
 
     Items of few values may have any order, those of more values have that of the schema.
     """
-    grammar = compiler.grammar
+    grammar = context.grammar
     at = next(part.schema for part in own if part.schema.get("uniqueItems") is True)
     if first == 0:
-        texts = compiler.values(_inner(compiler, own, None))
+        texts = context.values(_inner(context, own, None))
         if texts is not None:
             if most is not None and most > len(texts):
                 most = None
             if len(texts) > _MOST_ORDERED:
                 members = [Member((grammar.literal(one),)) for one in texts]
-                return objects.sequence(compiler, members, None, least, most, closing)
-            return _in_any_order(compiler, texts, least, most, closing)
+                return objects.sequence(context, members, None, least, most, closing)
+            return _in_any_order(context, texts, least, most, closing)
     if most is not None and most <= _MOST_POSITIONS:
-        positions = [_inner(compiler, own, at if at < first else None) for at in range(most)]
+        positions = [_inner(context, own, at if at < first else None) for at in range(most)]
         pairs = ((one, two) for two in range(most) for one in range(two))
-        if all(compiler.are_disjoint([*positions[one], *positions[two]]) for one, two in pairs):
+        if all(context.are_disjoint([*positions[one], *positions[two]]) for one, two in pairs):
             return None
     reason = (
         "uniqueItems cannot be enforced for items that are not one of some values: "
         "what was written before is not remembered"
     )
-    raise compiler.fault(reason, at, "uniqueItems")
+    raise context.fault(reason, at, "uniqueItems")
 
 
 def _in_any_order(
-    compiler: Compiler, texts: Sequence[str], least: int, most: int | None, closing: str
+    context: Context, texts: Sequence[str], least: int, most: int | None, closing: str
 ) -> str:
     """The rest of a list, by the set of values that it has already."""
-    grammar = compiler.grammar
+    grammar = context.grammar
     comma = grammar.regex(COMMA)
     rules = [grammar.new_rule() for _ in range(1 << len(texts))]
     for used, rule in enumerate(rules):

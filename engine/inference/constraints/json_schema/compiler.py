@@ -12,27 +12,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from engine.inference.constraints.json_schema import arrays, keywords, negation, objects, scalars
+from engine.inference.constraints.json_schema.context import Context, Part
 from engine.inference.constraints.json_schema.document import Document, Schema, SchemaFault
-from engine.inference.constraints.json_schema.grammar import Grammar
 from engine.inference.constraints.json_schema.keywords import ARRAY, OBJECT
 
 _MOST_STEPS = 50_000
 _UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """A schema of a list: the whole of it, its own keywords, or one choice of it."""
-
-    schema: Any
-    kind: str = "whole"  # or own, or open (own without const and enum), or the name of a choice
-    owners: tuple[int, ...] = ()  # schemas with `unevaluated…` that it is a part of, by identity
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """What tells it from other parts."""
-        schema = self.schema
-        return schema if isinstance(schema, bool) else id(schema), self.kind, self.owners
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +26,11 @@ class _Flat:
     choices: list[tuple[int, Part]]  # with the number of own parts before it
 
 
-class Compiler:
+class Compiler(Context):
     """Compiles the schemas of one document."""
 
     def __init__(self, document: Document, loose: bool = False) -> None:
-        """`loose` allows more than the schemas do: its empty symbols prove that no value matches."""
-        self.document, self.loose = document, loose
-        self.grammar = Grammar()
-        self.reason: SchemaFault | None = None  # why the first impossible schema is one
+        super().__init__(document, loose)
         self._symbols: dict[tuple[object, ...], str | None] = {}
         self._pending: set[str] = set()
         self._called: set[str] = set()  # rules that are used before they are done
@@ -60,7 +42,6 @@ class Compiler:
     # --- one symbol -----------------------------------------------------------------------------
 
     def of(self, parts: Iterable[Part]) -> str | None:
-        """The symbol for values that match all parts; None: there are none."""
         flat = self._flat(parts)
         if flat is None:
             return None
@@ -90,10 +71,6 @@ class Compiler:
         return found
 
     def values(self, parts: Iterable[Part]) -> list[str] | None:
-        """The JSON texts of the values that match all parts; None: they are not so few.
-
-        Lists and objects have several texts.
-        """
         flat = self._flat(parts)
         if flat is None:
             return []
@@ -113,26 +90,11 @@ class Compiler:
         schemas = [part.schema for part in flat.own]
         return scalars.texts(self, schemas, fitting)
 
-    @staticmethod
-    def part(schema: object) -> Part:
-        """A whole schema."""
-        return Part(schema)
-
-    def impossible(self, reason: str, schema: Schema, name: str) -> None:
-        """Note why no value matches."""
-        if self.reason is None:
-            self.reason = SchemaFault(reason, (*self.document.path(schema), name))
-
-    def fault(self, reason: str, schema: Schema, name: str) -> SchemaFault:
-        """The error for a keyword of a schema."""
-        return SchemaFault(reason, (*self.document.path(schema), name))
-
     def made(self, key: object, schema: Any) -> Any:
         """A schema that stands for another, the same one for the same key."""
         return self._made.setdefault(key, schema)
 
     def are_disjoint(self, parts: Sequence[Part]) -> bool:
-        """Whether it is certain that no value matches all parts."""
         if self._overlap is None:
             self._overlap = Compiler(self.document, loose=True)
         return not self._overlap.grammar.has_text(self._overlap.of(parts))

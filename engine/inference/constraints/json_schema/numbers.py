@@ -14,6 +14,7 @@ from fractions import Fraction
 DIGITS = 20  # before the point, and after it: 2 ** 64 has 20
 _EXACT_DIGITS = 15  # which a float keeps
 _EXACT = 10**_EXACT_DIGITS
+_LONGEST = 60  # digits of a bound
 _MOST_ENDINGS = 1_000  # of the multiples of a number
 # So few digits that a float is no integer.
 NO_INTEGER = r"-?(?:0|[1-9][0-9]{0,8})\.[0-9]{0,5}[1-9]"
@@ -70,6 +71,10 @@ def _naturals(low: int, most: int | None) -> str:
     high = 10 ** max(DIGITS, len(str(low)) + 1) - 1
     if most is not None:
         high = min(high, most)
+    if len(str(low)) > _LONGEST:  # regular expressions are nested by digits: from the next power on
+        low, first = 10 ** len(str(low)), str(low)
+        if low > high:
+            return first
     parts: list[str] = []
     while low <= high:
         digits, whole = len(str(low)), len(str(high + 1)) - 1  # lengths up to this one fit

@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from engine.inference.constraints.json_schema import keywords, scalars
+from engine.inference.constraints.json_schema.context import Context, Part
 from engine.inference.constraints.json_schema.document import Schema, SchemaFault
 from engine.inference.constraints.json_schema.tokens import CLOSE_OBJECT, COLON, COMMA, OPEN_OBJECT
-
-if TYPE_CHECKING:
-    from engine.inference.constraints.json_schema.compiler import Compiler, Part
 
 _MOST_PATTERNS = 6  # each combination of them is a kind of names
 _STRING: Schema = {"type": "string"}
@@ -29,9 +27,9 @@ class Member:
     is_required: bool = False
 
 
-def symbol(compiler: Compiler, own: Sequence[Part]) -> str | None:
+def symbol(context: Context, own: Sequence[Part]) -> str | None:
     """The symbol of the objects that match all parts; None: there are none."""
-    document, grammar = compiler.document, compiler.grammar
+    document, grammar = context.document, context.grammar
     schemas: list[Schema] = [part.schema for part in own]
     names = dict.fromkeys(
         name for one in schemas for name in keywords.members(document, one, "properties")
@@ -39,86 +37,86 @@ def symbol(compiler: Compiler, own: Sequence[Part]) -> str | None:
     wanted = dict.fromkeys(name for one in schemas for name in keywords.required(document, one))
     names |= dict.fromkeys(wanted)
     known = dict.fromkeys(
-        (pattern, scalars.like(compiler, pattern, one, "patternProperties"))
+        (pattern, scalars.like(context, pattern, one, "patternProperties"))
         for one in schemas
         for pattern in keywords.members(document, one, "patternProperties")
     )
     if len(known) > _MOST_PATTERNS:
         at = next(one for one in schemas if "patternProperties" in one)
         reason = f"more than {_MOST_PATTERNS} patterns of one object are too complex"
-        raise compiler.fault(reason, at, "patternProperties")
-    forms = _names(compiler, own)
+        raise context.fault(reason, at, "patternProperties")
+    forms = _names(context, own)
     if forms is None:
-        return _closed(compiler, schemas) if not wanted else None
+        return _closed(context, schemas) if not wanted else None
     items: list[Member] = []
     for name in names:
-        literal = scalars.literal_of(compiler, name)
+        literal = scalars.literal_of(context, name)
         matched = {pattern for pattern, like in known if grammar.both([literal, like])}
-        value = compiler.of(_inner(compiler, own, name, matched))
+        value = context.of(_inner(context, own, name, matched))
         if value is None or (forms and grammar.both([literal, *forms]) is None):
             if name in wanted:
                 at = next(one for one in schemas if name in keywords.required(document, one))
-                compiler.impossible(f"Unsatisfiable: no value for {name!r} matches", at, "required")
+                context.impossible(f"Unsatisfiable: no value for {name!r} matches", at, "required")
                 return None
             continue
         items.append(Member((literal, grammar.regex(COLON), value), name in wanted))
-    least, most = _counts(compiler, schemas)
-    others = _others(compiler, own, names, [*known], forms) if most is None or most else []
-    if others and least > len(items) + 1 and not compiler.loose:
+    least, most = _counts(context, schemas)
+    others = _others(context, own, names, [*known], forms) if most is None or most else []
+    if others and least > len(items) + 1 and not context.loose:
         at = next(one for one in schemas if "minProperties" in one)
         reason = "minProperties cannot be enforced for names that are not declared: they may repeat"
-        raise compiler.fault(reason, at, "minProperties")
+        raise context.fault(reason, at, "minProperties")
     opening, closing = grammar.regex(OPEN_OBJECT), grammar.regex(CLOSE_OBJECT)
     other = None
     if others:
         other = grammar.rule(*((key, grammar.regex(COLON), value) for key, value in others))
-    inner = sequence(compiler, items, other, least, most, closing)
+    inner = sequence(context, items, other, least, most, closing)
     return None if inner is None else grammar.rule((opening, inner))
 
 
-def _closed(compiler: Compiler, schemas: Sequence[Schema]) -> str | None:
+def _closed(context: Context, schemas: Sequence[Schema]) -> str | None:
     """The symbol of the object without members."""
-    if _counts(compiler, schemas)[0]:
+    if _counts(context, schemas)[0]:
         return None
-    grammar = compiler.grammar
+    grammar = context.grammar
     return grammar.rule((grammar.regex(OPEN_OBJECT), grammar.regex(CLOSE_OBJECT)))
 
 
-def _counts(compiler: Compiler, schemas: Sequence[Schema]) -> tuple[int, int | None]:
+def _counts(context: Context, schemas: Sequence[Schema]) -> tuple[int, int | None]:
     """The least and the greatest number of members."""
-    return limits(compiler, schemas, "minProperties", "maxProperties")
+    return limits(context, schemas, "minProperties", "maxProperties")
 
 
 def limits(
-    compiler: Compiler, schemas: Sequence[Schema], low: str, high: str
+    context: Context, schemas: Sequence[Schema], low: str, high: str
 ) -> tuple[int, int | None]:
     """The strictest of two counts of schemas."""
-    counts = [keywords.count(compiler.document, one, high) for one in schemas]
+    counts = [keywords.count(context.document, one, high) for one in schemas]
     tops = [one for one in counts if one is not None]
-    least = max((keywords.count(compiler.document, one, low) or 0 for one in schemas), default=0)
+    least = max((keywords.count(context.document, one, low) or 0 for one in schemas), default=0)
     if tops and least > min(tops):
         at = next(one for one in schemas if high in one)
-        compiler.impossible(f"{low} is greater than {high}", at, high)
+        context.impossible(f"{low} is greater than {high}", at, high)
     return least, min(tops, default=None)
 
 
-def _names(compiler: Compiler, own: Sequence[Part]) -> list[str] | None:
+def _names(context: Context, own: Sequence[Part]) -> list[str] | None:
     """The terminals that `propertyNames` asks of all names; None: no name matches."""
     found: list[str] = []
     for part in own:
         if "propertyNames" not in part.schema:
             continue
-        name = compiler.of([compiler.part(part.schema["propertyNames"]), compiler.part(_STRING)])
+        name = context.of([Part(part.schema["propertyNames"]), Part(_STRING)])
         if name is None:
             return None
         if name[0] != "T":
-            raise compiler.fault("propertyNames refers to itself", part.schema, "propertyNames")
+            raise context.fault("propertyNames refers to itself", part.schema, "propertyNames")
         found.append(name)
     return found
 
 
 def _inner(
-    compiler: Compiler, own: Sequence[Part], name: str | None, matched: set[str]
+    context: Context, own: Sequence[Part], name: str | None, matched: set[str]
 ) -> list[Part]:
     """The schemas of a member: of one with this name, or of one with another name."""
     found: list[Part] = []
@@ -135,48 +133,48 @@ def _inner(
             values.append(schema["additionalProperties"])
         if values:
             evaluated.append(part.owners)
-        found += map(compiler.part, values)
+        found += map(Part, values)
     for part in sorted(own, key=lambda one: -len(one.owners)):  # inner ones first
-        rest = None if compiler.loose else part.schema.get("unevaluatedProperties")
+        rest = None if context.loose else part.schema.get("unevaluatedProperties")
         if rest is not None and not any(id(part.schema) in owners for owners in evaluated):
-            found.append(compiler.part(rest))
+            found.append(Part(rest))
             evaluated.append(part.owners)
     return found
 
 
 def _others(
-    compiler: Compiler,
+    context: Context,
     own: Sequence[Part],
     names: dict[str, None],
     known: Sequence[tuple[str, str]],
     forms: list[str],
 ) -> list[tuple[str, str]]:
     """Names that are not declared, by the patterns that they match, and their values."""
-    grammar = compiler.grammar
-    declared = [scalars.literal_of(compiler, *names)] if names else []
+    grammar = context.grammar
+    declared = [scalars.literal_of(context, *names)] if names else []
     found: list[tuple[str, str]] = []
     for chosen in product((False, True), repeat=len(known)):
         matched = {pattern for (pattern, _), is_in in zip(known, chosen, strict=True) if is_in}
-        inner = _inner(compiler, own, None, matched)
+        inner = _inner(context, own, None, matched)
         if any(part.schema is False for part in inner):
             continue
         wanted = [like for (_, like), is_in in zip(known, chosen, strict=True) if is_in]
         unwanted = [
-            scalars.like(compiler, pattern, own[0].schema, "patternProperties", True)
+            scalars.like(context, pattern, own[0].schema, "patternProperties", True)
             for (pattern, _), is_in in zip(known, chosen, strict=True)
             if not is_in
         ]
         key = grammar.both(
-            [*wanted, *forms] or [scalars.any_string(compiler)], [*declared, *unwanted]
+            [*wanted, *forms] or [scalars.any_string(context)], [*declared, *unwanted]
         )
-        value = None if key is None else compiler.of(inner)
+        value = None if key is None else context.of(inner)
         if key is not None and value is not None:
             found.append((key, value))
     return found
 
 
 def sequence(
-    compiler: Compiler,
+    context: Context,
     items: Sequence[Member],
     other: str | None,
     least: int,
@@ -187,7 +185,7 @@ def sequence(
 
     Others may repeat a name: towards the least count they count as one.
     """
-    grammar = compiler.grammar
+    grammar = context.grammar
     if most is not None and least > most:
         return None
     needed = sum(item.is_required for item in items)
