@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import typing
+import warnings
 from collections.abc import Callable
 from dataclasses import make_dataclass
 from datetime import date, datetime, time, timedelta
@@ -80,11 +81,13 @@ def pydantic_schema(chance: random.Random) -> Schema:
     """The schema of a random model."""
     number = chance.randrange(10**6)
     made = _model(chance, 2, f"M{number}")
-    kind = chance.choice([made, made, made, list[made], Optional[made]])
+    kind = chance.choice([made, made, made, list[made], made | None])
     if chance.random() < 0.1:
         kind = RootModel[kind]
     mode = chance.choice(["validation", "serialization"])
-    return TypeAdapter(kind).json_schema(by_alias=chance.random() < 0.8, mode=mode)
+    by_alias = chance.random() < 0.8
+    with warnings.catch_warnings(action="ignore"):  # a default that the type cannot serialize
+        return TypeAdapter(kind).json_schema(by_alias=by_alias, mode=mode)
 
 
 def _model(chance: random.Random, depth: int, name: str) -> type[BaseModel]:
@@ -124,9 +127,9 @@ def _kind(chance: random.Random, depth: int, name: str) -> Any:
         case 4:
             return Annotated[list[inner], Field(min_length=least, max_length=most)]
         case 5 | 6:
-            return Optional[inner]
+            return Optional[inner]  # noqa: UP045  it may be None itself
         case 7:
-            return Union[inner, _kind(chance, depth - 1, name + "u")]
+            return Union[inner, _kind(chance, depth - 1, name + "u")]  # noqa: UP007  both may
         case 8:
             return dict[str, inner]
         case 9:
@@ -266,7 +269,11 @@ class Schemars:
         inner = self.value(depth)
         if not self.is_old and self.chance.random() < 0.3:
             pattern = self.chance.choice([r"^\d+$", r"^-?\d+$"])
-            return {"type": "object", "patternProperties": {pattern: inner}, "additionalProperties": False}
+            return {
+                "type": "object",
+                "patternProperties": {pattern: inner},
+                "additionalProperties": False,
+            }
         return {"type": "object", "additionalProperties": inner}
 
     def optional(self, inner: Schema) -> Schema:
@@ -286,7 +293,11 @@ class Schemars:
                 fields[name] = {"description": "Of a field.", "default": None} | fields[name]
         wanted = [name for name in names if chance.random() < 0.6]
         if tag is not None:
-            constant = {"type": "string", "enum": [tag]} if self.is_old else {"type": "string", "const": tag}
+            constant = (
+                {"type": "string", "enum": [tag]}
+                if self.is_old
+                else {"type": "string", "const": tag}
+            )
             fields, wanted = {"type": constant} | fields, ["type", *wanted]
         found: Schema = {"type": "object", "properties": fields}
         if self.is_old:
@@ -314,7 +325,9 @@ class Schemars:
             case 0:
                 return {"type": "string", "enum": ["First", "Second", "größte"]}
             case 1:
-                return {"oneOf": [self.unit("First", "The first."), self.unit("Second", "Another.")]}
+                return {
+                    "oneOf": [self.unit("First", "The first."), self.unit("Second", "Another.")]
+                }
             case 2:
                 options = [{"type": "string", "enum": ["Unit", "Other"]}]
                 options += [self.single(name, self.value(depth)) for name in ("New", "Old")]

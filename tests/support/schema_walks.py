@@ -39,6 +39,16 @@ class Walker:
         """The tokens of single characters."""
         return [self.tokenizer.encode_within(one)[0] for one in characters]
 
+    def allows(self, schema: str, text: str) -> bool:
+        """Whether a schema's grammar allows a text as a whole."""
+        grammar = self.grammars.compile(Constraint(ConstraintKind.JSON_SCHEMA, schema))
+        matcher, tokens = Matcher(grammar), self.tokenizer.encode_within(text)
+        if matcher.allowed(tokens) < len(tokens):
+            return False
+        for token in tokens:
+            matcher.accept(token)
+        return matcher.is_complete
+
     def document(self, schema: str, chance: random.Random, taste: str = "") -> str | None:
         """A text that the grammar allows; None: it did not end. Raises RequestError."""
         grammar = self.grammars.compile(Constraint(ConstraintKind.JSON_SCHEMA, schema))

@@ -108,6 +108,17 @@ def _negated_keyword(
                     fields = {key: without}
                     found.append({"type": OBJECT, "properties": fields, "required": [key]})
             return found
+        case "prefixItems":
+            every = [
+                negated(document, one, depth) for one in keywords.listed(document, schema, name)
+            ]
+            if None in every:
+                return None
+            return [
+                {"type": ARRAY, "prefixItems": [True] * at + [one], "minItems": at + 1}
+                for at, one in enumerate(every)
+                if one is not False
+            ]
         case "anyOf":
             every = [
                 negated(document, one, depth) for one in keywords.listed(document, schema, name)
