@@ -24,6 +24,8 @@ from engine_bench import GREEDY, Bench, turns_of
 
 GOOD = (
     (ConstraintKind.JSON_SCHEMA, '{"type": "object"}'),
+    (ConstraintKind.JSON_SCHEMA, '{"type": "string", "format": "password", "title": "([{"}'),
+    (ConstraintKind.JSON_SCHEMA, '{"type": "array", "maxItems": 1, "uniqueItems": true}'),
     (ConstraintKind.GBNF, 'root ::= "yes" | "no"'),
     (ConstraintKind.LARK, 'start: "yes" | "no"'),
     (ConstraintKind.REGEX, "[0-9]{3}"),
@@ -32,6 +34,8 @@ GOOD = (
 BAD = (
     (ConstraintKind.JSON_SCHEMA, '{"type":\n  "objekt"}', 2),
     (ConstraintKind.JSON_SCHEMA, '{"type":\n  "object"', 2),
+    (ConstraintKind.JSON_SCHEMA, '{"type": "array",\n"items": {},\n"uniqueItems": true}', 3),
+    (ConstraintKind.JSON_SCHEMA, '{"items": {"anyOf": [{},\n{"pattern": "a\\\\b"}]}}', 2),
     (ConstraintKind.GBNF, 'root ::= a\na ::= "x" (', 2),
     (ConstraintKind.LARK, "start: a\na: (", 2),
     (ConstraintKind.REGEX, "[0-9", 1),

@@ -133,6 +133,11 @@ def test_bad_options_are_refused(
     assert "there is no rule 'b' (line 2, column 5)" in said
     assert "unknown kind" in refused(capsys, *options, "--grammar", "rules.txt")
     assert "cannot be read" in refused(capsys, *options, "--json-schema", tmp_path / "none.json")
+    schema = tmp_path / "schema.json"
+    schema.write_text('\ufeff{"type": "array",\n "contains": {}}', encoding="utf-8")
+    said = refused(capsys, *options, "--json-schema", schema)
+    assert "contains cannot be enforced" in said
+    assert "(line 2, column 2)" in said
     both = refused(capsys, *options, "--regex", "a", "--choices", "b")
     assert "not allowed with argument" in both
     assert main(["complete", "-m", model, "-p", START, "--regex", ""]) == 0

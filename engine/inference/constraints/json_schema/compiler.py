@@ -17,6 +17,7 @@ from engine.inference.constraints.json_schema.document import Document, Schema, 
 from engine.inference.constraints.json_schema.keywords import ARRAY, OBJECT
 
 _MOST_STEPS = 50_000
+_MOST_OVERLAPS = 2_000  # symbols of a compiler that proves schemas disjoint
 _UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
 
 
@@ -95,7 +96,7 @@ class Compiler(Context):
         return self._made.setdefault(key, schema)
 
     def are_disjoint(self, parts: Sequence[Part]) -> bool:
-        if self._overlap is None:
+        if self._overlap is None or self._overlap._steps > _MOST_OVERLAPS:
             self._overlap = Compiler(self.document, loose=True)
         return not self._overlap.grammar.has_text(self._overlap.of(parts))
 
@@ -181,9 +182,12 @@ class Compiler(Context):
         """The options of `oneOf`, each without the values of others. Raises SchemaFault."""
         found: list[Part] = []
         overlapping: list[list[int]] = [[] for _ in options]
+        tags = [self._tags(option) for option in options]
         for at, one in enumerate(options):
             for other in range(at + 1, len(options)):
-                if not self.are_disjoint([*own, one, options[other]]):
+                if not (
+                    _differ(tags[at], tags[other]) or self.are_disjoint([*own, one, options[other]])
+                ):
                     overlapping[at].append(other)
                     overlapping[other].append(at)
         for at, one in enumerate(options):
@@ -201,6 +205,23 @@ class Compiler(Context):
                     )  # fmt: skip
                 schema = self.made((id(choice.schema), at), {"allOf": [schema, *without]})
             found.append(Part(schema, "whole", one.owners))
+        return found
+
+    def _tags(self, option: Part) -> dict[str, frozenset[str]]:
+        """The texts that a schema asks of properties that its values have, by their names."""
+        flat = self._flat([option])
+        schemas = [] if flat is None else [part.schema for part in flat.own]
+        if not any(schema.get("type") == OBJECT for schema in schemas):
+            return {}
+        names = {name for one in schemas for name in keywords.required(self.document, one)}
+        found: dict[str, frozenset[str]] = {}
+        for schema in schemas:
+            for name, inner in keywords.members(self.document, schema, "properties").items():
+                if name in names and isinstance(inner, dict):
+                    fields = cast("Schema", inner)
+                    values = fields.get("enum", [fields["const"]] if "const" in fields else None)
+                    if isinstance(values, list) and all(isinstance(one, str) for one in values):
+                        found[name] = frozenset(cast("list[str]", values))
         return found
 
     # --- values ---------------------------------------------------------------------------------
@@ -266,6 +287,11 @@ class Compiler(Context):
         fields = {name: {"const": one} for name, one in value.items()}
         made = {"type": OBJECT, "properties": fields, "required": [*value]}
         return self.made(("constant", id(value)), made | {"additionalProperties": False})
+
+
+def _differ(one: dict[str, frozenset[str]], other: dict[str, frozenset[str]]) -> bool:
+    """Whether two kinds of objects differ in a property that both have."""
+    return any(name in other and texts.isdisjoint(other[name]) for name, texts in one.items())
 
 
 def lark_of(document: Document) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from llguidance import LLMatcher, LLTokenizer
@@ -40,7 +41,6 @@ class Grammar:
         self._terminals: dict[str, str] = {}  # names by expression
         self._rules: dict[str, list[Sequence_]] = {}
         self._empty: dict[str, bool] = {}  # by expression
-        self._tokenizer: LLTokenizer | None = None
         self._letters = 0
 
     # --- terminals ------------------------------------------------------------------------------
@@ -85,13 +85,11 @@ class Grammar:
 
     def _has_text(self, expression: str) -> bool:
         """Whether the library finds a first byte of the terminal."""
-        if self._tokenizer is None:
-            self._tokenizer = LLTokenizer("byte")
         lines = ["start: T", f"T: {expression}", *self._needed(expression)]
         source = json.dumps({"grammars": [{"lark_grammar": "\n".join(lines)}]})
         mask = np.zeros(_MASK_WORDS, np.uint32)
         with guarded():
-            matcher = LLMatcher(self._tokenizer, source, log_level=0, limits=LIMITS)
+            matcher = LLMatcher(_bytes(), source, log_level=0, limits=LIMITS)
             if message := matcher.get_error():
                 raise SchemaFault(message.strip().split("\n")[0])
             matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
@@ -216,6 +214,12 @@ class Grammar:
             waiting += inner
         lines += [f"{name}: {one}" for name, one in expressions.items() if name in used]
         return "\n".join(lines)
+
+
+@cache
+def _bytes() -> LLTokenizer:
+    """The vocabulary of single bytes."""
+    return LLTokenizer("byte")
 
 
 def _names(expression: str) -> list[str]:

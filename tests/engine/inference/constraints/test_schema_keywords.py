@@ -131,6 +131,15 @@ DIGITS = "1" * 60
          ['{"x":"a","y":1}'], ['{"y":1}', '{"x":"a"}', '{"x":1,"y":1}']),
         ({"$ref": "#/$defs/b", "description": "d", "unevaluatedProperties": False,
           "$defs": {"b": {"properties": {"x": {}}}}}, ['{"x":1}'], ['{"x":1,"z":1}']),
+        # A reference into a list of options, as in a tree whose parts refer to each other.
+        ({"properties": {"a": {"anyOf": [{"type": "null"}, {"$ref": "#/properties/a/anyOf/0"}]}},
+          "required": ["a"], "type": "object"}, ['{"a":null}'], ['{"a":1}']),
+        # Within an object: a length of thousands, and patterns that are found anywhere.
+        ({"properties": {"o": {"properties": {"s": {"maxLength": 65535, "type": "string"}}}}},
+         ['{"o":{"s":"x"}}'], ['{"o":{"s":1}}']),
+        ({"properties": {"o": {"properties": {"s": {"pattern": r"\S", "type": "string"}}}}},
+         ['{"o":{"s":" x "}}'], ['{"o":{"s":"  "}}']),
+        ({"type": "string", "pattern": r"^hello there indeed\!$"}, ['"hello there indeed!"'], ['"hello"']),
         # Texts with brackets.
         ({"enum": ["(" * 150, "[{(" * 50]}, [json.dumps("(" * 150)], ["1"]),
         ({"type": "string", "pattern": r"^\(+\[{3}$"}, ['"(([[["'], ['"[[["']),
@@ -192,6 +201,14 @@ def test_faults_have_their_place(
         walker.grammars.compile(Constraint(ConstraintKind.JSON_SCHEMA, schema))
     assert said in caught.value.sentence
     assert (caught.value.line, caught.value.column) == (line, column)
+
+
+def test_a_fault_in_a_tool_has_its_place(walker: Walker) -> None:
+    text = json.dumps([{"name": "f", "schema": True, "begin": "<", "end": ">"}] * 2, indent=1)
+    bad = text[: text.rindex("true")] + '{"type":\n"text"}' + text[text.rindex("true") + 4 :]
+    with pytest.raises(RefusedConstraint, match="Invalid type: text") as caught:
+        walker.grammars.compile(Constraint(ConstraintKind.TOOLS, bad))
+    assert (caught.value.line, caught.value.column) == (11, 1)
 
 
 def test_brackets_that_are_characters_are_not_nested() -> None:

@@ -295,7 +295,7 @@ def test_cases_of_the_schema_suite(grammars: Grammars, tokenizer: Tokenizer) -> 
     assert [text for name, text in refused.items() if reasons[name] not in text] == []
     assert missing == MISSING
     assert right > 450
-    assert wrong > 400
+    assert wrong > 350
 
 
 # --- endless schemas ----------------------------------------------------------------------------
