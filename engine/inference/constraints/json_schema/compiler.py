@@ -17,6 +17,7 @@ from engine.inference.constraints.json_schema.document import Document, Schema, 
 from engine.inference.constraints.json_schema.keywords import ARRAY, OBJECT
 
 _MOST_STEPS = 50_000
+_MOST_PAIRS = 2_000
 _MOST_OVERLAPS = 2_000  # symbols of a compiler that proves schemas disjoint
 _UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
 
@@ -39,6 +40,7 @@ class Compiler(Context):
         self._checked: set[int] = set()
         self._steps = 0
         self._overlap: Compiler | None = None
+        self._pairs = 0  # of schemas that were compared
 
     # --- one symbol -----------------------------------------------------------------------------
 
@@ -96,6 +98,9 @@ class Compiler(Context):
         return self._made.setdefault(key, schema)
 
     def are_disjoint(self, parts: Sequence[Part]) -> bool:
+        self._pairs += 1
+        if self._pairs > _MOST_PAIRS:
+            raise SchemaFault("it is too complex")
         if self._overlap is None or self._overlap._steps > _MOST_OVERLAPS:
             self._overlap = Compiler(self.document, loose=True)
         return not self._overlap.grammar.has_text(self._overlap.of(parts))

@@ -14,6 +14,7 @@ from engine.inference.constraints.json_schema.document import SchemaFault
 from engine.inference.constraints.library import LIMITS, guarded
 
 _MOST_RULES = 20_000
+_MOST_CHECKS = 2_000  # whether a terminal has texts: about a millisecond each
 _MOST_LETTERS = 1 << 22
 _MASK_WORDS = 9  # of 256 bytes and the end
 
@@ -39,8 +40,10 @@ class Grammar:
 
     def __init__(self) -> None:
         self._terminals: dict[str, str] = {}  # names by expression
+        self._expressions: dict[str, str] = {}  # by name
         self._rules: dict[str, list[Sequence_]] = {}
         self._empty: dict[str, bool] = {}  # by expression
+        self._starts: dict[str, LLMatcher] = {}  # by terminal
         self._letters = 0
 
     # --- terminals ------------------------------------------------------------------------------
@@ -50,6 +53,7 @@ class Grammar:
         name = self._terminals.get(expression)
         if name is None:
             name = self._terminals[expression] = f"T{len(self._terminals)}"
+            self._expressions[name] = expression
             self._letters += len(expression)
             self._check_size()
         return name
@@ -80,18 +84,38 @@ class Grammar:
     def _is_empty(self, expression: str) -> bool:
         found = self._empty.get(expression)
         if found is None:
+            if len(self._empty) > _MOST_CHECKS:
+                raise SchemaFault("it is too complex")
             found = self._empty[expression] = not self._has_text(expression)
         return found
 
-    def _has_text(self, expression: str) -> bool:
-        """Whether the library finds a first byte of the terminal."""
+    def has(self, terminal: str, text: str) -> bool:
+        """Whether a terminal matches a text."""
+        start = self._starts.get(terminal)
+        if start is None:
+            start = self._starts[terminal] = self._matcher(terminal)
+        tokens = list(text.encode())
+        with guarded():
+            matcher = start.deep_copy()
+            if matcher.validate_tokens(tokens) < len(tokens):
+                return False
+            return matcher.consume_tokens(tokens) and matcher.is_accepting()
+
+    def _matcher(self, expression: str) -> LLMatcher:
+        """The library's state at the start of a terminal's text."""
         lines = ["start: T", f"T: {expression}", *self._needed(expression)]
         source = json.dumps({"grammars": [{"lark_grammar": "\n".join(lines)}]})
-        mask = np.zeros(_MASK_WORDS, np.uint32)
         with guarded():
             matcher = LLMatcher(_bytes(), source, log_level=0, limits=LIMITS)
             if message := matcher.get_error():
                 raise SchemaFault(message.strip().split("\n")[0])
+        return matcher
+
+    def _has_text(self, expression: str) -> bool:
+        """Whether the library finds a first byte of the terminal."""
+        mask = np.zeros(_MASK_WORDS, np.uint32)
+        matcher = self._matcher(expression)
+        with guarded():
             matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
             if matcher.is_stopped() and not matcher.is_accepting():
                 return "too complex" in matcher.get_error().lower()
@@ -99,14 +123,13 @@ class Grammar:
 
     def _needed(self, expression: str) -> list[str]:
         """The definitions of the terminals that an expression names."""
-        named = {name: one for one, name in self._terminals.items()}
         found: dict[str, str] = {}
         waiting = [expression]
         while waiting:
             for word in _names(waiting.pop()):
                 if word not in found:
-                    found[word] = named[word]
-                    waiting.append(named[word])
+                    found[word] = self._expressions[word]
+                    waiting.append(found[word])
         return [f"{name}: {one}" for name, one in found.items()]
 
     # --- rules ----------------------------------------------------------------------------------
@@ -206,13 +229,12 @@ class Grammar:
                     used.update(one.symbols if isinstance(one, Repeat) else (one,))
                 texts.append(" ".join(map(str, kept)) or '""')
             lines.append(f"{name}: {' | '.join(dict.fromkeys(texts))}")
-        expressions = {name: one for one, name in self._terminals.items()}
         waiting = [one for one in used if one[0] == "T"]
         while waiting:
-            inner = set(_names(expressions[waiting.pop()])) - used
+            inner = set(_names(self._expressions[waiting.pop()])) - used
             used |= inner
             waiting += inner
-        lines += [f"{name}: {one}" for name, one in expressions.items() if name in used]
+        lines += [f"{name}: {one}" for name, one in self._expressions.items() if name in used]
         return "\n".join(lines)
 
 

@@ -122,9 +122,7 @@ def listed(document: Document, schema: Schema, name: str) -> list[Any]:
 
 
 def required(document: Document, schema: Schema) -> list[str]:
-    """The names of `required`; the booleans of draft 3 say nothing."""
-    if isinstance(schema.get("required"), bool):
-        return []
+    """The names of `required`."""
     found = listed(document, schema, "required")
     if not all(isinstance(one, str) for one in found):
         raise SchemaFault(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from engine.inference.constraints.json_schema import keywords, scalars
+from engine.inference.constraints.json_schema import keywords, patterns, scalars
 from engine.inference.constraints.json_schema.context import Context, Part
 from engine.inference.constraints.json_schema.document import Schema, SchemaFault
 from engine.inference.constraints.json_schema.tokens import CLOSE_OBJECT, COLON, COMMA, OPEN_OBJECT
@@ -51,9 +51,9 @@ def symbol(context: Context, own: Sequence[Part]) -> str | None:
     items: list[Member] = []
     for name in names:
         literal = scalars.literal_of(context, name)
-        matched = {pattern for pattern, like in known if grammar.both([literal, like])}
+        matched = {pattern for pattern, like in known if grammar.has(like, patterns.quoted(name))}
         value = context.of(_inner(context, own, name, matched))
-        if value is None or (forms and grammar.both([literal, *forms]) is None):
+        if value is None or not all(grammar.has(form, patterns.quoted(name)) for form in forms):
             if name in wanted:
                 at = next(one for one in schemas if name in keywords.required(document, one))
                 context.impossible(f"Unsatisfiable: no value for {name!r} matches", at, "required")

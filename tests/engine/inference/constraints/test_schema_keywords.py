@@ -189,6 +189,7 @@ def test_properties_have_their_declared_order(walker: Walker, allows: Allows) ->
         ('{"properties": {\n"a": 3}}', "a schema must be an object", 1, 1),
         ('{"type": "object",\n"required": "a"}', "required must be a list", 2, 13),
         ('{"type": "object", "properties": {"a":\n{"const": 1, "minimum": 2}}, "required": ["a"]}', "Unsatisfiable", 2, 2),
+        ('{"properties": {"a": {\n"required": true}}}', "required must be a list", 2, 1),
         ('{"minimum": 1e999999}', "huge number", 1, 1),
         ('{"minimum": NaN}', "huge number", 1, 1),
         ('{"$ref": "#/$defs/a", "$defs": {"a":\n {"type": "text"}}}', "Invalid type: text", 2, 11),
