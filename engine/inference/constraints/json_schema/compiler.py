@@ -33,6 +33,7 @@ class Compiler(Context):
 
     def __init__(self, document: Document, loose: bool = False) -> None:
         super().__init__(document, loose)
+        self.is_endless = False  # whether a schema asks for itself
         self._symbols: dict[tuple[object, ...], str | None] = {}
         self._pending: set[str] = set()
         self._called: set[str] = set()  # rules that are used before they are done
@@ -115,7 +116,9 @@ class Compiler(Context):
 
         def add(part: Part) -> bool:
             if part.key in seen:
-                return not (part.kind == "whole" and id(part.schema) in within)
+                is_within = part.kind == "whole" and id(part.schema) in within
+                self.is_endless |= is_within
+                return not is_within
             seen.add(part.key)
             if part.kind in ("own", "open"):
                 flat.own.append(part)
@@ -310,5 +313,6 @@ def lark_of(document: Document) -> str:
         raise SchemaFault("it is nested too deeply") from None
     if compiler.reason is not None:
         raise compiler.reason
-    endless = "no text can match it, for each would contain another"
-    raise SchemaFault("Unsatisfiable: it is false" if document.root is False else endless)
+    if start is None and not compiler.is_endless:
+        raise SchemaFault("Unsatisfiable: no value matches it")
+    raise SchemaFault("no text can match it, for each would contain another")
