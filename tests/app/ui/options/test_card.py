@@ -13,6 +13,7 @@ from pytestqt.qtbot import QtBot
 from app.settings.answer_options import AS_USUAL, AnswerFormat, Thinking
 from app.ui.options.card import OptionsCard
 from engine import CheckConstraint, ConstraintChecked, Sampling
+from engine.inference.constraints.checking import check
 from fakes import MODEL
 from stage import Stage, flush
 
@@ -111,6 +112,31 @@ def test_a_format_is_described_and_checked(stage: Stage, card: OptionsCard) -> N
     assert card.format.status.text() == "This can be used."
     assert card.format.editor.extraSelections() == []
     assert stage.window.composer.chip.words.text() == "Answer format: JSON schema"
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "line"),
+    [
+        ('{"type": "array",\n"items": {"type": "string"},\n"uniqueItems": true}', "uniqueItems", 2),
+        ('{"type": "string",\n"pattern": "(?<=a)b"}', "looks behind", 1),
+        ('{"type": "string", "format": "password",\n"title": "brackets ([{"}', "", 0),
+    ],
+)
+def test_the_fault_of_a_schema_is_shown_at_its_line(
+    stage: Stage, card: OptionsCard, text: str, said: str, line: int
+) -> None:
+    described(card, AnswerFormat.SCHEMA, text)
+    asked = stage.engine.last(CheckConstraint)
+    (checked,) = filter(None, check(asked, None, lambda: None))
+    stage.engine.deliver(checked)
+    stage.drain()
+    marks = card.format.editor.extraSelections()
+    if not said:
+        assert card.format.status.text() == "This can be used."
+        assert marks == []
+        return
+    assert said in card.format.status.text()
+    assert marks[0].cursor.blockNumber() == line  # type: ignore[attr-defined]
 
 
 def test_each_format_keeps_its_text(stage: Stage, card: OptionsCard) -> None:
