@@ -118,8 +118,8 @@ def _unique(
         if all(context.are_disjoint([*positions[one], *positions[two]]) for one, two in pairs):
             return None
     reason = (
-        "uniqueItems cannot be enforced for items that are not one of some values: "
-        "what was written before is not remembered"
+        "uniqueItems cannot be enforced for items of any value; "
+        "list their values in an enum, or leave it out"
     )
     raise context.fault(reason, at, "uniqueItems")
 
