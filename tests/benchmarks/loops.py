@@ -38,8 +38,6 @@ SEEDS, JUDGED_SEEDS = (1, 2, 3, 4), tuple(range(1, 9))
 SAMPLINGS = (
     CHOSEN,
     sampling(Settings()),  # of models without recommendations
-    replace(CHOSEN, dry_multiplier=0.0),
-    replace(CHOSEN, dry_multiplier=0.0, penalty_window=64),
 )
 EVERYDAY = (
     "My neighbour plays loud music at night. What can I say to him?",
