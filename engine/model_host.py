@@ -201,6 +201,7 @@ class ModelHost:
             kernels=model.backends,
             slow=model.slow,
             template=model.template.built_in,
+            template_problem=problem.sentence if (problem := model.template.problem) else "",
             vocabulary=model.vocabulary,
             format=model.format,
             base=model.base,

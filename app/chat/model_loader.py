@@ -131,7 +131,11 @@ class Models:
             self._state.set_model(replace(self._state.model, loaded=event.loaded))
 
     def _notice(self, event: ModelLoaded) -> Notice | None:
-        """What the user must know of a load: a model that is slow, or not where it should be."""
+        """What the user must know of a load: a model that is faulty, slow, or not where it should be."""
+        if event.template_problem:
+            text = tr("{name} cannot be used for a whole chat.", name=event.name)
+            return Notice(text, tr("Choose another copy of it, or another model."),
+                          detail=event.template_problem)  # fmt: skip
         if event.paged_layers:
             return _from_disk(event)
         if event.moved is None:

@@ -306,6 +306,7 @@ def _vocabulary_and_template(file: GGUFFile, tokenizer: Path | None) -> dict[str
     return {
         "vocabulary_from": words.origin or "the file's own keys",
         "template": f"built in, {template.built_in}" if template.built_in else "the file's own",
+        **({"template_problem": problem.sentence} if (problem := template.problem) else {}),
     }
 
 

@@ -54,6 +54,7 @@ class ModelLoaded:
     held_bytes: int = 0  # of the model now, with an empty context: what unloading it frees
     cache: CacheType = DEFAULT_CACHE
     template: str = ""  # name of the built-in template in use; "": the file's template
+    template_problem: str = ""  # why the template cannot be used for a chat, or not fully
     vocabulary: str = ""  # origin of the vocabulary; "": the file's metadata
     format: str = ""  # as users know it: "Q4_1", "Q4_K_M"
     base: bool = False  # continues text; it was not trained to chat

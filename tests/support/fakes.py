@@ -102,6 +102,7 @@ class FakeEngine:
         moved: DeviceRefusal | None = None,
         *,
         can_think: bool = False,
+        template_problem: str = "",
     ) -> None:
         """Report the model as loaded; so many of its layers are read from the disk."""
         load = self.load
@@ -128,6 +129,7 @@ class FakeEngine:
                 moved=moved,
                 has_thinking_switch=can_think,
                 can_think=can_think,
+                template_problem=template_problem,
             )
         )
 

@@ -189,6 +189,8 @@ def _details(loaded: ModelLoaded) -> list[str]:
         lines.append(
             tr("Chat template: built-in ({name}), since the file has none", name=loaded.template)
         )
+    if loaded.template_problem:
+        lines.append(loaded.template_problem)
     if loaded.vocabulary:
         lines.append(tr("Vocabulary: {source}", source=loaded.vocabulary))
     return lines

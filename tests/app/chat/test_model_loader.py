@@ -130,3 +130,14 @@ def test_the_devices_are_asked_for_at_the_start(stage: Stage) -> None:
     stage.drain()
     assert stage.state.devices == found
     assert stage.states.library.devices == found
+
+
+def test_a_template_that_cannot_be_used_is_said_when_the_model_is_loaded(stage: Stage) -> None:
+    stage.start(MODEL)
+    stage.engine.finish_load(template_problem="The exact reason.")
+    stage.drain()
+    assert stage.state.model.phase is ModelPhase.READY
+    shown = notice(stage)
+    assert shown is not None
+    assert shown.sentence == "Small Model 135M cannot be used for a whole chat."
+    assert shown.detail == "The exact reason."

@@ -401,3 +401,109 @@ def test_a_switch_of_thinking_is_found_by_its_effect() -> None:
     assert not ChatTemplate("{# enable_thinking #}fine", bos="", eos="").has_thinking_switch
     faulty = ChatTemplate("{{ raise_exception('no') }}", bos="", eos="")
     assert not faulty.has_thinking_switch
+
+
+# --- whether what was written reaches the model -------------------------------------------------
+
+_PARTS = (
+    "{% for m in messages %}[{{ m.role }}]{% for part in m.content %}"
+    "{% if part.type == 'image' %}<image>{% elif part.type == 'text' %}{{ part.text }}{% endif %}"
+    "{% endfor %}{% endfor %}"
+)
+_CHAT = (Turn(SYSTEM, "Be brief."), Turn(USER, "Hello"), Turn(ASSISTANT, "Hi"), Turn(USER, "So?"))
+_EACH = "{% for m in messages %}[{{ m.role }}]CONTENT{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        _PARTS,
+        _EACH.replace("CONTENT", "{{ m.content[0].text }}"),
+        _EACH.replace("CONTENT", "{{ m.content[0]['text'] }}"),
+        _EACH.replace(
+            "CONTENT",
+            "{{ m.content|selectattr('type', 'equalto', 'text')|map(attribute='text')|join('') }}",
+        ),
+        _EACH.replace(
+            "CONTENT", "{% for p in m.content %}{{ p['text'] if 'text' in p }}{% endfor %}"
+        ),
+        # One role only: each is asked on its own.
+        "{% for m in messages %}[{{ m.role }}]{% if m.role == 'user' %}{{ m.content[0].text }}"
+        "{% else %}{{ '' + m.content }}{% endif %}{% endfor %}",
+        "{% for m in messages %}[{{ m.role }}]{% if m.role != 'user' %}{{ m.content[0].text }}"
+        "{% else %}{{ '' + m.content }}{% endif %}{% endfor %}",
+        _EACH.replace("CONTENT", "{{ m.content if m.content is string else m.content[0].text }}"),
+        _EACH.replace("CONTENT", "{{ m.content }}"),
+    ],
+)
+def test_text_is_given_as_the_template_reads_it(source: str) -> None:
+    expected = "[system]Be brief.[user]Hello[assistant]Hi[user]So?"
+    template = ChatTemplate(source, bos="", eos="")
+    assert template.render(_CHAT) == expected
+    assert template.render_answer(_CHAT).text == expected
+    assert template.problem is None
+
+
+def test_thoughts_of_an_answer_in_parts_are_kept() -> None:
+    source = _PARTS.replace("[{{ m.role }}]", "[{{ m.role }}|{{ m.reasoning_content }}]")
+    conversation = (Turn(USER, "Two?"), Turn(ASSISTANT, "<think>\nHm.\n</think>\n\nFour."))
+    assert rendered(source, conversation) == "[user|]Two?[assistant|Hm.]Four."
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for m in messages %}[{{ m.role }}]{{ m.text }}{% endfor %}",
+        "{% for m in messages %}[{{ m.role }}]{{ m.content[0] }}{% endfor %}",
+        "{% for m in messages %}[{{ m.role }}]{{ m.content|truncate(9) }}{% endfor %}",
+        "{% for m in messages %}{% if m.role == 'human' %}{{ m.content }}{% endif %}{% endfor %}",
+        "Hello",
+    ],
+)
+def test_a_template_that_loses_the_question_is_refused(source: str) -> None:
+    template = ChatTemplate(source, bos="", eos="")
+    for question in ("Hi", "Hello", "What is the capital of France, please?"):
+        for conversation in ([Turn(USER, question)], [Turn(USER, question), Turn(ASSISTANT, "a")]):
+            with pytest.raises(TemplateError, match=r"leaves out the user's text.*[.]$") as caught:
+                template.render_answer(conversation)
+            assert caught.value.remedy
+    assert template.problem is not None
+    assert "leaves out the user's text" in template.problem.sentence
+
+
+def test_a_question_lost_by_its_place_in_the_chat_is_refused() -> None:
+    template = ChatTemplate(
+        "{% for m in messages[:2] %}[{{ m.content }}]{% endfor %}", bos="", eos=""
+    )
+    assert template.render_answer(HELLO).text == "[Hello]"
+    with pytest.raises(TemplateError, match="leaves out the user's text"):
+        template.render_answer(_CHAT[1:])
+    assert template.problem is not None
+
+
+@pytest.mark.parametrize(
+    "form", ["m.content|tojson", "m.content|upper", "m.content|replace('.', '')"]
+)
+def test_a_question_in_another_form_is_not_lost(form: str) -> None:
+    source = f"{{% for m in messages %}}[{{{{ {form} }}}}]{{% endfor %}}"
+    template = ChatTemplate(source, bos="", eos="")
+    assert template.problem is None
+    assert template.render_answer([Turn(USER, 'Say "x". é')]).text.startswith("[")
+
+
+def test_earlier_turns_that_are_left_out_are_said() -> None:
+    template = ChatTemplate("[{{ messages[-1].content }}]", bos="", eos="")
+    assert template.render_answer(_CHAT[1:]).text == "[So?]"  # as its makers want it
+    assert template.problem is not None
+    assert "earlier turns" in template.problem.sentence
+
+
+def test_a_faulty_template_is_said_before_the_first_question() -> None:
+    for source in ("{% if %}", "{{ 1/0 }}", "{{ raise_exception('no') }}"):
+        assert ChatTemplate(source, bos="", eos="").problem is not None
+    assert ChatTemplate(CHATML, bos="", eos="").problem is None
+
+
+@pytest.mark.parametrize("row", recorded()["rows"], ids=lambda row: row["name"])
+def test_recorded_templates_have_no_problem(row: Any) -> None:
+    assert ChatTemplate(row["template"], bos=row["bos"], eos=row["eos"]).problem is None
