@@ -212,6 +212,8 @@ class ModelHost:
             held_bytes=self.memory_bytes,
             cache=model.cache,
             sampling=model.sampling,
+            sampling_fields=model.recommended.fields,
+            sampling_unusable=model.recommended.unusable,
             paged_layers=len(paging.layers),
             paged_bytes=paging.token_bytes,
             paged_seconds=paging.token_seconds,

@@ -33,9 +33,9 @@ from engine.loading.placement import (
 )
 from engine.loading.pooling import named_pooling
 from engine.loading.preflight import extra_ops, identify, layout, parameters
-from engine.loading.recommended_sampling import recommended_sampling
+from engine.loading.recommended_sampling import recommendation
 from engine.lora.stack import NO_ADAPTERS, Stack
-from engine.messages import CacheType, DevicePart, Sampling, SlowReason
+from engine.messages import CacheType, DevicePart, SlowReason
 from engine.state.pages import storage_dtype
 from engine.tokenizer import vocabulary
 from kernels.kv_pages import PAGE_TOKENS, KVLayout, PageLayer, StateLayer
@@ -311,13 +311,12 @@ def _vocabulary_and_template(file: GGUFFile, tokenizer: Path | None) -> dict[str
 
 
 def _sampling(file: GGUFFile) -> dict[str, object]:
-    """The sampling that the file recommends, where it differs from the usual one."""
-    found = recommended_sampling(file.metadata)
-    usual = asdict(Sampling())
-    changed = {
-        name: value for name, value in asdict(found or Sampling()).items() if value != usual[name]
-    }
-    return {"recommended_sampling": changed} if found else {}
+    """The sampling that the file recommends, and what of it means nothing."""
+    found = recommendation(file.metadata)
+    said = {name: value for name, value in asdict(found.sampling).items() if name in found.fields}
+    return ({"recommended_sampling": said} if said else {}) | (
+        {"unusable_sampling": list(found.unusable)} if found.unusable else {}
+    )
 
 
 def _embeddings(file: GGUFFile) -> dict[str, object]:

@@ -21,7 +21,7 @@ _NUMBERS: tuple[tuple[tuple[str, ...], str, type, str], ...] = (
     (("--temp", "--temperature"), "temperature", float, "0: always the most likely"),
     (("--dynatemp-range",), "temperature_range", float, "temperature +- this by entropy; 0: off"),
     (("--dynatemp-exp",), "temperature_exponent", float, "exponent of the dynamic temperature"),
-    (("--top-k",), "top_k", int, "0: off"),
+    (("--top-k",), "top_k", int, "0 or -1: off"),
     (("--top-p",), "top_p", float, "1: off"),
     (("--min-p",), "min_p", float, "0: off"),
     (("--typical", "--typical-p"), "typical_p", float, "1: off"),

@@ -48,6 +48,7 @@ class ModelFacts:
     fault: Fault | None = None  # `problem` as a code with parameters
     has_template: bool = False
     sampling: Sampling | None = None  # that the file recommends
+    sampling_fields: tuple[str, ...] = ()  # of `sampling` that the file sets
     layers: int = 0
     paged_layers: int = 0  # that do not fit in memory, see `ModelLoaded`
     paged_bytes: int = 0
@@ -155,9 +156,9 @@ def _with_metadata(facts: ModelFacts, file: GGUFFile) -> ModelFacts:
     from engine.chat.template import has_template
     from engine.loading.format_name import format_name
     from engine.loading.preflight import main_format, parameters
-    from engine.loading.recommended_sampling import recommended_sampling
+    from engine.loading.recommended_sampling import recommendation
 
-    main = main_format(file)
+    main, recommended = main_format(file), recommendation(file.metadata)
     return replace(
         facts,
         path=file.paths[0],
@@ -167,7 +168,8 @@ def _with_metadata(facts: ModelFacts, file: GGUFFile) -> ModelFacts:
         parameters=parameters(file),
         file_bytes=file.file_bytes,
         has_template=has_template(file.metadata),
-        sampling=recommended_sampling(file.metadata),
+        sampling=recommended.sampling if recommended.fields else None,
+        sampling_fields=recommended.fields,
     )
 
 

@@ -42,7 +42,7 @@ from engine.loading.placement import (
 )
 from engine.loading.pooling import pooling_of, rank_template
 from engine.loading.preflight import check, identify, layout, parameters
-from engine.loading.recommended_sampling import recommended_sampling
+from engine.loading.recommended_sampling import NOTHING, Recommendation, recommendation
 from engine.loading.selfcheck import Faults, find_faults
 from engine.messages import (
     CacheType,
@@ -93,7 +93,7 @@ class LoadedModel:
     backends: str  # the placement for a status line: "cpu avx512 + reference"
     slow: tuple[SlowPart, ...]  # parts without a fast kernel
     seconds: float
-    sampling: Sampling | None = None  # that the file recommends
+    recommended: Recommendation = NOTHING  # by the file
     pooling: Pooling = Pooling.LAST  # of embeddings
     rank_template: str = ""  # of a query and a document; "": one follows the other
     runs_on: tuple[DevicePart, ...] = ()  # in the order of the layers
@@ -103,6 +103,11 @@ class LoadedModel:
     def base(self) -> bool:
         """Whether the model probably only continues text: it was not trained to chat."""
         return self.template.base
+
+    @property
+    def sampling(self) -> Sampling | None:
+        """The sampling that the file recommends; None if it recommends nothing usable."""
+        return self.recommended.sampling if self.recommended.fields else None
 
     def new_runner(self) -> Runner:
         """A runner of this model over KV pages of the planned type."""
@@ -293,7 +298,7 @@ class _Loading:
             backends=words(placement, kernels),
             slow=(*slow_parts(known, storage, memory.paging), *faults.slow),
             seconds=time.perf_counter() - started,
-            sampling=recommended_sampling(file.metadata),
+            recommended=recommendation(file.metadata),
             pooling=pooling_of(file, Pooling.MEAN if decoder.is_encoder else Pooling.LAST),
             rank_template=rank_template(file),
             runs_on=device_parts(placement, memory),

@@ -61,6 +61,8 @@ class ModelLoaded:
     has_thinking_switch: bool = False  # `Generate.thinking` changes the prompt
     can_think: bool = False  # the template knows thoughts, which a budget can end
     sampling: Sampling | None = None  # that the file recommends
+    sampling_fields: tuple[str, ...] = ()  # of `sampling` that it sets
+    sampling_unusable: tuple[str, ...] = ()  # its keys of sampling that mean nothing, with values
     paged_layers: int = 0  # not in memory
     paged_bytes: int = 0  # of these, read from the file for each token
     paged_seconds: float = 0.0  # that this takes by the measured speed of the disk; 0: not known

@@ -92,10 +92,10 @@ class Turn:
 class Sampling:
     """Sampler parameters; the defaults suit small chat models. See `engine.inference.sampling`.
 
-    temperature 0 is greedy, ties going to the lowest id. top_k 0, top_p 1, min_p 0, typical_p 1,
-    repeat_penalty 1, and 0 for frequency_penalty, presence_penalty, top_n_sigma, dry_multiplier,
-    xtc_probability, temperature_range and mirostat each switch that step off. A window is how many
-    of the last tokens are compared; -1: all. seed -1 picks a random seed.
+    temperature 0 is greedy, ties going to the lowest id. top_k 0 or -1, top_p 1, min_p 0,
+    typical_p 1, repeat_penalty 1, and 0 for frequency_penalty, presence_penalty, top_n_sigma,
+    dry_multiplier, xtc_probability, temperature_range and mirostat each switch that step off. A
+    window is how many of the last tokens are compared; -1: all. seed -1 picks a random seed.
     """
 
     temperature: float = 0.7

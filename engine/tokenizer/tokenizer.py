@@ -44,6 +44,7 @@ _CHARACTERS = "gemma4"  # BPE of characters, whose tokens are spelled as Sentenc
 _TOOL_RESPONSE = "<|tool_response>"
 # `tokenizer.ggml.model` of files that say that they have no vocabulary.
 NO_VOCABULARY = ("no_vocab", "none")
+SUPPRESSED = "tokenizer.ggml.suppress_tokens"
 _CLS, _SEP, _UNKNOWN = 101, 102, 100  # of BERT's vocabulary: ggml's defaults
 _END_OF_T5, _UNKNOWN_OF_T5 = 1, 2
 _NO_TEXT = "\ufdd0"  # a code that is no character, for a piece that no text has
@@ -58,6 +59,7 @@ class Tokenizer:
     add_bos: bool  # `encode` puts `bos` first
     add_eos: bool
     end_tokens: frozenset[int]  # any of these ends a reply
+    suppressed: frozenset[int]  # never generated: markers of pictures and sounds, unused tokens
     separator: int | None  # a further token between a query and a document
     sentencepiece: bool  # SentencePiece scores; otherwise another kind
     wordpiece: bool  # `bos` and `eos` are then [CLS] and [SEP]
@@ -105,6 +107,7 @@ class Tokenizer:
             self.separator = None  # as `eos` is between the two
 
         self.end_tokens = self._mark_control_tokens(metadata)
+        self.suppressed = _ids_within(metadata, SUPPRESSED, len(self._texts))
         self._subwords = subwords or self._subword_model(metadata, rule)
         self._specials = self._special_tokens(metadata)
 
@@ -496,6 +499,12 @@ def _sequence(metadata: Metadata, key: str) -> list[Any] | None:
     if isinstance(values, str | bytes | int | float):
         raise ModelFileError(f"{key} is not a list.", _AGAIN)
     return values.tolist() if hasattr(values, "tolist") else list(values)
+
+
+def _ids_within(metadata: Metadata, key: str, size: int) -> frozenset[int]:
+    """The token ids of a list; those outside the vocabulary are left out, as in ggml."""
+    ids = [_integer(key, value) for value in _sequence(metadata, key) or ()]
+    return frozenset(token for token in ids if 0 <= token < size)
 
 
 def _flag(metadata: Metadata, name: str, otherwise: bool) -> bool:

@@ -6,8 +6,8 @@
 4. A `tokenizer.json` next to the file: first `<stem of the file>.tokenizer.json`, for folders with
    several models, then `tokenizer.json`.
 
-Files may have 2, 3 or both; ggml uses its own keys, so these come first. BOS and EOS settings in
-the metadata apply to every source.
+Files may have 2, 3 or both; ggml uses its own keys, so these come first. BOS and EOS settings and
+the suppressed tokens in the metadata apply to every source.
 
 Files for research may have none, or one of a kind that is not supported. A model can be run on token
 ids without it: `find_or_ids`.
@@ -25,6 +25,7 @@ from engine.tokenizer import json as tokenizer_json
 from engine.tokenizer.special import TokenKind
 from engine.tokenizer.tokenizer import (
     NO_VOCABULARY,
+    SUPPRESSED,
     Metadata,
     Tokenizer,
     unreadable,
@@ -117,7 +118,7 @@ def _from_json(file: GGUFFile, text: str, origin: str, config: str) -> Vocabular
     names = ("bos", "eos", "eot", "eom")
     kept = {f"tokenizer.ggml.{name}_token_id" for name in names}
     kept |= {f"tokenizer.ggml.add_{name}_token" for name in (*names, "sep")}
-    kept.add("tokenizer.ggml.seperator_token_id")
+    kept |= {"tokenizer.ggml.seperator_token_id", SUPPRESSED}
     metadata = keys | {key: file.metadata[key] for key in kept if key in file.metadata}
     return Vocabulary(origin, len(keys[_TOKENS]), metadata, subwords)
 

@@ -12,7 +12,7 @@ _MAX_BIAS = 1e6
 _MOST_TEXTS, _LONGEST_TEXT = 1000, 1000  # banned texts and breakers; characters of each
 _RANGES: tuple[tuple[str, str, float, float], ...] = (
     ("temperature", "temperature", 0, 100),
-    ("top-k", "top_k", 0, _MOST),
+    ("top-k", "top_k", -1, _MOST),
     ("top-p", "top_p", 0, 1),
     ("min-p", "min_p", 0, 1),
     ("typical", "typical_p", 0, 1),

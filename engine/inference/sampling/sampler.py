@@ -6,6 +6,7 @@ import math
 import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 from torch import Tensor
@@ -45,11 +46,12 @@ class Sampler:
     def __init__(self, sampling: Sampling, tokenizer: Tokenizer | None = None) -> None:
         """Raises RequestError for an option out of range.
 
-        Without a tokenizer no text breaks DRY's repetitions, and there are no end tokens: these may
-        be ignored, and no penalty counts them. Those of the turns before would make an answer less
-        likely to end.
+        Without a tokenizer no text breaks DRY's repetitions, no token is suppressed, and there are
+        no end tokens: these may be ignored, and no penalty counts them. Those of the turns before
+        would make an answer less likely to end.
         """
         check(sampling)
+        sampling = replace(sampling, top_k=max(sampling.top_k, 0))
         self.sampling = sampling
         self.seed = sampling.seed if sampling.seed >= 0 else secrets.randbits(32)
         self.mu = 2 * sampling.mirostat_tau
@@ -58,12 +60,13 @@ class Sampler:
             and sampling.temperature_range == 0
             and sampling.xtc_probability == 0
         )
-        self._bias = _bias(sampling, tokenizer)
+        self._bias = sampling.logit_bias
+        self._never = np.array(sorted(_never(sampling, tokenizer)), np.int64)
         self._ends = sorted(tokenizer.end_tokens) if tokenizer else []
         self._penalizes = penalizes(sampling)
         has_dry = sampling.dry_multiplier > 0 and sampling.dry_window != 0
         self._dry = Dry(sampling, tokenizer.piece if tokenizer else None) if has_dry else None
-        self._changes_logits = bool(self._penalizes or self._dry or self._bias)
+        self._changes_logits = bool(self._penalizes or self._dry or self._bias or self._never.size)
         self._filters = _filters(sampling)
 
     def resume(self, seed: int, mu: float) -> None:
@@ -112,7 +115,7 @@ class Sampler:
         biases: dict[int, float] = {}
         for token, bias in self._bias:
             biases[token] = biases.get(token, 0.0) + bias
-        biases.update(dict.fromkeys(excluded, -math.inf))
+        biases.update(dict.fromkeys((*self._never.tolist(), *excluded), -math.inf))
         return Draw(
             draw_bits(self.seed, len(tokens)),
             0.0 if self._is_greedy else sampling.temperature,
@@ -196,6 +199,7 @@ class Sampler:
         for token, bias in self._bias:
             if token < len(row):
                 row[token] += np.float32(bias)
+        row[self._never[self._never < len(row)]] = -np.inf
         if excluded:
             row[list(excluded)] = -np.inf
         ends = [token for token in self._ends if token < len(row)]
@@ -205,7 +209,8 @@ class Sampler:
         if self._dry:
             self._dry.apply(row, tokens)
         row[ends] = unpenalized
-        if (allowed is not None or self._bias or excluded) and row.max() == -np.inf:
+        is_narrowed = allowed is not None or self._bias or self._never.size or excluded
+        if is_narrowed and row.max() == -np.inf:
             raise RequestError(
                 "No token is left to continue the text: all are excluded.",
                 "Change the grammar, the logit bias or the banned texts.",
@@ -236,10 +241,12 @@ def _best(row: Floats) -> int:
     return best
 
 
-def _bias(sampling: Sampling, tokenizer: Tokenizer | None) -> list[tuple[int, float]]:
-    """Tokens and what is added to their logits."""
-    ends = tokenizer.end_tokens if tokenizer and sampling.ignore_end else ()
-    return [*sampling.logit_bias, *((token, -math.inf) for token in ends)]
+def _never(sampling: Sampling, tokenizer: Tokenizer | None) -> frozenset[int]:
+    """The tokens that are never drawn."""
+    if tokenizer is None:
+        return frozenset()
+    ends = tokenizer.end_tokens if sampling.ignore_end else frozenset[int]()
+    return tokenizer.suppressed | ends
 
 
 def _filters(sampling: Sampling) -> list[Filter]:

@@ -158,3 +158,40 @@ def test_info_shows_what_the_file_recommends(
     assert "  top_k: 1\n" in capsys.readouterr().out
     plain = str(tiny.write(tmp_path / "plain.gguf"))
     assert "recommended_sampling" not in run(capsys, "info", "-m", plain)
+
+
+def test_tokens_that_the_file_suppresses_are_never_generated(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    command = ("complete", "-p", "Hello", "-n", "12", "--temp", "0")
+    plain = run(capsys, *command, "-m", str(tiny.write(tmp_path / "plain.gguf")))
+    taken = sorted(set(plain["token_ids"]))
+    keys = {"tokenizer.ggml.suppress_tokens": taken}
+    path = str(tiny.write(tmp_path / "suppressed.gguf", metadata=keys))
+    for draft in ((), ("--draft", str(tmp_path / "plain.gguf"))):
+        found = run(capsys, *command, *draft, "-m", path)
+        assert not set(found["token_ids"]) & set(taken)
+        assert len(found["token_ids"]) == 12
+
+
+def test_a_top_k_of_minus_one_is_none_on_the_command_line_and_in_a_file(
+    model: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    keys = {"general.sampling.top_k": -1}
+    other = str(tiny.write(tmp_path / "minus-one.gguf", metadata=keys))
+    command = ("complete", "-p", "hello", "-n", "40", "--seed", "5", "--temp", "3")
+    command += ("--top-p", "1", "--min-p", "0", "--ignore-eos")
+    off = run(capsys, *command, "-m", model, "--top-k", "0")["token_ids"]
+    assert run(capsys, *command, "-m", model, "--top-k", "-1")["token_ids"] == off
+    assert run(capsys, *command, "-m", other)["token_ids"] == off
+    assert run(capsys, *command, "-m", other, "--top-k", "40")["token_ids"] != off
+
+
+def test_info_names_sampling_that_means_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    keys = {"general.sampling.temp": math.nan, "general.sampling.top_p": 0.95}
+    path = str(tiny.write(tmp_path / "tiny.gguf", metadata=keys))
+    facts = run(capsys, "info", "-m", path)
+    assert facts["recommended_sampling"] == {"top_p": pytest.approx(0.95)}
+    assert facts["unusable_sampling"] == ["general.sampling.temp: nan"]

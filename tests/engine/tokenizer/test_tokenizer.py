@@ -392,6 +392,8 @@ def test_metadata_may_hold_arrays_and_tuples() -> None:
         ({"token_type": ["x", "y"]}, "tokenizer.ggml.token_type"),
         ({"bos_token_id": "x"}, "tokenizer.ggml.bos_token_id"),
         ({"eos_token_id": 1.5}, "tokenizer.ggml.eos_token_id"),
+        ({"suppress_tokens": 3}, "tokenizer.ggml.suppress_tokens"),
+        ({"suppress_tokens": ["a"]}, "tokenizer.ggml.suppress_tokens"),
     ],
 )
 def test_a_bad_key_is_named(changed: dict[str, object], key: str) -> None:

@@ -121,7 +121,7 @@ def test_non_finite_logits_are_refused(bad: float) -> None:
     [
         ("temperature", -0.1, "temperature"),
         ("temperature", float("nan"), "temperature"),
-        ("top_k", -1, "top-k"),
+        ("top_k", -2, "top-k"),
         ("top_p", 1.5, "top-p"),
         ("min_p", -1.0, "min-p"),
         ("typical_p", 2.0, "typical"),
@@ -221,3 +221,37 @@ def test_a_resumed_sampler_draws_with_the_seed_of_the_first() -> None:
     resumed.resume(first.seed, first.mu)
     assert draws(first, logits, 20) == draws(resumed, logits, 20)
     assert resumed.seed == first.seed
+
+
+@pytest.mark.parametrize("given", [Sampling(temperature=0), Sampling(temperature=2, seed=3)])
+def test_suppressed_tokens_are_never_drawn(given: Sampling) -> None:
+    given = replace(given, top_k=0, top_p=1, min_p=0)
+    keys: dict[str, object] = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": ["a", "b", "c", "d"],
+        "tokenizer.ggml.suppress_tokens": [2, 0, -1, 99],  # ids outside are left out, as in ggml
+    }
+    tokenizer = Tokenizer.from_metadata(keys)
+    assert tokenizer.suppressed == {0, 2}
+    logits = torch.tensor([9.0, 1.0, 8.0, 0.0])
+    sampler = Sampler(given, tokenizer)
+    drawn = {sampler.draw(logits, range(position)) for position in range(99)}
+    assert drawn == ({1} if given.temperature == 0 else {1, 3})
+    on_device = sampler.device_draw([])
+    assert on_device is None or on_device.biases == {0: -np.inf, 2: -np.inf}
+    wanted = replace(given, logit_bias=((0, 1e6), (3, -np.inf)), ignore_end=True)
+    assert Sampler(wanted, tokenizer).draw(logits, []) == 1
+    with pytest.raises(RequestError, match="No token is left"):
+        Sampler(replace(given, logit_bias=((1, -np.inf), (3, -np.inf))), tokenizer).draw(logits, [])
+
+
+def test_a_top_k_of_minus_one_is_no_top_k() -> None:
+    logits = torch.arange(300.0) / 100
+    for sampling in (replace(PLAIN, top_p=0.9), replace(PLAIN, top_p=0.9, typical_p=0.8), PLAIN):
+        off, minus_one = Sampler(sampling), Sampler(replace(sampling, top_k=-1))
+        wanted, found = (one.distribution(logits, []) for one in (off, minus_one))
+        assert found.ids.tolist() == wanted.ids.tolist()
+        assert len(found.ids) > 40
+    drawn = Sampler(replace(PLAIN, top_k=-1, top_p=0.9)).device_draw([])
+    assert drawn is not None
+    assert drawn.top_k == 0

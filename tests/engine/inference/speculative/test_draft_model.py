@@ -187,7 +187,7 @@ def test_another_vocabulary_is_translated_where_texts_agree(
 def test_a_foreign_vocabulary_is_refused(model: LoadedModel) -> None:
     class Foreign:
         size = 100
-        end_tokens = frozenset[int]()
+        end_tokens = suppressed = frozenset[int]()
 
         def piece(self, token: int) -> bytes:
             return b"foreign %d" % token

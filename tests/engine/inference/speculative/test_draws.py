@@ -40,7 +40,7 @@ SAMPLINGS = {
 class Texts:
     """Takes the place of the tokenizer: tokens have no text."""
 
-    end_tokens = frozenset[int]()
+    end_tokens = suppressed = frozenset[int]()
 
     def stream(self) -> Texts:
         return self
