@@ -142,6 +142,9 @@ def _yarn_multiplier(file: GGUFFile, config: Config) -> float:
 
 def _yarn_scale(file: GGUFFile, config: Config, factor: float) -> float:
     """The scale of rotated channels, beside that of whole heads."""
+    stated = file.number(f"{config.architecture}.rope.scaling.yarn_attn_factor", 0.0, minimum=0.0)
+    if stated:  # the model's `attention_factor`, which replaces the usual one in transformers
+        return stated
     multiplier = _yarn_multiplier(file, config)
     if config.architecture == "deepseek2" and multiplier:  # the same for both
         return 1.0

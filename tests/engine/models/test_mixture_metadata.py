@@ -155,6 +155,19 @@ def test_yarn_scales_rotated_channels_and_whole_heads(
         assert magnitude(file, config, found) == pytest.approx(whole, rel=1e-6)
 
 
+def test_a_stated_scale_replaces_the_usual_one_of_yarn(tmp_path: Path) -> None:
+    # As in transformers: `attention_factor` of the model's configuration.
+    keys = {
+        "rope.scaling.type": "yarn",
+        "rope.scaling.factor": 8.0,
+        "rope.scaling.original_context_length": 32,
+        "rope.scaling.yarn_attn_factor": 1.5,
+    }
+    with opened(tmp_path, **keys) as (file, config):
+        found = rope(file, config, Weights(file, read=False), 256, interleaved=True)
+        assert found.scale == pytest.approx(1.5, rel=1e-6)
+
+
 def test_an_ignored_tensor_is_as_if_absent(tmp_path: Path) -> None:
     with opened(tmp_path) as (file, _):
         weights = Weights(file, read=False)
