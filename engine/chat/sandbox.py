@@ -18,10 +18,10 @@ from typing import Any
 import jinja2
 from jinja2 import nodes, sandbox
 from jinja2.ext import Extension
-from jinja2.filters import FILTERS, make_attrgetter
+from jinja2.filters import FILTERS, make_attrgetter, sync_do_slice
 from jinja2.parser import Parser
 from jinja2.runtime import Context
-from jinja2.utils import Namespace, pass_context
+from jinja2.utils import Cycler, Joiner, Namespace, pass_context
 from jinja2.visitor import NodeTransformer
 
 from engine.chat.budget import MAX_INTEGER, MAX_ITEMS, Budget, Exhausted
@@ -30,12 +30,13 @@ MAX_SOURCE = 64_000  # characters of a template; the longest known has 20,000
 _MAX_NODES = 12_000  # syntax nodes of a template; the longest known has 1,300
 _MAX_DEPTH = 50  # calls inside calls
 _MAX_WIDTH = 1_000  # characters of padding, or of a set of characters to strip
+_MAX_WRAPPED = 100_000  # characters of a text that is wrapped
 _WIDE_FORMAT = re.compile(r"%(\([^)]*\))?[-+ #0]*(\*|\d{4,}|\d*\.(\*|\d{4,}))")
 _TEXT_METHODS = """
-    capitalize casefold count endswith find format format_map index isalnum isalpha isascii
-    isdecimal isdigit islower isnumeric isspace istitle isupper join lower lstrip partition
-    removeprefix removesuffix replace rfind rindex rpartition rsplit rstrip split splitlines
-    startswith strip swapcase title upper
+    capitalize casefold center count endswith find format format_map index isalnum isalpha isascii
+    isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper join ljust
+    lower lstrip partition removeprefix removesuffix replace rfind rindex rjust rpartition rsplit
+    rstrip split splitlines startswith strip swapcase title upper zfill
 """
 _METHODS: tuple[tuple[type, frozenset[str]], ...] = (
     (str, frozenset(_TEXT_METHODS.split())),
@@ -44,9 +45,9 @@ _METHODS: tuple[tuple[type, frozenset[str]], ...] = (
     (dict, frozenset({"copy", "get", "items", "keys", "values"})),
 )
 _FILTERS = """
-    abs attr capitalize count d default dictsort e escape first float groupby int items last length
-    list lower map max min reject rejectattr reverse safe select selectattr sort string title
-    truncate unique upper wordcount
+    abs attr capitalize count d default dictsort e escape filesizeformat first float forceescape
+    groupby int items last length list lower map max min reject rejectattr reverse safe select
+    selectattr sort string title truncate unique upper wordcount
 """
 
 
@@ -144,18 +145,25 @@ class TemplateEnvironment(sandbox.ImmutableSandboxedEnvironment):
         self.concat = self._concatenated  # type: ignore[assignment]
         given = {name: FILTERS[name] for name in _FILTERS.split()}
         own: dict[str, Callable[..., Any]] = {
+            "batch": self._batch,
+            "center": self._center,
             "format": self._format,
             "indent": self._indent,
             "join": self._join,
             "replace": self._replace,
             "round": self._round,
+            "slice": self._slice,
             "sum": self._sum,
             "tojson": self._tojson,
             "trim": self._trim,
+            "urlencode": self._urlencode,
+            "wordwrap": self._wordwrap,
         }
         self.filters = {name: self._metered(f) for name, f in (given | own).items()}
         self.globals = {
+            "cycler": Cycler,
             "dict": dict,
+            "joiner": Joiner,
             "namespace": OpaqueNamespace,
             "raise_exception": _raise_exception,
             "range": self.globals["range"],
@@ -270,6 +278,8 @@ class TemplateEnvironment(sandbox.ImmutableSandboxedEnvironment):
                 self._check_replace(owner, args[0], args[1])
             if name in ("strip", "lstrip", "rstrip") and args:
                 self._check_strip(args[0])
+            if name in ("center", "ljust", "rjust", "zfill") and args:
+                _check_width(args[0])
         return args
 
     def _joinable(self, separator: str, values: Iterable[Any]) -> list[Any]:
@@ -319,6 +329,16 @@ class TemplateEnvironment(sandbox.ImmutableSandboxedEnvironment):
 
         return metered
 
+    def _batch(
+        self, value: Iterable[Any], linecount: int, fill_with: Any = None
+    ) -> Iterable[list[Any]]:
+        _check_count(linecount)
+        return FILTERS["batch"](value, linecount, fill_with)
+
+    def _center(self, value: object, width: int = 80) -> str:
+        _check_width(width)
+        return str(value).center(width)
+
     def _format(self, value: object, *args: Any, **kwargs: Any) -> str:
         pattern = str(value)
         self._check_percent(pattern, (args, kwargs))
@@ -346,6 +366,12 @@ class TemplateEnvironment(sandbox.ImmutableSandboxedEnvironment):
         if abs(precision) > 15:
             raise Exhausted("creates a number that is too large")
         return FILTERS["round"](value, precision, method)
+
+    def _slice(
+        self, value: Iterable[Any], slices: int, fill_with: Any = None
+    ) -> Iterable[list[Any]]:
+        _check_count(slices)
+        return sync_do_slice(value, slices, fill_with)
 
     def _sum(
         self, value: Iterable[Any], attribute: str | int | None = None, start: float = 0
@@ -375,6 +401,36 @@ class TemplateEnvironment(sandbox.ImmutableSandboxedEnvironment):
     def _trim(self, value: object, chars: str | None = None) -> str:
         self._check_strip(chars)
         return str(value).strip(chars)
+
+    def _urlencode(self, value: Any) -> str:
+        self.budget.check_length(9 * self.budget.count_characters(value))  # 3 for each byte
+        return FILTERS["urlencode"](value)
+
+    def _wordwrap(
+        self,
+        value: object,
+        width: int = 79,
+        break_long_words: bool = True,
+        wrapstring: str | None = None,
+        break_on_hyphens: bool = True,
+    ) -> str:
+        text = str(value)
+        if len(text) > _MAX_WRAPPED:
+            raise Exhausted("wraps a text that is too long")
+        self.budget.check_length(len(text) * (1 + len(wrapstring or "\n")))
+        return FILTERS["wordwrap"](
+            self, text, width, break_long_words, wrapstring, break_on_hyphens
+        )
+
+
+def _check_width(width: object) -> None:
+    if isinstance(width, int) and width > _MAX_WIDTH:
+        raise Exhausted("creates a text that is too long")
+
+
+def _check_count(count: int) -> None:
+    if count > MAX_ITEMS:
+        raise Exhausted("creates a list that is too long")
 
 
 def _raise_exception(message: object = "") -> None:

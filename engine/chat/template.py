@@ -63,21 +63,22 @@ class ChatTemplate:
         eos: str,
         built_in: str = "",
         stop: Sequence[str] = (),
+        tokens: Mapping[str, str] | None = None,
         has_token: Callable[[str], bool] = lambda text: False,
         base: bool = False,
     ) -> None:
         """`source` is Jinja text, `bos` and `eos` are token texts.
 
         `built_in` is the name of the built-in template, "" for one from the model file; `stop` are
-        its stop strings; `has_token` looks a text up in the vocabulary; `base` says that the model
-        was probably not trained to chat.
+        its stop strings; `tokens` are texts of other special tokens by the name of their variable;
+        `has_token` looks a text up in the vocabulary; `base` says that the model was probably not
+        trained to chat.
         """
         self.source = source
         self.built_in = built_in
         self.base = base
         self.stop = tuple(stop)
-        self._bos = bos
-        self._eos = eos
+        self._tokens = {"bos_token": bos, "eos_token": eos, **(tokens or {})}
         self._has_token = has_token
         self._environment = TemplateEnvironment()
         self._compiled: jinja2.Template | None = None
@@ -94,8 +95,16 @@ class ChatTemplate:
             return tokenizer.token_id(text) is not None
 
         if has_template(metadata):
+            tokens = _special_tokens(metadata, tokenizer)
             base = str(metadata.get("general.finetune", "")).lower() in _BASE
-            return cls(_source(metadata), bos=bos, eos=eos, has_token=has_token, base=base)
+            return cls(
+                _source(metadata),
+                bos=bos,
+                eos=eos,
+                tokens=tokens,
+                has_token=has_token,
+                base=base,
+            )
         chosen = builtin_templates.choose(metadata, tokenizer)
         return cls(
             chosen.source,
@@ -359,11 +368,22 @@ class ChatTemplate:
             self._compiled,
             {
                 "messages": list(messages),
-                "bos_token": self._bos,
-                "eos_token": self._eos,
+                "documents": None,
+                **self._tokens,
                 **options,
             },
         )
+
+
+def _special_tokens(metadata: Mapping[str, object], tokenizer: Tokenizer) -> dict[str, str]:
+    """The texts of special tokens that transformers gives to templates, beside begin and end."""
+    named = ("unknown", "unk"), ("seperator", "sep"), ("padding", "pad"), ("cls", "cls")
+    found: dict[str, str] = {}
+    for key, name in (*named, ("mask", "mask")):
+        token = metadata.get(f"tokenizer.ggml.{key}_token_id")
+        if isinstance(token, int) and 0 <= token < tokenizer.size:
+            found[f"{name}_token"] = tokenizer.piece(token).decode("utf-8", "replace")
+    return found
 
 
 def has_template(metadata: Mapping[str, object]) -> bool:

@@ -47,6 +47,8 @@ READ: dict[str, str] = {
     "tokenizer.ggml.fim_rep_token_id": "fim_rep",
     "tokenizer.ggml.fim_sep_token_id": "fim_sep",
     "tokenizer.ggml.fim_suf_token_id": "fim_suf",
+    "tokenizer.ggml.mask_token_id": "mask",
+    "tokenizer.ggml.padding_token_id": "padding",
     "tokenizer.ggml.merges": "tokenizer.ggml.merges",
     "tokenizer.ggml.model": "tokenizer.ggml.model",
     "tokenizer.ggml.normalizer.lowercase": "normalizer.lowercase",
@@ -187,12 +189,6 @@ _IGNORED = {
     """,
     "The rows of the tensor of token types say it.": """
         tokenizer.ggml.token_type_count
-    """,
-    "No text is masked.": """
-        tokenizer.ggml.mask_token_id
-    """,
-    "Batches are not padded.": """
-        tokenizer.ggml.padding_token_id
     """,
     "Older names of the tokens for filling in: these are found by their texts.": """
         tokenizer.ggml.prefix_token_id tokenizer.ggml.suffix_token_id tokenizer.ggml.middle_token_id

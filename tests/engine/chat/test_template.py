@@ -364,6 +364,15 @@ HOSTILE = {
     "range": "{{ range(10 ** 9)|list }}",
     "lipsum": "{{ lipsum(10 ** 7) }}",
     "long dates": "{{ strftime_now('%c' * 90000) }}",
+    "batch without end": "{{ [1]|batch(10 ** 9)|list }}",
+    "slices": "{{ [1]|slice(10 ** 9, 0)|list }}",
+    "ljust of a number": "{{ '1'.ljust(10 ** 9) }}",
+    "wrapped text": _BIG + "{{ a|wordwrap(1) }}",
+    "wrapped by text": "{% set a = 'y' * 90000 %}{{ a|wordwrap(1, wrapstring=a) }}",
+    "urlencode": "{% set a = 'é' * 400000 %}{{ a|urlencode }}",
+    "cycler": "{% set c = cycler(1) %}{% for i in range(99999) %}{% for j in range(99999) %}"
+    "{{ c.next() }}{% endfor %}{% endfor %}",
+    "joiner": _BIG + "{% set j = joiner(a) %}{% for i in range(99999) %}{{ j() }}{% endfor %}",
     "names of names": "{% set n0 = namespace(v=1) %}"
     + "".join(f"{{% set n{i + 1} = namespace(v=[n{i}, n{i}]) %}}" for i in range(60))
     + "{{ n60.v|tojson }}",
@@ -507,3 +516,93 @@ def test_a_faulty_template_is_said_before_the_first_question() -> None:
 @pytest.mark.parametrize("row", recorded()["rows"], ids=lambda row: row["name"])
 def test_recorded_templates_have_no_problem(row: Any) -> None:
     assert ChatTemplate(row["template"], bos=row["bos"], eos=row["eos"]).problem is None
+
+
+# --- the language of the templates --------------------------------------------------------------
+
+# What Jinja has and a template cannot use: it is refused by name, never left out in silence.
+_NO_FILTERS = {
+    "pprint": "for debugging", "random": "another prompt at each rendering", "striptags": "of HTML",
+    "urlize": "of HTML", "xmlattr": "of HTML",
+}  # fmt: skip
+_NO_GLOBALS = {"lipsum": "another prompt at each rendering"}
+_FILTER_USES = """
+    {{ -3|abs }} {{ 'a'|attr('nope') }} {{ [1, 2, 3]|batch(2, 'x')|list }} {{ 'aB'|capitalize }}
+    {{ 'a'|center(5) }}| {{ 'ab'|count }} {{ none|d('x', true) }} {{ nope|default('x') }}
+    {{ {'b': 1, 'a': 2}|dictsort }} {{ '<'|e }} {{ '<'|escape }} {{ 12345|filesizeformat }}
+    {{ [7, 8]|first }} {{ '1.5'|float }} {{ '<'|forceescape }} {{ '%s!'|format('a') }}
+    {{ [{'a': 1}, {'a': 2}]|groupby('a') }} {{ 'a\nb'|indent(2) }} {{ '7'|int }}
+    {{ {'a': 1}|items|list }} {{ [1, 2]|join('-') }} {{ [7, 8]|last }} {{ [7, 8]|length }}
+    {{ 'ab'|list }} {{ 'AB'|lower }} {{ [{'a': 1}, {}]|map(attribute='a', default=0)|list }}
+    {{ [1, 2]|max }} {{ [1, 2]|min }} {{ [1, 2]|reject('odd')|list }}
+    {{ [{'a': 1}]|rejectattr('a')|list }} {{ 'aa'|replace('a', 'b', 1) }} {{ 'ab'|reverse }}
+    {{ 2.7|round }} {{ '<'|safe }} {{ [1, 2]|select('odd')|list }}
+    {{ [{'a': 1}]|selectattr('a')|list }} {{ [1, 2, 3]|slice(2)|list }} {{ [2, 1]|sort }}
+    {{ 1|string }} {{ [1, 2]|sum }} {{ 'a b'|title }} {{ ' a '|trim }} {{ 'a b c'|truncate(3) }}
+    {{ [1, 1]|unique|list }} {{ 'a'|upper }} {{ 'a b&'|urlencode }} {{ {'a': 'b c'}|urlencode }}
+    {{ 'a b'|wordcount }} {{ 'aaa bbb ccc'|wordwrap(4) }} {{ 'a b'|wordwrap(2, wrapstring='/') }}
+"""
+_OTHER_USES = """
+    {% set comma = joiner(', ') %}{% for i in 'ab' %}{{ comma() }}{{ i }}{% endfor %}
+    {% set row = cycler('x', 'y') %}{{ row.next() }}{{ row.current }}{{ row.next() }}{{ row.reset() }}
+    {% set ns = namespace(a=1) %}{% set ns.a = 2 %}{{ ns.a }} {{ dict(a=1) }} {{ range(1, 9, 3)|list }}
+    {% for i in range(9) %}{% if i == 1 %}{% continue %}{% endif %}{% if i > 2 %}{% break %}{% endif %}
+    {{ i }} {{ loop.index0 }} {{ loop.revindex }} {{ loop.previtem }} {{ loop.changed(i // 2) }}
+    {{ loop.cycle('a', 'b') }}{% endfor %}{% generation %}g{% endgeneration %}
+    {% macro m(a, b=2) %}{{ a }}{{ b }}{{ varargs }}{{ kwargs }}{{ caller() if caller }}{% endmacro %}
+    {{ m(1, 2, 3, c=4) }}{% call m(1) %}called{% endcall %}{% filter upper %}up{% endfilter %}
+    {% set block %}<b>{% endset %}{{ block }}{% with x = 5 %}{{ x }}{% endwith %}{# no #}
+    {{ 'abc'.center(7) }} {{ 'a'.ljust(3) }}| {{ 'a'.rjust(3) }} {{ '7'.zfill(3) }}
+    {{ 'a'.isidentifier() }} {{ 'a'.isprintable() }} {{ 1 if false }} {{ 'a' in 'ab' }} {{ 3 is odd }}
+    {{ documents is none }} {{ documents is defined }} {{ tools is none }}
+"""
+
+
+def _as_in_transformers(source: str, **given: object) -> str:
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[*TemplateEnvironment().extensions]
+    )
+    return environment.from_string(source).render(given)
+
+
+def test_a_template_has_all_of_jinja_but_a_written_list() -> None:
+    plain, ours = ImmutableSandboxedEnvironment(), TemplateEnvironment()
+    assert set(plain.filters) - set(ours.filters) == set(_NO_FILTERS)
+    assert set(plain.globals) - set(ours.globals) == set(_NO_GLOBALS)
+    assert ours.tests == plain.tests
+    for name in _NO_FILTERS:
+        with pytest.raises(TemplateError, match=name):
+            rendered(f"{{{{ 'a'|{name} }}}}")
+    for name in _NO_GLOBALS:
+        with pytest.raises(TemplateError, match=name):
+            rendered(f"{{{{ {name}() }}}}")
+
+
+@pytest.mark.parametrize("source", [_FILTER_USES, _OTHER_USES])
+def test_the_language_is_that_of_transformers(source: str) -> None:
+    given = {"messages": [], "documents": None, "tools": None, "add_generation_prompt": True}
+    assert ChatTemplate(source, bos="", eos="").render(()) == _as_in_transformers(source, **given)
+
+
+def test_every_filter_was_compared() -> None:
+    own = {"tojson"}  # of transformers, not of Jinja: see test_tojson_is_python_json
+    used = {name for name in TemplateEnvironment().filters if f"|{name}" in _FILTER_USES}
+    assert set(TemplateEnvironment().filters) - used == own
+
+
+def test_special_tokens_of_the_file_are_variables() -> None:
+    source = (
+        "{% for m in messages %}{{ m.content }}{% endfor %}{{ bos_token }}{{ eos_token }}"
+        "{{ unk_token }}{{ pad_token }}{{ sep_token is defined }}{{ mask_token is defined }}"
+    )
+    metadata: dict[str, object] = {
+        "tokenizer.chat_template": source,
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": ["<unk>", "<s>", "</s>", "<pad>"],
+        "tokenizer.ggml.token_type": [2, 3, 3, 3],
+        "tokenizer.ggml.unknown_token_id": 0,
+        "tokenizer.ggml.padding_token_id": 3,
+        "tokenizer.ggml.mask_token_id": 99,
+    }
+    template = ChatTemplate.from_metadata(metadata, Tokenizer.from_metadata(metadata))
+    assert template.render(HELLO) == "Hello<s></s><unk><pad>FalseFalse"
