@@ -57,12 +57,13 @@ class SubwordEncoder:
         *,
         unknown: str | None,
         whole_words: bool,
+        composes: bool,
         remedy: str,
     ) -> SubwordEncoder:
         """A byte-level BPE encoder: `patterns` split text in sequence, `merges` join its bytes.
 
         unknown: the token for bytes without one. whole_words: a word that is a token is not merged
-        (`ignore_merges`). Raises ModelFileError.
+        (`ignore_merges`). composes: characters are composed first (NFC). Raises ModelFileError.
         """
         name = "The vocabulary of the file"
         with _faults_as(f"{name} is not one the tokenizers library can load", remedy):
@@ -76,6 +77,8 @@ class SubwordEncoder:
             ]
             steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
             library.pre_tokenizer = pre_tokenizers.Sequence(steps)
+            if composes:
+                library.normalizer = normalizers.NFC()
         return cls(library, name, remedy)
 
     @classmethod

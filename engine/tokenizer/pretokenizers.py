@@ -8,7 +8,7 @@ intersect character classes, which matches the same without backtracking.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _CONTRACTION = r"'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]"
 _SPACES = r"\s+(?!\S)|\s+"
@@ -101,7 +101,8 @@ class PreTokenizer:
 
     whole_words: a word that is a token is not merged. add_bos, add_sep: the defaults when the file
     does not state them. is_characters: characters are merged, not bytes, and spelled as in
-    SentencePiece; the text is split at runs of newlines alone.
+    SentencePiece; the text is split at runs of newlines alone. composes: characters are composed
+    first (Unicode NFC), which no key of a file states.
     """
 
     patterns: tuple[str, ...]
@@ -109,6 +110,7 @@ class PreTokenizer:
     add_bos: bool = False
     add_sep: bool = False
     is_characters: bool = False
+    composes: bool = False
 
 
 _DEFAULT_RULE = PreTokenizer((r"[\p{P}$+<=>^~|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]"))
@@ -185,6 +187,16 @@ _NAMES_BY_RULE: tuple[tuple[PreTokenizer, str], ...] = (
     (PreTokenizer((_BLOOM, r"\p{N}")), "viking"),
 )
 
+# The names whose tokenizers compose characters, by what says so. With `normalizers.NFC`: the
+# classes Qwen2Tokenizer, Qwen3_5Tokenizer, CohereTokenizer and GPTNeoXTokenizer (MPT, OLMo) of
+# transformers 5. With `unicodedata.normalize("NFC", text)`: the tokenizers that come with StableLM 2
+# (Arcade100kTokenizer) and Hunyuan A13B (HYTokenizer). ggml composes none of them.
+_COMPOSED = frozenset(
+    ["qwen2", "qwen35", "command-r", "tiny_aya", "mpt", "olmo", "stablelm2", "hunyuan"]
+)
+
 PRE_TOKENIZERS: dict[str, PreTokenizer] = {
-    name: rule for rule, names in _NAMES_BY_RULE for name in names.split()
+    name: replace(rule, composes=name in _COMPOSED)
+    for rule, names in _NAMES_BY_RULE
+    for name in names.split()
 }

@@ -379,6 +379,7 @@ def _byte_level_encoder(
         rule.patterns,
         unknown=placeholder,
         whole_words=rule.whole_words,
+        composes=rule.composes,
         remedy=_AGAIN,
     ).encode
 

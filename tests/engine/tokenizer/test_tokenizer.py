@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -98,6 +99,11 @@ def test_shared_strings_give_the_recorded_ids(golden: Path, name: str) -> None:
 def test_random_strings_give_the_recorded_ids(golden: Path, name: str) -> None:
     tokenizer, facts = vector_tokenizer(golden, name), vectors(golden)["vocabularies"][name]
     for text, expected in zip(facts["random"], facts["random_ids"], strict=True):
+        composed = unicodedata.normalize("NFC", text)
+        if composed != text and name in ("qwen2", "command-r"):
+            # ggml does not compose characters as these tokenizers do: test_characters_are_composed
+            assert tokenizer.encode(text) == tokenizer.encode(composed)
+            continue
         for bits in range(4):
             ids = tokenizer.encode(text, add_special=bool(bits & 1), parse_special=bool(bits & 2))
             assert [facts["original"][token] for token in ids] == expected[bits], (text, bits)
@@ -257,6 +263,45 @@ def test_whole_words_are_not_merged_if_the_rule_ignores_merges() -> None:
     assert texts(llama3, llama3.encode("abcd", add_special=False)) == ["abcd"]
     assert texts(gpt2, gpt2.encode("abcd", add_special=False)) == ["ab", "cd"]
     assert (llama3.add_bos, gpt2.add_bos) == (True, False)
+
+
+# What says so: see the comment on the names in `engine.tokenizer.pretokenizers`.
+_COMPOSED = ("qwen2", "qwen35", "command-r", "mpt", "olmo", "stablelm2", "hunyuan")
+_AS_WRITTEN = ("gpt-2", "llama-bpe", "starcoder", "deepseek-v3", "gpt-4o", "tekken", "glm4")
+_WORDS = ("\xe9", "\u1ec7", "\uac01", "\u0439")
+
+
+def _merges_of(word: str) -> list[str]:
+    """Merges that make one token of a word's bytes."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    rest = [byte for byte in range(256) if byte not in printable]
+    letters = {byte: chr(byte) for byte in printable}
+    letters |= {byte: chr(0x100 + at) for at, byte in enumerate(rest)}
+    parts, found = [letters[byte] for byte in word.encode()], list[str]()
+    while len(parts) > 1:
+        found.append(" ".join(parts[:2]))
+        parts[:2] = ["".join(parts[:2])]
+    return found
+
+
+@pytest.mark.parametrize("pre", [*_COMPOSED, *_AS_WRITTEN])
+def test_characters_are_composed_where_the_tokenizer_does_so(pre: str) -> None:
+    merges = list(dict.fromkeys(merge for word in _WORDS for merge in _merges_of(word)))
+    tokenizer = byte_level(merges, {"<|im_end|>": 3}, pre=pre)
+    for word in _WORDS:
+        apart = unicodedata.normalize("NFD", word)
+        whole = tokenizer.encode(word, add_special=False)
+        assert len(whole) == 1
+        found = tokenizer.encode(apart, add_special=False)
+        assert (found == whole) == (pre in _COMPOSED)
+        between = tokenizer.encode(f"<|im_end|>{apart}<|im_end|>", add_special=False)
+        assert between[1:-1] == found
+        assert tokenizer.encode_within(apart) == found
+        expected = word if pre in _COMPOSED else apart
+        assert tokenizer.decode(found) == expected
+    # Compatibility forms stay: the form is NFC, not NFKC.
+    for text in ("\ufb01", "\u00bd", "\uff21"):
+        assert tokenizer.decode(tokenizer.encode(text, add_special=False)) == text
 
 
 def test_bytes_without_a_token_are_dropped_and_block_merges() -> None:
