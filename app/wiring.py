@@ -298,6 +298,9 @@ def connect_preferences(
         if state.model.path is not None:
             controller.load_model(state.model.path)
 
+    def show_settings() -> None:
+        page.show_settings(controller.settings, controller.used_sampling(), state.model.name)
+
     loaded: list[object] = [None]
 
     def show_model() -> None:
@@ -306,6 +309,7 @@ def connect_preferences(
             return
         loaded[0] = model.loaded if model.phase is ModelPhase.READY else None
         page.show_model(loaded[0] is not None)
+        show_settings()
 
     def show_devices() -> None:
         page.show_devices(state.devices)
@@ -318,7 +322,9 @@ def connect_preferences(
     page.folder_requested.connect(show_in_folder)
     page.reload_requested.connect(reload)
     page.closed.connect(window.close_page)
-    controller.settings_changed.connect(lambda: page.show_settings(controller.settings))
+    page.given_up.connect(controller.reset_sampling)
+    controller.settings_changed.connect(show_settings)
+    controller.library.defaults.changed.connect(show_settings)
     state.model_changed.connect(show_model)
     show_model()
 

@@ -42,7 +42,16 @@ from app.engines.client import ClientMaker
 from app.engines.local import local
 from app.engines.requests import EngineRequests
 from app.library.service import Library
-from app.settings.table import Settings, SettingsError, sampling, save, thinking
+from app.settings.table import (
+    Settings,
+    SettingsError,
+    sampling,
+    save,
+    thinking,
+    with_own,
+    without_own,
+)
+from app.settings.used_sampling import UsedValue
 from app.state.chat import UNFINISHED, Notice
 from app.state.states import States
 from app.store.parts import Content, Parts, parts_of, without_empty_ends, without_error, written
@@ -296,8 +305,20 @@ class Controller(QObject):
             self._go_on_without_oldest()
 
     def change_settings(self, **values: Any) -> None:
-        """Change settings by name and save them."""
-        self.settings = settings = replace(self.settings, **values)
+        """Change settings by name and save them; a sampling value is then the user's own."""
+        self._save_settings(with_own(replace(self.settings, **values), *values))
+
+    def reset_sampling(self, name: str) -> None:
+        """Give up the user's own value of a sampling setting, and save the settings."""
+        self._save_settings(without_own(self.settings, name))
+
+    def used_sampling(self) -> dict[str, UsedValue]:
+        """The sampling values of the model in use, and their origins; empty without a model."""
+        path = self.state.model.path
+        return {} if path is None else self.library.defaults.used_sampling(path)
+
+    def _save_settings(self, settings: Settings) -> None:
+        self.settings = settings
         self.library.set_settings(settings)
         self.settings_changed.emit()
 
@@ -562,7 +583,8 @@ class Controller(QObject):
         self._events.on_unhandled(request, error)
 
     def _remember_model(self, path: Path) -> None:
-        self.library.defaults.remember(path, self._recommended())
+        if self.state.model.loaded is not None:
+            self.library.defaults.remember(path, self.state.model.loaded)
         if str(path) != self.settings.last_model:
             self.change_settings(last_model=str(path))
 

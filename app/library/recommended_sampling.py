@@ -5,48 +5,58 @@ It takes the place of the app's defaults, never of a value that the user has cha
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields, replace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 
 from app.downloads import catalog
 from app.downloads.catalog import CatalogError, CatalogSampling
-from app.settings.table import Settings
-from engine import Sampling, starter_path
+from app.settings.table import SAMPLING, Settings, is_own
+from app.settings.used_sampling import Origin, UsedValue
+from engine import starter_path
 
 # Measured with sixty plain and sixty everyday questions: tests/benchmarks/starter_sampling.md and
 # loops.md. DRY over the whole text ends what the repeat penalty alone does not.
 STARTER = CatalogSampling(temperature=0.3, dry_multiplier=0.8, dry_allowed_length=12)
 
 
-def with_recommended(settings: Settings, path: Path, own: Sampling | None = None) -> Settings:
-    """The settings, with the recommended sampling of this file where the user changed nothing.
+def used_values(
+    settings: Settings, path: Path, by_file: Mapping[str, float], by_model: Mapping[str, float]
+) -> dict[str, UsedValue]:
+    """The sampling values of a model, by the names of their settings.
 
-    `own` is what the file itself recommends: it comes before what is known of the file's name.
+    `by_file` is what the file itself recommends: it comes before what is known of the file's name.
+    `by_model` are the user's values for this model alone.
     """
-    values = {**_known(path), **_differing(own)}
-    usual = Settings()
-    unchanged = {
-        name: value
-        for name, value in values.items()
-        if getattr(settings, name) == getattr(usual, name)
-    }
-    return replace(settings, **unchanged)
+    by_name = _known(path)
+    found: dict[str, UsedValue] = {}
+    for name in SAMPLING:
+        value, recommended = getattr(settings, name), by_file.get(name, by_name.get(name))
+        if is_own(settings, name):
+            origin = Origin.YOURS
+        elif recommended is None:
+            origin = Origin.USUAL
+        else:
+            value, origin = recommended, Origin.FILE if name in by_file else Origin.KNOWN
+        found[name] = UsedValue(value, origin, value, recommended)
+        if name in by_model:
+            found[name] = replace(found[name], value=by_model[name], origin=Origin.MODEL)
+    return found
+
+
+def with_recommended(
+    settings: Settings, path: Path, by_file: Mapping[str, float] | None = None
+) -> Settings:
+    """The settings, with the recommended sampling of this file where the user chose nothing."""
+    used = used_values(settings, path, by_file or {}, {})
+    return replace(settings, **{name: one.value for name, one in used.items()})
 
 
 def _known(path: Path) -> dict[str, float]:
     """What is recommended for files of this name."""
     found = _by_file().get(path.name)
     return {} if found is None else {k: v for k, v in asdict(found).items() if v is not None}
-
-
-def _differing(own: Sampling | None) -> dict[str, float]:
-    """The values with a setting that a file recommends; an engine's default may not be meant."""
-    if own is None:
-        return {}
-    usual, names = Sampling(), [field.name for field in fields(CatalogSampling)]
-    found = {name: getattr(own, name) for name in names}
-    return {name: value for name, value in found.items() if value != getattr(usual, name)}
 
 
 @cache

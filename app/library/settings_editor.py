@@ -9,15 +9,16 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Signal
 
 from app.library.index import memory_of, tried
-from app.library.recommended_sampling import with_recommended
+from app.library.recommended_sampling import used_values, with_recommended
 from app.settings import model_settings as model_defaults
 from app.settings.model_settings import AS_IN_SETTINGS, ModelDefaults, applied, in_settings
-from app.settings.table import Settings
+from app.settings.table import SAMPLING, Settings
+from app.settings.used_sampling import UsedValue
 from app.state.faults import explain
 from app.state.library import DefaultsView, LibraryState, Line
 from app.system.json_file import JsonFileError
 from app.system.worker import BackgroundWorker
-from engine import DEFAULT_CACHE, ModelFacts, Sampling, inspect_model, model_label
+from engine import DEFAULT_CACHE, ModelFacts, ModelLoaded, inspect_model, model_label
 
 
 class Defaults(QObject):
@@ -39,7 +40,8 @@ class Defaults(QObject):
         self.reclaimable = 0
         self._predicting = False
         self._outdated = False  # the values changed during a prediction
-        self._recommended: dict[Path, Sampling] = {}  # by files themselves, as far as known
+        # By files themselves, as far as known: values by the names of their settings.
+        self._recommended: dict[Path, dict[str, float]] = {}
 
     @cached_property
     def _of(self) -> dict[Path, ModelDefaults]:
@@ -68,10 +70,21 @@ class Defaults(QObject):
             return self.settings
         return applied(self._recommending(path), self.own(path))
 
-    def remember(self, path: Path, recommended: Sampling | None) -> None:
+    def used_sampling(self, path: Path) -> dict[str, UsedValue]:
+        """The sampling values of a model by the names of their settings, and their origins."""
+        own, recommended = self.own(path), self._recommended.get(path, {})
+        values = {name: getattr(own, name) for name in SAMPLING}
+        by_model = {name: value for name, value in values.items() if value is not None}
+        return used_values(self.settings, path, recommended, by_model)
+
+    def remember(self, path: Path, facts: ModelLoaded | ModelFacts) -> None:
         """Keep what a file itself recommends, once it was read."""
-        if recommended is not None:
-            self._recommended[path] = recommended
+        if facts.sampling is not None:
+            self._recommended[path] = {
+                name: getattr(facts.sampling, name)
+                for name in facts.sampling_fields
+                if name in SAMPLING
+            }
 
     def _recommending(self, path: Path) -> Settings:
         """The app's settings with the sampling recommended for a model."""
@@ -149,7 +162,7 @@ class Defaults(QObject):
 
     def _predicted(self, path: Path, facts: ModelFacts) -> None:
         self._predicting = False
-        self.remember(path, facts.sampling)
+        self.remember(path, facts)
         view = self._library.defaults
         if view is not None and view.path == path:
             self._library.set_defaults(

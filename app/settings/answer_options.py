@@ -72,10 +72,6 @@ _MORE = {
 SAMPLERS: Mapping[str, Setting] = {
     **{name: SETTINGS[name] for name in _USUAL},
     **_MORE,
-    "temperature": replace(
-        SETTINGS["temperature"],
-        help="Higher is more varied, lower more predictable; 0 always takes the likeliest word.",
-    ),
 }
 FIRST = (*_USUAL, "seed")  # the others are shown on request
 _DEFAULTS = Sampling()

@@ -22,6 +22,7 @@ from engine import DEFAULT_CACHE, CacheType, DraftKind, Sampling
 _log = logging.getLogger(__name__)
 _ENGINE = Sampling()
 _THINKING = {"auto": None, "on": True, "off": False}
+SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty")  # settings of sampling
 GROUPS = ("look", "answers", "model", "downloads", "storage")  # in the order they are shown
 
 
@@ -134,8 +135,7 @@ class Settings:
         float,
         Setting(
             "Temperature",
-            "Higher is more varied, lower more predictable; 0 always takes the likeliest word. "
-            "A model with recommended values uses those until you change this one.",
+            "Higher is more varied, lower more predictable; 0 always takes the likeliest word.",
             low=0,
             high=2,
             group="answers",
@@ -190,6 +190,7 @@ class Settings:
             step=0.05,
         ),
     ] = 1.1  # at 1, small models repeat whole lines without end
+    own_sampling: Annotated[str, Setting()] = ""  # names of the sampling values the user chose
     # Not shown: a model may recommend these. No text breaks a repetition then.
     dry_multiplier: Annotated[float, Setting(low=0, high=5)] = _ENGINE.dry_multiplier
     dry_allowed_length: Annotated[int, Setting(low=1, high=100)] = _ENGINE.dry_allowed_length
@@ -368,6 +369,24 @@ def sampling(settings: Settings, recommended: Sampling | None = None) -> Samplin
     return replace(made, dry_multiplier=strength, dry_allowed_length=length, dry_breakers=())
 
 
+def is_own(settings: Settings, name: str) -> bool:
+    """Whether the user chose this sampling value, perhaps to be the usual one."""
+    is_changed = getattr(settings, name) != getattr(Settings(), name)
+    return is_changed or name in settings.own_sampling.split()
+
+
+def with_own(settings: Settings, *names: str) -> Settings:
+    """The settings, in which the user chose those of these values that are of sampling."""
+    own = {*settings.own_sampling.split(), *(name for name in names if name in SAMPLING)}
+    return replace(settings, own_sampling=" ".join(sorted(own)))
+
+
+def without_own(settings: Settings, name: str) -> Settings:
+    """The settings, in which the user did not choose this sampling value."""
+    own = " ".join(kept for kept in settings.own_sampling.split() if kept != name)
+    return replace(settings, own_sampling=own, **{name: getattr(Settings(), name)})
+
+
 def thinking(settings: Settings) -> bool | None:
     """Whether the model thinks first; None: the default of its chat template."""
     return _THINKING[settings.thinking]
@@ -383,14 +402,17 @@ def load(path: Path) -> Settings:
     stored = json_file.read(path)
     fitting: dict[str, Any] = {}
     for name, default in asdict(Settings()).items():
-        if name not in stored:
+        # A sampling value that the user did not choose follows the usual one of this version.
+        is_usual = name in SAMPLING and name not in str(stored.get("own_sampling", name)).split()
+        if name not in stored or is_usual:
             continue
         value = fit(stored[name], default, SETTINGS[name])
         if value is None:  # the value is not logged: it may be the user's text
             _log.warning("setting %s has an invalid value, its default is used", name)
         else:
             fitting[name] = value
-    return Settings(**fitting)
+    found = Settings(**fitting)
+    return with_own(found, *(name for name in SAMPLING if is_own(found, name)))
 
 
 def save(path: Path, settings: Settings) -> None:
@@ -399,7 +421,8 @@ def save(path: Path, settings: Settings) -> None:
     Keys unknown to this version stay in the file. Raises `SettingsError`.
     """
     try:
-        json_file.write(path, asdict(settings))
+        own = [name for name in SAMPLING if is_own(settings, name)]
+        json_file.write(path, asdict(with_own(settings, *own)))
     except json_file.JsonFileError as error:
         text = tr("The settings could not be saved. {reason}", reason=error)
         raise SettingsError(text, error.remedy) from error

@@ -371,7 +371,7 @@ class TemplateEnvironment(sandbox.ImmutableSandboxedEnvironment):
         self, value: Iterable[Any], slices: int, fill_with: Any = None
     ) -> Iterable[list[Any]]:
         _check_count(slices)
-        return sync_do_slice(value, slices, fill_with)
+        return sync_do_slice(self._listed(value), slices, fill_with)
 
     def _sum(
         self, value: Iterable[Any], attribute: str | int | None = None, start: float = 0

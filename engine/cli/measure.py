@@ -314,9 +314,8 @@ def _sampling(file: GGUFFile) -> dict[str, object]:
     """The sampling that the file recommends, and what of it means nothing."""
     found = recommendation(file.metadata)
     said = {name: value for name, value in asdict(found.sampling).items() if name in found.fields}
-    return ({"recommended_sampling": said} if said else {}) | (
-        {"unusable_sampling": list(found.unusable)} if found.unusable else {}
-    )
+    facts: dict[str, object] = {"recommended_sampling": said} if said else {}
+    return facts | ({"unusable_sampling": list(found.unusable)} if found.unusable else {})
 
 
 def _embeddings(file: GGUFFile) -> dict[str, object]:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from PySide6.QtCore import QEvent, QPoint, Qt
 from PySide6.QtWidgets import QApplication
 
+from app.settings.model_settings import ModelDefaults
 from app.state.snapshots import Resume, ResumePhase, SavedSnapshots
 from app.ui.settings.page import ABOUT, Preferences
-from engine import DeviceInfo, Fault, FaultKind, LoadSnapshot
+from engine import DeviceInfo, Fault, FaultKind, LoadSnapshot, Sampling
 from fakes import MODEL
 from stage import Stage, flush, until
 
@@ -47,6 +48,20 @@ def _scroll_to(preferences: Preferences, group: str) -> None:
 
 def settings_look(stage: Stage) -> None:
     page(stage)
+
+
+def settings_recommended(stage: Stage) -> None:
+    """Values of the model's file, one that the user chose, and one for the model alone."""
+    stage.start(MODEL)
+    recommended = Sampling(temperature=0.3, top_k=20, top_p=1.0)
+    stage.engine.finish_load(sampling=recommended)
+    stage.wait_until_idle()
+    stage.controller.library.defaults.change(MODEL, ModelDefaults(min_p=0.1))
+    stage.controller.change_settings(top_k=40)
+    stage.window.open_settings()
+    stage.wait_until_idle()
+    assert stage.window.preferences is not None
+    _scroll_to(stage.window.preferences, "answers")
 
 
 def settings_model(stage: Stage) -> None:
@@ -193,6 +208,7 @@ SCENES: dict[str, Scene] = {
     scene.__name__: scene
     for scene in (
         settings_look,
+        settings_recommended,
         settings_model,
         settings_runs_on,
         settings_storage,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 from engine import (
@@ -103,6 +104,7 @@ class FakeEngine:
         *,
         can_think: bool = False,
         template_problem: str = "",
+        unusable: tuple[str, ...] = (),
     ) -> None:
         """Report the model as loaded; so many of its layers are read from the disk."""
         load = self.load
@@ -122,6 +124,7 @@ class FakeEngine:
                 seconds=0.8,
                 format="Q4_1",
                 sampling=sampling,
+                sampling_fields=_fields(sampling),
                 paged_layers=paged,
                 paged_bytes=paged * 100_000_000,
                 paged_seconds=paged * 0.1,
@@ -130,6 +133,7 @@ class FakeEngine:
                 has_thinking_switch=can_think,
                 can_think=can_think,
                 template_problem=template_problem,
+                sampling_unusable=unusable,
             )
         )
 
@@ -244,3 +248,10 @@ def _words(text: str) -> list[str]:
 
 
 MODEL = Path("/models/Small-Model-135M-Q4_1.gguf")
+
+
+def _fields(sampling: Sampling | None) -> tuple[str, ...]:
+    """The values that differ from the usual ones: what a file would set."""
+    usual = asdict(Sampling())
+    found = asdict(sampling or Sampling())
+    return tuple(name for name, value in found.items() if value != usual[name])

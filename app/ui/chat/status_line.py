@@ -191,6 +191,9 @@ def _details(loaded: ModelLoaded) -> list[str]:
         )
     if loaded.template_problem:
         lines.append(loaded.template_problem)
+    if loaded.sampling_unusable:
+        keys = ", ".join(loaded.sampling_unusable)
+        lines.append(tr("Recommended by the file, but unusable: {keys}", keys=keys))
     if loaded.vocabulary:
         lines.append(tr("Vocabulary: {source}", source=loaded.vocabulary))
     return lines

@@ -178,9 +178,8 @@ class NumberField(LineField):
     def _format(self, value: object) -> str:
         assert isinstance(value, int | float)
         named = self._setting.named
-        is_named = named is not None and value == named[0]
-        self.unit.setVisible(not is_named)
-        return tr(named[1]) if named is not None and is_named else _number(value)
+        self.unit.setVisible(named is None or value != named[0])
+        return value_words(self._setting, value)
 
     def _parse(self, text: str) -> tuple[object, str]:
         named = self._setting.named
@@ -303,6 +302,12 @@ def field_for(setting: Setting, default: object) -> Field:
 def is_wide(setting: Setting, default: object) -> bool:
     """Whether the field needs the full width, below the setting's name."""
     return isinstance(default, str) and not setting.choices
+
+
+def value_words(setting: Setting, value: float) -> str:
+    """A number of a setting as its field shows it, without its unit."""
+    named = setting.named
+    return tr(named[1]) if named is not None and value == named[0] else _number(value)
 
 
 def _number(value: float) -> str:

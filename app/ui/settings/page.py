@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import assert_never
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QAccessible, QFont, QHideEvent, QKeyEvent, QResizeEvent, QShowEvent
@@ -18,13 +19,14 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.settings.table import GROUPS, SETTINGS, Settings
+from app.settings.table import GROUPS, SAMPLING, SETTINGS, Setting, Settings, is_own
+from app.settings.used_sampling import Origin, UsedValue
 from app.state.devices import refusal_words
 from app.state.snapshots import SessionState
 from app.system import paths
 from app.system.translation import tr
 from app.ui.settings.about import AboutSection, LicenceView, licences
-from app.ui.settings.fields import segments_style
+from app.ui.settings.fields import segments_style, value_words
 from app.ui.settings.row import PreferenceRow
 from app.ui.settings.storage import StorageSection
 from app.ui.theme.palette import Palette
@@ -61,6 +63,7 @@ class Preferences(QWidget):
     """Shows the current settings; emits the user's changes as signals."""
 
     changed = Signal(str, object)  # name and valid value of a setting
+    given_up = Signal(str)  # name of a sampling setting whose value is no longer the user's
     opened = Signal()  # the page was shown
     closed = Signal()  # the user closed the page
     delete_requested = Signal()  # delete all session snapshots
@@ -95,8 +98,10 @@ class Preferences(QWidget):
         defaults = asdict(Settings())
         for name, setting in SETTINGS.items():
             if setting.label:
-                row = PreferenceRow(name, setting, defaults[name])
+                has_origin = name in SAMPLING
+                row = PreferenceRow(name, setting, defaults[name], has_origin=has_origin)
                 row.changed.connect(self._on_changed)
+                row.given_up.connect(self.given_up)
                 self.rows[name] = row
 
     def _lay_out(self) -> None:
@@ -162,11 +167,21 @@ class Preferences(QWidget):
         self.close_button.apply_palette(palette)
         self.licences.apply_palette(palette)
 
-    def show_settings(self, settings: Settings) -> None:
-        """Show the current settings; unfinished typing is kept."""
-        values = asdict(settings)
+    def show_settings(
+        self, settings: Settings, used: Mapping[str, UsedValue] | None = None, model: str = ""
+    ) -> None:
+        """Show the current settings; unfinished typing is kept.
+
+        `used` are the sampling values of the model in use, by the names of their settings, and
+        `model` is its name.
+        """
+        used = used or {}
+        values = asdict(settings) | {name: one.in_settings for name, one in used.items()}
         for name, row in self.rows.items():
             row.show_value(values[name])
+        for name in SAMPLING:
+            words = origin_words(SETTINGS[name], used[name], model) if name in used else ""
+            self.rows[name].show_origin(words, is_own=is_own(settings, name))
         self.about.show_settings(settings)
 
     def show_model(self, in_use: bool) -> None:
@@ -249,6 +264,27 @@ class Preferences(QWidget):
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
         self._pages.setCurrentIndex(0)
+
+
+def origin_words(setting: Setting, used: UsedValue, model: str) -> str:
+    """Where a sampling value of the model in use comes from."""
+    match used.origin:
+        case Origin.USUAL:
+            return tr("The usual value.")
+        case Origin.KNOWN:
+            return tr("Recommended for {model}.", model=model)
+        case Origin.FILE:
+            return tr("Recommended by the file of {model}.", model=model)
+        case Origin.MODEL:
+            value = value_words(setting, used.value)
+            return tr("{model} uses {value}, its own setting.", model=model, value=value)
+        case Origin.YOURS:
+            if used.recommended is None or used.recommended == used.value:
+                return tr("Your choice.")
+            value = value_words(setting, used.recommended)
+            return tr("Your choice; {value} is recommended for {model}.", value=value, model=model)
+        case _:
+            assert_never(used.origin)
 
 
 def _head(close_button: IconButton) -> QWidget:

@@ -19,9 +19,14 @@ class PreferenceRow(QWidget):
     """Name and help text beside the input field, or above it in a narrow window."""
 
     changed = Signal(str, object)  # name and valid value
+    given_up = Signal(str)  # Reset, where a recommendation may take the value's place
 
-    def __init__(self, name: str, setting: Setting, default: object) -> None:
+    def __init__(
+        self, name: str, setting: Setting, default: object, *, has_origin: bool = False
+    ) -> None:
+        """With `has_origin`, Reset emits `given_up`, and `show_origin` shows it."""
         super().__init__()
+        self._has_origin = has_origin
         self.name = name
         self._default = default
         self._value = default
@@ -32,6 +37,9 @@ class PreferenceRow(QWidget):
         self._at_load, self._usual_help = setting.at_load, tr(setting.help)
         self.help = label(self._help(self._usual_help), "secondary", SMALL)
         self.help.setWordWrap(True)
+        self.source = label("", "secondary", SMALL)  # where a value of sampling comes from
+        self.source.setWordWrap(True)
+        self.source.hide()
         self.reset = TextButton(tr("Reset"), "link")
         self.reset.setFont(font(SMALL))
         self.reset.setAccessibleName(tr("Reset {name}", name=tr(setting.label)))
@@ -44,7 +52,7 @@ class PreferenceRow(QWidget):
         self.problem.setWordWrap(True)
         self.problem.hide()
         self._lay_out()
-        self.reset.clicked.connect(lambda: self._set_value(self._default))
+        self.reset.clicked.connect(self._reset)
         self.field.picked.connect(self._commit)
         self.field.wrong.connect(self._show_problem)
         self.field.show_value(default)
@@ -59,6 +67,7 @@ class PreferenceRow(QWidget):
         words.setSpacing(0)
         words.addLayout(top)
         words.addWidget(self.help)
+        words.addWidget(self.source)
         self._line = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         self._line.addLayout(words, 1)
         self._line.addWidget(self.field)
@@ -99,9 +108,21 @@ class PreferenceRow(QWidget):
             self.field.show_value(value)
         self.reset.setVisible(value != self._default)
 
+    def show_origin(self, words: str, *, is_own: bool) -> None:
+        """Show where the value comes from; one that is not the user's own cannot be reset."""
+        self.source.setText(words)
+        self.source.setVisible(bool(words))
+        self.reset.setVisible(is_own)
+
     def restore(self) -> None:
         """Show the current value and discard typed text."""
         self.field.show_value(self._value)
+
+    def _reset(self) -> None:
+        if self._has_origin:
+            self.given_up.emit(self.name)
+        else:
+            self._set_value(self._default)
 
     def _set_value(self, value: object) -> None:
         self.field.show_value(value)

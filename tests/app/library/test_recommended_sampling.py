@@ -9,8 +9,11 @@ import pytest
 
 from app.downloads import catalog
 from app.library import recommended_sampling
-from app.library.recommended_sampling import STARTER, with_recommended
-from app.settings.table import Settings, sampling
+from app.library.recommended_sampling import STARTER, used_values, with_recommended
+from app.settings.model_settings import ModelDefaults
+from app.settings.table import Settings, sampling, with_own
+from app.settings.used_sampling import Origin, UsedValue
+from app.ui.settings.fields import LineField
 from engine import Sampling, starter_path
 from fakes import MODEL as FAKE
 from stage import Stage
@@ -76,17 +79,80 @@ def test_damaged_catalog_leaves_the_starter(
 
 
 def test_the_file_comes_before_its_name_and_the_user_before_both() -> None:
+    by_file = {"temperature": 0.9, "top_k": 7}
     own = Sampling(temperature=0.9, top_k=7, xtc_probability=0.5)
-    found = with_recommended(Settings(), PATH, own)
+    found = with_recommended(Settings(), PATH, by_file)
     named = with_recommended(Settings(), PATH)
     assert (found.temperature, found.top_k) == (0.9, 7)
-    assert found.top_p == named.top_p  # the engine's default may not be meant
+    assert found.top_p == named.top_p
     assert found.repeat_penalty == Settings().repeat_penalty
-    kept = with_recommended(replace(Settings(), temperature=1.1), PATH, own)
+    kept = with_recommended(replace(Settings(), temperature=1.1), PATH, by_file)
     assert (kept.temperature, kept.top_k) == (1.1, 7)
     used = sampling(found, own)
     assert (used.temperature, used.top_k, used.xtc_probability) == (0.9, 7, 0.5)
     assert sampling(found).xtc_probability == 0
+
+
+def test_a_usual_value_is_used_where_the_user_or_the_file_says_so() -> None:
+    usual = Settings()
+    chosen = with_own(usual, "temperature")
+    assert with_recommended(chosen, PATH).temperature == usual.temperature
+    assert MODEL.sampling.temperature != usual.temperature
+    # The engine's usual value, which is not the app's: the file means it.
+    assert Sampling().repeat_penalty != usual.repeat_penalty
+    by_file = {"repeat_penalty": Sampling().repeat_penalty}
+    assert with_recommended(usual, PATH, by_file).repeat_penalty == Sampling().repeat_penalty
+
+
+def test_each_value_has_its_origin() -> None:
+    settings = with_own(replace(Settings(), top_p=0.5), "min_p", "top_p")
+    used = used_values(settings, PATH, {"top_k": 7, "top_p": 0.9}, {"min_p": 0.2})
+    known = MODEL.sampling.temperature
+    assert used == {
+        "temperature": UsedValue(known, Origin.KNOWN, known, known),
+        "top_k": UsedValue(7, Origin.FILE, 7, 7),
+        "top_p": UsedValue(0.5, Origin.YOURS, 0.5, 0.9),
+        "min_p": UsedValue(0.2, Origin.MODEL, settings.min_p, MODEL.sampling.min_p),
+        "repeat_penalty": UsedValue(1.1, Origin.USUAL, 1.1),
+    }
+
+
+def test_the_settings_page_shows_what_answers_use(stage: Stage) -> None:
+    stage.start(FAKE)
+    stage.engine.finish_load(sampling=Sampling(temperature=0.35))
+    stage.wait_until_idle()
+    stage.window.open_settings()
+    stage.wait_until_idle()
+    page = stage.window.preferences
+    assert page is not None
+    row = page.rows["temperature"]
+
+    def shown() -> tuple[str, str]:
+        assert isinstance(row.field, LineField)
+        return row.field.line.text(), row.source.text()
+
+    def used() -> float:
+        stage.controller.send("hello")
+        stage.wait_until_idle()
+        stage.engine.finish()
+        stage.wait_until_idle()
+        return stage.engine.last_generate.sampling.temperature
+
+    assert shown() == ("0.35", "Recommended by the file of Small Model 135M.")
+    assert row.reset.isHidden()
+    assert used() == 0.35
+    assert isinstance(row.field, LineField)
+    row.field.line.setText("0.7")  # the usual value, chosen
+    row.field.line.setModified(True)
+    row.field.line.editingFinished.emit()
+    assert shown() == ("0.7", "Your choice; 0.35 is recommended for Small Model 135M.")
+    assert used() == 0.7
+    row.reset.click()
+    assert shown() == ("0.35", "Recommended by the file of Small Model 135M.")
+    assert used() == 0.35
+    stage.controller.library.defaults.change(FAKE, ModelDefaults(temperature=0.5))
+    assert shown() == ("0.35", "Small Model 135M uses 0.5, its own setting.")
+    assert used() == 0.5
 
 
 def test_answers_use_what_the_loaded_file_recommends(stage: Stage) -> None:

@@ -11,12 +11,16 @@ from hypothesis import strategies as st
 
 from app.settings.table import (
     GROUPS,
+    SAMPLING,
     SETTINGS,
     Settings,
     SettingsError,
+    is_own,
     load,
     sampling,
     save,
+    with_own,
+    without_own,
     wrong_endpoint,
     wrong_proxy,
 )
@@ -40,6 +44,7 @@ def _everything_changed():
         top_p=1.0,
         min_p=0.5,
         repeat_penalty=1.25,
+        own_sampling="min_p repeat_penalty temperature top_k top_p",
         dry_multiplier=0.5,
         dry_allowed_length=4,
         max_tokens=7,
@@ -172,7 +177,29 @@ def test_keys_of_a_newer_version_stay_in_the_file(tmp_path):
     path.write_text('{"from_the_future": [1], "top_k": 3}')
     save(path, replace(load(path), top_k=4))
     stored = json.loads(path.read_text())
-    assert stored == {**asdict(Settings()), "from_the_future": [1], "top_k": 4}
+    changed = {"from_the_future": [1], "top_k": 4, "own_sampling": "top_k"}
+    assert stored == {**asdict(Settings()), **changed}
+
+
+def test_a_chosen_sampling_value_is_the_users_even_if_it_is_the_usual_one(tmp_path):
+    path = tmp_path / "settings.json"
+    usual = Settings()
+    assert not any(is_own(usual, name) for name in SAMPLING)
+    chosen = with_own(usual, "temperature", "context")
+    assert [name for name in SAMPLING if is_own(chosen, name)] == ["temperature"]
+    save(path, chosen)
+    assert is_own(load(path), "temperature")
+    assert without_own(load(path), "temperature") == usual
+    assert is_own(replace(usual, top_k=3), "top_k")
+    assert without_own(replace(usual, top_k=3), "top_k") == usual
+
+
+def test_an_unchosen_sampling_value_follows_the_usual_one(tmp_path):
+    path = tmp_path / "settings.json"
+    path.write_text('{"temperature": 0.9, "top_k": 3, "own_sampling": "top_k"}')  # usual before
+    assert load(path) == Settings(top_k=3, own_sampling="top_k")
+    path.write_text('{"temperature": 0.9, "top_k": 3}')  # of a version that kept no names
+    assert load(path) == with_own(Settings(temperature=0.9, top_k=3), "temperature", "top_k")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"7", b"\xff\xfe{}", b"[" * 100_000])

@@ -224,3 +224,12 @@ def test_line_and_tip_say_what_runs_where(stage: Stage) -> None:
     stage.drain()
     assert words(stage) == "Small Model 135M · reference"
     assert "Runs on: processor" in line(stage).words.toolTip()
+
+
+def test_tip_names_what_is_wrong_with_the_file(stage: Stage) -> None:
+    stage.start(MODEL)
+    key = "general.sampling.temp: nan"
+    stage.engine.finish_load(template_problem="The exact reason.", unusable=(key,))
+    stage.drain()
+    tip = line(stage).words.toolTip().splitlines()
+    assert tip[-2:] == ["The exact reason.", f"Recommended by the file, but unusable: {key}"]

@@ -12,7 +12,8 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QAbstractButton, QApplication, QLineEdit, QPlainTextEdit, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.settings.table import GROUPS, SETTINGS, Settings
+from app.settings.table import GROUPS, SETTINGS, Settings, with_own, without_own
+from app.settings.used_sampling import Origin, UsedValue
 from app.state.snapshots import SavedSnapshots, SessionState
 from app.ui.settings.about import Licence, LicenceView, contacts, licences
 from app.ui.settings.fields import LineField, NumberField, Segments, TextField
@@ -36,11 +37,16 @@ class Page:
         self.preferences = Preferences(settings, self.session_state)
         self.emitted: list[tuple[str, object]] = []
         self.preferences.changed.connect(self._change)
+        self.preferences.given_up.connect(self._give_up)
 
     def _change(self, name: str, value: object) -> None:
         """Apply a change and show the settings again, as the app does."""
         self.emitted.append((name, value))
         self.settings = replace(self.settings, **{name: value})
+        self.preferences.show_settings(self.settings)
+
+    def _give_up(self, name: str) -> None:
+        self.settings = without_own(self.settings, name)
         self.preferences.show_settings(self.settings)
 
     def row(self, name: str) -> PreferenceRow:
@@ -242,7 +248,7 @@ def test_reset_button_shows_for_changed_values(page: Page, qtbot: QtBot) -> None
     assert row.reset.isVisible()
     assert row.sizeHint().height() == height, "nothing moves when it appears"
     qtbot.mouseClick(row.reset, Qt.MouseButton.LeftButton)
-    assert page.emitted[-1] == ("temperature", Settings().temperature)
+    assert page.settings == Settings()
     assert row.reset.isHidden()
     assert page.line("temperature").text() == "0.7"
 
@@ -483,3 +489,32 @@ def test_devices_that_there_are_can_be_chosen(qtbot: QtBot) -> None:
         ]
         assert words in row.help.text()
         assert row.help.text().endswith("Applies when a model is loaded.")
+
+
+@pytest.mark.parametrize(
+    ("used", "shown", "words"),
+    [
+        (UsedValue(0.7, Origin.USUAL, 0.7), "0.7", "The usual value."),
+        (UsedValue(0.3, Origin.KNOWN, 0.3, 0.3), "0.3", "Recommended for Bonsai."),
+        (UsedValue(0.3, Origin.FILE, 0.3, 0.3), "0.3", "Recommended by the file of Bonsai."),
+        (UsedValue(0.7, Origin.YOURS, 0.7), "0.7", "Your choice."),
+        (UsedValue(0.7, Origin.YOURS, 0.7, 0.7), "0.7", "Your choice."),
+        (
+            UsedValue(0.7, Origin.YOURS, 0.7, 0.3),
+            "0.7",
+            "Your choice; 0.3 is recommended for Bonsai.",
+        ),
+        (UsedValue(0.2, Origin.MODEL, 0.7, 0.3), "0.7", "Bonsai uses 0.2, its own setting."),
+    ],
+)
+def test_a_sampling_value_says_where_it_comes_from(
+    page: Page, used: UsedValue, shown: str, words: str
+) -> None:
+    settings = with_own(Settings(), "temperature") if used.origin is Origin.YOURS else Settings()
+    page.preferences.show_settings(settings, {"temperature": used}, "Bonsai")
+    row = page.row("temperature")
+    assert (page.line("temperature").text(), row.source.text()) == (shown, words)
+    assert row.reset.isHidden() == (used.origin is not Origin.YOURS)
+    assert page.row("top_k").source.isHidden()
+    page.preferences.show_settings(Settings())
+    assert row.source.isHidden()
