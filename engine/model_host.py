@@ -201,7 +201,7 @@ class ModelHost:
             kernels=model.backends,
             slow=model.slow,
             template=model.template.built_in,
-            template_problem=problem.sentence if (problem := model.template.problem) else "",
+            template_problem=self._template_problem(),
             vocabulary=model.vocabulary,
             format=model.format,
             base=model.base,
@@ -220,6 +220,11 @@ class ModelHost:
             runs_on=model.runs_on,
             moved=model.moved,
         )
+
+    def _template_problem(self) -> str:
+        """Why the template cannot be used for a chat; "" also for a model that does not answer."""
+        found = None if self.model.decoder.is_encoder else self.model.template.problem
+        return found.sentence if found else ""
 
     @property
     def grammars(self) -> Grammars:

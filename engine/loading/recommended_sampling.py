@@ -38,7 +38,9 @@ _STEPS: dict[str, dict[str, Any]] = {
     "xtc": {"xtc_probability": 0.0},
     "penalties": {"repeat_penalty": 1.0},
 }
-_ALIASES = {"nucleus": "topp", "temp": "temperature"}
+_ALIASES = {"nucleus": "topp", "temp": "temperature", "typ": "typp", "typical": "typp"}
+# The order in which the engine applies the steps: `engine.inference.sampling`.
+_ORDER = ["penalties", "dry", "topnsigma", "topk", "typp", "topp", "minp", "xtc", "temperature"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,8 @@ def recommendation(metadata: Mapping[str, object]) -> Recommendation:
     """What the metadata of a file recommends.
 
     A value of a wrong type, or one without a meaning, is `unusable`. Of the sequence of steps only
-    the choice counts: a step that it does not name is switched off; the order is always the same.
+    the choice counts: a step that it does not name is switched off; the order is always the same. A
+    sequence with another order, or with other steps, is `unusable` too.
     """
     sampling, set_fields, unusable = Sampling(), list[str](), list[str]()
     for key, (field, low, high) in _FIELDS.items():
@@ -72,8 +75,9 @@ def recommendation(metadata: Mapping[str, object]) -> Recommendation:
             sampling = changed
             set_fields.append(field)
     sequence = metadata.get(_PREFIX + _SEQUENCE)
-    named = _named_steps(sequence)
-    if sequence is not None and not named:
+    steps = _named_steps(sequence)
+    named = set(steps) & set(_STEPS)
+    if sequence is not None and (not named or steps != [one for one in _ORDER if one in steps]):
         unusable.append(_named(_SEQUENCE, sequence))
     for step, off in _STEPS.items() if named else ():
         if step not in named:
@@ -111,9 +115,9 @@ def _named(key: str, value: object) -> str:
     return f"{_PREFIX}{key}: {text if len(text) <= 40 else text[:37] + '...'}"
 
 
-def _named_steps(value: object) -> set[str]:
-    """The steps of a sequence such as "penalties;top_k;temperature"; empty if none is known."""
+def _named_steps(value: object) -> list[str]:
+    """The steps of a sequence such as "penalties;top_k;temperature"; empty if it is no text."""
     if not isinstance(value, str):
-        return set()
-    names = {name.strip().lower().replace("_", "").replace("-", "") for name in value.split(";")}
-    return {_ALIASES.get(name, name) for name in names} & set(_STEPS)
+        return []
+    names = [name.strip().lower().replace("_", "").replace("-", "") for name in value.split(";")]
+    return [_ALIASES.get(name, name) for name in names]

@@ -131,6 +131,19 @@ def test_steps_that_the_sequence_does_not_name_are_off() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("text", ["temperature;top_k;top_p;min_p", "top_k;min_p;adaptive_p"])
+def test_a_sequence_that_cannot_be_followed_is_named(text: str) -> None:
+    found = recommendation({"general.sampling.sequence": text})
+    assert found.unusable == (f"general.sampling.sequence: {text}",)
+    assert found.sampling.top_k == Sampling().top_k  # its choice of steps counts nevertheless
+    assert (found.sampling.top_p == 1) == ("top_p" not in text)
+
+
+def test_a_sequence_in_the_usual_order_is_followed() -> None:
+    text = "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature"
+    assert recommendation({"general.sampling.sequence": text}) == Recommendation(Sampling(), (), ())
+
+
 @pytest.mark.parametrize("bad", ["", "unknown;other", 5, ["top_k"]])
 def test_an_unknown_sequence_changes_nothing(bad: object) -> None:
     assert recommended_sampling({"general.sampling.sequence": bad}) is None
