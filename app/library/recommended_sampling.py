@@ -31,7 +31,7 @@ def used_values(
     """
     by_name = _known(path)
     found: dict[str, UsedValue] = {}
-    for name in SAMPLING:
+    for name in dict.fromkeys((*SAMPLING, *by_name, *by_file)):
         value, recommended = getattr(settings, name), by_file.get(name, by_name.get(name))
         if is_own(settings, name):
             origin = Origin.YOURS

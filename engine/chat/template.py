@@ -267,8 +267,12 @@ class ChatTemplate:
             (Role.SYSTEM, [marked[Role.SYSTEM], question]),
             (Role.ASSISTANT, [question, marked[Role.ASSISTANT], question]),
         ):
-            if not self._shows(turns, found) and self._shows(turns, found | {role}):
+            if self._shows(turns, found):
+                continue
+            if self._shows(turns, found | {role}):
                 found |= {role}
+            elif role is Role.USER:  # it shows no question at all: see `problem`
+                break
         return found
 
     def _shows(self, turns: Sequence[Turn], part_roles: frozenset[Role]) -> bool:
