@@ -268,6 +268,8 @@ class TemplateEnvironment(sandbox.ImmutableSandboxedEnvironment):
         return self.charged("".join(kept))
 
     def _checked_method(self, owner: object, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        if owner is dict and name == "fromkeys" and args:
+            return (self._listed(args[0]), *args[1:])
         allowed = next((names for kind, names in _METHODS if isinstance(owner, kind)), frozenset())
         if name not in allowed:
             raise jinja2.exceptions.SecurityError(f"the method {name!r} is not allowed")

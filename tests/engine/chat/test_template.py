@@ -365,6 +365,7 @@ HOSTILE = {
     "lipsum": "{{ lipsum(10 ** 7) }}",
     "long dates": "{{ strftime_now('%c' * 90000) }}",
     "batch without end": "{{ [1]|batch(10 ** 9)|list }}",
+    "keys of a text": _BIG + "{% for i in range(99999) %}{{ dict.fromkeys(a)|length }}{% endfor %}",
     "slices": "{{ [1]|slice(10 ** 9, 0)|list }}",
     "ljust of a number": "{{ '1'.ljust(10 ** 9) }}",
     "wrapped text": _BIG + "{{ a|wordwrap(1) }}",
@@ -545,7 +546,7 @@ _FILTER_USES = """
 _OTHER_USES = """
     {% set comma = joiner(', ') %}{% for i in 'ab' %}{{ comma() }}{{ i }}{% endfor %}
     {% set row = cycler('x', 'y') %}{{ row.next() }}{{ row.current }}{{ row.next() }}{{ row.reset() }}
-    {% set ns = namespace(a=1) %}{% set ns.a = 2 %}{{ ns.a }} {{ dict(a=1) }} {{ range(1, 9, 3)|list }}
+    {% set ns = namespace(a=1) %}{% set ns.a = 2 %}{{ ns.a }} {{ dict(a=1) }} {{ dict.fromkeys('ab', 0) }} {{ range(1, 9, 3)|list }}
     {% for i in range(9) %}{% if i == 1 %}{% continue %}{% endif %}{% if i > 2 %}{% break %}{% endif %}
     {{ i }} {{ loop.index0 }} {{ loop.revindex }} {{ loop.previtem }} {{ loop.changed(i // 2) }}
     {{ loop.cycle('a', 'b') }}{% endfor %}{% generation %}g{% endgeneration %}
