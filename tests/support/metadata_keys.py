@@ -14,6 +14,7 @@ READ: dict[str, str] = {
     "general.alignment": "general.alignment",
     "general.architecture": "general.architecture",
     "general.file_type": "general.file_type",
+    "general.finetune": "general.finetune",
     "general.name": "general.name",
     "general.quantization_version": "general.quantization_version",
     "general.sampling.min_p": "min_p",
@@ -35,6 +36,7 @@ READ: dict[str, str] = {
     "tokenizer.chat_template": "tokenizer.chat_template",
     "tokenizer.ggml.add_bos_token": "add_bos_token",
     "tokenizer.ggml.add_eos_token": "add_eos_token",
+    "tokenizer.ggml.add_sep_token": "add_sep_token",
     "tokenizer.ggml.add_space_prefix": "add_space_prefix",
     "tokenizer.ggml.bos_token_id": "bos",
     "tokenizer.ggml.cls_token_id": "cls",
@@ -54,6 +56,8 @@ READ: dict[str, str] = {
     "tokenizer.ggml.normalizer.lowercase": "normalizer.lowercase",
     "tokenizer.ggml.normalizer.strip_accents": "normalizer.strip_accents",
     "tokenizer.ggml.pre": "tokenizer.ggml.pre",
+    "tokenizer.ggml.precompiled_charsmap": "tokenizer.ggml.precompiled_charsmap",
+    "tokenizer.ggml.remove_extra_whitespaces": "remove_extra_whitespaces",
     "tokenizer.ggml.scores": "scores",
     "tokenizer.ggml.seperator_token_id": "seperator",
     "tokenizer.ggml.suppress_tokens": "tokenizer.ggml.suppress_tokens",
@@ -173,7 +177,7 @@ _IGNORED = {
         general.dataset.{id}.description general.dataset.{id}.doi general.dataset.{id}.name
         general.dataset.{id}.organization general.dataset.{id}.repo_url general.dataset.{id}.url
         general.dataset.{id}.uuid general.dataset.{id}.version general.description general.doi
-        general.finetune general.languages general.license general.license.link general.license.name
+        general.languages general.license general.license.link general.license.name
         general.organization general.quantized_by general.repo_url general.size_label
         general.source.doi general.source.huggingface.repository general.source.repo_url
         general.source.url general.source.uuid general.tags general.url general.uuid general.version
@@ -183,9 +187,6 @@ _IGNORED = {
     """,
     "Names of templates for other uses than a chat; the one for ranking is read by its own name.": """
         tokenizer.chat_templates tokenizer.chat_template.{name}
-    """,
-    "WordPiece vocabularies always have [SEP] after a text.": """
-        tokenizer.ggml.add_sep_token
     """,
     "The rows of the tensor of token types say it.": """
         tokenizer.ggml.token_type_count
@@ -203,8 +204,7 @@ _REFUSED = {
         diffusion.shift_logits
     """,
     "Of vocabularies whose kind is refused.": """
-        tokenizer.rwkv.world tokenizer.ggml.precompiled_charsmap
-        tokenizer.ggml.remove_extra_whitespaces
+        tokenizer.rwkv.world
     """,
     "Of files that are no model, which are refused.": """
         clip.audio.attention.head_count clip.audio.attention.layer_norm_epsilon
