@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from engine.errors import Fault, FaultKind, ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
-from engine.models.both_ways import in_both_directions, key_of
+from engine.models.both_ways import in_both_directions, key_of, refusal
+from engine.models.config import WITHOUT_ATTENTION
 from engine.models.families import (
     apertus,
     arcee,
@@ -125,6 +126,8 @@ def architecture(file: GGUFFile) -> Build:
     name = file.string("general.architecture")
     build = builder_of(name)
     if name in ARCHITECTURES and is_encoder(file):
+        if name in WITHOUT_ATTENTION:
+            raise refusal(key_of(file))
         return lambda file, weights, context: in_both_directions(
             build(file, weights, context), key_of(file)
         )

@@ -39,8 +39,13 @@ def _mixer(mixer: Mixer, key: str) -> Mixer:
         case ShortConvolution(convolution=convolution):
             return replace(mixer, convolution=replace(convolution, causal=False))
         case _:
-            raise UnsupportedModel(
-                f"The key '{key}' says that the model reads texts in both directions, which this "
-                "version does not support for its kind of layers.",
-                "Choose another model for embeddings, such as bge-m3 or EmbeddingGemma.",
-            )
+            raise refusal(key)
+
+
+def refusal(key: str) -> UnsupportedModel:
+    """The error of a model whose layers cannot read in both directions."""
+    return UnsupportedModel(
+        f"The key '{key}' says that the model reads texts in both directions, which this version does "
+        "not support for its kind of layers.",
+        "Choose another model for embeddings, such as bge-m3 or EmbeddingGemma.",
+    )

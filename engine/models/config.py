@@ -11,7 +11,7 @@ from engine.gguf.reader import GGUFFile
 _LAYER_NORM = ("bert", "cohere2", "command-r", "nomic-bert", "phi2", "starcoder", "starcoder2")
 
 # Their layers are Mamba mixers alone. Keys that llama.cpp wants nevertheless are 0 or arbitrary.
-_WITHOUT_ATTENTION = ("mamba2",)
+WITHOUT_ATTENTION = ("mamba2",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Config:
 def read_config(file: GGUFFile) -> Config:
     """Read the configuration; raises ModelFileError naming the key that is missing or invalid."""
     name = file.string("general.architecture")
-    if name in _WITHOUT_ATTENTION:
+    if name in WITHOUT_ATTENTION:
         return _config_without_attention(file, name)
     heads = _largest(file, f"{name}.attention.head_count")
     kv_heads = _largest(file, f"{name}.attention.head_count_kv", heads)

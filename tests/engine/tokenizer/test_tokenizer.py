@@ -40,7 +40,8 @@ def vector_tokenizer(folder: Path, name: str) -> Tokenizer:
 
 @cache
 def model_tokenizer(path: Path) -> Tokenizer:
-    return Tokenizer.from_metadata(GGUFFile.open(path).metadata)
+    with GGUFFile.open(path) as file:
+        return Tokenizer.from_metadata(file.metadata)
 
 
 def keys(**named: object) -> dict[str, object]:
