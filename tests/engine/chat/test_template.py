@@ -61,9 +61,9 @@ def test_recorded_templates_give_the_recorded_prompt(row: Any) -> None:
 
 @pytest.mark.real
 def test_the_starter_model_gives_the_recorded_prompts(golden: Path, starter_model: Path) -> None:
-    metadata = GGUFFile.open(starter_model).metadata
-    tokenizer = Tokenizer.from_metadata(metadata)
-    template = ChatTemplate.from_metadata(metadata, tokenizer)
+    with GGUFFile.open(starter_model) as file:
+        tokenizer = Tokenizer.from_metadata(file.metadata)
+        template = ChatTemplate.from_metadata(file.metadata, tokenizer)
     assert not template.built_in
     chats = [
         row
