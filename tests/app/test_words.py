@@ -32,7 +32,6 @@ NO_TEXTS = {
         '{"type": "object", "properties": {"name": {"type": "string"}}}',
         'root ::= "yes" | "no"',
     },
-    "app/ui/chat/sidebar_list.py": {"d MMM", "d MMM yyyy"},  # patterns of dates
     "app/ui/settings/about.py": {"Tokonoma {…}"},  # its name
     "app/ui/settings/shortcuts.py": {"Return", "Enter"},  # names of keys
     "app/ui/theme/palette.py": {"high contrast"},  # a value of the settings
