@@ -172,7 +172,9 @@ async def _session(
     window.painted.connect(_enable_garbage_collection)
     model = next((path for path in files if smoke_test or is_model(path)), None)
     others = [path for path in files if path != model]
-    window.painted.connect(lambda: controller.start(model, others))
+    window.painted.connect(lambda: controller.start(model))
+    if others:
+        window.painted.connect(lambda: controller.opening.open(others, load=False))
 
     def activate(paths: Sequence[Path]) -> None:
         window.come_forward()

@@ -218,11 +218,8 @@ class Controller(QObject):
         """Show which model `start` will load, before the first paint."""
         self.models.expect(model or expected_model(self.settings.last_model))
 
-    def start(self, model: Path | None = None, others: Sequence[Path] = ()) -> None:
-        """Start the engine, read the conversations and load a model; after the first paint.
-
-        `others` are more files that the user opened.
-        """
+    def start(self, model: Path | None = None) -> None:
+        """Start the engine, read the conversations and load a model; after the first paint."""
         self._link.start()
         self._link.send(FindDevices)
         self.last_chat.start(self.settings.last_conversation)
@@ -237,8 +234,6 @@ class Controller(QObject):
             self.load_model(chosen)
         else:
             self.models.expect(None)
-        if others:
-            self.opening.open(others, load=False)
 
     def drain(self) -> None:
         """Process the engine's queued events now, without waiting for the timer."""

@@ -145,7 +145,7 @@ def test_size_of_everything_is_set_before_the_window_is_made(tmp_path: Path) -> 
         "import sys; from app import __main__ as m; from app.settings.table import Settings;"
         "m._session = lambda application, *rest: ratio(application);\n"
         "async def ratio(application): print(application.devicePixelRatio()); return 0\n"
-        "sys.exit(m._run(None, Settings(scale=150), smoke_test=True))"
+        "sys.exit(m._run([], Settings(scale=150), smoke_test=True))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -204,5 +204,5 @@ def test_all_is_saved_when_qt_ends_its_event_loop_itself(tmp_path: Path) -> None
     )
     assert done.returncode == 0, done.stderr
     with closing(Store.open(tmp_path / "profile" / "data" / "conversations.sqlite")) as store:
-        assert store.draft(None) == "unsent words"
+        assert store.draft(None).text == "unsent words"
     assert (tmp_path / "profile" / "config" / "settings.json").exists()

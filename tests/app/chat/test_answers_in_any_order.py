@@ -168,9 +168,10 @@ class Chats:
 
     def check_end(self) -> None:
         """What holds once every request has ended."""
+        self.idle()
         while self.engine.unfinished:
             self.finish(0, 0)
-        self.idle()
+            self.idle()  # what waited for that answer is sent
         self.check()
         assert not self.state.generations
         assert not self.state.queued

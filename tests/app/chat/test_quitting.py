@@ -137,7 +137,7 @@ class Watched(Window):
         self.look.start()
 
 program.Window = Watched
-status = program._run(None, Settings(), smoke_test=False)
+status = program._run([], Settings(), smoke_test=False)
 print("ended", flush=True)
 sys.exit(status)
 """

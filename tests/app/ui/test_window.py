@@ -249,7 +249,8 @@ def test_a_dropped_link_or_text_goes_to_the_field(stage: Stage) -> None:
 def test_opened_files_say_what_can_be_used(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("Notes")
     stage.window.show()
-    stage.controller.start(MODEL, [tmp_path / "notes.txt"])
+    stage.controller.start(MODEL)
+    stage.controller.opening.open([tmp_path / "notes.txt"], load=False)
     stage.wait_until_idle()
     assert stage.engine.load.path == MODEL
     assert stage.state.notices["paste"].sentence.startswith("Files cannot be attached")
