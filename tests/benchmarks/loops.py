@@ -35,6 +35,7 @@ CONTEXT = 4_096
 CACHE_BYTES = 1 << 30
 MOST = 2_000  # tokens of an answer
 SEEDS, JUDGED_SEEDS = (1, 2, 3, 4), tuple(range(1, 9))
+UNSEEN_SEEDS = (11, 12, 13, 14)
 SAMPLINGS = (
     CHOSEN,
     sampling(Settings()),  # of models without recommendations
@@ -102,6 +103,70 @@ EVERYDAY = (
     "Hello! How are you?",
 )
 
+# No setting was chosen by these: `--unseen` asks them, with other seeds.
+UNSEEN = (
+    "How do I get rid of ants in the kitchen?",
+    "What should I name my new kitten?",
+    "Write a thank-you note to my teacher.",
+    "How do I fold a fitted sheet?",
+    "What is the best way to learn Spanish?",
+    "My shoes smell. What can I do?",
+    "Explain what a mortgage is.",
+    "Write a short story about a lighthouse.",
+    "How do I cook a turkey?",
+    "What are the benefits of green tea?",
+    "Plan a trip to London.",
+    "How do I apologise to a friend?",
+    "What is a black hole?",
+    "My child will not eat vegetables. Any ideas?",
+    "How do I unblock a sink?",
+    "Write a poem about the sea.",
+    "What is the difference between a crocodile and an alligator?",
+    "How do I make coffee without a machine?",
+    "Give me a recipe for vegetable soup.",
+    "How can I stop worrying?",
+    "What should I wear to a wedding?",
+    "Describe your favourite animal.",
+    "How do I remember names better?",
+    "Why do cats purr?",
+    "Write an email to cancel my gym membership.",
+    "How do I plant tomatoes?",
+    "What is the stock market?",
+    "List five good books for the summer.",
+    "How do I treat a sunburn?",
+    "Tell me about the Roman Empire.",
+    "What can I cook with chicken and rice?",
+    "How do I back up my phone?",
+    "Who was Albert Einstein?",
+    "Write a slogan for a bakery.",
+    "How do I stop my dog from barking?",
+    "What is democracy?",
+    "How many hours should I sleep?",
+    "Give me tips for a first date.",
+    "How do I iron a shirt?",
+    "What are the rules of football?",
+    "Why do leaves change colour?",
+    "Write a short speech for my boss's retirement.",
+    "How do I save electricity?",
+    "What is yoga?",
+    "How do I get better at drawing?",
+    "My plant has yellow leaves. Why?",
+    "Suggest a weekend hobby.",
+    "How do aeroplanes fly?",
+    "What should I do after a car accident?",
+    "Write a dialogue between a cat and a mouse.",
+    "How do I make a budget?",
+    "What is photosynthesis?",
+    "How do I fix a squeaky door?",
+    "Give me ten ideas for dinner.",
+    "How do I meditate?",
+    "Tell me a bedtime story.",
+    "What is the capital of Australia and what can I see there?",
+    "How do I wash a wool sweater?",
+    "Is coffee bad for you?",
+    "Good morning!",
+)
+
 
 def answers(
     model: LoadedModel,
@@ -152,7 +217,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--questions", type=int, default=len(EVERYDAY), help="only the first ones")
     parser.add_argument("--chosen", action="store_true", help="only what the app uses; no table")
+    parser.add_argument("--unseen", action="store_true", help="only the other questions; no table")
     options = parser.parse_args()
+    if options.unseen:
+        made = answers(load(starter_path(), context=CONTEXT), UNSEEN, CHOSEN, UNSEEN_SEEDS, MOST)
+        ends = [loops(tokens, end) for row in made for _, tokens, end in row]
+        print(f"{sum(ends)} of {len(ends)}")
+        return 0
     model, questions = load(starter_path(), context=CONTEXT), EVERYDAY[: options.questions]
     lines = [
         "# The starter's answers that loop, by sampling",
@@ -163,7 +234,9 @@ def main() -> int:
         f"equal passages, or that had no end within {MOST:,} tokens. With the guard: those that it "
         f"stopped, and those that still had no end. Right: of {len(QUESTIONS)} plain questions with "
         f"{len(JUDGED_SEEDS)} seeds, as in starter_sampling.md, and two standard errors. The app uses "
-        "the first row, and the second one for models without recommendations.",
+        "the first row, and the second one for models without recommendations. The settings were "
+        "chosen by these questions, so the shares are too low: `loops.py --unseen` asks sixty others, "
+        "by which nothing was chosen, and 4 of 240 answers of the first row (1.7%) had no end.",
         "",
         "| Temperature | Repeat penalty | Window | DRY | Loops | Share | Guard: stopped | No end "
         "| Right | Share | Tokens of an answer |",
