@@ -126,7 +126,7 @@ def title_of(parts: Parts) -> str:
 def _title_sources(parts: Parts) -> Iterator[str]:
     """The typed text without code, the whole typed text, and each attachment's name and text."""
     text = typed(parts)
-    own = OwnText(text[:_TITLE_SOURCE])
+    own = OwnText(text[:_TITLE_SOURCE].replace("\0", " "))  # else it shows U+FFFD
     prose = [block.place for block in own.blocks if isinstance(block, Paragraph)]
     yield "\n".join(own.source(place.start, place.end) for place in prose)
     yield text

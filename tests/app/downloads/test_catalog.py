@@ -14,7 +14,8 @@ import pytest
 from app.downloads import catalog
 from app.downloads.catalog import CatalogError, CatalogModel
 from app.downloads.names import safe_name
-from app.net.hub import HUB, parse_link
+from app.net.hub import HUB
+from app.net.hub_links import parse_link
 from app.settings.table import SETTINGS
 from engine import LayerGroup, ModelShape, supported_architectures
 from engine.models import ARCHITECTURES
