@@ -258,6 +258,7 @@ class ModelDefaultsCard(QWidget):
             self.memory_words.setToolTip(meter.tip)
             self.fit_words.setText(meter.under)
             self.memory_parts.setText(memory_parts(view.memory))
+            self.memory_parts.setVisible(bool(self.memory_parts.text()))
             set_property(self.fit_words, "tone", meter.tone)
             self.bar.set_share(meter.share)
         self.problem.setText(view.problem)

@@ -74,11 +74,11 @@ def memory_words(memory: Memory) -> str:
 
 
 def memory_parts(memory: Memory) -> str:
-    """What the needed memory is made of; empty where only a lower bound is known."""
-    if memory.at_least or not memory.context:
+    """What the needed memory is made of; empty where that is not known."""
+    if not memory.weights_bytes or not memory.context:
         return ""
     return tr(
-        "{model} for the model, {cache} for {tokens} tokens of context, {work} to work",
+        "{model} model, {cache} for {tokens} tokens, {work} working memory",
         model=size(memory.weights_bytes),
         cache=size(memory.cache_bytes),
         tokens=number(memory.context),

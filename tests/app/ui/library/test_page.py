@@ -126,7 +126,7 @@ def test_the_memory_says_what_it_is_made_of(shown: Shown) -> None:
     flush()
     row = shown.row("Bonsai 8B")
     assert row.meter_words.text() == "4.2 GB of 22.5 GB"
-    made_of = "2.2 GB for the model, 1.9 GB for 32,768 tokens of context, 100 MB to work"
+    made_of = "2.2 GB model, 1.9 GB for 32,768 tokens, 100 MB working memory"
     assert made_of in row.meter_words.toolTip()
 
 
