@@ -89,6 +89,7 @@ class ModelHost:
         self._draft: Drafts | None = None
         self._draft_set = DraftSet(0, None)
         self._reading = 0  # commands whose texts are being read
+        self._preparing = 0  # answers whose prompts are being built
         # Of the adapters while the model is moved: their files by hash, and the current ones.
         self._paths: dict[str, Path] = {}
         self._uses: tuple[AdapterUse, ...] = ()
@@ -238,7 +239,7 @@ class ModelHost:
 
     def step(self, arriving: Callable[[], bool]) -> None:
         """Run one pass over the answers in progress; see `Scheduler.step`."""
-        self._scheduler.step(arriving)
+        self._scheduler.step(arriving, is_expected=self._preparing > 0)
 
     def stop(self, error: BaseException) -> None:
         """End every answer in progress with an error."""
@@ -278,19 +279,18 @@ class ModelHost:
         opens = command.constraint is not None and not command.constraint.trigger
         read = partial(self._prompts.answer, opens_thoughts=opens)
         build = partial(read, command.turns, command.policy, thinking)
-        scheduler = self._scheduler
-        scheduler.preparing += 1
+        self._preparing += 1
         try:
             prompt = yield from _in_background(build, "prompt", checkpoint)
-            if len(prompt.ids) < scheduler.context:
+            if len(prompt.ids) < self._scheduler.context:
                 yield from self._disk.restore(stack, prompt.ids, "", checkpoint)
             rendered, markers = prompt.rendered, self.model.template.markers
             constraint, begun = after_thoughts(command.constraint, rendered.begun, markers)
             if constraint is not None:
-                compiling = partial(scheduler.grammars.compile, constraint)
+                compiling = partial(self._scheduler.grammars.compile, constraint)
                 yield from _in_background(compiling, "grammar", checkpoint)
         finally:
-            scheduler.preparing -= 1
+            self._preparing -= 1
         request = Request(
             self._scheduler.spelled_as_cached(stack, prompt.ids),
             command.sampling,

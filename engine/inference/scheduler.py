@@ -85,8 +85,8 @@ class Scheduler:
         self._refused = False  # the system refused memory, and no pass has run since
         self._starved_since = 0.0  # time since which an answer alone has no pages; 0: it has
         self._interrupted: dict[tuple[str, tuple[int, ...]], SamplerState] = {}
-        self.preparing = 0  # requests that will be submitted as soon as their prompts are built
         self._arriving = _no_arrival
+        self._is_expected = False
         self._is_long = False  # the pass in progress is a prompt alone, for longer than a chunk
         self.device_fault: BaseException | None = None  # what a device raised in the last pass
 
@@ -157,12 +157,15 @@ class Scheduler:
             raise ticket.error
         return ticket
 
-    def step(self, arriving: Callable[[], bool] = _no_arrival) -> None:
+    def step(
+        self, arriving: Callable[[], bool] = _no_arrival, *, is_expected: bool = False
+    ) -> None:
         """Run one pass; events are added to the tickets.
 
         `arriving` is asked during the pass: whether another request can be started now.
+        `is_expected`: one will be submitted as soon as its prompt is built.
         """
-        self._arriving = arriving
+        self._arriving, self._is_expected = arriving, is_expected
         self._drop_cancelled()
         self._admit()
         if not self._running:
@@ -326,7 +329,7 @@ class Scheduler:
 
     @property
     def _is_alone(self) -> bool:
-        return len(self._running) == 1 and not self._waiting and not self.preparing
+        return len(self._running) == 1 and not self._waiting and not self._is_expected
 
     def _with_pages(self, rows: list[tuple[Generation, int]]) -> list[tuple[Generation, int]]:
         """The rows that have pages for their tokens; others are preempted, the last one first.

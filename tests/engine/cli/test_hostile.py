@@ -100,7 +100,7 @@ def test_full_disk_is_reported(
         (("logits", "--tokens", "1", "--top", "-5"), "--top"),
         (("complete", "-p", "x", "--temp", "nan"), "temperature"),
         (("complete", "-p", "x", "--temp", "inf"), "temperature"),
-        (("complete", "-p", "x", "--top-k", "-1"), "2,147,483,648"),
+        (("complete", "-p", "x", "--top-k", "-2"), "2,147,483,648"),
         (("complete", "-p", "x", "-n", "-1"), "tokens to generate"),
         (("complete", "-p", "x", "-t", "100000"), "threads"),
         (("chat", "-p", "x", "-c", "1"), "can take in 1"),

@@ -142,7 +142,7 @@ def test_session_files_that_do_not_match_are_refused_and_kept(
     other = tiny.write(tmp_path / "other.gguf", seed=4)
     leaf = tiny_lora.write(tmp_path / "leaf.gguf", Path(model))
     for arguments, named in (
-        (("-m", other), "with another model, tiny."),
+        (("-m", other), "with another model, tiny · F32."),
         (("-m", model, "--cache", "f16"), "type f32"),
         (("-m", model, "--lora", leaf), "without adapters"),
         (("-m", model, "-c", "16"), "context only 16"),

@@ -58,7 +58,7 @@ def test_an_older_state_keeps_the_seed_that_was_asked_for() -> None:
         {"sampling": "{"},
         {"sampling": json.dumps({"unknown": 1})},
         {"sampling": json.dumps({"top_k": 1.5})},
-        {"sampling": json.dumps({"top_k": -1})},
+        {"sampling": json.dumps({"top_k": -2})},
         {"sampling": json.dumps({"banned": "text"})},
         {"sampling": json.dumps({"banned": [1]})},
         {"sampling": json.dumps({"logit_bias": [[1]]})},
