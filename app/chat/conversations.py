@@ -17,6 +17,7 @@ from engine import ContextPolicy
 _HITS = 200  # search results whose words are shown
 _TITLE_LENGTH = 60
 _TITLE_SOURCE = 4000  # characters of the first message that the title is taken from
+_CONTROLS = dict.fromkeys((*range(9), 11, 12, *range(14, 32), *range(127, 160)), " ")
 _BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
@@ -126,7 +127,7 @@ def title_of(parts: Parts) -> str:
 def _title_sources(parts: Parts) -> Iterator[str]:
     """The typed text without code, the whole typed text, and each attachment's name and text."""
     text = typed(parts)
-    own = OwnText(text[:_TITLE_SOURCE].replace("\0", " "))  # else it shows U+FFFD
+    own = OwnText(text[:_TITLE_SOURCE].translate(_CONTROLS))  # else it shows U+FFFD for them
     prose = [block.place for block in own.blocks if isinstance(block, Paragraph)]
     yield "\n".join(own.source(place.start, place.end) for place in prose)
     yield text
