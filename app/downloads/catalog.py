@@ -58,6 +58,7 @@ class CatalogSampling:
     min_p: float | None = None
     dry_multiplier: float | None = None
     dry_allowed_length: int | None = None
+    max_tokens: int | None = None  # of an answer
 
 
 @dataclass(frozen=True, slots=True)

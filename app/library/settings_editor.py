@@ -73,7 +73,7 @@ class Defaults(QObject):
     def used_sampling(self, path: Path) -> dict[str, UsedValue]:
         """The sampling values of a model by the names of their settings, and their origins."""
         own, recommended = self.own(path), self._recommended.get(path, {})
-        values = {name: getattr(own, name) for name in SAMPLING}
+        values = {name: getattr(own, name, None) for name in SAMPLING}
         by_model = {name: value for name, value in values.items() if value is not None}
         return used_values(self.settings, path, recommended, by_model)
 

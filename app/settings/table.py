@@ -22,7 +22,8 @@ from engine import DEFAULT_CACHE, CacheType, DraftKind, Sampling
 _log = logging.getLogger(__name__)
 _ENGINE = Sampling()
 _THINKING = {"auto": None, "on": True, "off": False}
-SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty")  # settings of sampling
+# Settings of sampling and of the end of answers, which a model may recommend.
+SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "max_tokens")
 GROUPS = ("look", "answers", "model", "downloads", "storage")  # in the order they are shown
 
 

@@ -114,7 +114,17 @@ def test_each_value_has_its_origin() -> None:
         "top_p": UsedValue(0.5, Origin.YOURS, 0.5, 0.9),
         "min_p": UsedValue(0.2, Origin.MODEL, settings.min_p, MODEL.sampling.min_p),
         "repeat_penalty": UsedValue(1.1, Origin.USUAL, 1.1),
+        "max_tokens": UsedValue(0, Origin.USUAL, 0),
     }
+
+
+def test_answers_of_the_starter_end_unless_no_limit_is_chosen() -> None:
+    path = starter_path()
+    assert with_recommended(Settings(), path).max_tokens == STARTER.max_tokens
+    unlimited = with_own(Settings(), "max_tokens")
+    assert with_recommended(unlimited, path).max_tokens == 0
+    assert with_recommended(replace(Settings(), max_tokens=4_000), path).max_tokens == 4_000
+    assert with_recommended(Settings(), PATH).max_tokens == 0
 
 
 def test_the_settings_page_shows_what_answers_use(stage: Stage) -> None:

@@ -44,7 +44,7 @@ def _everything_changed():
         top_p=1.0,
         min_p=0.5,
         repeat_penalty=1.25,
-        own_sampling="min_p repeat_penalty temperature top_k top_p",
+        own_sampling="max_tokens min_p repeat_penalty temperature top_k top_p",
         dry_multiplier=0.5,
         dry_allowed_length=4,
         max_tokens=7,
@@ -134,9 +134,9 @@ def test_cache_choices_match_the_engine():
 )
 def test_invalid_value_becomes_the_default(tmp_path, caplog, name, value):
     path = tmp_path / "settings.json"
-    path.write_text(json.dumps({name: value, "max_tokens": 5}))
+    path.write_text(json.dumps({name: value, "scale": 125}))
     with caplog.at_level(logging.WARNING):
-        assert load(path) == Settings(max_tokens=5)
+        assert load(path) == Settings(scale=125)
     assert name in caplog.text
 
 
