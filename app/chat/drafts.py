@@ -69,6 +69,6 @@ class Drafts:
 
 
 def joined(first: Parts, second: Parts) -> Parts:
-    """The attachments of both, then the text of both, each on lines of its own."""
+    """The attachments of both, then the text of both, separated by line breaks."""
     text = "\n".join(filter(None, (typed(first), typed(second))))
     return (*attachments(first), *attachments(second), *((TextPart(text),) if text else ()))

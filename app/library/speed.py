@@ -68,7 +68,8 @@ class DownloadSpeed:
 def _read(file: Path) -> list[tuple[int, float]]:
     stored = json_file.read(file).get("downloads")
     rows = cast("list[object]", stored) if isinstance(stored, list) else []
-    pairs = (cast("list[object]", row) for row in rows if isinstance(row, list) and len(row) == 2)  # pyright: ignore[reportUnknownArgumentType]
+    lists = (cast("list[object]", row) for row in rows if isinstance(row, list))
+    pairs = (row for row in lists if len(row) == 2)
     return [
         (amount, float(seconds))
         for amount, seconds in pairs

@@ -89,7 +89,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A formula on lines of its own: its source, and its TeX without delimiters."""
+    """A display formula: its source, and its TeX without delimiters."""
 
     place: Place
     source: str

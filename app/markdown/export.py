@@ -125,7 +125,7 @@ def _html_of(node: _Node) -> list[str]:
 
 
 def _item_html(item: _Node, box: str) -> str:
-    """An item; its first paragraph has no tag of its own, as in a list without blank lines."""
+    """An item; its first paragraph has no `<p>`, as in a list without blank lines."""
     first = item.children[0]
     if not isinstance(first, Paragraph):
         return "\n".join([f"<li>{box}", *_html_of(item), "</li>"])

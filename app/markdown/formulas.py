@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from markdown_it.rules_inline import StateInline
 
-LONGEST_BLOCK = 3000  # characters of a formula on lines of its own; a longer one is text
+LONGEST_BLOCK = 3000  # characters of a display formula; a longer one is text
 
 _DISPLAY = r"\$\$(?:[^$\\]|\\.|\$(?!\$))+\$\$|\\\[(?:[^\\]|\\[^\]])+\\\]"
 _ROUND = r"\\\((?:[^\\]|\\[^)])+\\\)"
@@ -34,7 +34,7 @@ _WORDS = re.compile(
 _AMOUNT = re.compile(r"\$\d[\d.,]*[A-Za-z]?(?![A-Za-z0-9_])")
 _CURRENCY = re.compile(r"[\s(/]\d[\d.,]*[^\W\d]?\s?[A-Z]{2,3}\$\Z")
 BLOCK_ENDS = {"$$": re.compile(r"(?<!\\)\$\$"), "\\[": re.compile(r"(?<!\\)(?:\\\\)*(\\\])")}
-_AFTER = ("", ".", ",", ";", ":")  # what may follow a formula on lines of its own
+_AFTER = ("", ".", ",", ";", ":")  # what may follow a display formula
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 
 
@@ -81,7 +81,7 @@ def inline_formula(state: StateInline, silent: bool) -> bool:
 
 
 def block_tex(lines: list[str], end: int) -> str:
-    """The TeX of a formula on lines of its own, whose closing mark ends at `end` of the last line.
+    """The TeX of a display formula, whose closing mark ends at `end` of the last line.
 
     Empty if it has none, or if text follows it.
     """

@@ -271,7 +271,7 @@ def _cells(row: str) -> list[str]:
 
 @dataclass(slots=True)
 class FormulaLeaf:
-    """A formula on lines of its own that has not ended yet."""
+    """A display formula that has not ended yet."""
 
     start: int
     is_apart: bool

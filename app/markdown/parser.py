@@ -356,7 +356,7 @@ class Parser:
     def _opens_formula(
         self, cursor: Cursor, depth: int, tip: Leaf | None, saved: _Saved | None
     ) -> bool:
-        """Open the formula on lines of its own that begins here.
+        """Open the display formula that begins here.
 
         A paragraph in which such a line was none has no other, so that it is not parsed again often.
         """

@@ -27,7 +27,8 @@ _STRONG = re.compile(
       | (?:int|long|float|double|char|bool|void|size_t|string|auto)\s+[*&]?\w+\s*(?:[=;(\[,]|$)
       | (?:else\s+)?(?:if|for|while|switch|catch|elseif|foreach)\s*\(.*\)?\s*\{?$
       | (?:if|elif|for|while|with|except|match|case|async\s+for|async\s+with)\s+.*:$ | (?:else|try|finally|do):?\s*\{?$
-      | (?:SELECT|INSERT\s+INTO|UPDATE|DELETE\s+FROM|FROM|WHERE|(?:LEFT\s+|INNER\s+)?JOIN|GROUP\s+BY|ORDER\s+BY|CREATE\s+TABLE|VALUES|LIMIT)\s+[\w(*"'`$@.]
+      | (?:SELECT|INSERT\s+INTO|UPDATE|DELETE\s+FROM|FROM|WHERE|(?:LEFT\s+|INNER\s+)?JOIN
+         |GROUP\s+BY|ORDER\s+BY|CREATE\s+TABLE|VALUES|LIMIT)\s+[\w(*"'`$@.]
       | (?:\$|>>>|\.\.\.|PS\ .*>|C:\\.*>|\w+@[\w-]+:.*[$\#])\s+\S | <[/!?]?[A-Za-z][^<>]*>(?:.*</[\w-]+>)?\s*$
       | "(?:[^"\\]|\\.)*"\s*: | [\[\](){}]+[,;)]*$ | \[[\w.\s"-]+\]$
       | Traceback\ \(most | File\ ".*",\ line\ \d | at\ [\w.$<>]+\(.*\)$ | [\w.]*(?:Error|Exception|Warning):\s
