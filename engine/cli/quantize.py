@@ -93,7 +93,10 @@ def quantize(
         partial = target.with_name(target.name + ".part")
         try:
             with partial.open("xb") as out:
-                _write_checked(file, plan, wanted, out, progress, checkpoint)
+                try:
+                    _write(file, plan, wanted, out, progress, checkpoint)
+                finally:  # an OSError may be that of a page that the source does not have any more
+                    file.check()
                 out.flush()
                 os.fsync(out.fileno())
             partial.replace(target)
@@ -126,21 +129,6 @@ def format_for(info: TensorInfo, wanted: Format) -> Format:
         if info.shape[-1] % format.block == 0:
             return format
     raise AssertionError("F16 stores rows of any length")
-
-
-def _write_checked(
-    file: GGUFFile,
-    plan: list[tuple[TensorInfo, Format]],
-    wanted: Format,
-    out: BinaryIO,
-    progress: Callable[[int, int], None],
-    checkpoint: Callable[[], None],
-) -> None:
-    """`_write`; raises ModelFileError if the source was written to meanwhile."""
-    try:
-        _write(file, plan, wanted, out, progress, checkpoint)
-    finally:  # an OSError may be that of a page that the source does not have any more
-        file.check()
 
 
 def _write(
