@@ -485,6 +485,7 @@ class Controller(QObject):
             return False  # no text has more tokens than bytes
         tokens = self.token_count.of(text)
         if tokens is None and not self.state.generations:
+            self.token_count.count(text)  # the composer may not have emitted it yet
             notice = Notice(tr("This text is still being counted."), tr("Send it in a moment."))
         elif tokens is not None and tokens >= loaded.context:
             sentence = tr(

@@ -7,7 +7,7 @@ from pathlib import Path
 from pytestqt.qtbot import QtBot
 
 from app.store.parts import TextPart
-from engine import CountTokens, Failed
+from engine import CountTokens, Failed, TokensCounted
 from fakes import MODEL
 from stage import Stage, until
 
@@ -99,7 +99,18 @@ def test_a_long_message_is_sent_once_it_is_counted(stage: Stage) -> None:
     text = "word " * 3_000
     assert not stage.controller.send(text)
     assert "counted" in stage.state.notices["long"].sentence
-    stage.engine.counts = True
-    stage.window.composer.typed.emit(text)
+    assert stage.engine.last(CountTokens).text == text.rstrip("\n")
+    asked = stage.engine.last(CountTokens)
+    stage.engine.deliver(TokensCounted(asked.request, 3_000))
     until(lambda: stage.state.typed_tokens == 3_000)
+    assert stage.controller.send(text)
+
+
+def test_a_long_text_that_cannot_be_counted_is_sent(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.engine.counts = False
+    text = "word " * 3_000
+    assert not stage.controller.send(text)
+    stage.engine.deliver(Failed(stage.engine.last(CountTokens).request, "No.", "Do nothing."))
+    stage.drain()
     assert stage.controller.send(text)
