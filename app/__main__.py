@@ -44,7 +44,7 @@ from app.chat.model_loader import first_model
 from app.chat.opening import is_model
 from app.settings.table import Settings, load
 from app.state.states import States
-from app.store.writer import CLOSE_SECONDS, Archive
+from app.store.writer import CLOSE_SECONDS, StoreQueue
 from app.system import log, paths
 from app.system.instance import FileOpens, Instance
 from app.ui.settings.page import Preferences
@@ -157,8 +157,8 @@ async def _session(
 ) -> int:
     theme = Theme(application, settings.theme)
     states = States()
-    archive = Archive(paths.database())
-    controller = Controller(states, archive, settings, paths.settings_file())
+    store_queue = StoreQueue(paths.database())
+    controller = Controller(states, store_queue, settings, paths.settings_file())
     log.set_up(paths.log_file(), controller.report_soon)
     window = Window(states, lambda: Preferences(controller.settings, states.sessions))
     connect(window, controller, theme)
@@ -209,9 +209,9 @@ async def _session(
     forced = controller.quitting.forced
     await _run_in_thread(controller.stop_engine, _FORCED_SECONDS if forced else None)
     controller.save()
-    archive.end()
+    store_queue.end()
     limit = _FORCED_SECONDS if forced else CLOSE_SECONDS
-    await _run_in_thread(lambda: archive.join(limit))
+    await _run_in_thread(lambda: store_queue.join(limit))
     window.finish()
     return status
 

@@ -11,12 +11,12 @@ from PySide6.QtCore import SignalInstance
 from PySide6.QtWidgets import QWidget
 
 from app.chat.controller import Controller
+from app.domain.message import Message, MessageState
 from app.markdown.formulas import Tex
 from app.settings.answer_options import AnswerFormat
 from app.settings.table import Settings
 from app.state.chat import ModelPhase, State
 from app.state.library import FileState, LibraryState
-from app.store.store import Message, MessageState
 from app.ui.blocks.typesetting import Wrong, typeset
 from app.ui.transcript.endings import ending
 from app.ui.window import Window

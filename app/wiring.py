@@ -12,10 +12,10 @@ from app.chat.adapters import Adapters
 from app.chat.answer_options import NOTICE as OPTIONS_NOTICE
 from app.chat.comparison import Side
 from app.chat.controller import Controller
+from app.domain.parts import Content, Parts
 from app.library.service import Library
 from app.settings.table import sampling, thinking
 from app.state.chat import ModelPhase, Notice
-from app.store.parts import Content, Parts
 from app.system.translation import tr
 from app.ui.adapters.panel import AdapterPanel
 from app.ui.comparison.values import Choice, default_choices

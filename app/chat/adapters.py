@@ -17,7 +17,8 @@ from PySide6.QtCore import QTimer
 
 from app.chat.planner import Uses
 from app.chat.runner import Runner
-from app.engines.requests import EngineRequests
+from app.domain.message import AdapterMark
+from app.engines.requests import RequestRouter
 from app.state.adapters import (
     STRONGEST,
     AdapterEntry,
@@ -27,8 +28,8 @@ from app.state.adapters import (
     adapter_path,
 )
 from app.state.chat import ModelPhase, State, is_same_load
-from app.store.store import AdapterMark, Store, StoredAdapters, StoredUse, StoreError
-from app.store.writer import Archive
+from app.store.store import Store, StoredAdapters, StoredUse, StoreError
+from app.store.writer import StoreQueue
 from app.system.worker import BackgroundWorker
 from engine import (
     AdapterInfo,
@@ -68,16 +69,16 @@ class Adapters:
         self,
         state: State,
         adapter_state: AdapterState,
-        archive: Archive,
-        link: EngineRequests,
+        store_queue: StoreQueue,
+        router: RequestRouter,
         runner: Runner,
         files: BackgroundWorker,
     ) -> None:
         """`files` is the worker for the user's files, on any drive."""
         self._state = state
         self._shown = adapter_state
-        self._archive = archive
-        self._link = link
+        self._store_queue = store_queue
+        self._engine = router
         self._runner = runner
         self._files = files
         self._stacks: dict[int | None, tuple[AdapterEntry, ...]] = {}  # None: the new chat
@@ -98,20 +99,20 @@ class Adapters:
         state.model_changed.connect(self._on_model)
         state.conversation_changed.connect(lambda: self.apply(state.current))
         state.generations_changed.connect(self._show_pending)
-        archive.fault_changed.connect(self._on_store_fault)
+        store_queue.fault_changed.connect(self._on_store_fault)
         runner.sent.connect(self._on_sent)
 
     # --- the store ------------------------------------------------------------------------------
 
     def read(self) -> None:
         """Read the stored stacks; call it before any conversation can be opened."""
-        numbers = self._archive.conversations
+        numbers = self._store_queue.conversations
 
         def load(store: Store) -> tuple[StoredAdapters, dict[int, int]]:
             kept = store.adapters()
             return kept, {number: numbers.local(number) for number in kept.stacks}
 
-        self._archive.read(load, lambda found: self._on_read(*found))
+        self._store_queue.read(load, lambda found: self._on_read(*found))
 
     def find_missing(self) -> None:
         """Update which of the known adapter files are missing."""
@@ -229,7 +230,7 @@ class Adapters:
 
         `given` replaces the conversation's. Call again when `request_finished` is emitted.
         """
-        if not self._link.capabilities.adapters:
+        if not self._engine.capabilities.adapters:
             return ()
         uses = self._acting(conversation_id) if given is None else given
         if given in self._refused_given:
@@ -270,8 +271,8 @@ class Adapters:
             return
         if message is not None:
             self._state.change(replace(message, adapters=tuple(marks)))
-        number = self._archive.messages.stored
-        self._archive.write(lambda store: store.mark_message(number(message_id), marks))
+        number = self._store_queue.messages.stored
+        self._store_queue.write(lambda store: store.mark_message(number(message_id), marks))
 
     def on_adapters_set(self, event: AdaptersSet) -> None:
         """The engine has applied the requested stack."""
@@ -307,7 +308,7 @@ class Adapters:
 
     def _acting(self, conversation_id: int | None) -> Uses:
         """The adapters of a conversation that are switched on."""
-        stack = self._stacks.get(conversation_id, ()) if self._link.capabilities.adapters else ()
+        stack = self._stacks.get(conversation_id, ()) if self._engine.capabilities.adapters else ()
         return tuple(AdapterUse(entry.path, entry.strength) for entry in stack if entry.acts)
 
     def _are_known(self, uses: Uses) -> bool:
@@ -397,7 +398,7 @@ class Adapters:
 
     def _is_same_after_cancel(self, before: ModelLoaded | None, loaded: ModelLoaded | None) -> bool:
         """Whether a load was cancelled, and the event repeats the model that stayed."""
-        if before is None or loaded is None or not self._link.is_cancelled(loaded.request):
+        if before is None or loaded is None or not self._engine.is_cancelled(loaded.request):
             return False
         return is_same_load(before, loaded)
 
@@ -415,7 +416,7 @@ class Adapters:
     def _show_pending(self) -> None:
         shown = self._state.shown_generation
         for request in self._generating_with.keys() - self._state.generations.keys():
-            if not self._link.is_outstanding(request):
+            if not self._engine.is_outstanding(request):
                 del self._generating_with[request]
         acting = self._acting(self._state.current)
         last = self._state.messages[-1:]
@@ -452,8 +453,8 @@ class Adapters:
     def _save(self, conversation_id: int | None) -> None:
         self._unsaved.discard(conversation_id)
         uses = [_stored(entry) for entry in self._stacks.get(conversation_id, ())]
-        number = self._archive.conversations.stored
-        self._archive.write(
+        number = self._store_queue.conversations.stored
+        self._store_queue.write(
             lambda store: store.set_adapter_stack(
                 None if conversation_id is None else number(conversation_id), uses
             )
@@ -461,10 +462,10 @@ class Adapters:
 
     def _save_mix(self, name: str, mix: Sequence[AdapterEntry]) -> None:
         uses = [_stored(entry) for entry in mix]
-        self._archive.write(lambda store: store.set_adapter_mix(name, uses))
+        self._store_queue.write(lambda store: store.set_adapter_mix(name, uses))
 
     def _save_known(self, known: KnownAdapter) -> None:
-        self._archive.write(lambda store: store.set_known_adapter(known.path, known.name))
+        self._store_queue.write(lambda store: store.set_known_adapter(known.path, known.name))
 
     def _on_read(self, kept: StoredAdapters, numbers: dict[int, int]) -> None:
         self._has_read = True

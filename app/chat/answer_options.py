@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.engines.requests import EngineRequests
+from app.engines.requests import RequestRouter
 from app.settings.answer_options import AS_USUAL, AnswerOptions, options_of, options_text
 from app.state.answer_options import FormatFault, OptionsState
 from app.state.chat import Notice, State
 from app.store.store import Store, StoreError
-from app.store.writer import Archive
+from app.store.writer import StoreQueue
 from app.system.translation import tr
 from engine import CheckConstraint, Constraint, ConstraintChecked, Failed, Sampling
 
@@ -23,13 +23,13 @@ class Options:
         self,
         state: State,
         shown: OptionsState,
-        archive: Archive,
-        link: EngineRequests,
+        store_queue: StoreQueue,
+        router: RequestRouter,
         usual: Callable[[], Sampling],
     ) -> None:
         """`usual` is the sampling by the settings and the model in use."""
         self._state, self._shown = state, shown
-        self._archive, self._link, self._usual = archive, link, usual
+        self._store_queue, self._engine, self._usual = store_queue, router, usual
         self._options: dict[int | None, AnswerOptions] = {}  # None: the new chat
         self._changed: set[int | None] = set()  # before the stored ones were read
         self._has_read = False
@@ -38,11 +38,11 @@ class Options:
         self._model: object = None
         state.conversation_changed.connect(self._on_conversation)
         state.model_changed.connect(self._on_model)
-        archive.fault_changed.connect(self._on_store_fault)
+        store_queue.fault_changed.connect(self._on_store_fault)
 
     def read(self) -> None:
         """Read the stored options; call it before any conversation can be opened."""
-        numbers = self._archive.conversations
+        numbers = self._store_queue.conversations
 
         def load(store: Store) -> dict[int | None, str]:
             kept = store.answer_options()
@@ -59,7 +59,7 @@ class Options:
             self._changed.clear()
             self.refresh()
 
-        self._archive.read(load, found)
+        self._store_queue.read(load, found)
 
     def write_all(self) -> None:
         """Write all options again, after a damaged store was replaced."""
@@ -105,7 +105,7 @@ class Options:
         unknown = constraint is not None and constraint not in self._faults
         if constraint is not None and unknown and not self._request:
             self._asked, asked = constraint, constraint
-            self._request = self._link.send(lambda number: CheckConstraint(number, asked))
+            self._request = self._engine.send(lambda number: CheckConstraint(number, asked))
         fault = None if constraint is None else self._faults.get(constraint)
         loaded = self._state.model.loaded
         can_think = loaded is not None and (loaded.can_think or loaded.has_thinking_switch)
@@ -160,8 +160,8 @@ class Options:
 
     def _write(self, conversation: int | None) -> None:
         text = options_text(self.of(conversation))
-        number = self._archive.conversations.stored
-        self._archive.write(
+        number = self._store_queue.conversations.stored
+        self._store_queue.write(
             lambda store: store.set_answer_options(
                 None if conversation is None else number(conversation), text
             ),

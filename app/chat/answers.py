@@ -18,12 +18,14 @@ from app.chat.planner import Branch, Uses
 from app.chat.prompts import memory_start
 from app.chat.runner import Runner
 from app.chat.running_answer import QueuedAnswer, RunningAnswer
-from app.engines.requests import EngineRequests
+from app.domain.answer_details import AnswerDetails
+from app.domain.message import Message, MessageState, StopReason
+from app.domain.parts import ErrorPart, Parts
+from app.engines.requests import RequestRouter
 from app.state.chat import Generation, ModelPhase, ModelStatus, Notice, State
 from app.state.performance import tokens_per_second
-from app.store.parts import ErrorPart, Parts
-from app.store.store import AnswerDetails, Message, MessageState, StopReason, Store
-from app.store.writer import Archive
+from app.store.store import Store
+from app.store.writer import StoreQueue
 from app.system.translation import tr
 from engine import (
     Constraint,
@@ -77,8 +79,8 @@ class Answers:
     def __init__(
         self,
         state: State,
-        archive: Archive,
-        link: EngineRequests,
+        store_queue: StoreQueue,
+        router: RequestRouter,
         adapters: Adapters,
         runner: Runner,
         ended: Callable[[int, int], None],
@@ -90,8 +92,8 @@ class Answers:
         """
         self._want_model = want_model
         self._state = state
-        self._archive = archive
-        self._link = link
+        self._store_queue = store_queue
+        self._engine = router
         self._adapters = adapters
         self._runner = runner
         self._on_ended = ended
@@ -103,9 +105,9 @@ class Answers:
         self._abandoned: set[int] = set()  # requests whose answers have ended before them
         self._held = False  # request no answer: another model is loaded first
         self._closed = False  # request no answer: the app quits
-        self._saving = QTimer(link, singleShot=True, interval=_SAVE_MILLISECONDS)
+        self._saving = QTimer(router, singleShot=True, interval=_SAVE_MILLISECONDS)
         self._saving.timeout.connect(self.save)
-        self._turns = QTimer(link, singleShot=True, interval=_TURN_MILLISECONDS)
+        self._turns = QTimer(router, singleShot=True, interval=_TURN_MILLISECONDS)
         self._turns.timeout.connect(self._on_overdue)
         self._full = 0, 0
 
@@ -187,7 +189,7 @@ class Answers:
 
     def stop(self, conversation_id: int | None) -> None:
         """Stop the answers of a conversation, requested or queued; their text stays."""
-        self._link.drain()  # an answer whose first text has come already has started
+        self._engine.drain()  # an answer whose first text has come already has started
         for running in list(self._running.values()):
             if running.conversation == conversation_id:
                 self._stop(running)
@@ -196,7 +198,7 @@ class Answers:
 
     def stop_answer(self, message_id: int) -> None:
         """Stop one answer, requested or queued; its text stays."""
-        self._link.drain()
+        self._engine.drain()
         for running in [one for one in self._running.values() if one.message == message_id]:
             self._stop(running)
         for job in [job for job in self._jobs if job.message == message_id]:
@@ -204,7 +206,7 @@ class Answers:
 
     def stop_writing(self) -> None:
         """Stop every requested answer; queued ones stay queued."""
-        self._link.drain()
+        self._engine.drain()
         for running in list(self._running.values()):
             self._stop(running)
 
@@ -423,8 +425,8 @@ class Answers:
 
     def _save(self, running: RunningAnswer) -> None:
         if text := running.take_unsaved():
-            message, numbers = running.message, self._archive.messages
-            self._archive.write(
+            message, numbers = running.message, self._store_queue.messages
+            self._store_queue.write(
                 lambda store: store.append_text(numbers.stored(message), text), text
             )
 
@@ -442,7 +444,7 @@ class Answers:
     ) -> None:
         """End an answer in the store and the state, and request the next."""
         self._save(running)
-        numbers = self._archive.messages
+        numbers = self._store_queue.messages
 
         def finish(store: Store) -> None:
             store.finish(
@@ -456,7 +458,9 @@ class Answers:
                 details=details,
             )
 
-        self._archive.write(finish)  # first: a slot of the window that raises must not prevent it
+        self._store_queue.write(
+            finish
+        )  # first: a slot of the window that raises must not prevent it
         self._state.set_waiting(running.message, running.conversation, "")
         message = self._state.message(running.message)
         if message is not None:
@@ -493,8 +497,8 @@ class Answers:
     ) -> None:
         """Remove an answer from the queue before it is requested."""
         self._jobs.remove(job)
-        numbers = self._archive.messages
-        self._archive.write(
+        numbers = self._store_queue.messages
+        self._store_queue.write(
             lambda store: store.finish(numbers.stored(job.message), state, stop=stop, error=error)
         )
         self._state.set_waiting(job.message, job.conversation, "")

@@ -14,11 +14,13 @@ from app.chat.answers import Answers
 from app.chat.planner import Uses
 from app.chat.prompts import turns_of
 from app.chat.running_answer import sampling_details
+from app.domain.answer_details import AnswerDetails
+from app.domain.message import Message, MessageState
 from app.settings.answer_options import AnswerOptions
 from app.settings.table import Settings, sampling, thinking
 from app.state.chat import Notice, State
-from app.store.store import AnswerDetails, Message, MessageState, Store
-from app.store.writer import Archive, LocalBranch
+from app.store.store import Store
+from app.store.writer import LocalBranch, StoreQueue
 from app.system.translation import tr
 from engine import Role, Sampling, Turn
 
@@ -40,7 +42,7 @@ class Comparisons:
     def __init__(
         self,
         state: State,
-        archive: Archive,
+        store_queue: StoreQueue,
         answers: Answers,
         number: Callable[[], int],
         settings: Callable[[], Settings],
@@ -53,7 +55,7 @@ class Comparisons:
         `kept` is called with the message that is kept.
         """
         self._state = state
-        self._archive = archive
+        self._store_queue = store_queue
         self._answers = answers
         self._number = number
         self._settings, self._options = settings, options
@@ -113,7 +115,7 @@ class Comparisons:
         shown = self._shown(message_id)
         if shown is None or shown.id not in self._state.compared:
             return
-        state, archive = self._state, self._archive
+        state, store_queue = self._state, self._store_queue
         other = state.compared[shown.id]
         kept, left = (shown, other) if shown.id == message_id else (other, shown)
         if kept.state is MessageState.STREAMING:
@@ -128,13 +130,13 @@ class Comparisons:
             state.add(kept)
         state.set_notice(NOTICE, None)
         self._on_kept(kept.id)
-        number = archive.messages.stored
-        archive.write(lambda store: store.keep(number(message_id)))
+        number = store_queue.messages.stored
+        store_queue.write(lambda store: store.keep(number(message_id)))
         self._answers.stop_answer(left.id)  # after `kept`, which decides whose context is saved
 
         def read(store: Store) -> LocalBranch:
-            return archive.local_branch(
-                store, store.branch(archive.conversations.stored(kept.conversation))
+            return store_queue.local_branch(
+                store, store.branch(store_queue.conversations.stored(kept.conversation))
             )
 
         def shown_now(branch: LocalBranch) -> None:
@@ -143,19 +145,19 @@ class Comparisons:
             if longer != now and longer[: len(now)] == now and not state.busy:
                 state.set_branch(kept.conversation, *branch)  # it was answered before
 
-        archive.read(read, shown_now, only_if_saved=True)
+        store_queue.read(read, shown_now, only_if_saved=True)
 
     def reopen(self, message_id: int) -> None:
         """Show both answers of a closed comparison again, if one of them ends the shown branch."""
         shown = self._shown(message_id)
         if shown is None or shown.undecided or not shown.compared or self._state.busy:
             return
-        archive = self._archive
-        number = archive.messages.stored
-        archive.write(lambda store: store.reopen_comparison(number(shown.id)))
+        store_queue = self._store_queue
+        number = store_queue.messages.stored
+        store_queue.write(lambda store: store.reopen_comparison(number(shown.id)))
 
         def read(store: Store) -> LocalBranch:
-            return archive.local_branch(store, [store.message(number(shown.id))])
+            return store_queue.local_branch(store, [store.message(number(shown.id))])
 
         def opened(found: LocalBranch) -> None:
             last = self._state.branches[shown.conversation][-1:]
@@ -163,7 +165,7 @@ class Comparisons:
                 message = replace(last[0], undecided=True)
                 self._state.set_compared(message, found.others[0])
 
-        archive.read(read, opened, only_if_saved=True)
+        store_queue.read(read, opened, only_if_saved=True)
 
     # --- steps ----------------------------------------------------------------------------------
 
@@ -189,7 +191,7 @@ class Comparisons:
         self, asked: Message, siblings: int, details: Sequence[AnswerDetails]
     ) -> tuple[Message, Message]:
         """Add both answers to the state and the store."""
-        archive, model = self._archive, self._state.model.name
+        store_queue, model = self._store_queue, self._state.model.name
         numbers = self._number(), self._number()
         left, right = (
             Message(
@@ -216,15 +218,15 @@ class Comparisons:
 
         def add(store: Store) -> None:
             added = store.add_comparison(
-                archive.conversations.stored(asked.conversation),
-                archive.messages.stored(asked.id),
+                store_queue.conversations.stored(asked.conversation),
+                store_queue.messages.stored(asked.id),
                 model,
                 details,
             )
             for number, message in zip(numbers, added, strict=True):
-                archive.messages.pair(number, message.id)
+                store_queue.messages.pair(number, message.id)
 
-        archive.write(add)
+        store_queue.write(add)
         self._state.add(left, right)
         return left, right
 

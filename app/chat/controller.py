@@ -21,11 +21,11 @@ from app.chat.answers import FULL_NOTICE, Answers
 from app.chat.comparison import Comparisons, Side
 from app.chat.conversations import Conversations
 from app.chat.deletions import Deletions
-from app.chat.draft_model import DraftModels
-from app.chat.drafts import Drafts
+from app.chat.draft_model import SpeculativeModel
+from app.chat.drafts import UnsentText
 from app.chat.events import Events
 from app.chat.last_chat import LastChat
-from app.chat.model_loader import Models, expected_model, first_model, usual_model
+from app.chat.model_loader import ModelLoader, expected_model, first_model, usual_model
 from app.chat.model_switch import NOTICE as SWITCH_NOTICE
 from app.chat.model_switch import ModelSwitch
 from app.chat.navigation import Navigation
@@ -35,12 +35,21 @@ from app.chat.performance import Performance
 from app.chat.prompts import turns_of
 from app.chat.quitting import Quitting, RejectedNotices
 from app.chat.runner import Runner
-from app.chat.snapshots import Sessions
+from app.chat.snapshots import SnapshotController
 from app.chat.store_faults import StoreFaults
 from app.chat.token_count import TokenCount
+from app.domain.message import Message, MessageState
+from app.domain.parts import (
+    Content,
+    Parts,
+    parts_of,
+    prompt_text,
+    without_empty_ends,
+    without_error,
+)
 from app.engines.client import ClientMaker
 from app.engines.local import local
-from app.engines.requests import EngineRequests
+from app.engines.requests import RequestRouter
 from app.library.service import Library
 from app.settings.table import (
     Settings,
@@ -54,9 +63,8 @@ from app.settings.table import (
 from app.settings.used_sampling import UsedValue
 from app.state.chat import UNFINISHED, Notice
 from app.state.states import States
-from app.store.parts import Content, Parts, parts_of, without_empty_ends, without_error, written
-from app.store.store import Message, MessageState, Store
-from app.store.writer import Archive
+from app.store.store import Store
+from app.store.writer import StoreQueue
 from app.system.translation import tr
 from app.system.worker import BackgroundWorker
 from engine import (
@@ -82,7 +90,7 @@ class Controller(QObject):
     def __init__(
         self,
         states: States,
-        archive: Archive,
+        store_queue: StoreQueue,
         settings: Settings,
         settings_file: Path,
         client: ClientMaker | None = None,
@@ -93,8 +101,8 @@ class Controller(QObject):
         self.state = state = states.chat
         self.settings = settings
         self._settings_file = settings_file
-        self._archive = archive
-        self._link = EngineRequests(
+        self._store_queue = store_queue
+        self._engine = RequestRouter(
             client or local(),
             self._receive,
             self._on_unhandled,
@@ -102,32 +110,34 @@ class Controller(QObject):
         )
         runner = Runner(
             state,
-            archive,
-            self._link,
+            store_queue,
+            self._engine,
             lambda: self.settings,
-            lambda: self.draft_models.kind(self.settings),
+            lambda: self.speculative_model.kind(self.settings),
             self,
         )
-        state.set_capabilities(self._link.capabilities)
+        state.set_capabilities(self._engine.capabilities)
         # The user's files may be on a drive that does not respond; settings must not wait for it.
         user_files = BackgroundWorker("user files", self)
         self._own_files = BackgroundWorker("own files", self)
-        self.sessions = Sessions(
+        self.sessions = SnapshotController(
             state,
             states.sessions,
-            archive,
-            self._link,
+            store_queue,
+            self._engine,
             runner,
             self._own_files,
             lambda: self.settings,
             size=snapshots_size,
             delete=delete_snapshots,
         )
-        self.adapters = Adapters(state, states.adapters, archive, self._link, runner, user_files)
+        self.adapters = Adapters(
+            state, states.adapters, store_queue, self._engine, runner, user_files
+        )
         self._answers = Answers(
             state,
-            archive,
-            self._link,
+            store_queue,
+            self._engine,
             self.adapters,
             runner,
             self._on_answer_ended,
@@ -135,24 +145,26 @@ class Controller(QObject):
         )
         states.adapters.request_finished.connect(self._answers.start_next)
         self.library = Library(state, states.library, settings, user_files, self)
-        self.draft_models = DraftModels(
+        self.speculative_model = SpeculativeModel(
             state,
-            self._link,
+            self._engine,
             lambda path: self.library.defaults.own(path).draft,
             lambda path: self.library.defaults.own(path).runs_on,
         )
-        self.library.defaults.changed.connect(self.draft_models.update)
-        self.drafts = Drafts(state, archive)
+        self.library.defaults.changed.connect(self.speculative_model.update)
+        self.drafts = UnsentText(state, store_queue)
         self.outbox = Outbox(state, self.drafts, self._send_in)
-        self.models = Models(state, self._link)
-        self.token_count = TokenCount(state, self._link)
-        self.options = Options(state, states.options, archive, self._link, self._usual_sampling)
+        self.models = ModelLoader(state, self._engine)
+        self.token_count = TokenCount(state, self._engine)
+        self.options = Options(
+            state, states.options, store_queue, self._engine, self._usual_sampling
+        )
         self.library.defaults.changed.connect(self.options.refresh)
         self.settings_changed.connect(self.options.refresh)
-        self.performance = Performance(state, states.performance, archive, self._link)
+        self.performance = Performance(state, states.performance, store_queue, self._engine)
         self._events = Events(
             state,
-            self._link,
+            self._engine,
             runner=runner,
             models=self.models,
             answers=self._answers,
@@ -160,17 +172,17 @@ class Controller(QObject):
             sessions=self.sessions,
             token_count=self.token_count,
             performance=self.performance,
-            draft_models=self.draft_models,
+            speculative_model=self.speculative_model,
             options=self.options,
             remember=self._remember_model,
             report=self.report,
         )
         self._number = count(-1, -1).__next__  # of conversations and messages made in this run
-        self.conversations = Conversations(state, archive, self._number)
-        self.navigation = Navigation(state, archive, self._answers, self.drafts)
+        self.conversations = Conversations(state, store_queue, self._number)
+        self.navigation = Navigation(state, store_queue, self._answers, self.drafts)
         self.comparisons = Comparisons(
             state,
-            archive,
+            store_queue,
             self._answers,
             self._number,
             self._model_settings,
@@ -179,7 +191,7 @@ class Controller(QObject):
         )
         self.deletions = Deletions(
             state,
-            archive,
+            store_queue,
             self.conversations,
             stop=self._answers.stop,
             forget=self.sessions.forget,
@@ -188,22 +200,22 @@ class Controller(QObject):
         self.switch = ModelSwitch(
             state, self.models, self._answers, self.sessions, self.library.defaults
         )
-        self.quitting = Quitting(state, archive, self)
+        self.quitting = Quitting(state, store_queue, self)
         self.quitting.may_quit.connect(self.may_quit)
-        self._rejected_notices = RejectedNotices(state, archive)
+        self._rejected_notices = RejectedNotices(state, store_queue)
         self.opening = Opening(
             state, user_files, self.load_model, lambda paths: self.library.model_index.link(paths)
         )
         self.last_chat = LastChat(
             state,
-            archive,
+            store_queue,
             remember=lambda number: self.change_settings(last_conversation=number),
             open_conversation=self.navigation.open,
             stop_opening=self.navigation.stop_opening,
         )
         self._faults = StoreFaults(
             state,
-            archive,
+            store_queue,
             self._answers,
             self.adapters,
             self.options,
@@ -220,8 +232,8 @@ class Controller(QObject):
 
     def start(self, model: Path | None = None) -> None:
         """Start the engine, read the conversations and load a model; after the first paint."""
-        self._link.start()
-        self._link.send(FindDevices)
+        self._engine.start()
+        self._engine.send(FindDevices)
         self.last_chat.start(self.settings.last_conversation)
         self.conversations.read()
         self.deletions.read()
@@ -237,14 +249,14 @@ class Controller(QObject):
 
     def drain(self) -> None:
         """Process the engine's queued events now, without waiting for the timer."""
-        self._link.drain()
+        self._engine.drain()
 
     def close(self) -> None:
         """Stop the engine, save its last output, then close the store; may block."""
         self.shut_down()
         self.stop_engine()
         self.save()
-        self._archive.close()
+        self._store_queue.close()
 
     def ask_to_quit(self) -> None:
         """Emit `may_quit` when all is saved; ask the user when saving fails or takes too long."""
@@ -262,11 +274,11 @@ class Controller(QObject):
 
     def stop_engine(self) -> None:
         """Stop the engine's thread; a step of `close` that may run on another thread."""
-        self._link.stop()
+        self._engine.stop()
 
     def save(self) -> None:
         """Process the engine's last events; queue unsaved text and adapters for the store."""
-        self._link.drain()
+        self._engine.drain()
         self.adapters.flush()
         self._answers.save()
 
@@ -428,8 +440,8 @@ class Controller(QObject):
         parts = without_error(old.parts)
         message = replace(old, state=MessageState.STREAMING, stop="", parts=parts)
         self.state.change(message)
-        number = self._archive.messages.stored
-        self._archive.write(lambda store: store.append_text(number(message_id), ""))
+        number = self._store_queue.messages.stored
+        self._store_queue.write(lambda store: store.append_text(number(message_id), ""))
         self._answer(message)
 
     def set_policy(self, policy: ContextPolicy) -> None:
@@ -479,7 +491,7 @@ class Controller(QObject):
 
     def _is_too_long(self, parts: Parts) -> bool:
         """Whether a message cannot fit in the model's context; a notice says so."""
-        loaded, text = self.state.model.loaded, written(parts)
+        loaded, text = self.state.model.loaded, prompt_text(parts)
         self.state.set_notice(LONG_NOTICE, None)
         if loaded is None or len(text.encode("utf-8", "replace")) < loaded.context:
             return False  # no text has more tokens than bytes
@@ -516,7 +528,7 @@ class Controller(QObject):
         self, conversation_id: int, parent: int | None, role: Role, parts: Parts, sibling: int
     ) -> Message:
         """Append a message to the branch, as the newest of `sibling` siblings."""
-        archive, number = self._archive, self._number()
+        store_queue, number = self._store_queue, self._number()
         own = role is Role.USER
         state = MessageState.COMPLETE if own else MessageState.STREAMING
         model = "" if own else self.state.model.name
@@ -527,16 +539,16 @@ class Controller(QObject):
 
         def add(store: Store) -> None:
             added = store.add_message(
-                archive.conversations.stored(conversation_id),
-                None if parent is None else archive.messages.stored(parent),
+                store_queue.conversations.stored(conversation_id),
+                None if parent is None else store_queue.messages.stored(parent),
                 role,
                 parts,
                 state,
                 model,
             )
-            archive.messages.pair(number, added.id)
+            store_queue.messages.pair(number, added.id)
 
-        archive.write(add, message.text)
+        store_queue.write(add, message.text)
         self.state.add(message)
         return message
 

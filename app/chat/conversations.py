@@ -6,12 +6,13 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 
+from app.domain.chat import Conversation, Hit
+from app.domain.parts import FilePart, ImagePart, Parts, attachments, typed_text
 from app.markdown.blocks import Paragraph
-from app.markdown.stream import OwnText
+from app.markdown.stream import PlainText
 from app.state.chat import State
-from app.store.parts import FilePart, ImagePart, Parts, attachments, typed
-from app.store.store import Conversation, Hit, Store
-from app.store.writer import Archive
+from app.store.store import Store
+from app.store.writer import StoreQueue
 from engine import ContextPolicy
 
 _HITS = 200  # search results whose words are shown
@@ -24,10 +25,10 @@ _BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u20
 class Conversations:
     """Changes the list in the state at once, and in the store afterwards."""
 
-    def __init__(self, state: State, archive: Archive, number: Callable[[], int]) -> None:
+    def __init__(self, state: State, store_queue: StoreQueue, number: Callable[[], int]) -> None:
         """`number` returns a fresh temporary id, negative, for rows not stored yet."""
         self._state = state
-        self._archive = archive
+        self._store_queue = store_queue
         self._number = number
         self._latest_query = ""  # `State.query` is the one whose results are shown
 
@@ -41,18 +42,23 @@ class Conversations:
             unsaved = [c for c in self._state.conversations if c.id < 0 and c.id not in known]
             self._state.set_conversations([*unsaved, *kept])
 
-        self._archive.read(
-            lambda store: self._archive.local_conversations(store.conversations()), listed
+        self._store_queue.read(
+            lambda store: self._store_queue.local_conversations(store.conversations()), listed
         )
 
     def begin(self, parts: Parts) -> int:
         """Create a conversation, titled after its first message; returns its id."""
-        archive, number, title, now = self._archive, self._number(), title_of(parts), time.time()
+        store_queue, number, title, now = (
+            self._store_queue,
+            self._number(),
+            title_of(parts),
+            time.time(),
+        )
 
         def create(store: Store) -> None:
-            archive.conversations.pair(number, store.create_conversation(title).id)
+            store_queue.conversations.pair(number, store.create_conversation(title).id)
 
-        archive.write(create)
+        store_queue.write(create)
         made = Conversation(number, title, now, now, None)
         self._state.set_conversations([made, *self._state.conversations])
         return number
@@ -63,14 +69,14 @@ class Conversations:
         if not title:
             return
         self._state.change_conversation(conversation_id, title=title)
-        number = self._archive.conversations.stored
-        self._archive.write(lambda store: store.rename(number(conversation_id), title), title)
+        number = self._store_queue.conversations.stored
+        self._store_queue.write(lambda store: store.rename(number(conversation_id), title), title)
 
     def set_policy(self, conversation_id: int, policy: ContextPolicy) -> None:
         """Set what happens when a conversation outgrows the model's context."""
         self._state.change_conversation(conversation_id, policy=policy)
-        number = self._archive.conversations.stored
-        self._archive.write(lambda store: store.set_policy(number(conversation_id), policy))
+        number = self._store_queue.conversations.stored
+        self._store_queue.write(lambda store: store.set_policy(number(conversation_id), policy))
 
     def remove(self, ids: Sequence[int]) -> None:
         """Remove conversations from the list and the search results, not from the store."""
@@ -91,14 +97,14 @@ class Conversations:
                 return None
             stored = store.conversations(query)
             hits = store.hits(query, [conversation.id for conversation in stored[:_HITS]])
-            archive = self._archive
-            return archive.local_conversations(stored), archive.local_hits(hits)
+            store_queue = self._store_queue
+            return store_queue.local_conversations(stored), store_queue.local_hits(hits)
 
         def found(results: tuple[list[Conversation], dict[int, Hit]] | None) -> None:
             if results is not None and self._latest_query == query:
                 self._state.set_found(query, *results)
 
-        self._archive.read(search, found)
+        self._store_queue.read(search, found)
 
 
 def one_line(text: str) -> str:
@@ -126,8 +132,8 @@ def title_of(parts: Parts) -> str:
 
 def _title_sources(parts: Parts) -> Iterator[str]:
     """The typed text without code, the whole typed text, and each attachment's name and text."""
-    text = typed(parts)
-    own = OwnText(text[:_TITLE_SOURCE].translate(_CONTROLS))  # else it shows U+FFFD for them
+    text = typed_text(parts)
+    own = PlainText(text[:_TITLE_SOURCE].translate(_CONTROLS))  # else it shows U+FFFD for them
     prose = [block.place for block in own.blocks if isinstance(block, Paragraph)]
     yield "\n".join(own.source(place.start, place.end) for place in prose)
     yield text

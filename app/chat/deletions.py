@@ -9,9 +9,11 @@ from dataclasses import replace
 from PySide6.QtCore import QTimer
 
 from app.chat.conversations import Conversations
+from app.domain.chat import KEEP_DELETED_SECONDS, TrashedConversation
+from app.domain.message import Message
 from app.state.chat import Deletion, State
-from app.store.store import KEEP_DELETED_SECONDS, Message, Store, TrashedConversation
-from app.store.writer import Archive, LocalBranch
+from app.store.store import Store
+from app.store.writer import LocalBranch, StoreQueue
 
 UNDO_MILLISECONDS = 8000  # for which the sidebar offers Undo; Ctrl+Z works until the app closes
 _DAY_MILLISECONDS = 24 * 3600 * 1000
@@ -23,7 +25,7 @@ class Deletions:
     def __init__(
         self,
         state: State,
-        archive: Archive,
+        store_queue: StoreQueue,
         conversations: Conversations,
         *,
         stop: Callable[[int], None],
@@ -32,7 +34,7 @@ class Deletions:
     ) -> None:
         """`stop` ends an answer, `forget` drops snapshots, and `show` opens a conversation."""
         self._state = state
-        self._archive = archive
+        self._store_queue = store_queue
         self._conversations = conversations
         self._stop = stop
         self._forget = forget
@@ -45,22 +47,22 @@ class Deletions:
 
     def read(self) -> None:
         """Read the trash from the store."""
-        local = self._archive.conversations.local
+        local = self._store_queue.conversations.local
 
         def trash(store: Store) -> list[TrashedConversation]:
             return [replace(each, id=local(each.id)) for each in store.trash()]
 
-        self._archive.read(trash, self._state.set_trash)
+        self._store_queue.read(trash, self._state.set_trash)
 
     def delete(self, conversation_ids: Sequence[int]) -> None:
         """Stop the answers of conversations, and move them to the trash."""
         if not conversation_ids:
             return
-        ids, number = tuple(conversation_ids), self._archive.conversations.stored
+        ids, number = tuple(conversation_ids), self._store_queue.conversations.stored
         for conversation_id in ids:
             self._stop(conversation_id)
         self._conversations.remove(ids)
-        self._archive.write(lambda store: store.delete([number(each) for each in ids]))
+        self._store_queue.write(lambda store: store.delete([number(each) for each in ids]))
         self._push(Deletion(ids))
         self._forget(ids)
         self.read()
@@ -111,26 +113,26 @@ class Deletions:
                 return
 
     def _delete_stored(self, message: Message) -> None:
-        number = self._archive.messages.stored
-        self._archive.write(lambda store: store.delete_message(number(message.id)))
+        number = self._store_queue.messages.stored
+        self._store_queue.write(lambda store: store.delete_message(number(message.id)))
         self._push(Deletion((), message.id, message.conversation))
         self._read_branch(message.conversation)
 
     def _restore_message(self, message_id: int, conversation_id: int) -> None:
-        number = self._archive.messages.stored
-        self._archive.write(lambda store: store.restore_message(number(message_id)))
+        number = self._store_queue.messages.stored
+        self._store_queue.write(lambda store: store.restore_message(number(message_id)))
         if conversation_id != self._state.current:
             self._show(conversation_id)
         self._read_branch(conversation_id)
 
     def _read_branch(self, conversation_id: int) -> None:
         """Read a branch again; its siblings are counted anew, or another one is shown."""
-        state, archive = self._state, self._archive
+        state, store_queue = self._state, self._store_queue
         before = [each.id for each in state.branches.get(conversation_id, ())]
 
         def read(store: Store) -> LocalBranch:
-            stored = archive.conversations.stored(conversation_id)
-            return archive.local_branch(store, store.branch(stored))
+            stored = store_queue.conversations.stored(conversation_id)
+            return store_queue.local_branch(store, store.branch(stored))
 
         def show(branch: LocalBranch) -> None:
             now = [each.id for each in state.branches.get(conversation_id, ())]
@@ -141,7 +143,7 @@ class Deletions:
                 return
             state.set_branch(conversation_id, *branch)
 
-        archive.read(read, show, only_if_saved=True)
+        store_queue.read(read, show, only_if_saved=True)
 
     def restore(self, conversation_ids: Sequence[int]) -> None:
         """Restore conversations of the trash; a single one is shown."""
@@ -150,17 +152,17 @@ class Deletions:
 
     def remove(self, conversation_ids: Sequence[int]) -> None:
         """Permanently remove conversations of the trash."""
-        ids, number = tuple(conversation_ids), self._archive.conversations.stored
+        ids, number = tuple(conversation_ids), self._store_queue.conversations.stored
         self._drop_from_stack(ids, messages=True)
         self._state.set_trash([each for each in self._state.trash if each.id not in ids])
-        self._archive.write(lambda store: store.purge([number(each) for each in ids]))
+        self._store_queue.write(lambda store: store.purge([number(each) for each in ids]))
         self._state.forget_branches(ids)
         self.read()
 
     def _restore(self, conversation_ids: Sequence[int]) -> None:
-        ids, number = tuple(conversation_ids), self._archive.conversations.stored
+        ids, number = tuple(conversation_ids), self._store_queue.conversations.stored
         self._state.set_trash([each for each in self._state.trash if each.id not in ids])
-        self._archive.write(lambda store: store.restore([number(each) for each in ids]))
+        self._store_queue.write(lambda store: store.restore([number(each) for each in ids]))
         self._conversations.read()
         self.read()
         if len(ids) == 1:
@@ -168,7 +170,7 @@ class Deletions:
 
     def _purge_old(self) -> None:
         before = time.time() - KEEP_DELETED_SECONDS
-        self._archive.write(lambda store: store.purge_deleted(KEEP_DELETED_SECONDS))
+        self._store_queue.write(lambda store: store.purge_deleted(KEEP_DELETED_SECONDS))
         self._state.forget_branches([one.id for one in self._state.trash if one.deleted <= before])
         self.read()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from app.engines.requests import EngineRequests
+from app.engines.requests import RequestRouter
 from app.settings.table import Settings, drafts
 from app.state.chat import ModelPhase, Notice, State
 from app.state.devices import CHOICES
@@ -19,20 +19,20 @@ from engine import DraftKind, DraftSet, Failed, ModelLoaded, SetDraft, model_lab
 NOTICE = "draft"  # kind of the notice about one that cannot be used
 
 
-class DraftModels:
+class SpeculativeModel:
     """Sends SetDraft when a model is loaded, or another draft model is chosen for it."""
 
     def __init__(
         self,
         state: State,
-        link: EngineRequests,
+        router: RequestRouter,
         chosen: Callable[[Path], Path | None],
         runs_on: Callable[[Path], str | None],
     ) -> None:
         """`chosen` is the draft model in a model's settings; None: none. `runs_on` is the choice in
         the draft model's own; None: it is beside the model.
         """
-        self._state, self._link, self._chosen, self._runs_on = state, link, chosen, runs_on
+        self._state, self._engine, self._chosen, self._runs_on = state, router, chosen, runs_on
         self._loaded: ModelLoaded | None = None  # the load that the draft model belongs to
         self._wanted: Path | None = None
         self._request = 0  # the last one that sets it; 0: none is under way
@@ -60,7 +60,7 @@ class DraftModels:
         self._state.set_notice(NOTICE, None)
         choice = None if wanted is None else self._runs_on(wanted)
         device = None if choice is None else CHOICES.get(choice, choice)
-        self._request = self._link.send(lambda number: SetDraft(number, wanted, device))
+        self._request = self._engine.send(lambda number: SetDraft(number, wanted, device))
         self._sent.add(self._request)
 
     def on_set(self, event: DraftSet) -> None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from itertools import count
 
+from app.domain.parts import Parts, TextPart, attachments, typed_text
+from app.domain.unsent import Unsent
 from app.state.chat import State, WaitingMessage
-from app.store.parts import Parts, TextPart, attachments, typed
-from app.store.unsent import Unsent
-from app.store.writer import Archive
+from app.store.writer import StoreQueue
 
 
-class Drafts:
+class UnsentText:
     """Saves what is unsent to the state at once, and to the store soon after."""
 
-    def __init__(self, state: State, archive: Archive) -> None:
+    def __init__(self, state: State, store_queue: StoreQueue) -> None:
         self._state = state
-        self._archive = archive
+        self._store_queue = store_queue
         self._loaded = False  # the stored draft of the new chat has been read
         self.number = count(1).__next__  # of waiting messages
 
@@ -46,15 +46,15 @@ class Drafts:
                 self._state.draft_found.emit(unsent.field)
             self.write(None)
 
-        self._archive.read(lambda store: store.draft(None), found)
+        self._store_queue.read(lambda store: store.draft(None), found)
 
     def write(self, conversation_id: int | None) -> None:
         """Write what is unsent in a conversation to the store."""
-        number, state = self._archive.conversations.stored, self._state
+        number, state = self._store_queue.conversations.stored, self._state
         waiting = () if conversation_id is None else state.outbox.get(conversation_id, ())
         field = state.drafts.get(conversation_id, ())
         unsent = Unsent(field, tuple(message.parts for message in waiting))
-        self._archive.write(
+        self._store_queue.write(
             lambda store: store.set_draft(
                 None if conversation_id is None else number(conversation_id), unsent
             ),
@@ -70,5 +70,5 @@ class Drafts:
 
 def joined(first: Parts, second: Parts) -> Parts:
     """The attachments of both, then the text of both, separated by line breaks."""
-    text = "\n".join(filter(None, (typed(first), typed(second))))
+    text = "\n".join(filter(None, (typed_text(first), typed_text(second))))
     return (*attachments(first), *attachments(second), *((TextPart(text),) if text else ()))

@@ -10,16 +10,16 @@ from typing import assert_never
 from app.chat.adapters import Adapters
 from app.chat.answer_options import Options
 from app.chat.answers import Answers
-from app.chat.draft_model import DraftModels
-from app.chat.model_loader import Models
+from app.chat.draft_model import SpeculativeModel
+from app.chat.model_loader import ModelLoader
 from app.chat.performance import Performance
 from app.chat.runner import Runner
-from app.chat.snapshots import Sessions
+from app.chat.snapshots import SnapshotController
 from app.chat.token_count import TokenCount
-from app.engines.requests import EngineRequests
+from app.domain.parts import ErrorPart
+from app.engines.requests import RequestRouter
 from app.state.chat import ModelPhase, Notice, State
 from app.state.faults import explain
-from app.store.parts import ErrorPart
 from app.system.translation import tr
 from engine import (
     AdaptersSet,
@@ -52,16 +52,16 @@ class Events:
     def __init__(
         self,
         state: State,
-        link: EngineRequests,
+        router: RequestRouter,
         *,
         runner: Runner,
-        models: Models,
+        models: ModelLoader,
         answers: Answers,
         adapters: Adapters,
-        sessions: Sessions,
+        sessions: SnapshotController,
         token_count: TokenCount,
         performance: Performance,
-        draft_models: DraftModels,
+        speculative_model: SpeculativeModel,
         options: Options,
         remember: Callable[[Path], None],
         report: Callable[[BaseException], None],
@@ -69,10 +69,10 @@ class Events:
         """`remember` is called with the file of a loaded model, `report` with an unexpected
         exception.
         """
-        self._state, self._link = state, link
+        self._state, self._engine = state, router
         self._runner, self._models, self._answers = runner, models, answers
         self._adapters, self._sessions, self._token_count = adapters, sessions, token_count
-        self._performance, self._draft_models = performance, draft_models
+        self._performance, self._draft_models = performance, speculative_model
         self._options = options
         self._remember, self._report = remember, report
 
@@ -87,7 +87,7 @@ class Events:
     def on_unhandled(self, request: int, error: Exception) -> None:
         """End a request whose event handler raised; the partial text of an answer stays."""
         self._report(error)
-        self._link.cancel(request)
+        self._engine.cancel(request)
         if self._answers.interrupt(request):
             return
         what = tr("Something went wrong in Tokonoma.")

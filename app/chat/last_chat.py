@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from app.state.chat import State
-from app.store.writer import Archive
+from app.store.writer import StoreQueue
 
 
 class LastChat:
@@ -14,14 +14,14 @@ class LastChat:
     def __init__(
         self,
         state: State,
-        archive: Archive,
+        store_queue: StoreQueue,
         *,
         remember: Callable[[int], None],
         open_conversation: Callable[[int], None],
         stop_opening: Callable[[], None],
     ) -> None:
         """`remember` saves the store's number of a conversation; 0: a new chat."""
-        self._state, self._archive = state, archive
+        self._state, self._store_queue = state, store_queue
         self._remember, self._open = remember, open_conversation
         self._stop_opening = stop_opening
         self._opening = self._stays = False
@@ -58,13 +58,13 @@ class LastChat:
         elif shown > 0:
             self._keep(shown)
         else:  # created in this run: the store knows its number
-            numbers = self._archive.conversations
+            numbers = self._store_queue.conversations
 
             def found(stored: int) -> None:
                 if stored and self._state.current == shown:
                     self._keep(stored)
 
-            self._archive.read(lambda store: numbers.known(shown), found)
+            self._store_queue.read(lambda store: numbers.known(shown), found)
 
     def _keep(self, number: int) -> None:
         if number != self._remembered:

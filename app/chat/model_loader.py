@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from app.engines.model_ref import Local
-from app.engines.requests import EngineRequests
+from app.domain.model_ref import Local
+from app.engines.requests import RequestRouter
 from app.state.chat import ModelPhase, ModelStatus, Notice, State
 from app.state.devices import CHOICES, moved_words
 from app.system.translation import tr
@@ -28,12 +28,12 @@ from engine import (
 NOTICE = "model"  # kind of the notice about the loaded model
 
 
-class Models:
+class ModelLoader:
     """Loads one model at a time; a newer load cancels the one before it."""
 
-    def __init__(self, state: State, link: EngineRequests) -> None:
+    def __init__(self, state: State, router: RequestRouter) -> None:
         self._state = state
-        self._link = link
+        self._engine = router
         self._request = 0  # of the load in progress; 0: none
         self._unloading = 0
         self._runs_on = "auto"  # of the last load
@@ -62,7 +62,7 @@ class Models:
                 loaded=loaded,
             )
         )
-        self._request = self._link.send(
+        self._request = self._engine.send(
             lambda number: LoadModel(
                 number,
                 path,
@@ -84,13 +84,13 @@ class Models:
     def cancel(self) -> None:
         """Cancel the load in progress; the engine's last event says which model is loaded then."""
         if self._request:
-            self._link.cancel(self._request)
+            self._engine.cancel(self._request)
 
     def unload(self) -> None:
         """Unload the model and free its memory; queued answers wait for the next model."""
         self.cancel()
         self._request = 0
-        self._unloading = self._link.send(UnloadModel)
+        self._unloading = self._engine.send(UnloadModel)
 
     def is_loading(self, request: int) -> bool:
         """Whether this request is the load in progress."""
@@ -149,7 +149,7 @@ class Models:
         if event.request == self._unloading and not self._request:
             self._unloading = 0
             self._state.set_model(ModelStatus(freed_bytes=event.freed_bytes))
-        elif event.request == self._request and self._link.is_cancelled(event.request):
+        elif event.request == self._request and self._engine.is_cancelled(event.request):
             self._request = 0
             self._state.set_model(ModelStatus())
         else:

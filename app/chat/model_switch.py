@@ -11,9 +11,9 @@ from pathlib import Path
 
 from app.chat import model_loader
 from app.chat.answers import Answers
-from app.chat.model_loader import Models
-from app.chat.snapshots import Sessions
-from app.library.settings_editor import Defaults
+from app.chat.model_loader import ModelLoader
+from app.chat.snapshots import SnapshotController
+from app.library.settings_editor import ModelSettingsEditor
 from app.state.chat import ModelPhase, Notice, State
 from app.system.translation import tr, trn
 from engine import DEFAULT_CACHE, model_label
@@ -27,10 +27,10 @@ class ModelSwitch:
     def __init__(
         self,
         state: State,
-        models: Models,
+        models: ModelLoader,
         answers: Answers,
-        sessions: Sessions,
-        defaults: Defaults,
+        sessions: SnapshotController,
+        defaults: ModelSettingsEditor,
     ) -> None:
         self._state = state
         self._models, self._answers, self._sessions = models, answers, sessions

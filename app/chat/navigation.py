@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from app.chat.answers import Answers
-from app.chat.drafts import Drafts
+from app.chat.drafts import UnsentText
+from app.domain.unsent import Unsent
 from app.state.chat import State
-from app.store.store import Store, Unsent
-from app.store.writer import Archive, LocalBranch
+from app.store.store import Store
+from app.store.writer import LocalBranch, StoreQueue
 
 
 class Navigation:
     """Shows conversations; one not opened before is read from the store first."""
 
-    def __init__(self, state: State, archive: Archive, answers: Answers, drafts: Drafts) -> None:
+    def __init__(
+        self, state: State, store_queue: StoreQueue, answers: Answers, drafts: UnsentText
+    ) -> None:
         self._state = state
-        self._archive = archive
+        self._store_queue = store_queue
         self._answers = answers
         self._drafts = drafts
         self._opening: int | None = None  # the conversation that was asked for last
@@ -46,11 +49,11 @@ class Navigation:
             if then is not None:
                 then()
             return
-        number = self._archive.conversations.stored
+        number = self._store_queue.conversations.stored
 
         def read(store: Store) -> tuple[LocalBranch, Unsent]:
             stored = number(conversation_id)
-            branch = self._archive.local_branch(store, store.branch(stored))
+            branch = self._store_queue.local_branch(store, store.branch(stored))
             return branch, store.draft(stored)
 
         def shown(result: tuple[LocalBranch, Unsent]) -> None:
@@ -64,15 +67,15 @@ class Navigation:
             else:  # opened twice: the first read has filled it
                 self.open(conversation_id, then)
 
-        self._archive.read(read, shown)
+        self._store_queue.read(read, shown)
 
     def open_found(self, conversation_id: int, query: str) -> None:
         """Open a search result at its best message, in its branch, with the words found."""
-        archive, state = self._archive, self._state
+        store_queue, state = self._store_queue, self._state
 
         def hit(store: Store) -> int | None:
-            stored = archive.conversations.stored(conversation_id)
-            found = archive.local_hits(store.hits(query, [stored])).get(conversation_id)
+            stored = store_queue.conversations.stored(conversation_id)
+            found = store_queue.local_hits(store.hits(query, [stored])).get(conversation_id)
             return found.message if found else None
 
         def reveal(message_id: int) -> None:
@@ -88,13 +91,13 @@ class Navigation:
                 return
 
             def select(store: Store) -> LocalBranch:
-                stored = archive.conversations.stored(conversation_id)
-                branch = store.show_branch(stored, archive.messages.stored(message_id))
-                return archive.local_branch(store, branch)
+                stored = store_queue.conversations.stored(conversation_id)
+                branch = store.show_branch(stored, store_queue.messages.stored(message_id))
+                return store_queue.local_branch(store, branch)
 
             self._show_branch(conversation_id, select, lambda: reveal(message_id))
 
-        self.open(conversation_id, lambda: archive.read(hit, opened))
+        self.open(conversation_id, lambda: store_queue.read(hit, opened))
 
     def show_sibling(self, message_id: int, step: int) -> None:
         """Show the previous or next sibling of this message, with the messages after it."""
@@ -104,8 +107,8 @@ class Navigation:
         self._answers.save()
 
         def select(store: Store) -> LocalBranch:
-            number = self._archive.messages.stored(message_id)
-            return self._archive.local_branch(store, store.select_sibling(number, step))
+            number = self._store_queue.messages.stored(message_id)
+            return self._store_queue.local_branch(store, store.select_sibling(number, step))
 
         self._show_branch(shown, select)
 
@@ -119,8 +122,8 @@ class Navigation:
         before = [message.id for message in self._state.messages]
 
         def read(store: Store) -> LocalBranch:
-            number = self._archive.conversations.stored(conversation_id)
-            return self._archive.local_branch(store, store.branch(number))
+            number = self._store_queue.conversations.stored(conversation_id)
+            return self._store_queue.local_branch(store, store.branch(number))
 
         def selected(branch: LocalBranch) -> None:
             nonlocal before
@@ -129,11 +132,11 @@ class Navigation:
             now = [message.id for message in self._state.messages]
             if now != before or self._answers.is_outdated([*branch.messages, *branch.others]):
                 before = now  # messages added since the read are in the store by now
-                self._archive.read(read, selected, only_if_saved=True)
+                self._store_queue.read(read, selected, only_if_saved=True)
             else:
                 newest = map(self._answers.with_newest_text, branch)
                 self._state.show(conversation_id, *newest)
                 if then is not None:
                     then()
 
-        self._archive.read(select, selected, only_if_saved=True)
+        self._store_queue.read(select, selected, only_if_saved=True)

@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from app.chat.drafts import Drafts
+from app.chat.drafts import UnsentText
+from app.domain.message import MessageState
+from app.domain.parts import Parts
 from app.state.chat import State, WaitingMessage
-from app.store.parts import Parts
-from app.store.store import MessageState
 
 
 class Outbox:
     """Keeps the waiting messages of every conversation in the state and in the store."""
 
-    def __init__(self, state: State, drafts: Drafts, send: Callable[[int, Parts], bool]) -> None:
+    def __init__(
+        self, state: State, drafts: UnsentText, send: Callable[[int, Parts], bool]
+    ) -> None:
         """`send` sends a message in a conversation now; False when it cannot."""
         self._state = state
         self._drafts = drafts

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from app.engines.requests import EngineRequests
+from app.domain.answer_details import AnswerRecord
+from app.engines.requests import RequestRouter
 from app.state.chat import State
 from app.state.performance import (
     MOST_ANSWERS,
@@ -12,8 +13,8 @@ from app.state.performance import (
     PerformanceState,
     tokens_per_second,
 )
-from app.store.store import AnswerRecord, Store
-from app.store.writer import Archive
+from app.store.store import Store
+from app.store.writer import StoreQueue
 from engine import Failed, Finished, MetricsRead, ReadMetrics
 
 
@@ -24,10 +25,14 @@ class Performance:
     """
 
     def __init__(
-        self, state: State, performance: PerformanceState, archive: Archive, link: EngineRequests
+        self,
+        state: State,
+        performance: PerformanceState,
+        store_queue: StoreQueue,
+        router: RequestRouter,
     ) -> None:
         self._state, self._performance = state, performance
-        self._archive, self._link = archive, link
+        self._store_queue, self._engine = store_queue, router
         self._request = 0  # that reads the metrics; 0: none
         self._began = time.time()  # of this run
         self._has_earlier = False  # answers of earlier runs were read, or are being read
@@ -36,9 +41,9 @@ class Performance:
         """Read the answers of earlier runs, once, and the metrics, unless that is under way."""
         if not self._has_earlier:
             self._has_earlier = True
-            self._archive.read(self._earlier, self._performance.set_earlier)
-        if not self._request and self._link.capabilities.metrics:
-            self._request = self._link.send(ReadMetrics)
+            self._store_queue.read(self._earlier, self._performance.set_earlier)
+        if not self._request and self._engine.capabilities.metrics:
+            self._request = self._engine.send(ReadMetrics)
 
     def on_finished(self, event: Finished) -> None:
         """An answer has ended; one without text is left out."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from app.store.parts import Part, ToolResultPart, written
-from app.store.store import Message
+from app.domain.message import Message
+from app.domain.parts import Part, ToolResultPart, prompt_text
 from engine import Role, Turn
 
 _Piece = tuple[int, Turn]  # the message, and the text of some of its parts
@@ -59,7 +59,7 @@ def _turns(message: Message) -> Iterator[Turn]:
     for part in message.parts:
         if isinstance(part, ToolResultPart):
             if parts:
-                yield Turn(message.role, written(parts))
+                yield Turn(message.role, prompt_text(parts))
                 parts.clear()
             results.append(f"<tool_response>\n{part.text}\n</tool_response>")
         else:
@@ -69,4 +69,4 @@ def _turns(message: Message) -> Iterator[Turn]:
             parts.append(part)
     if results:
         yield Turn(Role.USER, "\n".join(results))
-    yield Turn(message.role, written(parts))
+    yield Turn(message.role, prompt_text(parts))

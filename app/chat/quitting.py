@@ -6,7 +6,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.state.chat import Notice, State
 from app.store.store import StoreError
-from app.store.writer import Archive, RejectedChange
+from app.store.writer import RejectedChange, StoreQueue
 from app.system.translation import tr
 
 FLUSH_MILLISECONDS = 5000  # time limit of the flush; after it the user is asked
@@ -17,10 +17,12 @@ class Quitting(QObject):
 
     may_quit = Signal()  # all is saved, or the user quits without saving
 
-    def __init__(self, state: State, archive: Archive, parent: QObject | None = None) -> None:
+    def __init__(
+        self, state: State, store_queue: StoreQueue, parent: QObject | None = None
+    ) -> None:
         super().__init__(parent)
         self._state = state
-        self._archive = archive
+        self._store_queue = store_queue
         self._requested = False  # the user has asked to quit and has not cancelled
         self.forced = False  # the user quits without saving
         self._limit = QTimer(self, singleShot=True, interval=FLUSH_MILLISECONDS)
@@ -42,7 +44,7 @@ class Quitting(QObject):
 
         self._requested = True
         self._limit.start()
-        self._archive.flush(flushed)
+        self._store_queue.flush(flushed)
 
     def quit_anyway(self) -> None:
         """Quit without waiting for unsaved changes."""
@@ -69,10 +71,10 @@ class Quitting(QObject):
 class RejectedNotices:
     """Shows a notice for each kind of change the store rejects, and says where its text is kept."""
 
-    def __init__(self, state: State, archive: Archive) -> None:
+    def __init__(self, state: State, store_queue: StoreQueue) -> None:
         self._state = state
         self._shown: set[Notice] = set()
-        archive.change_rejected.connect(self._on_rejected)
+        store_queue.change_rejected.connect(self._on_rejected)
 
     def _on_rejected(self, rejected: RejectedChange) -> None:
         error = rejected.error

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from PySide6.QtCore import QObject, Signal
 
 from app.chat.planner import Branch, EngineState, EngineTarget, Step, Uses, plan
-from app.engines.requests import EngineRequests
+from app.engines.requests import RequestRouter
 from app.settings.table import Settings
 from app.state.chat import State
-from app.store.writer import Archive
+from app.store.writer import StoreQueue
 from engine import (
     AdaptersSet,
     ContextPolicy,
@@ -59,8 +59,8 @@ class Runner(QObject):
     def __init__(
         self,
         state: State,
-        archive: Archive,
-        link: EngineRequests,
+        store_queue: StoreQueue,
+        router: RequestRouter,
         settings: Callable[[], Settings],
         draft_kind: Callable[[], DraftKind],
         parent: QObject | None = None,
@@ -68,8 +68,8 @@ class Runner(QObject):
         """`draft_kind` is what drafts the tokens of the next answer."""
         super().__init__(parent)
         self._state = state
-        self._archive = archive
-        self._link = link
+        self._store_queue = store_queue
+        self._engine = router
         self._settings, self._draft_kind = settings, draft_kind
         self._engine_state = EngineState()
         self._context_request = 0  # request of the load or answer that cached `EngineState.branch`
@@ -95,7 +95,7 @@ class Runner(QObject):
     @property
     def budget_bytes(self) -> int:
         """Disk space for cached conversations; 0: save none."""
-        if not self._link.capabilities.snapshots:
+        if not self._engine.capabilities.snapshots:
             return 0
         return round(self._settings().snapshot_budget_gb * _GIGABYTE)
 
@@ -150,7 +150,7 @@ class Runner(QObject):
         """
         if not started:
             self._cancel_saves(lambda save: save.context_request == request)
-        self._link.cancel(request)
+        self._engine.cancel(request)
 
     # --- context lost in the engine -------------------------------------------------------------
 
@@ -213,14 +213,14 @@ class Runner(QObject):
         """Read the store's number of a conversation created in this run; emits `name_assigned`."""
         if self.name(conversation):
             return
-        numbers = self._archive.conversations
+        numbers = self._store_queue.conversations
 
         def found(stored: int) -> None:
             if stored:
                 self._names[conversation] = str(stored)
                 self.name_assigned.emit(conversation)
 
-        self._archive.read(lambda store: numbers.known(conversation), found)
+        self._store_queue.read(lambda store: numbers.known(conversation), found)
 
     # --- steps ----------------------------------------------------------------------------------
 
@@ -241,12 +241,12 @@ class Runner(QObject):
                 step = replace(step, adapters=None)  # those which the engine accepts
             case _:
                 pass
-        request = self._link.send(lambda number: replace(step, request=number))
+        request = self._engine.send(lambda number: replace(step, request=number))
         match step:
             case SaveSnapshot():
                 saved = self._engine_state.unsaved
                 self._saves = [
-                    each for each in self._saves if self._link.is_outstanding(each.request)
+                    each for each in self._saves if self._engine.is_outstanding(each.request)
                 ]
                 self._saves.append(_Save(request, saved, self._context_request))
                 self._engine_state = replace(self._engine_state, unsaved=None)
@@ -273,4 +273,4 @@ class Runner(QObject):
     def _cancel_saves(self, which: Callable[[_Save], bool]) -> None:
         for save in self._saves:
             if which(save):
-                self._link.cancel(save.request)
+                self._engine.cancel(save.request)

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from app.chat.planner import Branch, Uses
-from app.store.parts import Parts, grown
-from app.store.store import AnswerDetails
+from app.domain.answer_details import AnswerDetails
+from app.domain.parts import Parts, append_text
 from engine import Constraint, Finished, Generate, ModelLoaded, Sampling, Text
 
 _USUAL = Sampling()
@@ -59,7 +59,7 @@ class RunningAnswer:
     @property
     def parts(self) -> Parts:
         """The parts of the message so far."""
-        return grown(self.before, "".join(self.written))
+        return append_text(self.before, "".join(self.written))
 
     def has_its_turn(self) -> None:
         """The answers before it have ended: the time to its first token counts from now."""

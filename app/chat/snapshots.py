@@ -15,11 +15,11 @@ from PySide6.QtCore import QTimer
 from app.chat.planner import Branch, EngineTarget
 from app.chat.prompts import memory_start, turns_of
 from app.chat.runner import Runner
-from app.engines.requests import EngineRequests
+from app.engines.requests import RequestRouter
 from app.settings.table import Settings
 from app.state.chat import ModelPhase, State
 from app.state.snapshots import Resume, ResumePhase, SessionState
-from app.store.writer import Archive
+from app.store.writer import StoreQueue
 from app.system.translation import tr
 from app.system.worker import BackgroundWorker
 from engine import (
@@ -46,15 +46,15 @@ class _Load:
     branch: Branch
 
 
-class Sessions:
+class SnapshotController:
     """Saves and loads snapshots; does not depend on the order in which it receives signals."""
 
     def __init__(
         self,
         state: State,
         session_state: SessionState,
-        archive: Archive,
-        link: EngineRequests,
+        store_queue: StoreQueue,
+        router: RequestRouter,
         runner: Runner,
         files: BackgroundWorker,
         settings: Callable[[], Settings],
@@ -67,8 +67,8 @@ class Sessions:
         """
         self._state = state
         self._shown = session_state
-        self._archive = archive
-        self._link = link
+        self._store_queue = store_queue
+        self._engine = router
         self._runner = runner
         self._files = files
         self._settings = settings
@@ -80,9 +80,9 @@ class Sessions:
         self._loading: _Load | None = None
         self._saves: set[int] = set()  # requests of saves in progress
         self._superseded: set[int] = set()  # requests of loads whose result is not shown
-        self._restore_timer = QTimer(link, singleShot=True, interval=OPEN_MILLISECONDS)
+        self._restore_timer = QTimer(router, singleShot=True, interval=OPEN_MILLISECONDS)
         self._restore_timer.timeout.connect(self.restore)
-        self._save_timer = QTimer(link, singleShot=True, interval=QUIET_MILLISECONDS)
+        self._save_timer = QTimer(router, singleShot=True, interval=QUIET_MILLISECONDS)
         self._save_timer.timeout.connect(self.save)
         state.conversation_changed.connect(self._on_shown)
         state.model_changed.connect(self._on_model)
@@ -149,13 +149,15 @@ class Sessions:
     def forget(self, conversation_ids: Sequence[int]) -> None:
         """Delete the snapshots of deleted conversations; after Undo they need a full prefill."""
         self._runner.forget(conversation_ids)
-        numbers = self._archive.conversations
+        numbers = self._store_queue.conversations
 
         def delete(stored: list[int]) -> None:
             names = [str(number) for number in stored if number]
             self._files.run(lambda: self._try_to_delete(names), self._on_deleted)
 
-        self._archive.read(lambda store: [numbers.known(each) for each in conversation_ids], delete)
+        self._store_queue.read(
+            lambda store: [numbers.known(each) for each in conversation_ids], delete
+        )
 
     # --- events: each returns whether its request was sent here ---------------------------------
 
@@ -297,7 +299,7 @@ class Sessions:
     def _cancel_load(self) -> None:
         """Cancel the load in progress: another conversation is needed first."""
         if self._loading:
-            self._link.cancel(self._loading.request)
+            self._engine.cancel(self._loading.request)
             self._superseded.add(self._loading.request)
             self._runner.on_load_lost(self._loading.request)
             self._loading = None

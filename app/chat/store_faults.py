@@ -8,10 +8,10 @@ from app.chat.adapters import Adapters
 from app.chat.answer_options import Options
 from app.chat.answers import Answers
 from app.chat.conversations import Conversations
-from app.chat.drafts import Drafts
+from app.chat.drafts import UnsentText
 from app.state.chat import Notice, State
 from app.store.store import DamagedStore, Salvaged, StoreError
-from app.store.writer import Archive
+from app.store.writer import StoreQueue
 from app.system.translation import tr, trn
 
 NOTICE = "store"  # kind of the notice about a fault
@@ -23,17 +23,17 @@ class StoreFaults:
     def __init__(
         self,
         state: State,
-        archive: Archive,
+        store_queue: StoreQueue,
         answers: Answers,
         adapters: Adapters,
         options: Options,
         conversations: Conversations,
-        drafts: Drafts,
+        drafts: UnsentText,
     ) -> None:
-        self._state, self._archive = state, archive
+        self._state, self._store_queue = state, store_queue
         self._answers, self._adapters, self._options = answers, adapters, options
         self._conversations, self._drafts = conversations, drafts
-        archive.fault_changed.connect(self._on_fault)
+        store_queue.fault_changed.connect(self._on_fault)
 
     def repair(self) -> None:
         """Move the damaged file aside, and begin a new one with what can be read of it."""
@@ -45,7 +45,7 @@ class StoreFaults:
                 default=0,
             ),
         )
-        self._archive.repair(known, self._on_repaired)
+        self._store_queue.repair(known, self._on_repaired)
 
     def _on_repaired(self, aside: Path, found: Salvaged | None) -> None:
         if found is None:
@@ -61,7 +61,7 @@ class StoreFaults:
             if branch := self._state.branches.get(conversation.id):
                 compared = self._state.compared
                 others = [compared[message.id] for message in branch if message.id in compared]
-                self._archive.rewrite(conversation, branch, others)
+                self._store_queue.rewrite(conversation, branch, others)
         self._adapters.write_all()
         self._options.write_all()
         self._drafts.write_all()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.engines.requests import EngineRequests
+from app.engines.requests import RequestRouter
 from app.state.chat import ModelPhase, State
 from engine import CountTokens, Failed, TokensCounted
 
@@ -10,8 +10,8 @@ from engine import CountTokens, Failed, TokensCounted
 class TokenCount:
     """Counts the newest text: one request at a time, and none while an answer is generated."""
 
-    def __init__(self, state: State, link: EngineRequests) -> None:
-        self._state, self._link = state, link
+    def __init__(self, state: State, router: RequestRouter) -> None:
+        self._state, self._engine = state, router
         self._text = ""
         self._model: object = None  # the load whose tokenizer counted last
         self._counted = ""
@@ -57,4 +57,4 @@ class TokenCount:
         text = self._text
         if text.strip() and text != self._counted:
             self._asked = text
-            self._request = self._link.send(lambda number: CountTokens(number, text))
+            self._request = self._engine.send(lambda number: CountTokens(number, text))

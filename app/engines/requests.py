@@ -42,7 +42,7 @@ from engine import (
 _log = logging.getLogger(__name__)
 
 
-class EngineRequests(QObject):
+class RequestRouter(QObject):
     """Sends commands to a client; passes on its events in batches, in order."""
 
     def __init__(

@@ -29,7 +29,7 @@ _HEADER_BYTES = 16 << 20  # holds the table of tensors after the largest vocabul
 _UNKNOWN = BeginningFacts()
 
 
-class HubPages(QObject):
+class HubBrowser(QObject):
     """Keeps `LibraryState.hub` up to date."""
 
     def __init__(

@@ -20,8 +20,8 @@ from app.library.files import folder_of
 from app.library.index import ModelIndex
 from app.library.model_trash import ModelTrash
 from app.library.recommended import Recommendations
-from app.library.search import HubPages
-from app.library.settings_editor import Defaults
+from app.library.search import HubBrowser
+from app.library.settings_editor import ModelSettingsEditor
 from app.library.speed import DownloadSpeed
 from app.library.trash import file as trash_list
 from app.net.http import WebError
@@ -65,7 +65,7 @@ class Library(QObject):
         self._state, self.state = state, library
         self._limits, self._free = limits or Limits(), free
         self._files = files
-        self.defaults = Defaults(
+        self.defaults = ModelSettingsEditor(
             library, self._files, defaults_file or model_defaults.file(), settings, self
         )
         self.model_index = ModelIndex(
@@ -83,7 +83,7 @@ class Library(QObject):
             library, self._files,
             (places_file or library_places.file()).with_name("download-speed.json"),
         )  # fmt: skip
-        self.hub = HubPages(
+        self.hub = HubBrowser(
             library, self._installed_path, self._is_coming, self.model_index.reclaimable, self
         )
         self.catalog = Recommendations(

@@ -21,7 +21,7 @@ from app.system.worker import BackgroundWorker
 from engine import DEFAULT_CACHE, ModelFacts, ModelLoaded, inspect_model, model_label
 
 
-class Defaults(QObject):
+class ModelSettingsEditor(QObject):
     """Keeps `LibraryState.defaults` up to date while the card is open, and saves changes."""
 
     changed = Signal(Path)  # the settings of this model have changed

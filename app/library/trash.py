@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from app.domain.chat import KEEP_DELETED_SECONDS
 from app.state.library import TrashedModel
-from app.store.store import KEEP_DELETED_SECONDS
 from app.system import json_file
 from engine import model_label, model_parts
 

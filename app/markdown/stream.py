@@ -126,7 +126,7 @@ def parse(text: str) -> list[Block]:
     return stream.blocks
 
 
-class OwnText:
+class PlainText:
     """A user message: kept as typed with its line breaks; only code is not shown as prose.
 
     Code is what is fenced, and what looks like code.

@@ -54,6 +54,11 @@ class Source:
     folder: str = ""  # subfolder of the models folder; "": none
     pieces: tuple[Piece, ...] = ()  # of a split model, if known
 
+    @property
+    def page(self) -> str:
+        """URL of the repository's page; "" for a direct link."""
+        return page_address(self.repository) if self.repository else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Repository:
@@ -66,6 +71,11 @@ class Repository:
     licence: str  # from its tags: "apache-2.0"; "": not stated
     files: int  # model files, a split one counted once; 0: unknown
     updated: str  # ISO date, "": not stated
+
+    @property
+    def page(self) -> str:
+        """URL of its page."""
+        return page_address(self.id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,12 @@ from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
+from app.domain.chat import Conversation, Hit, TrashedConversation
+from app.domain.message import Message, MessageState
+from app.domain.model_ref import ModelRef, local_path
+from app.domain.parts import Parts, append_text
 from app.engines.client import Capabilities
-from app.engines.model_ref import ModelRef, local_path
 from app.state.read_only import ReadOnly, changed
-from app.store.parts import Parts, grown
-from app.store.store import Conversation, Hit, Message, MessageState, TrashedConversation
 from engine import ContextPolicy, DeviceInfo, Fault, ModelLoaded
 
 
@@ -384,7 +385,9 @@ class State(QObject):
     def add_text(self, conversation_id: int, message_id: int, text: str) -> None:
         """Append text to a message."""
         self._put(
-            conversation_id, message_id, lambda old: replace(old, parts=grown(old.parts, text))
+            conversation_id,
+            message_id,
+            lambda old: replace(old, parts=append_text(old.parts, text)),
         )
         if conversation_id == self.current:
             self.text_added.emit(message_id, text)

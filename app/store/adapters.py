@@ -14,17 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
+from app.domain.message import AdapterMark
 from app.store.schema import RowNotFound
 from app.store.search import clean
-
-
-@dataclass(frozen=True, slots=True)
-class AdapterMark:
-    """An adapter that an answer was generated with."""
-
-    name: str
-    strength: float
-    sha256: str  # its first characters, to distinguish two files of one name
 
 
 @dataclass(frozen=True, slots=True)

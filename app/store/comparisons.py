@@ -10,16 +10,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from app.store.answer_details import AnswerDetails, details_text
-from app.store.queries import (
-    Message,
-    MessageState,
-    find,
-    insert_message,
-    set_leaf,
-    show_last_used_below,
-    touch,
-)
+from app.domain.answer_details import AnswerDetails, details_text
+from app.domain.message import Message, MessageState
+from app.store.queries import find, insert_message, set_leaf, show_last_used_below, touch
 from app.store.search import clean
 from engine import Role
 

@@ -11,15 +11,10 @@ import sqlite3
 import time
 from typing import Any
 
-from app.store.parts import from_row, searched, to_row
-from app.store.queries import (
-    LAST_USED_BELOW,
-    MessageState,
-    fold_chunks,
-    read_parts,
-    set_leaf,
-    write_parts,
-)
+from app.domain.message import MessageState
+from app.domain.parts import search_text
+from app.store.part_rows import from_row, to_row
+from app.store.queries import LAST_USED_BELOW, merge_chunks, read_parts, set_leaf, write_parts
 from app.store.schema import RowNotFound
 from app.store.search import index
 
@@ -34,7 +29,7 @@ def delete_message(database: sqlite3.Connection, message_id: int) -> None:
     """Remove a message; its children become children of its parent."""
     row = _row(database, message_id)
     if row["state"] == MessageState.STREAMING.value:
-        fold_chunks(database, message_id, MessageState.INTERRUPTED)
+        merge_chunks(database, message_id, MessageState.INTERRUPTED)
         row = _row(database, message_id)
     row["parts"] = [to_row(part) for part in read_parts(database, message_id)]
     conversation, parent = row["conversation"], row["parent"]
@@ -72,7 +67,7 @@ def restore_message(database: sqlite3.Connection, message_id: int) -> None:
     columns, places = ", ".join(row), ", ".join("?" * len(row))
     database.execute(f"INSERT INTO message({columns}) VALUES ({places})", list(row.values()))
     write_parts(database, message_id, parts)
-    index(database, message_id, searched(parts))
+    index(database, message_id, search_text(parts))
     _set_parent(database, conversation, json.loads(children), message_id)
     database.execute("DELETE FROM deleted_message WHERE id = ?", (message_id,))
     if was_leaf:

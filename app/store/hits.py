@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from app.store.parts import searched
+from app.domain.chat import Hit
+from app.domain.parts import search_text
 from app.store.queries import read_parts
 from app.store.search import contains
 from app.system.text_search import first_occurrence
@@ -16,14 +16,6 @@ _BEFORE, _LENGTH = 16, 160  # characters before the first word, and of the whole
 _READ = 20_000  # characters of a message in which the words are looked for
 _BLOCK_MARKUP = re.compile(r"^\s*(?:#{1,6}|>|[-*+])\s|\|", re.MULTILINE)
 _INLINE_MARKUP = re.compile(r"\*\*|`+")
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """The best message of a conversation that was found; one found by its title has none."""
-
-    message: int
-    snippet: str
 
 
 def best_hits(
@@ -48,7 +40,7 @@ def best_hits(
 
 
 def _text(database: sqlite3.Connection, message_id: int) -> str:
-    return searched(read_parts(database, message_id))[:_READ]
+    return search_text(read_parts(database, message_id))[:_READ]
 
 
 def snippet(text: str, words: Sequence[str]) -> str:

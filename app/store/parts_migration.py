@@ -6,7 +6,8 @@ import json
 import sqlite3
 from typing import Any
 
-from app.store.parts import Parts, error_of_text, parts_of, searched, to_row
+from app.domain.parts import Parts, parts_of, search_text
+from app.store.part_rows import error_of_text, to_row
 from app.store.search import index
 from engine import Role
 
@@ -41,8 +42,10 @@ def convert_messages(database: sqlite3.Connection) -> None:
             if stop:
                 database.execute("UPDATE message SET stop = ? WHERE id = ?", (stop, number))
             indexed = database.execute("SELECT 1 FROM search WHERE rowid = ?", (number,)).fetchone()
-            if indexed and searched(parts) != text:  # it was indexed with the tags of its thoughts
-                index(database, number, searched(parts))
+            if (
+                indexed and search_text(parts) != text
+            ):  # it was indexed with the tags of its thoughts
+                index(database, number, search_text(parts))
         last = rows[-1][0]
     _convert_deleted(database)
     database.execute("ALTER TABLE message DROP COLUMN text")

@@ -8,96 +8,20 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum, StrEnum
 from typing import Any
 
-from app.store.adapters import AdapterMark, marks_of, marks_text
-from app.store.answer_details import AnswerDetails, AnswerRecord, details_of, details_text
-from app.store.parts import ErrorPart, Parts, from_row, grown, searched, to_row, written
+from app.domain.answer_details import AnswerRecord, details_of, details_text
+from app.domain.chat import Conversation
+from app.domain.message import Message, MessageState
+from app.domain.parts import ErrorPart, Parts, append_text, search_text
+from app.domain.unsent import Unsent
+from app.store.adapters import marks_of, marks_text
+from app.store.part_rows import from_row, to_row
 from app.store.schema import RowNotFound
 from app.store.search import MAX_WORD_LENGTH, MAX_WORDS, clean, contains, index, word_query
-from app.store.unsent import Unsent, unsent_of, unsent_text
-from app.system.text_search import fold
+from app.store.unsent import unsent_of, unsent_text
+from app.system.text_search import normalize
 from engine import ContextPolicy, Role
-
-
-class StopReason(StrEnum):
-    """Why an answer in the state STOPPED ended; stored as the message's `stop`."""
-
-    USER = "user"  # the user pressed Stop
-    LENGTH = "length"  # the most tokens of the settings were generated
-    CONTEXT = "context"  # the context is full
-    REPETITION = "repetition"  # the text repeated itself
-
-
-class MessageState(Enum):
-    """State of a message."""
-
-    COMPLETE = "complete"
-    STREAMING = "streaming"
-    STOPPED = "stopped"  # by the user
-    INTERRUPTED = "interrupted"  # by a crash or a power cut
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Conversation:
-    """One row of the list of conversations."""
-
-    id: int
-    title: str
-    created: float  # seconds since 1970
-    updated: float  # seconds since 1970, of the last message started or ended
-    leaf: int | None  # last message of the shown branch
-    policy: ContextPolicy = ContextPolicy.DROP_OLDEST  # when it outgrows the model's context
-
-
-KEEP_DELETED_SECONDS = 30 * 24 * 3600  # how long deleted conversations can be restored
-
-
-@dataclass(frozen=True, slots=True)
-class TrashedConversation:
-    """A deleted conversation."""
-
-    id: int
-    title: str
-    deleted: float  # seconds since 1970
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One node of a conversation's tree."""
-
-    id: int
-    conversation: int
-    parent: int | None
-    role: Role
-    parts: Parts
-    state: MessageState
-    created: float  # seconds since 1970
-    model: str
-    stop: str  # a `StopReason`, or a sentence of an earlier version; "": none
-    prompt_tokens: int
-    generated_tokens: int
-    seconds: float
-    sibling: int  # counted from 1: "2/3" is sibling 2 of siblings 3
-    siblings: int
-    adapters: tuple[AdapterMark, ...] = ()  # used for it, in the order they were applied
-    details: AnswerDetails | None = None  # of an answer that has ended, or is compared
-    compared: int = 0  # id of the answer that it was compared with; 0: none
-    undecided: bool = False  # the comparison is open: neither answer is kept yet
-
-    @property
-    def text(self) -> str:
-        """The text as its author wrote it, with attached texts; see `parts.written`."""
-        return written(self.parts)
-
-    @property
-    def error(self) -> ErrorPart | None:
-        """Why it failed."""
-        return next((part for part in self.parts if isinstance(part, ErrorPart)), None)
-
 
 CONVERSATION = "SELECT id, title, created, updated, leaf, policy FROM conversation"
 MESSAGE = """
@@ -170,7 +94,7 @@ def to_message(database: sqlite3.Connection, row: tuple[Any, ...]) -> Message:
     *rest, adapters, details, compared, undecided = rest
     parts = read_parts(database, message_id)
     if state == MessageState.STREAMING.value:
-        parts = grown(parts, chunks(database, message_id))
+        parts = append_text(parts, chunks(database, message_id))
     known = (Role(role), parts, MessageState(state), *rest)
     return Message(
         message_id,
@@ -237,7 +161,7 @@ def chunks(database: sqlite3.Connection, message_id: int) -> str:
     return "".join(row[0] for row in rows)
 
 
-def fold_chunks(
+def merge_chunks(
     database: sqlite3.Connection,
     message_id: int,
     state: MessageState,
@@ -248,13 +172,13 @@ def fold_chunks(
     if not known.rowcount:
         raise RowNotFound
     before = read_parts(database, message_id)
-    parts = grown(before, chunks(database, message_id))
+    parts = append_text(before, chunks(database, message_id))
     if error is not None:
         parts = (*parts, error)
     if parts != before:
         write_parts(database, message_id, parts)
     database.execute("DELETE FROM chunk WHERE message = ?", (message_id,))
-    index(database, message_id, searched(parts))
+    index(database, message_id, search_text(parts))
 
 
 def set_leaf(database: sqlite3.Connection, conversation: int, leaf: int) -> None:
@@ -297,7 +221,7 @@ def insert_conversation(database: sqlite3.Connection, title: str, now: float) ->
     """Insert an empty conversation."""
     created = database.execute(
         "INSERT INTO conversation(title, folded, created, updated) VALUES (?, ?, ?, ?)",
-        (title, fold(title), now, now),
+        (title, normalize(title), now, now),
     )
     return Conversation(created.lastrowid or 0, title, now, now, None)
 
@@ -306,7 +230,7 @@ def rename(database: sqlite3.Connection, conversation: int, title: str) -> None:
     """Change the title of a conversation."""
     renamed = database.execute(
         "UPDATE conversation SET title = ?, folded = ? WHERE id = ?",
-        (title, fold(title), conversation),
+        (title, normalize(title), conversation),
     )
     if not renamed.rowcount:
         raise RowNotFound
@@ -338,7 +262,7 @@ def insert_message(
     number = added.lastrowid or 0
     write_parts(database, number, parts)
     if state is not MessageState.STREAMING:
-        index(database, number, searched(parts))
+        index(database, number, search_text(parts))
     return number
 
 
@@ -351,7 +275,7 @@ def rewrite_conversation_row(database: sqlite3.Connection, conversation: Convers
         (
             conversation.id or None,
             title,
-            fold(title),
+            normalize(title),
             conversation.created,
             conversation.updated,
             conversation.policy.value,
@@ -392,5 +316,5 @@ def rewrite_row(database: sqlite3.Connection, message: Message) -> int:
                 "UPDATE message SET compared = ? WHERE id = ?", (number, message.compared)
             )
         if message.state is not MessageState.STREAMING:
-            index(database, number, searched(message.parts))
+            index(database, number, search_text(message.parts))
     return number

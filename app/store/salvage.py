@@ -18,12 +18,14 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.store.parts import Part, Parts, Row, TextPart, from_row, grown, searched
+from app.domain.message import MessageState
+from app.domain.parts import Part, Parts, TextPart, append_text, search_text
+from app.store.part_rows import Row, from_row
 from app.store.parts_migration import old_parts
-from app.store.queries import MessageState, write_parts
+from app.store.queries import write_parts
 from app.store.schema import connect
 from app.store.search import index
-from app.system.text_search import fold
+from app.system.text_search import normalize
 from app.system.translation import tr
 from engine import Role
 
@@ -296,7 +298,7 @@ def _fill_gaps(found: _Found) -> int:
             found.conversations[conversation] = (
                 None,
                 title,
-                fold(title),
+                normalize(title),
                 created,
                 created,
                 None,
@@ -325,7 +327,7 @@ def _fill_texts(found: _Found) -> set[int]:
         old = message in found.added  # its text was in its row
         if message not in found.messages or message in found.pieces or old:
             continue
-        known = fold(searched(parts.get(message, ())))
+        known = normalize(search_text(parts.get(message, ())))
         if len(folded) > len(known):
             rest = folded.removeprefix(known).lstrip("\n")
             filled[message] = [TextPart(rest)]
@@ -349,7 +351,7 @@ def _write(database: sqlite3.Connection, found: _Found) -> None:
         _, title, _, created, updated, deleted, _, turn, *added = record
         deleted = None if deleted is None else _number(deleted)
         times = _number(created), _number(updated), deleted
-        row = number, str(title), fold(str(title)), *times, None, turn, *added
+        row = number, str(title), normalize(str(title)), *times, None, turn, *added
         _insert(database, "conversation", row)
     last: dict[Value, int] = {}
     parts = _parts_by_message(found)
@@ -400,7 +402,7 @@ def _write_message(
     above = found.messages.get(parent) if isinstance(parent, int) and parent < number else None
     pieces = found.pieces.get(number, {})
     if pieces or state == MessageState.STREAMING.value:
-        parts = grown(parts, "".join(pieces[seq] for seq in sorted(pieces)))
+        parts = append_text(parts, "".join(pieces[seq] for seq in sorted(pieces)))
     if state == MessageState.STREAMING.value:
         state = MessageState.INTERRUPTED.value
     _insert(
@@ -425,7 +427,7 @@ def _write_message(
         ),
     )
     write_parts(database, number, parts)
-    index(database, number, searched(parts))
+    index(database, number, search_text(parts))
 
 
 def _insert(database: sqlite3.Connection, table: str, row: Record) -> None:

@@ -18,7 +18,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from app.store.parts_migration import convert_messages
-from app.system.text_search import fold
+from app.system.text_search import normalize
 from app.system.translation import tr
 
 APPLICATION = 0x546F6B6F  # "Toko" in the file's header
@@ -336,7 +336,7 @@ def _prepare(database: sqlite3.Connection) -> None:
     """Set options that SQLite does not store in the file."""
     # Invalid UTF-8 can only come from damage: decode the rest.
     database.text_factory = functools.partial(str, encoding="utf-8", errors="replace")
-    database.create_function("fold", 1, fold, deterministic=True)
+    database.create_function("fold", 1, normalize, deterministic=True)
     database.execute("PRAGMA foreign_keys = ON")
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = NORMAL")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sqlite3
 
-from app.system.text_search import fold
+from app.system.text_search import normalize
 
 MAX_WORDS = 16
 MAX_WORD_LENGTH = 200
@@ -48,5 +48,5 @@ def index(database: sqlite3.Connection, message_id: int, text: str) -> None:
     database.execute("DELETE FROM search WHERE rowid = ?", (message_id,))
     if text:
         database.execute(
-            "INSERT INTO search(rowid, folded) VALUES (?, ?)", (message_id, fold(clean(text)))
+            "INSERT INTO search(rowid, folded) VALUES (?, ?)", (message_id, normalize(clean(text)))
         )

@@ -16,29 +16,26 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from app.domain.answer_details import AnswerDetails, AnswerRecord, details_text
+from app.domain.chat import KEEP_DELETED_SECONDS, Conversation, Hit, TrashedConversation
+from app.domain.message import AdapterMark, Message, MessageState, StopReason
+from app.domain.parts import Content, ErrorPart, parts_of
+from app.domain.unsent import Unsent
 from app.store import adapters as store_adapters
 from app.store import answer_options as store_options
 from app.store import comparisons, deleted_messages
-from app.store.adapters import AdapterMark, StoredAdapters, StoredUse
-from app.store.answer_details import AnswerDetails, AnswerRecord, details_text
-from app.store.hits import Hit, best_hits
+from app.store.adapters import StoredAdapters, StoredUse
+from app.store.hits import best_hits
 from app.store.lock import lock_store, set_aside
-from app.store.parts import Content, ErrorPart, parts_of
 from app.store.queries import (
     BRANCH,
-    KEEP_DELETED_SECONDS,
-    Conversation,
-    Message,
-    MessageState,
-    StopReason,
-    TrashedConversation,
     find,
     find_conversations,
     find_draft,
-    fold_chunks,
     insert_conversation,
     insert_message,
     last_answers,
+    merge_chunks,
     purge_deleted,
     rename,
     rewrite_conversation_row,
@@ -61,7 +58,6 @@ from app.store.schema import (
     translate_errors,
 )
 from app.store.search import MAX_WORD_LENGTH, MAX_WORDS, clean
-from app.store.unsent import Unsent
 from app.system.file_lock import FileLock
 from app.system.text_search import query_terms
 from app.system.translation import tr
@@ -230,7 +226,7 @@ class Store:
             return
         with self._writing(durable=True) as database:
             for message in left:
-                fold_chunks(database, message, MessageState.INTERRUPTED)
+                merge_chunks(database, message, MessageState.INTERRUPTED)
 
     # --- conversations ----------------------------------------------------------------------
 
@@ -382,7 +378,7 @@ class Store:
         """
         assert state is not MessageState.STREAMING
         with self._writing(durable=True) as database:
-            fold_chunks(database, message_id, state, error)
+            merge_chunks(database, message_id, state, error)
             database.execute(
                 "UPDATE message SET stop = ?, prompt_tokens = ?, generated_tokens = ?, seconds = ?,"
                 " details = CASE WHEN compared AND ?5 = '' THEN details ELSE ?5 END WHERE id = ?",

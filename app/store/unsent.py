@@ -6,25 +6,13 @@ A single text is stored as it is; anything else as JSON, with the rows of the pa
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
-from app.store.parts import Parts, TextPart, from_row, to_row, written
+from app.domain.parts import Parts, TextPart
+from app.domain.unsent import Unsent
+from app.store.part_rows import from_row, to_row
 
 _BEGIN = '{"unsent": '
-
-
-@dataclass(frozen=True, slots=True)
-class Unsent:
-    """What the user has written in a chat and not sent."""
-
-    field: Parts = ()  # in the field
-    waiting: tuple[Parts, ...] = ()  # messages that wait for an answer to end, the first one first
-
-    @property
-    def text(self) -> str:
-        """All of it as one text, for a file of changes that the store rejected."""
-        return "\n\n".join(filter(None, map(written, (*self.waiting, self.field))))
 
 
 def unsent_text(unsent: Unsent) -> str:

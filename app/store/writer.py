@@ -17,18 +17,10 @@ from typing import NamedTuple, TypeVar
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
+from app.domain.chat import KEEP_DELETED_SECONDS, Conversation, Hit
+from app.domain.message import Message
 from app.store.schema import RowNotFound
-from app.store.store import (
-    KEEP_DELETED_SECONDS,
-    Conversation,
-    DamagedStore,
-    Hit,
-    Message,
-    ReadOnlyStore,
-    Salvaged,
-    Store,
-    StoreError,
-)
+from app.store.store import DamagedStore, ReadOnlyStore, Salvaged, Store, StoreError
 from app.system.worker import BackgroundWorker
 
 T = TypeVar("T")
@@ -94,7 +86,7 @@ class _Change:
     text: str
 
 
-class Archive(QObject):
+class StoreQueue(QObject):
     """Queue of store operations. Methods and callbacks run on the GUI thread, operations do not."""
 
     fault_changed = Signal(object)  # StoreError; None when writing works again

@@ -25,7 +25,7 @@ _TERM = re.compile(r'"([^"]+)"|(\S+)')
 _SPACES = str.maketrans("\n\t\r\u2028\u2029\u00a0\u202f", "       ")
 
 
-def fold(text: str) -> str:
+def normalize(text: str) -> str:
     """Fold text for search: case and Latin, Greek, Arabic and Hebrew marks removed, no NUL.
 
     Marks that change the letter (kana voicing, Indic and Thai vowels) stay. Quotes and hyphens
@@ -44,14 +44,14 @@ def _is_removable(char: str) -> bool:
     return kind >= 200 or 10 <= kind <= 36
 
 
-def fold_query(text: str) -> str:
+def normalize_query(text: str) -> str:
     """Fold a typed query for `occurrences`: the white space around it does not count."""
-    return fold(text.translate(_SPACES)).strip()
+    return normalize(text.translate(_SPACES)).strip()
 
 
 def query_terms(text: str) -> list[str]:
     """The folded words and quoted phrases of a typed query, each of which is looked for."""
-    found = _TERM.findall(fold_query(text))
+    found = _TERM.findall(normalize_query(text))
     return [
         " ".join((phrase or word).split()) for phrase, word in found if (phrase or word).strip()
     ]
@@ -65,7 +65,7 @@ def occurrences(text: str, query: str) -> list[tuple[int, int]]:
     if not query:
         return []
     text = text.translate(_SPACES)
-    plain = fold(text)
+    plain = normalize(text)
     if query not in plain:
         return []
     starts: list[int] | None = None
@@ -87,13 +87,13 @@ def occurrences(text: str, query: str) -> list[tuple[int, int]]:
 
 def first_occurrence(text: str, queries: Iterable[str]) -> int:
     """The index of the character where the first of these folded queries begins; 0: none does."""
-    plain = fold(text.translate(_SPACES))
+    plain = normalize(text.translate(_SPACES))
     at = min((place for place in map(plain.find, queries) if place >= 0), default=0)
     if not at or text.isascii():
         return at
     index = folded = 0
     for cluster in _clusters(text):
-        folded += len(fold(cluster))
+        folded += len(normalize(cluster))
         if folded > at:
             break
         index += len(cluster)
@@ -109,7 +109,7 @@ def _folded_with_starts(text: str) -> tuple[str, list[int]]:
     for cluster in _clusters(text):
         folded = known.get(cluster)
         if folded is None:
-            folded = known[cluster] = fold(cluster)
+            folded = known[cluster] = normalize(cluster)
         pieces.append(folded)
         starts += [at] * len(folded)
         at += len(cluster) + sum(letter > "\uffff" for letter in cluster)

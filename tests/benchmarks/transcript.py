@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from PySide6.QtWidgets import QApplication
 
-from app.store.parts import parts_of
-from app.store.store import Message, MessageState
+from app.domain.message import Message, MessageState
+from app.domain.parts import parts_of
 from app.ui.theme.palette import LIGHT
 from app.ui.theme.theme import load_fonts
 from app.ui.transcript.view import Transcript

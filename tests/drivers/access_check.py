@@ -129,7 +129,8 @@ def desktop() -> Iterator[dict[str, str]]:
 
 def create_conversation(home: Path) -> None:
     """Store a conversation whose messages show every kind of control."""
-    from app.store.store import AdapterMark, MessageState, Store
+    from app.domain.message import AdapterMark, MessageState
+    from app.store.store import Store
     from engine import Role
 
     store = Store.open(home / "data" / "conversations.sqlite")

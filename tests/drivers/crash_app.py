@@ -21,9 +21,10 @@ from pathlib import Path
 from app import __main__ as app_main
 from app import smoke
 from app.chat.controller import Controller
+from app.domain.message import MessageState
 from app.settings.table import Settings
 from app.state.chat import ModelPhase
-from app.store.store import MessageState, Store
+from app.store.store import Store
 from engine import starter_path
 
 ROOT = Path(__file__).parents[2]

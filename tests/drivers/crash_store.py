@@ -18,7 +18,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.store.store import Message, MessageState, Store
+from app.domain.message import Message, MessageState
+from app.store.store import Store
 from engine import Role
 from tests.support.store_contents import all_messages
 

@@ -10,7 +10,7 @@ from PySide6.QtCore import QPoint
 
 from adapter_stage import FOLDER, FORMAL, PIRATE, SHORT, accept, refuse
 from app.chat.adapters import Adapters
-from app.store.store import AdapterMark
+from app.domain.message import AdapterMark
 from app.ui.adapters.panel import AdapterPanel
 from scenes_chat import ask, ready
 from stage import Stage, flush

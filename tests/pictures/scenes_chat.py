@@ -13,8 +13,9 @@ from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QHoverEvent, QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QApplication, QLabel
 
+from app.domain.message import MessageState
 from app.state.chat import ModelFile, Notice
-from app.store.store import MessageState, Store
+from app.store.store import Store
 from engine import FinishReason, Role, SlowPart, SlowReason
 from fakes import MODEL
 from stage import Stage, flush, until

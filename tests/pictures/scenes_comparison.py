@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from adapter_stage import FORMAL, PIRATE
-from app.store.store import Message
+from app.domain.message import Message
 from engine import FinishReason, Generate
 from scenes_adapters import add
 from scenes_chat import ask, ready

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QMimeData
 
-from app.store.parts import FilePart, TextPart
+from app.domain.parts import FilePart, TextPart
 from engine import FinishReason
 from scenes_chat import Scene, answer, ready, streaming
 from stage import Stage, flush

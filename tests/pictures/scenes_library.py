@@ -10,10 +10,10 @@ from PySide6.QtCore import QMimeData, QPoint, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent
 from PySide6.QtWidgets import QApplication
 
+from app.domain.model_ref import Local
 from app.downloads import catalog
 from app.downloads.catalog import CatalogModel
 from app.downloads.queue import Download, Phase, Source
-from app.engines.model_ref import Local
 from app.library.model_trash import deleted_line
 from app.library.offers import RUNS
 from app.library.recommended import arranged

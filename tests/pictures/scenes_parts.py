@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from app.store.parts import (
+from app.domain.message import MessageState
+from app.domain.parts import (
     ErrorPart,
     FilePart,
     ImagePart,
@@ -12,7 +13,7 @@ from app.store.parts import (
     ToolCallPart,
     ToolResultPart,
 )
-from app.store.store import MessageState, Store
+from app.store.store import Store
 from engine import Fault, FaultKind, Role
 from scenes_chat import NAME, Scene, ready
 from stage import Stage, flush

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 try:
-    from app.store.store import MessageState, Store
+    from app.domain.message import MessageState
+    from app.store.store import Store
 except ImportError:  # before the store was a package
     from app.store import MessageState, Store  # type: ignore[attr-defined, no-redef]
 from app.store.unsent import unsent_of
@@ -105,7 +106,7 @@ def write(store: Any) -> None:
 def finish(store: Any, message: int, state: Any, reason: Any) -> None:
     """End an answer for a reason, which is its `stop` or `error` once the version has both."""
     try:
-        from app.store.parts import ErrorPart
+        from app.domain.parts import ErrorPart
     except ImportError:
         store.finish(message, state, error=reason)
         return
@@ -126,7 +127,7 @@ def errors() -> list[Any]:
     fault = Fault(FaultKind.CHAT_FULL, most_context=4096)
     values = fault, "Small.gguf", "The prompt has 5,000 tokens.", "Shorten it."
     try:
-        from app.store.parts import ErrorPart
+        from app.domain.parts import ErrorPart
     except ImportError:
         from app.state.faults import stored_text  # type: ignore[attr-defined]
 
@@ -146,7 +147,8 @@ def error_text(message: Any) -> str:
 
 def write_adapters(store: Any, conversation: int, answer: int) -> None:
     """A known adapter file, a stack, a mix, and the marks of an answer."""
-    from app.store.store import AdapterMark, StoredUse
+    from app.domain.message import AdapterMark
+    from app.store.store import StoredUse
 
     uses = [StoredUse(Path("/a/pirate.gguf"), True, 0.5), StoredUse(Path("/a/poet"), False, -1.0)]
     store.set_known_adapter(Path("/a/pirate.gguf"), "Pirate")

@@ -9,14 +9,15 @@ from pathlib import Path
 from app.chat.adapters import Adapters
 from app.chat.planner import Branch, Uses
 from app.chat.runner import Runner
+from app.domain.message import Message, MessageState
+from app.domain.model_ref import Local
 from app.engines.local import local
-from app.engines.model_ref import Local
-from app.engines.requests import EngineRequests
+from app.engines.requests import RequestRouter
 from app.settings.table import Settings
 from app.state.adapters import AdapterState
 from app.state.chat import Generation, ModelPhase, ModelStatus, State
-from app.store.store import Message, MessageState, Store
-from app.store.writer import Archive
+from app.store.store import Store
+from app.store.writer import StoreQueue
 from app.system.worker import BackgroundWorker
 from engine import (
     AdapterInfo,
@@ -73,15 +74,15 @@ class AdapterStage:
     def __init__(self, folder: Path) -> None:
         self.state = State()
         self.shown = AdapterState()
-        self.archive = Archive(folder / "conversations.sqlite")
+        self.store_queue = StoreQueue(folder / "conversations.sqlite")
         self.engines: list[FakeEngine] = []
-        self.link = EngineRequests(local(self._engine), self._receive, reraise)
+        self.link = RequestRouter(local(self._engine), self._receive, reraise)
         self.files = BackgroundWorker("files", self.link)
         self.runner = Runner(
-            self.state, self.archive, self.link, Settings, lambda: DraftKind.LOOKUP
+            self.state, self.store_queue, self.link, Settings, lambda: DraftKind.LOOKUP
         )
         self.adapters = Adapters(
-            self.state, self.shown, self.archive, self.link, self.runner, self.files
+            self.state, self.shown, self.store_queue, self.link, self.runner, self.files
         )
         self.settled = 0
         self._answered = 0  # the newest request that has its reply
@@ -149,7 +150,7 @@ class AdapterStage:
         """Wait until the store and the file worker have no work left."""
         wait_for_workers(self.link)
         done: list[int] = []
-        self.archive.flush(done.append)
+        self.store_queue.flush(done.append)
         until(lambda: bool(done))
         flush()
 
@@ -196,9 +197,9 @@ class AdapterStage:
             return
         self._closed = True
         self.adapters.flush()
-        self.archive.close()
+        self.store_queue.close()
         self.files.close()
-        for part in (self.runner, self.link, self.archive, self.shown, self.state):
+        for part in (self.runner, self.link, self.store_queue, self.shown, self.state):
             part.deleteLater()
         flush()
 
@@ -213,9 +214,9 @@ def restart(stage: AdapterStage, tmp_path: Path) -> AdapterStage:
 
 def begin(stage: AdapterStage, number: int = -1, title: str = "Sky") -> int:
     """Create a conversation as the controller does at its first message; returns its number."""
-    archive = stage.archive
-    archive.write(
-        lambda store: archive.conversations.pair(number, store.create_conversation(title).id)
+    store_queue = stage.store_queue
+    store_queue.write(
+        lambda store: store_queue.conversations.pair(number, store.create_conversation(title).id)
     )
     stage.adapters.begin(number)
     stage.state.show(number, [])
@@ -224,14 +225,14 @@ def begin(stage: AdapterStage, number: int = -1, title: str = "Sky") -> int:
 
 def answer(stage: AdapterStage, conversation: int, number: int = -10) -> int:
     """Add an empty streaming answer as the controller does; returns its number."""
-    archive = stage.archive
+    store_queue = stage.store_queue
 
     def write(store: Store) -> None:
-        stored = archive.conversations.stored(conversation)
+        stored = store_queue.conversations.stored(conversation)
         made = store.add_message(stored, None, Role.ASSISTANT, "", MessageState.STREAMING)
-        archive.messages.pair(number, made.id)
+        store_queue.messages.pair(number, made.id)
 
-    archive.write(write)
+    store_queue.write(write)
     streaming = MessageState.STREAMING
     stage.state.add(
         Message(number, conversation, None, Role.ASSISTANT, (), streaming, 0, "", "", 0, 0, 0, 1, 1)

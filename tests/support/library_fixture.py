@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from app.domain.model_ref import Local
 from app.downloads.queue import Source
 from app.downloads.transfer import Limits
-from app.engines.model_ref import Local
 from app.library.service import Library
 from app.net.hub import HUB
 from app.settings.table import Settings

@@ -12,16 +12,17 @@ from PySide6.QtCore import QTimer
 from app.chat.planner import Branch
 from app.chat.prompts import turns_of
 from app.chat.runner import Runner
-from app.chat.snapshots import OPEN_MILLISECONDS, Sessions
+from app.chat.snapshots import OPEN_MILLISECONDS, SnapshotController
+from app.domain.message import Message, MessageState
+from app.domain.model_ref import Local
+from app.domain.parts import parts_of
 from app.engines.local import local
-from app.engines.model_ref import Local
-from app.engines.requests import EngineRequests
+from app.engines.requests import RequestRouter
 from app.settings.table import Settings
 from app.state.chat import Generation, ModelPhase, ModelStatus, State
 from app.state.snapshots import Resume, SessionState
-from app.store.parts import parts_of
-from app.store.store import Message, MessageState, Store
-from app.store.writer import Archive
+from app.store.store import Store
+from app.store.writer import StoreQueue
 from app.system.worker import BackgroundWorker
 from engine import (
     AdaptersSet,
@@ -57,21 +58,21 @@ class SnapshotFixture:
         self.deletes: list[tuple[str, ...] | None] = []
         self.delete_error: OSError | None = None
         self.state, self.shown = State(), SessionState()
-        self.archive = Archive(folder / "conversations.sqlite")
+        self.store_queue = StoreQueue(folder / "conversations.sqlite")
         self.engines: list[FakeEngine] = []
-        self.link = EngineRequests(local(self._engine), self._receive, reraise)
+        self.link = RequestRouter(local(self._engine), self._receive, reraise)
         self.runner = Runner(
             self.state,
-            self.archive,
+            self.store_queue,
             self.link,
             lambda: self.settings,
             lambda: DraftKind.LOOKUP,
         )
         self.files = BackgroundWorker("files", self.link)
-        self.sessions = Sessions(
+        self.sessions = SnapshotController(
             self.state,
             self.shown,
-            self.archive,
+            self.store_queue,
             self.link,
             self.runner,
             self.files,
@@ -137,7 +138,7 @@ class SnapshotFixture:
 
     def stored(self, look: Callable[[Store], list[int]]) -> list[int]:
         found: list[list[int]] = []
-        self.archive.read(look, found.append)
+        self.store_queue.read(look, found.append)
         until(lambda: bool(found))
         return found[0]
 
@@ -145,7 +146,7 @@ class SnapshotFixture:
         """Wait for the store, the engine's events, and a restore that is about to start."""
         for _ in range(2):  # results of the store may start more work on files
             done: list[int] = []
-            self.archive.flush(done.append)
+            self.store_queue.flush(done.append)
             until(lambda done=done: bool(done))
             wait_for_workers(self.link)
         self.link.drain()
@@ -162,8 +163,9 @@ class SnapshotFixture:
     def branch(self, conversation: int) -> Sequence[Message]:
         if conversation not in self.state.branches:
             found: list[list[Message]] = []
-            self.archive.read(
-                lambda store: self.archive.local_messages(store.branch(conversation)), found.append
+            self.store_queue.read(
+                lambda store: self.store_queue.local_messages(store.branch(conversation)),
+                found.append,
             )
             until(lambda: bool(found))
             for message in found[0]:
@@ -208,8 +210,8 @@ class SnapshotFixture:
 
     def close(self) -> None:
         self.link.drain()
-        self.archive.close()
+        self.store_queue.close()
         self.files.close()
-        for each in (self.runner, self.link, self.archive, self.state, self.shown):
+        for each in (self.runner, self.link, self.store_queue, self.state, self.shown):
             each.deleteLater()
         flush()

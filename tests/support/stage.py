@@ -15,7 +15,7 @@ from app.engines.client import Capabilities, Deliver
 from app.engines.local import EngineMaker, LocalClient
 from app.settings.table import Settings
 from app.state.states import States
-from app.store.writer import Archive
+from app.store.writer import StoreQueue
 from app.system.worker import BackgroundWorker
 from app.ui.settings.page import Preferences
 from app.ui.theme.theme import Theme
@@ -64,11 +64,11 @@ class Stage:
         self.theme = Theme(application, theme)
         self.states = States()
         self.state = self.states.chat
-        self.archive = Archive(folder / "conversations.sqlite")
+        self.store_queue = StoreQueue(folder / "conversations.sqlite")
         self.engines: list[FakeEngine] = []
         self.controller = Controller(
             self.states,
-            self.archive,
+            self.store_queue,
             settings or Settings(),
             folder / "settings.json",
             partial(
@@ -109,7 +109,7 @@ class Stage:
         self.drain()
         wait_for_workers(self.controller)
         done: list[int] = []
-        self.archive.flush(done.append)
+        self.store_queue.flush(done.append)
         until(lambda: bool(done))
         flush()
 
@@ -130,7 +130,7 @@ class Stage:
         self.theme.deleteLater()
         self.window.deleteLater()
         self.controller.deleteLater()
-        self.archive.deleteLater()
+        self.store_queue.deleteLater()
         for each in (
             self.states.chat,
             self.states.library,

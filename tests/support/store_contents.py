@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from app.store.store import Message, Store
+from app.domain.message import Message
+from app.store.store import Store
 
 
 def tree(store: Store, conversation_id: int) -> dict[int, Message]:

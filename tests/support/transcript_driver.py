@@ -9,8 +9,8 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QGuiApplication, QWheelEvent
 from pytestqt.qtbot import QtBot
 
-from app.store.parts import ErrorPart, parts_of
-from app.store.store import Message, MessageState
+from app.domain.message import Message, MessageState
+from app.domain.parts import ErrorPart, parts_of
 from app.ui.theme.theme import load_fonts
 from app.ui.transcript.view import Transcript
 from engine import Role

@@ -15,15 +15,15 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
-from app.store.parts import (
+from app.domain.parts import (
     Content,
     FilePart,
     ImagePart,
     Parts,
     TextPart,
     parts_of,
-    typed,
-    written,
+    prompt_text,
+    typed_text,
 )
 from app.system.translation import tr, trn
 from app.ui.chat.format_chip import FormatChip
@@ -158,7 +158,7 @@ class Composer(QFrame):
 
     def text(self) -> str:
         """The attachments, then the typed text, as they are sent to the model."""
-        return written(self.parts())
+        return prompt_text(self.parts())
 
     def parts(self) -> Parts:
         """The attachments, then the typed text."""
@@ -175,7 +175,7 @@ class Composer(QFrame):
         self._history.clear()
         parts = parts_of(Role.USER, content)
         self._attach(parts)
-        self._set_typed(typed(parts))
+        self._set_typed(typed_text(parts))
         self._start_throttle()
 
     def put_before(self, parts: Parts) -> None:
@@ -188,7 +188,7 @@ class Composer(QFrame):
         for row in rows:
             self.pasted.append(row)
             self._rows.addWidget(row)
-        if text := typed(parts):
+        if text := typed_text(parts):
             blank = self.editor.document().isEmpty() and not self.editor.composing
             blocked = self.editor.blockSignals(True)
             self.editor.insert_before(text if blank else f"{text}\n")

@@ -11,10 +11,10 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QStackedWidget, QVBoxLayout, QWidget
 
+from app.domain.parts import Parts, clipboard_text
 from app.state.chat import ModelPhase, State
 from app.state.library import LibraryState
 from app.state.snapshots import SessionState
-from app.store.parts import Parts, copied
 from app.system.translation import tr
 from app.ui.chat.better_model import BetterModelLine
 from app.ui.chat.composer import Composer
@@ -167,7 +167,7 @@ class ChatPage(QWidget):
         """Copy the Markdown source of the last answer to the clipboard."""
         for message in reversed(self._state.messages):
             if message.role is Role.ASSISTANT:
-                QGuiApplication.clipboard().setText(copied(message.parts))
+                QGuiApplication.clipboard().setText(clipboard_text(message.parts))
                 return
 
     # --- the state ------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QWidget
 
-from app.store.parts import FilePart, ImagePart
+from app.domain.parts import FilePart, ImagePart
 from app.system.translation import tr
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import SMALL

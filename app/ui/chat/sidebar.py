@@ -24,7 +24,7 @@ from PySide6.QtWidgets import (
 from app.state.chat import Deletion, State
 from app.state.library import LibraryState
 from app.system.translation import tr, trn
-from app.ui.chat.sidebar_list import BUSY_ROLE, ID_ROLE, Conversations, RowPainter, icon_at
+from app.ui.chat.sidebar_list import BUSY_ROLE, ID_ROLE, ConversationListModel, RowPainter, icon_at
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import SIDEBAR_WIDTH, SMALL
@@ -48,7 +48,7 @@ class ConversationList(QListView):
     stop_requested = Signal(int)
 
     def __init__(
-        self, model: Conversations, painter: RowPainter, parent: QWidget | None = None
+        self, model: ConversationListModel, painter: RowPainter, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self._model, self._painter = model, painter
@@ -180,7 +180,7 @@ class Sidebar(QWidget):
             icons.icon("search", LIGHT.secondary, 16), QLineEdit.ActionPosition.LeadingPosition
         )
         self._search_action.setText(tr("Search"))  # the accessible name of its button
-        self.model = Conversations(self)
+        self.model = ConversationListModel(self)
         self.painter = RowPainter(self)
         # Created without a parent: the layout adds it in visual order, which sets the Tab order.
         self.list = ConversationList(self.model, self.painter)

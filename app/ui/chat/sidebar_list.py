@@ -47,7 +47,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.store.store import Conversation, Hit
+from app.domain.chat import Conversation, Hit
 from app.system.text_search import occurrences, query_terms
 from app.system.translation import tr
 from app.ui.blocks.text import runs_right_to_left
@@ -69,7 +69,7 @@ _ALIKE = 24  # characters: titles that begin with the same ones look alike in th
 _Index = QModelIndex | QPersistentModelIndex
 
 
-class Conversations(QAbstractListModel):
+class ConversationListModel(QAbstractListModel):
     """List model of conversations, with a heading row before each group of days."""
 
     renamed = Signal(int, str)

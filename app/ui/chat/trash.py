@@ -16,9 +16,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.domain.chat import KEEP_DELETED_SECONDS, TrashedConversation
 from app.state.chat import State
 from app.state.library import LibraryState, TrashedModel
-from app.store.store import KEEP_DELETED_SECONDS, TrashedConversation
 from app.system.byte_size import size
 from app.system.translation import tr, trn
 from app.ui.theme.palette import Palette

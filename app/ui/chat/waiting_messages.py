@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
+from app.domain.parts import attachments, typed_text
 from app.state.chat import WaitingMessage
-from app.store.parts import attachments, typed
 from app.system.translation import tr
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import BODY, SMALL, font
@@ -110,4 +110,4 @@ class WaitingMessages(QScrollArea):
 def _words(message: WaitingMessage) -> str:
     """The typed text on one line, and what is attached."""
     attached = map(attachment_words, attachments(message.parts))
-    return " · ".join(filter(None, (" ".join(typed(message.parts).split()), *attached)))
+    return " · ".join(filter(None, (" ".join(typed_text(message.parts).split()), *attached)))

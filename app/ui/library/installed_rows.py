@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from app.engines.model_ref import Local, local_path
+from app.domain.model_ref import Local, local_path
 from app.state.chat import ModelPhase, ModelStatus
 from app.state.faults import Explanation, explain
 from app.state.library import FileState, InstalledRow, Place

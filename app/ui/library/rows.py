@@ -12,7 +12,6 @@ from pathlib import Path
 
 from app.downloads.catalog import COMPUTERS, Thinking
 from app.downloads.queue import Download, Phase
-from app.net.hub import page_address
 from app.state.chat import ModelStatus
 from app.state.library import (
     CatalogRow,
@@ -274,7 +273,7 @@ def _results(hub: Hub) -> Iterator[View]:
             action=Action(Verb.OPEN_REPOSITORY, tr("Close"), "")
             if opened
             else Action(Verb.OPEN_REPOSITORY, tr("Files"), row.id),
-            menu=(_page_of(page_address(row.id)),),
+            menu=(_page_of(row.page),),
             ruled=not opened,
         )
         if opened:
@@ -323,7 +322,7 @@ def offer_row(offer: Offer, indent: int) -> RowView:
         meter=None if offer.problem else predicted(offer.memory),
         action=_download_action(offer),
         status=_offer_status(offer),
-        menu=(_page_of(page_address(source.repository)),) if source.repository else (),
+        menu=(_page_of(source.page),) if source.page else (),
         indent=indent,
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.parse
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from app import __version__
-from app.net.http import WebError, is_loopback, parse_proxy
+from app.settings.contacts import contacts
 from app.settings.table import Settings
 from app.system.translation import tr
 from app.ui.theme.palette import Palette
@@ -57,22 +56,6 @@ def licences(folder: Path) -> list[Licence]:
     found = [Licence(_name_of(place, texts[place.parts[0]]), folder / place) for place in places]
     index = folder / _INDEX_FILE
     return sorted(found, key=lambda each: (each.path != index, each.name.casefold()))
-
-
-def contacts(settings: Settings) -> list[tuple[str, str]]:
-    """Every server the app may contact, and when."""
-    host = urllib.parse.urlsplit(settings.hub_endpoint).hostname or settings.hub_endpoint
-    when = tr("when you search for or download a model")
-    if is_loopback(host):
-        return [(host, tr("{when} (this computer itself)", when=when))]
-    lines = [(host, when), (tr("the file servers it names"), tr("while a model is downloaded"))]
-    if settings.proxy:
-        try:
-            proxy = parse_proxy(settings.proxy).host
-        except WebError:
-            return lines
-        lines.append((proxy, tr("your proxy, for all of these")))
-    return lines
 
 
 class AboutSection(QWidget):

@@ -23,14 +23,14 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QAbstractScrollArea, QWidget
 from shiboken6 import isValid
 
-from app.store.store import Message, MessageState
+from app.domain.message import Message, MessageState
 from app.system.translation import tr, trn
 from app.ui.blocks.code import CodeView
 from app.ui.transcript import memory_line
 from app.ui.transcript.endings import ending
 from app.ui.transcript.layout import TranscriptLayout
-from app.ui.transcript.message_part import Part
 from app.ui.transcript.message_tools import adapters_in_words
+from app.ui.transcript.placed_block import PlacedBlock
 from app.ui.transcript.sections import Row
 from app.ui.transcript.tools import Tools
 from app.ui.widgets.accessibility import NO_INTERFACE
@@ -103,7 +103,7 @@ class AccessibleMessages:
         use = partial(self.layout.toggle_row, index, number)
         return Control(key, roles.Button, row.words, row.area, use, expanded=not row.folded)
 
-    def _part_controls(self, number: int, part: Part) -> list[Control]:
+    def _part_controls(self, number: int, part: PlacedBlock) -> list[Control]:
         """The links of a block, or the button that copies its code."""
         roles, controls = QAccessible.Role, list[Control]()
         for count, link in enumerate(part.view.links()):

@@ -9,9 +9,10 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 
+from app.domain.answer_details import AnswerDetails
+from app.domain.message import Message, MessageState, StopReason
 from app.settings.answer_options import SAMPLERS
 from app.state.performance import tokens_per_second
-from app.store.store import AnswerDetails, Message, MessageState, StopReason
 from app.system.translation import tr, trn
 from app.ui.theme.theme import BODY, READING, figures, font
 from app.ui.transcript.endings import ending, short_ending

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.store.store import AdapterMark, Message
+from app.domain.message import AdapterMark, Message
 from app.system.translation import tr
 from engine import Sampling
 

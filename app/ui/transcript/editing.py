@@ -10,10 +10,10 @@ from pathlib import Path
 
 from PySide6.QtWidgets import QWidget
 
-from app.store.parts import Parts
+from app.domain.parts import Parts
 from app.ui.blocks.style import ReadingStyle
 from app.ui.transcript.message_editor import MessageEditor
-from app.ui.transcript.message_stack import MessageStack
+from app.ui.transcript.message_stack import MessageListLayout
 from app.ui.transcript.message_view import CARD_SHARE
 
 
@@ -29,7 +29,7 @@ class Editing:
     def __init__(
         self,
         viewport: QWidget,
-        stack: MessageStack,
+        stack: MessageListLayout,
         place: Callable[[], tuple[int, int]],
         changed: Callable[[int], None],
         submitted: Callable[[int, Parts], None],

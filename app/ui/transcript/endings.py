@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from app.domain.message import Message, MessageState, StopReason
+from app.domain.parts import TextPart, ThoughtPart
 from app.state.faults import explain
-from app.store.parts import TextPart, ThoughtPart
-from app.store.store import Message, MessageState, StopReason
 from app.system.translation import tr
 
 

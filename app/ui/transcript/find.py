@@ -14,14 +14,14 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, QRectF, QTimer, Signal
 
-from app.system.text_search import fold_query, occurrences, query_terms
+from app.system.text_search import normalize_query, occurrences, query_terms
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.formula import ScrollingView
 from app.ui.blocks.style import CODE_PADDING
 from app.ui.blocks.text import units
 from app.ui.transcript.layout import TranscriptLayout
-from app.ui.transcript.message_part import Part
 from app.ui.transcript.message_view import MessageView
+from app.ui.transcript.placed_block import PlacedBlock
 
 SLICE = 0.008  # seconds of searching between two events
 AGAIN_MILLISECONDS = 150  # after a change of a message it is searched again
@@ -118,7 +118,7 @@ class Finder(QObject):
         """Find a query; the current match is the first one at or below the visible place, or
         else the next one above it; with `message`, the first one of that message.
         """
-        folded = fold_query(query)
+        folded = normalize_query(query)
         words = sorted(set(query_terms(query)), key=len, reverse=True)
         self.query = query
         separate = words if len(words) > 1 or '"' in folded else []
@@ -374,7 +374,7 @@ def _part_text(view: MessageView, number: int) -> Iterator[tuple[int, int, str]]
         yield number, -1, text
 
 
-def _scroll_sideways(part: Part, match: Match) -> None:
+def _scroll_sideways(part: PlacedBlock, match: Match) -> None:
     """Scroll a wide block so that a match in it is visible."""
     view = part.view
     if not isinstance(view, ScrollingView) or not view.horizontal_scroll.overflows:

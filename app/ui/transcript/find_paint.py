@@ -15,12 +15,12 @@ from PySide6.QtGui import QPainter, QPen
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.style import CODE_PADDING, ReadingStyle
 from app.ui.transcript.find import Match
-from app.ui.transcript.message_part import Part
+from app.ui.transcript.placed_block import PlacedBlock
 
 
 def paint_matches(
     painter: QPainter,
-    part: Part,
+    part: PlacedBlock,
     origin: QPointF,
     style: ReadingStyle,
     clip: QRectF,
@@ -54,7 +54,9 @@ def paint_matches(
     painter.restore()
 
 
-def _between(part: Part, matches: Sequence[Match], top: float, bottom: float) -> Sequence[Match]:
+def _between(
+    part: PlacedBlock, matches: Sequence[Match], top: float, bottom: float
+) -> Sequence[Match]:
     """The matches on the lines between two y coordinates, and possibly more."""
     view = part.view
     first = min(view.hit(0.0, max(top, 0.0)), view.hit(part.width, max(top, 0.0)))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from PySide6.QtCore import QObject, QTimer
 
 from app.ui.blocks.typesetting import TYPESETTER
-from app.ui.transcript.message_stack import MessageStack
+from app.ui.transcript.message_stack import MessageListLayout
 from app.ui.transcript.scroll import Scroller
 
 INTERVAL = 60  # milliseconds between two layouts
@@ -22,7 +22,7 @@ class FormulaUpdates:
     def __init__(
         self,
         parent: QObject,
-        stack: MessageStack,
+        stack: MessageListLayout,
         scroller: Scroller,
         repaint: Callable[[int, float], None],
     ) -> None:

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 from PySide6.QtCore import QObject, QPointF, QRectF, Signal
 
-from app.store.store import MessageState
+from app.domain.message import MessageState
 from app.ui.blocks.style import ReadingStyle
 from app.ui.transcript import column_header, memory_line
 from app.ui.transcript.differences import Manner, differences, manner_of
-from app.ui.transcript.message_stack import MessageStack
+from app.ui.transcript.message_stack import MessageListLayout
 from app.ui.transcript.scroll import Scroller
 from app.ui.transcript.selection import Selection, Spot
 
@@ -28,7 +28,7 @@ class TranscriptLayout(QObject):
     changed = Signal()  # repaint the viewport
 
     def __init__(
-        self, style: ReadingStyle, stack: MessageStack, scroller: Scroller, parent: QObject
+        self, style: ReadingStyle, stack: MessageListLayout, scroller: Scroller, parent: QObject
     ) -> None:
         super().__init__(parent)
         self.style = style
@@ -143,7 +143,7 @@ class TranscriptLayout(QObject):
         self.selection.forget_from(index)
         if not view.streaming:
             self.scroller.follow = False
-        view.fold(rows[row].section, not rows[row].folded)
+        view.collapse(rows[row].section, not rows[row].folded)
         self.stack.refresh(index)
         self.scroller.relayout(None if self.scroller.follow else (index, -1, top))
         self.changed.emit()

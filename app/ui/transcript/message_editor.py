@@ -12,7 +12,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
-from app.store.parts import Part, Parts, TextPart, attachments, typed
+from app.domain.parts import Part, Parts, TextPart, attachments, typed_text
 from app.system.translation import tr
 from app.ui.blocks.style import ReadingStyle
 from app.ui.theme.theme import RADIUS_CARD, SMALL, font
@@ -81,11 +81,11 @@ class MessageEditor(QFrame):
         super().__init__(parent)
         self.setObjectName("editor")
         self._field = _Field(self)
-        self._field.set_text(typed(parts))
+        self._field.set_text(typed_text(parts))
         self._before = (*attachments(parts), *self._typed())
         if edited is not None:
             parts = edited
-            self._field.set_text(typed(parts))
+            self._field.set_text(typed_text(parts))
         self.setFocusProxy(self._field)
         self._cancel = TextButton(tr("Cancel"), "quiet", parent=self)
         self._send = TextButton(tr("Send"), "outlined", parent=self)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
+from app.domain.message import MessageState
 from app.markdown.blocks import BOX, BULLET, TICKED, Heading
-from app.store.store import MessageState
 from app.ui.blocks.blocks import Canvas, TextView
 from app.ui.blocks.style import DEEPEST_INDENT, ReadingStyle, mixed
 from app.ui.theme.icons import pixmap
@@ -22,9 +22,9 @@ from app.ui.transcript import message_tools
 from app.ui.transcript.find import Match
 from app.ui.transcript.find_paint import paint_matches
 from app.ui.transcript.keys import NOTHING
-from app.ui.transcript.message_part import BOX_WIDTH, ROW_INDENT, Part, indent, level_indent
 from app.ui.transcript.message_tools import Tool
 from app.ui.transcript.message_view import ROW_TEXT, MessageView
+from app.ui.transcript.placed_block import BOX_WIDTH, ROW_INDENT, PlacedBlock, indent, level_indent
 from app.ui.transcript.sections import Kind, Row
 
 DOT = 8.0  # pixels: diameter of the dot at the end of a streaming answer
@@ -146,18 +146,20 @@ def _paint_path(
             _paint_marker(painter, style, at, part, x, level.marker)
 
 
-def _mirrored(part: Part, x: float) -> float:
+def _mirrored(part: PlacedBlock, x: float) -> float:
     """The x coordinate of a distance `x` from the leading edge; mirrored for right-to-left text."""
     if not part.view.right_to_left:
         return part.x + x - _inset_of(part)
     return part.x + part.width + _inset_of(part) - x
 
 
-def _inset_of(part: Part) -> float:
+def _inset_of(part: PlacedBlock) -> float:
     return indent(part.path) + (ROW_INDENT if part.below_row else 0.0)
 
 
-def _bar(painter: QPainter, color: QColor, at: QPointF, part: Part, x: float, top: float) -> None:
+def _bar(
+    painter: QPainter, color: QColor, at: QPointF, part: PlacedBlock, x: float, top: float
+) -> None:
     left = _mirrored(part, x)
     if part.view.right_to_left:
         left -= _BAR
@@ -166,7 +168,7 @@ def _bar(painter: QPainter, color: QColor, at: QPointF, part: Part, x: float, to
 
 
 def _paint_marker(
-    painter: QPainter, style: ReadingStyle, at: QPointF, part: Part, x: float, marker: str
+    painter: QPainter, style: ReadingStyle, at: QPointF, part: PlacedBlock, x: float, marker: str
 ) -> None:
     """Paint the marker of a list item whose text begins at `x`."""
     edge = _mirrored(part, x)

@@ -13,7 +13,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 
-from app.store.store import Message
+from app.domain.message import Message
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.style import ReadingStyle
 from app.ui.transcript import column_header, memory_line
@@ -26,7 +26,7 @@ WIDEST = 560.0  # pixels: maximum width of each of two columns
 _WORTHWHILE = 80.0  # pixels by which two columns together are wider than the text column, or not
 
 
-class MessageStack:
+class MessageListLayout:
     """The message views in order, with their vertical positions in content coordinates."""
 
     def __init__(self, style: ReadingStyle, highlight_later: Callable[[CodeView], None]) -> None:

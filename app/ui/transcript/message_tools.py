@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter, QPen
 
-from app.store.parts import copied
-from app.store.store import AdapterMark, Message, MessageState, StopReason
+from app.domain.message import AdapterMark, Message, MessageState, StopReason
+from app.domain.parts import clipboard_text
 from app.system.translation import tr
 from app.ui.blocks.style import ReadingStyle
 from app.ui.theme.icons import pixmap
@@ -60,7 +60,7 @@ def tools_for(message: Message, *, busy: bool, last: bool = True) -> list[Tool]:
         full = message.stop == StopReason.CONTEXT
         tip = tr("Continue without the oldest messages") if full else tr("Continue this answer")
         tools.append(Tool("continue", tip, tr("Continue"), lasting=True))
-    if copied(message.parts):
+    if clipboard_text(message.parts):
         tools.append(Tool("copy", tr("Copy as Markdown")))
     if not busy:
         if message.role is Role.ASSISTANT:
@@ -92,11 +92,11 @@ def column_tools(message: Message, *, busy: bool) -> list[Tool]:
         if busy
         else tr("Keep this answer, and go on from it")
     )
-    can_keep = not busy or bool(copied(message.parts))
+    can_keep = not busy or bool(clipboard_text(message.parts))
     tools = [Tool("keep", tip, tr("Keep this answer"), enabled=can_keep)]
     if word := short_ending(message):
         tools.append(Tool("word", word))
-    if copied(message.parts):
+    if clipboard_text(message.parts):
         tools.append(Tool("copy", tr("Copy as Markdown")))
     if message.details or message.generated_tokens:
         tools.append(Tool("info", tr("About this answer")))

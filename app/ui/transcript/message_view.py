@@ -14,6 +14,8 @@ from dataclasses import replace
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QFontMetricsF
 
+from app.domain.message import Message, MessageState
+from app.domain.parts import TextPart, append_text, growing_part_index, prompt_text, without_error
 from app.markdown.blocks import (
     Block,
     Code,
@@ -25,8 +27,6 @@ from app.markdown.blocks import (
     Table,
 )
 from app.markdown.stream import Reply
-from app.store.parts import TextPart, grown, last_run, without_error, written
-from app.store.store import Message, MessageState
 from app.ui.blocks.blocks import BlockView, RuleView, TextView
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.formula import formula_view
@@ -35,8 +35,8 @@ from app.ui.blocks.table import TableView
 from app.ui.blocks.text import Flow
 from app.ui.blocks.typesetting import TYPESETTER
 from app.ui.transcript.endings import ended_in_thoughts, ending
-from app.ui.transcript.message_part import ROW_INDENT, Part, gap, indent
 from app.ui.transcript.message_tools import ROW
+from app.ui.transcript.placed_block import ROW_INDENT, PlacedBlock, gap, indent
 from app.ui.transcript.sections import (
     Kind,
     Row,
@@ -67,7 +67,7 @@ class MessageView:
         self, message: Message, style: ReadingStyle, highlight_later: Callable[[CodeView], None]
     ) -> None:
         self.message = message
-        self.parts: list[Part] = []
+        self.parts: list[PlacedBlock] = []
         self.height = 0.0
         self.built = False
         self.unfolded: set[int] = set()  # sections
@@ -216,9 +216,9 @@ class MessageView:
         if self.own:
             sections = own_sections(parts)
             return sections, None, len(sections)
-        at = last_run(parts)
+        at = growing_part_index(parts)
         before = sections_before(parts[:at])
-        reply = read_reply(written(parts[at:]), last=not self.streaming)
+        reply = read_reply(prompt_text(parts[at:]), last=not self.streaming)
         if self._is_json:
             sections = [*before, *json_sections(reply)]
             return sections, None, len(sections)
@@ -226,11 +226,11 @@ class MessageView:
 
     def append(self, text: str) -> None:
         """Append streamed text; the cost depends on the unfinished tail only."""
-        before = last_run(without_error(self.message.parts))
-        self.message = replace(self.message, parts=grown(self.message.parts, text))
+        before = growing_part_index(without_error(self.message.parts))
+        self.message = replace(self.message, parts=append_text(self.message.parts, text))
         if not self.built:
             return
-        if last_run(self.message.parts) == before:
+        if growing_part_index(self.message.parts) == before:
             self._feed(text, last=False)
         else:  # another thought has begun
             self.parts.clear()
@@ -286,7 +286,7 @@ class MessageView:
                 if part:
                     self.changed_from = min(self.changed_from, part.y - 30)
                 below_row = self.sections[section].has_row
-                part = Part(self._make(block), block.place.path, section, below_row)
+                part = PlacedBlock(self._make(block), block.place.path, section, below_row)
                 self.parts[index : index + 1] = [part]
         if len(self.parts) > count:
             del self.parts[count:]
@@ -294,7 +294,7 @@ class MessageView:
         if self.built and (changed < count or len(self._ys) != count):
             self._place(changed)
 
-    def _updated_in_place(self, part: Part, block: Block) -> bool:
+    def _updated_in_place(self, part: PlacedBlock, block: Block) -> bool:
         if block.place.path != part.path or not part.view.update(block):
             return False
         if isinstance(part.view, CodeView | TableView):
@@ -333,7 +333,7 @@ class MessageView:
             self._place(ready[0])
         return bool(ready)
 
-    def fold(self, section: int, folded: bool) -> None:
+    def collapse(self, section: int, folded: bool) -> None:
         """Hide or show the blocks of a section."""
         if folded:
             self.unfolded.discard(section)
@@ -349,9 +349,11 @@ class MessageView:
         if not self.built:
             return
         new, old = without_error(message.parts), without_error(before.parts)
-        at = last_run(old)
-        text, known = written(new[at:]), written(old[at:])
-        grown_only = last_run(new) == at and new[:at] == old[:at] and text.startswith(known)
+        at = growing_part_index(old)
+        text, known = prompt_text(new[at:]), prompt_text(old[at:])
+        grown_only = (
+            growing_part_index(new) == at and new[:at] == old[:at] and text.startswith(known)
+        )
         grows = grown_only and before.state is MessageState.STREAMING and not self._is_json
         if before.state is MessageState.STREAMING:
             self._show_lone_thoughts()
@@ -439,7 +441,7 @@ class MessageView:
     def _stack(self, first: int, top: float, left: float, width: float) -> float:
         """Lay out from part `first` on, from top to bottom; returns the y of the end of all."""
         self._row_x, self._row_width = left, width
-        before: Part | None = self.parts[first - 1] if first else None
+        before: PlacedBlock | None = self.parts[first - 1] if first else None
         placed = before.section if before else -1  # the last section whose row is placed
         self._row_ys = {n: y for n, y in self._row_ys.items() if n <= placed}
         y = before.y + before.view.height if before else top

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from PySide6.QtWidgets import QScrollBar, QWidget
 
-from app.ui.transcript.message_stack import MessageStack
+from app.ui.transcript.message_stack import MessageListLayout
 
 FOLLOW = 12  # pixels: closer to the end the view follows new text
 FAR = 100  # pixels: farther from the end the jump button is shown
@@ -29,7 +29,7 @@ class Scroller:
         self,
         bar: QScrollBar,
         viewport: QWidget,
-        stack: MessageStack,
+        stack: MessageListLayout,
         moved: Callable[[int, bool], None],
         end_seen: Callable[[bool], None],
     ) -> None:

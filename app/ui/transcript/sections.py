@@ -15,9 +15,7 @@ from enum import Enum
 
 from PySide6.QtCore import QRectF
 
-from app.markdown.blocks import Block
-from app.markdown.stream import OwnText, Reply, Stream
-from app.store.parts import (
+from app.domain.parts import (
     FilePart,
     ImagePart,
     Part,
@@ -26,8 +24,10 @@ from app.store.parts import (
     ThoughtPart,
     ToolCallPart,
     ToolResultPart,
-    written,
+    prompt_text,
 )
+from app.markdown.blocks import Block
+from app.markdown.stream import PlainText, Reply, Stream
 from app.system.translation import tr, trn
 
 MANY_LINES = 30  # a shorter text is measured in characters
@@ -88,7 +88,7 @@ def own_sections(parts: Parts) -> list[Section]:
     for part in parts:
         match part:
             case TextPart():
-                own = OwnText(part.text)
+                own = PlainText(part.text)
                 made.append(Section(Kind.TEXT, "", own.blocks, own.source))
             case _:
                 made += _row_sections(part)
@@ -102,7 +102,7 @@ def sections_before(parts: Parts) -> list[Section]:
     run: list[Part] = []
     for part in (*parts, None):
         if run and (isinstance(part, ThoughtPart) or not isinstance(part, TextPart)):
-            made += reply_sections(read_reply(written(run), last=True))
+            made += reply_sections(read_reply(prompt_text(run), last=True))
             run.clear()
         match part:
             case TextPart() | ThoughtPart():
@@ -154,7 +154,7 @@ def json_sections(reply: Reply) -> list[Section]:
 def _row_sections(part: Part) -> list[Section]:
     match part:
         case FilePart():
-            own = OwnText(part.text)
+            own = PlainText(part.text)
             words = file_words(part.name, part.text)
             return [Section(Kind.FILE, words, own.blocks, own.source)]
         case ImagePart():
@@ -164,7 +164,7 @@ def _row_sections(part: Part) -> list[Section]:
         case ToolResultPart():
             return [_tool_section(None, part)]
         case TextPart() | ThoughtPart():
-            return reply_sections(read_reply(written((part,)), last=True))
+            return reply_sections(read_reply(prompt_text((part,)), last=True))
         case _:  # an error is a line below the message
             return []
 

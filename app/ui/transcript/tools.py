@@ -8,7 +8,7 @@ from __future__ import annotations
 from PySide6.QtCore import QMimeData, QObject, QRectF, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
 
-from app.store.parts import copied
+from app.domain.parts import clipboard_text
 from app.ui.blocks.code import CodeView
 from app.ui.transcript import message_tools
 from app.ui.transcript.layout import TranscriptLayout
@@ -80,7 +80,7 @@ class Tools(QObject):
         message = self._layout.stack.views[index].message
         match tool.name:
             case "copy":
-                self.copy(copied(message.parts))
+                self.copy(clipboard_text(message.parts))
                 self._done = (message.id, "copy")
                 self._timer.start(DONE)
                 self._layout.message_changed.emit(index)

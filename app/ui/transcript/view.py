@@ -25,8 +25,8 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QToolTip, QWidget
 
-from app.store.parts import copied
-from app.store.store import Message, MessageState
+from app.domain.message import Message, MessageState
+from app.domain.parts import clipboard_text
 from app.system.translation import tr
 from app.ui.blocks.style import ReadingStyle
 from app.ui.theme.palette import LIGHT, Palette
@@ -40,7 +40,7 @@ from app.ui.transcript.formulas import FormulaUpdates
 from app.ui.transcript.idle import IdleLayout
 from app.ui.transcript.keys import Keys
 from app.ui.transcript.layout import TranscriptLayout
-from app.ui.transcript.message_stack import MessageStack
+from app.ui.transcript.message_stack import MessageListLayout
 from app.ui.transcript.pointer import Pointer
 from app.ui.transcript.scroll import Scroller
 from app.ui.transcript.tools import Tools
@@ -75,7 +75,7 @@ class Transcript(QAbstractScrollArea):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         style = ReadingStyle(LIGHT)
-        self.stack = MessageStack(style, lambda code: self._idle.highlight(code))
+        self.stack = MessageListLayout(style, lambda code: self._idle.highlight(code))
         self.scroller = Scroller(
             self.verticalScrollBar(),
             self.viewport(),
@@ -473,7 +473,7 @@ class Transcript(QAbstractScrollArea):
             select_all=self.select_all,
             link=target.link,
             formula=target.formula,
-            message=copied(self.stack.views[index].message.parts) if index >= 0 else None,
+            message=clipboard_text(self.stack.views[index].message.parts) if index >= 0 else None,
             compare=partial(self.tools.use, index, compare) if compare else None,
         )
         menu.popup(arg__1.globalPos())

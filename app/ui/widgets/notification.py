@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QApplication, QSystemTrayIcon, QWidget
 
+from app.domain.message import Message
 from app.state.chat import Generation, State
-from app.store.store import Message
 from app.system.translation import tr
 
 LONG_SECONDS = 10.0  # answers that take less are waited for

@@ -10,8 +10,8 @@ from pytestqt.qtbot import QtBot
 
 import tiny
 import tiny_lora
+from app.domain.message import MessageState
 from app.settings.table import Settings
-from app.store.store import MessageState
 from app.ui.adapters.panel import AdapterPanel
 from app.ui.transcript.message_tools import tools_for
 from engine import Engine, Role

@@ -19,8 +19,8 @@ from adapter_stage import (
     restart,
     uses,
 )
+from app.domain.message import AdapterMark, Message
 from app.state.adapters import AdapterEntry, adapter_name, adapter_path, is_adapter_name
-from app.store.store import AdapterMark, Message
 from store_contents import all_messages
 
 
@@ -43,7 +43,7 @@ def test_stacks_are_restored_after_a_restart(stage: AdapterStage, tmp_path: Path
     stage.adapters.set_on(0, False)
     stage.state.show(None)
     stage.adapters.add(SHORT)
-    number = stage.archive.conversations
+    number = stage.store_queue.conversations
     stage.wait_until_idle()
     stored = number.stored(-1)
     later = restart(stage, tmp_path)
@@ -122,8 +122,8 @@ def test_everything_is_written_again_after_a_repair(stage: AdapterStage, tmp_pat
     stage.adapters.add(PIRATE)
     stage.adapters.save_mix("Sea")
     stage.wait_until_idle()
-    stage.archive.write(lambda store: store.set_adapter_stack(None, ()))
-    stage.archive.write(lambda store: store.set_adapter_mix("Sea", ()))
+    stage.store_queue.write(lambda store: store.set_adapter_stack(None, ()))
+    stage.store_queue.write(lambda store: store.set_adapter_mix("Sea", ()))
     stage.adapters.write_all()
     later = restart(stage, tmp_path)
     assert later.shown.stack == (AdapterEntry(PIRATE),)
@@ -151,8 +151,8 @@ def test_answer_stores_its_adapters(stage: AdapterStage) -> None:
     assert message is not None
     assert message.adapters == marks
     found: list[Message] = []
-    stored = stage.archive.messages
-    stage.archive.read(lambda store: all_messages(store)[stored.stored(number)], found.append)
+    stored = stage.store_queue.messages
+    stage.store_queue.read(lambda store: all_messages(store)[stored.stored(number)], found.append)
     stage.wait_until_idle()
     assert found[0].adapters == marks
 

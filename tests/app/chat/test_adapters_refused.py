@@ -187,7 +187,7 @@ def test_after_any_actions_the_engine_has_the_shown_stack(
 ) -> None:
     stage = AdapterStage(tmp_path_factory.mktemp("acts"))
     for title in ("one", "two"):
-        stage.archive.write(lambda store, title=title: store.create_conversation(title))
+        stage.store_queue.write(lambda store, title=title: store.create_conversation(title))
     stage.load()
     for name, *values in acts:
         match name:

@@ -7,8 +7,9 @@ from pathlib import Path
 from pytestqt.qtbot import QtBot
 
 from app.chat.comparison import Side
+from app.domain.message import MessageState
 from app.settings.answer_options import AS_USUAL, AnswerFormat
-from app.store.store import MessageState, Store
+from app.store.store import Store
 from engine import (
     CheckConstraint,
     ConstraintChecked,
@@ -44,7 +45,7 @@ def checked(stage: Stage, message: str = "", line: int = 0) -> None:
 def stored(stage: Stage) -> dict[int, str]:
     stage.wait_until_idle()
     found: list[dict[int, str]] = []
-    stage.archive.read(Store.answer_options, found.append)
+    stage.store_queue.read(Store.answer_options, found.append)
     until(lambda: bool(found))
     return found[0]
 

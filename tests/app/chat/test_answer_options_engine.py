@@ -10,9 +10,9 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 import tiny
+from app.domain.message import Message, MessageState
 from app.settings.answer_options import AS_USUAL, AnswerFormat
 from app.settings.table import Settings
-from app.store.store import Message, MessageState
 from engine import Engine, Event
 from fakes import FakeEngine
 from stage import Stage, until

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from PySide6.QtWidgets import QApplication
 
 from app.chat.controller import Controller
+from app.domain.message import Message, MessageState
 from app.engines.local import local
 from app.settings.table import Settings
 from app.state.states import States
-from app.store.store import Message, MessageState, Store
-from app.store.writer import Archive
+from app.store.store import Store
+from app.store.writer import StoreQueue
 from engine import Cancel, Event, FinishReason, Generate, Role
 from fakes import MODEL, FakeEngine
 from stage import flush, until, wait_for_workers
@@ -32,10 +33,10 @@ class Chats:
     def __init__(self, folder: Path) -> None:
         self.states = States()
         self.state = self.states.chat
-        self.archive = Archive(folder / "conversations.sqlite")
+        self.store_queue = StoreQueue(folder / "conversations.sqlite")
         self.engines: list[FakeEngine] = []
         self.controller = Controller(
-            self.states, self.archive, Settings(), folder / "settings.json", local(self._engine)
+            self.states, self.store_queue, Settings(), folder / "settings.json", local(self._engine)
         )
         self.chats: list[int | None] = [None, None, None]
         self.texts: dict[int, str] = {}  # message of an answer: the text of its events
@@ -64,7 +65,7 @@ class Chats:
     def idle(self) -> None:
         self.controller.drain()
         done: list[int] = []
-        self.archive.flush(done.append)
+        self.store_queue.flush(done.append)
         until(lambda: bool(done))
         flush()
 
@@ -188,7 +189,7 @@ class Chats:
     def stored(self, message: int) -> Message:
         """A message of any branch, read from the database file."""
         found: list[Message] = []
-        conversations, messages = self.archive.conversations, self.archive.messages
+        conversations, messages = self.store_queue.conversations, self.store_queue.messages
         owner = self.owners[message]
 
         def read(store: Store) -> Message:
@@ -196,14 +197,14 @@ class Chats:
             branch = store.show_branch(conversations.stored(owner), number)
             return next(each for each in branch if each.id == number)
 
-        self.archive.read(read, found.append)
+        self.store_queue.read(read, found.append)
         until(lambda: bool(found))
         return found[0]
 
     def close(self) -> None:
         wait_for_workers(self.controller)
         self.controller.close()
-        for each in (self.controller, self.archive, self.state, self.states.library):
+        for each in (self.controller, self.store_queue, self.state, self.states.library):
             each.deleteLater()
         for each in (self.states.adapters, self.states.sessions):
             each.deleteLater()

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.store.store import Message, MessageState, Store
+from app.domain.message import Message, MessageState
+from app.store.store import Store
 from fakes import MODEL
 from stage import Stage, until
 
@@ -28,7 +29,7 @@ def answer(stage: Stage, text: str) -> Message:
 def read_now(stage: Stage) -> None:
     """Wait until the store has run its queue, without processing window events."""
     done = threading.Event()
-    stage.archive.read(lambda store: done.set(), lambda _: None)
+    stage.store_queue.read(lambda store: done.set(), lambda _: None)
     assert done.wait(10)
 
 
@@ -98,16 +99,16 @@ def test_rewritten_branch_does_not_include_later_text(
 
     def damage(store: Store) -> None:
         store.close()
-        stage.archive._store = None
-        stage.archive.path.write_bytes(b"no database " * 4000)
+        stage.store_queue._store = None
+        stage.store_queue.path.write_bytes(b"no database " * 4000)
 
-    stage.archive.write(damage)
+    stage.store_queue.write(damage)
     stage.wait_until_idle()
     stage.controller.conversations.rename(stage.state.conversations[0].id, "Sky")
     until(lambda: "store" in stage.state.notices)
     stage.controller.act_on_notice("store")
     go = threading.Event()
-    stage.archive.read(lambda store: go.wait(10), lambda _: None)
+    stage.store_queue.read(lambda store: go.wait(10), lambda _: None)
     until(lambda: "repair" in stage.state.notices)
     stage.engine.write("way.")
     stage.engine.finish()
@@ -115,7 +116,7 @@ def test_rewritten_branch_does_not_include_later_text(
     go.set()
     stage.wait_until_idle()
     held: list[list[str]] = []
-    stage.archive.read(
+    stage.store_queue.read(
         lambda store: [m.text for m in store.branch(store.conversations()[0].id)], held.append
     )
     until(lambda: bool(held))

@@ -8,8 +8,9 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.chat.comparison import Side
-from app.store.parts import written
-from app.store.store import Message, MessageState, Store
+from app.domain.message import Message, MessageState
+from app.domain.parts import prompt_text
+from app.store.store import Store
 from engine import Cancel, ContextPolicy, FinishReason, Generate, Role, Sampling, SaveSnapshot
 from fakes import MODEL
 from stage import Stage, until
@@ -55,14 +56,14 @@ class Pair:
     def stored(self) -> tuple[list[Message], list[Message]]:
         """The branch and the other answers, read from the database file."""
         found: list[tuple[list[Message], list[Message]]] = []
-        archive, shown = self.stage.archive, self.stage.state.current
+        store_queue, shown = self.stage.store_queue, self.stage.state.current
         assert shown is not None
 
         def read(store: Store) -> tuple[list[Message], list[Message]]:
-            branch = store.branch(archive.conversations.stored(shown))
+            branch = store.branch(store_queue.conversations.stored(shown))
             return branch, store.others(branch)
 
-        archive.read(read, found.append)
+        store_queue.read(read, found.append)
         until(lambda: bool(found))
         return found[0]
 
@@ -297,7 +298,7 @@ def test_refused_message_stays_a_draft(pair: Pair) -> None:
         "Keep one of the two answers to go on."
     )
     assert len(pair.stage.state.messages) == 2
-    assert written(composer.parts()) == "And then?"
+    assert prompt_text(composer.parts()) == "And then?"
     pair.stage.controller.new_conversation()
     assert "comparison" not in pair.stage.state.notices
 
@@ -386,10 +387,10 @@ def test_comparison_is_written_again_after_a_repair(
 
     def damage(store: Store) -> None:
         store.close()
-        stage.archive._store = None
-        stage.archive.path.write_bytes(b"no database " * 4000)
+        stage.store_queue._store = None
+        stage.store_queue.path.write_bytes(b"no database " * 4000)
 
-    stage.archive.write(damage)
+    stage.store_queue.write(damage)
     stage.wait_until_idle()
     stage.controller.conversations.rename(stage.state.conversations[0].id, "Sky")
     until(lambda: "store" in stage.state.notices)
@@ -415,9 +416,9 @@ def test_crash_leaves_an_interrupted_comparison(qtbot: QtBot, tmp_path: Path) ->
     stage.controller.save()
     stage.wait_until_idle()
     copy = tmp_path / "crashed.sqlite"
-    copy.write_bytes((stage.archive.path).read_bytes())
+    copy.write_bytes((stage.store_queue.path).read_bytes())
     for end in ("-wal",):
-        log = stage.archive.path.with_name(stage.archive.path.name + end)
+        log = stage.store_queue.path.with_name(stage.store_queue.path.name + end)
         copy.with_name(copy.name + end).write_bytes(log.read_bytes())
     stage.close()
     store = Store.open(copy)

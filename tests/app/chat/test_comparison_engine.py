@@ -11,8 +11,8 @@ from pytestqt.qtbot import QtBot
 import tiny
 import tiny_lora
 from app.chat.comparison import Side
+from app.domain.message import Message, MessageState
 from app.settings.table import Settings
-from app.store.store import Message, MessageState
 from engine import AdapterUse, Engine, Event, Sampling
 from fakes import FakeEngine
 from stage import Stage, until
@@ -175,7 +175,7 @@ def test_comparison_is_there_after_a_restart(
     stage = opened(tmp_path, model)
     ask(stage)
     left, right = compare(stage, adapted(adapter), BASE)
-    number = stage.archive.conversations.stored(left.conversation)
+    number = stage.store_queue.conversations.stored(left.conversation)
     stage.close()
     again = opened(tmp_path, model)
     again.controller.open_conversation(number)

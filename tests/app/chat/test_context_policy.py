@@ -11,7 +11,8 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from app.chat.answers import FULL_NOTICE
-from app.store.store import MessageState, Store
+from app.domain.message import MessageState
+from app.store.store import Store
 from engine import ContextPolicy, LoadSnapshot
 from fakes import MODEL
 from stage import Stage
@@ -50,7 +51,7 @@ def test_policy_survives_a_restart(stage: Stage) -> None:
     stage.controller.set_policy(STOP)
     stage.wait_until_idle()
     found: list[ContextPolicy] = []
-    stage.archive.read(lambda store: store.conversations()[0].policy, found.append)
+    stage.store_queue.read(lambda store: store.conversations()[0].policy, found.append)
     stage.wait_until_idle()
     assert found == [STOP]
 

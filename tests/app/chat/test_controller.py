@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from app.chat.conversations import title_of
+from app.domain.message import Message, MessageState, StopReason
+from app.domain.parts import ErrorPart, FilePart, Parts, TextPart
 from app.settings.table import Settings, load
 from app.state.chat import ModelFile, ModelPhase
-from app.store.parts import ErrorPart, FilePart, Parts, TextPart
-from app.store.store import Message, MessageState, StopReason, Store
+from app.store.store import Store
 from app.ui.transcript.endings import ending, short_ending
 from app.ui.transcript.message_tools import tools_for
 from engine import (
@@ -45,7 +46,7 @@ def answer(stage: Stage, text: str = "Because of the air.") -> Message:
 def stored_branch(stage: Stage) -> list[Message]:
     """The shown branch of the newest conversation, read from the database file."""
     found: list[list[Message]] = []
-    stage.archive.read(lambda store: store.branch(store.conversations()[0].id), found.append)
+    stage.store_queue.read(lambda store: store.branch(store.conversations()[0].id), found.append)
     until(lambda: bool(found))
     return found[0]
 
@@ -412,7 +413,7 @@ def test_stop_applies_to_the_shown_conversation(stage: Stage) -> None:
 
 
 def test_a_stored_conversation_opens_with_its_branch(stage: Stage) -> None:
-    store = Store.open(stage.archive.path)
+    store = Store.open(stage.store_queue.path)
     made = store.create_conversation("From before")
     store.add_message(made.id, None, USER, "Hello")
     store.close()
@@ -432,7 +433,7 @@ def test_renaming_reaches_the_store(stage: Stage) -> None:
     stage.wait_until_idle()
     assert stage.state.conversations[0].title == "A better name"
     titles: list[str] = []
-    stage.archive.read(lambda store: store.conversations()[0].title, titles.append)
+    stage.store_queue.read(lambda store: store.conversations()[0].title, titles.append)
     until(lambda: bool(titles))
     assert titles == ["A better name"]
 
@@ -460,8 +461,10 @@ def test_drafts_are_kept_for_each_conversation(stage: Stage) -> None:
     stage.controller.drafts.keep(None, (TextPart("another"),))
     stage.wait_until_idle()
     drafts: list[str] = []
-    stage.archive.read(lambda store: store.draft(None).text, drafts.append)
-    stage.archive.read(lambda store: store.draft(store.conversations()[0].id).text, drafts.append)
+    stage.store_queue.read(lambda store: store.draft(None).text, drafts.append)
+    stage.store_queue.read(
+        lambda store: store.draft(store.conversations()[0].id).text, drafts.append
+    )
     until(lambda: len(drafts) == 2)
     assert drafts == ["another", "half a thought"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from app.store.store import KEEP_DELETED_SECONDS
+from app.domain.chat import KEEP_DELETED_SECONDS
 from engine import Cancel, Generate
 from fakes import MODEL
 from stage import Stage, until
@@ -105,7 +105,7 @@ def test_old_conversations_leave_the_trash_daily(stage: Stage) -> None:
     stage.controller.deletions._daily.timeout.emit()
     assert titles(stage) == ([], ["Old"])
     days_ago = time.time() - KEEP_DELETED_SECONDS - 1
-    stage.archive.write(
+    stage.store_queue.write(
         lambda store: store._database.execute("UPDATE conversation SET deleted = ?", (days_ago,))
     )
     stage.controller.deletions._daily.timeout.emit()
@@ -120,8 +120,8 @@ def texts(stage: Stage) -> list[str]:
     stored: list[list[str]] = []
     current = stage.state.current
     assert current is not None
-    number = stage.archive.conversations.stored
-    stage.archive.read(
+    number = stage.store_queue.conversations.stored
+    stage.store_queue.read(
         lambda store: [message.text for message in store.branch(number(current))], stored.append
     )
     until(lambda: bool(stored))

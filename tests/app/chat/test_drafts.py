@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytestqt.qtbot import QtBot
 
-from app.store.parts import FilePart, Parts, TextPart
-from app.store.store import Store, Unsent
+from app.domain.parts import FilePart, Parts, TextPart
+from app.domain.unsent import Unsent
+from app.store.store import Store
 from app.store.unsent import unsent_of, unsent_text
 from fakes import MODEL
 from stage import Stage, until
@@ -33,7 +34,7 @@ def test_message_is_stored_before_its_draft_is_cleared(stage: Stage) -> None:
     stage.window.composer.insert("Why is the sky blue?")
     stage.controller.drafts.keep(None, (TextPart("Why is the sky blue?"),))
     stage.wait_until_idle()
-    stage.archive.write(stop := _Stop())
+    stage.store_queue.write(stop := _Stop())
     stage.window.composer.submitted.emit((TextPart("Why is the sky blue?"),))
     kept: list[tuple[int, str]] = []
 
@@ -41,7 +42,7 @@ def test_message_is_stored_before_its_draft_is_cleared(stage: Stage) -> None:
         messages = [m for c in store.conversations() for m in store.branch(c.id)]
         kept.append((len(messages), store.draft(None).text))
 
-    writes = stage.archive._writes
+    writes = stage.store_queue._writes
     for change in [change for change in writes if change.operation is not stop]:
         writes.remove(change)
         writes.extend((change, replace(change, operation=note)))
@@ -55,7 +56,7 @@ def test_message_is_stored_before_its_draft_is_cleared(stage: Stage) -> None:
 def test_text_typed_before_loading_is_appended_to_the_stored_draft(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = Store.open(stage.archive.path)
+    store = Store.open(stage.store_queue.path)
     store.set_draft(None, Unsent((TextPart("Typed yesterday"),)))
     stage.start()
     until(lambda: "store" in stage.state.notices)
@@ -65,7 +66,7 @@ def test_text_typed_before_loading_is_appended_to_the_stored_draft(
     until(lambda: stage.window.composer.text() == "Typed yesterday\nTyped today")
     stage.wait_until_idle()
     found: list[str] = []
-    stage.archive.read(lambda store: store.draft(None).text, found.append)
+    stage.store_queue.read(lambda store: store.draft(None).text, found.append)
     until(lambda: bool(found))
     assert found == ["Typed yesterday\nTyped today"]
 
@@ -101,8 +102,8 @@ def test_cleared_draft_stays_cleared_on_another_branch(
     assert stage.state.drafts[shown] == ()
     stage.wait_until_idle()
     kept: list[str] = []
-    stored = stage.archive.conversations.stored
-    stage.archive.read(lambda store: store.draft(stored(shown)).text, kept.append)
+    stored = stage.store_queue.conversations.stored
+    stage.store_queue.read(lambda store: store.draft(stored(shown)).text, kept.append)
     until(lambda: bool(kept))
     assert kept == [""]
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from app.chat.model_loader import expected_model
+from app.domain.message import MessageState, StopReason
 from app.settings.table import Settings
 from app.state.chat import ModelPhase
 from app.state.performance import tokens_per_second
-from app.store.store import DamagedStore, MessageState, StopReason, Store, StoreError
+from app.store.store import DamagedStore, Store, StoreError
 from engine import Cancel, Failed, FindDevices, FinishReason, LoadModel, starter_path
 from fakes import MODEL
 from stage import Stage, flush, until
@@ -23,9 +24,9 @@ def last_message(stage: Stage) -> tuple[str, MessageState, str]:
     """The last message of the newest conversation, read from the database file."""
     stage.drain()
     done: list[int] = []
-    stage.archive.flush(done.append)
+    stage.store_queue.flush(done.append)
     until(lambda: bool(done))
-    store = Store.open_copy(stage.archive.path)
+    store = Store.open_copy(stage.store_queue.path)
     try:
         message = store.branch(store.conversations()[0].id)[-1]
         return message.text, message.state, message.stop
@@ -106,7 +107,7 @@ def test_the_list_has_the_order_of_the_store_after_stop_and_continue(
         now += 10
         stage.wait_until_idle()
         found: list[list[str]] = []
-        stage.archive.read(lambda store: [c.title for c in store.conversations()], found.append)
+        stage.store_queue.read(lambda store: [c.title for c in store.conversations()], found.append)
         until(lambda: bool(found))
         shown = [c.title for c in stage.state.conversations]
         assert shown == found[0], "as after a restart"
@@ -164,8 +165,8 @@ def test_a_closed_notice_of_a_damaged_store_does_not_return_with_the_next_write(
 
     def write(operation: object) -> None:
         done: list[int] = []
-        stage.archive.write(operation)
-        stage.archive.flush(done.append)
+        stage.store_queue.write(operation)
+        stage.store_queue.flush(done.append)
         until(lambda: bool(done))
         flush()
 

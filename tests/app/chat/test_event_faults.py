@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from app.domain.message import Message, MessageState
 from app.state.chat import ModelPhase
-from app.store.store import Message, MessageState
 from engine import CacheType, Cancel, FinishReason, Generate
 from fakes import MODEL
 from stage import Stage, until
@@ -32,7 +32,7 @@ def fail_once(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> Call
 def stored_answer(stage: Stage) -> tuple[str, MessageState]:
     """The last message of the newest conversation, read from the database file."""
     found: list[list[Message]] = []
-    stage.archive.read(lambda store: store.branch(store.conversations()[0].id), found.append)
+    stage.store_queue.read(lambda store: store.branch(store.conversations()[0].id), found.append)
     until(lambda: bool(found))
     return found[0][-1].text, found[0][-1].state
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from app.chat.model_switch import NOTICE
+from app.domain.message import MessageState
 from app.settings.model_settings import ModelDefaults
 from app.state.chat import ModelPhase
-from app.store.store import MessageState
 from engine import Cancel, FinishReason, Generate, LoadModel, UnloadModel
 from fakes import MODEL
 from stage import Stage

@@ -157,7 +157,7 @@ class User:
             found.append(store.draft(None).text)
 
         done: list[object] = []
-        self.stage.archive.read(read, done.append)
+        self.stage.store_queue.read(read, done.append)
         until(lambda: bool(done))
         return found
 

@@ -9,8 +9,8 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from app.chat.comparison import Side
-from app.store.parts import FilePart, TextPart
-from app.store.store import MessageState
+from app.domain.message import MessageState
+from app.domain.parts import FilePart, TextPart
 from engine import FinishReason, Generate, Role
 from fakes import MODEL
 from stage import Stage

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.chat.prompts import memory_start, turns_of
-from app.settings.answer_options import AS_USUAL, Thinking
-from app.store.parts import (
+from app.domain.message import Message, MessageState
+from app.domain.parts import (
     Content,
     ErrorPart,
     FilePart,
@@ -18,8 +18,9 @@ from app.store.parts import (
     ToolResultPart,
     parts_of,
 )
-from app.store.store import Message, MessageState, Store
-from app.store.writer import Archive
+from app.settings.answer_options import AS_USUAL, Thinking
+from app.store.store import Store
+from app.store.writer import StoreQueue
 from engine import FinishReason, Role, Turn
 from fakes import MODEL
 from stage import Stage, until
@@ -112,8 +113,8 @@ def test_pasted_text_is_kept_by_a_restart(stage: Stage, tmp_path: Path) -> None:
     stage.engine.finish(FinishReason.CANCELLED)
     stage.wait_until_idle()
     held = stage.state.messages
-    stage.archive.close()
-    store = Store.open(stage.archive.path)
+    stage.store_queue.close()
+    store = Store.open(stage.store_queue.path)
     now = store.branch(1)
     store.close()
     assert [m.parts for m in now] == [m.parts for m in held]
@@ -122,7 +123,7 @@ def test_pasted_text_is_kept_by_a_restart(stage: Stage, tmp_path: Path) -> None:
 
 def begin_answer(stage: Stage) -> Message:
     """A stopped answer that called a tool, opened in the window."""
-    archive: Archive = stage.archive
+    store_queue: StoreQueue = stage.store_queue
 
     def write(store: Store) -> int:
         chat = store.create_conversation("Weather").id
@@ -133,7 +134,7 @@ def begin_answer(stage: Stage) -> Message:
         return chat
 
     made: list[int] = []
-    archive.read(write, made.append)
+    store_queue.read(write, made.append)
     until(lambda: bool(made))
     stage.controller.open_conversation(made[0])
     until(lambda: bool(stage.state.messages))
@@ -158,7 +159,7 @@ def test_an_answer_is_continued_behind_the_result_of_a_tool(stage: Stage) -> Non
     assert failed.parts[:-1] == done
     assert failed.error is not None
     found: list[list[Message]] = []
-    stage.archive.read(lambda store: store.branch(begun.conversation), found.append)
+    stage.store_queue.read(lambda store: store.branch(begun.conversation), found.append)
     until(lambda: bool(found))
     assert found[0][-1].parts == failed.parts
 

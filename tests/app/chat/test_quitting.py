@@ -35,7 +35,7 @@ class Gate:
 def gate(stage: Stage) -> Iterator[Gate]:
     """The store's thread is blocked in a call."""
     made = Gate()
-    stage.archive.write(made)
+    stage.store_queue.write(made)
     assert made.entered.wait(10)
     yield made
     made.opened.set()
@@ -95,7 +95,7 @@ def test_close_times_out_on_a_hanging_store(
     stage.engine.finish_load()
     stage.drain()
     assert stage.controller.send("Is this kept?")
-    assert not stage.archive.close(timeout_seconds=0.05)
+    assert not stage.store_queue.close(timeout_seconds=0.05)
     assert "could not be saved" in caplog.text
 
 
@@ -105,16 +105,16 @@ sys.path[:0] = [{root!r}]
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 from app import __main__ as program
-from app.store.writer import Archive
+from app.store.writer import StoreQueue
 from app.settings.table import Settings
 from app.ui.window import Window
 
-class Hanging(Archive):
+class Hanging(StoreQueue):
     def __init__(self, *arguments):
         super().__init__(*arguments)
         self.write(lambda store: threading.Event().wait())
 
-program.Archive = Hanging
+program.StoreQueue = Hanging
 asked = False
 
 def look():

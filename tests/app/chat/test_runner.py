@@ -13,16 +13,17 @@ from adapter_stage import PIRATE, REMEDY, WRONG, accept, refuse, uses
 from app.chat.adapters import Adapters
 from app.chat.answers import Answers
 from app.chat.runner import Runner
-from app.chat.snapshots import Sessions
+from app.chat.snapshots import SnapshotController
+from app.domain.message import Message, MessageState
+from app.domain.model_ref import Local
 from app.engines.local import local
-from app.engines.model_ref import Local
-from app.engines.requests import EngineRequests
+from app.engines.requests import RequestRouter
 from app.settings.table import Settings
 from app.state.adapters import AdapterState
 from app.state.chat import ModelPhase, ModelStatus, State
 from app.state.snapshots import SessionState
-from app.store.store import Message, MessageState, Store
-from app.store.writer import Archive
+from app.store.store import Store
+from app.store.writer import StoreQueue
 from app.system.worker import BackgroundWorker
 from engine import (
     AdaptersSet,
@@ -52,29 +53,29 @@ class Parts:
 
     def __init__(self, folder: Path, *, adapters_first: bool) -> None:
         self.state, self.session_state, self.adapter_state = State(), SessionState(), AdapterState()
-        self.archive = Archive(folder / "conversations.sqlite")
+        self.store_queue = StoreQueue(folder / "conversations.sqlite")
         self.engines: list[FakeEngine] = []
-        self.link = EngineRequests(local(self._engine), self._receive, reraise)
+        self.link = RequestRouter(local(self._engine), self._receive, reraise)
         self.files = BackgroundWorker("files", self.link)
         self.runner = Runner(
-            self.state, self.archive, self.link, Settings, lambda: DraftKind.LOOKUP
+            self.state, self.store_queue, self.link, Settings, lambda: DraftKind.LOOKUP
         )
         makers = [self._make_sessions, self._make_adapters]
         for make in reversed(makers) if adapters_first else makers:
             make()
         self.answers = Answers(
-            self.state, self.archive, self.link, self.adapters, self.runner, lambda *_: None
+            self.state, self.store_queue, self.link, self.adapters, self.runner, lambda *_: None
         )
         self.adapter_state.request_finished.connect(self.answers.start_next)
         self.branches: list[list[Message]] = []
-        self.archive.read(self._fill, self.branches.extend)
+        self.store_queue.read(self._fill, self.branches.extend)
         until(lambda: len(self.branches) == 2)
 
     def _make_sessions(self) -> None:
-        self.sessions = Sessions(
+        self.sessions = SnapshotController(
             self.state,
             self.session_state,
-            self.archive,
+            self.store_queue,
             self.link,
             self.runner,
             self.files,
@@ -85,7 +86,7 @@ class Parts:
 
     def _make_adapters(self) -> None:
         self.adapters = Adapters(
-            self.state, self.adapter_state, self.archive, self.link, self.runner, self.files
+            self.state, self.adapter_state, self.store_queue, self.link, self.runner, self.files
         )
 
     def _engine(self, deliver: Callable[[Event], None]) -> FakeEngine:
@@ -126,8 +127,8 @@ class Parts:
 
     def close(self) -> None:
         self.files.close()
-        self.archive.close()
-        for each in (self.runner, self.link, self.archive):
+        self.store_queue.close()
+        for each in (self.runner, self.link, self.store_queue):
             each.deleteLater()
         for each in (self.state, self.session_state, self.adapter_state):
             each.deleteLater()

@@ -8,7 +8,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from adapter_stage import accept
-from app.store.store import Message, MessageState, StopReason
+from app.domain.message import Message, MessageState, StopReason
 from engine import Cancel, FinishReason, Generate, Role, SaveSnapshot, SetAdapters
 from fakes import MODEL
 from stage import Stage, until
@@ -39,9 +39,9 @@ class Both:
     def stored(self, place: int) -> Message:
         """The last message of a conversation, read from the database file."""
         found: list[Message] = []
-        number, archive = self.chats[place], self.stage.archive
-        archive.read(
-            lambda store: store.branch(archive.conversations.stored(number))[-1], found.append
+        number, store_queue = self.chats[place], self.stage.store_queue
+        store_queue.read(
+            lambda store: store.branch(store_queue.conversations.stored(number))[-1], found.append
         )
         until(lambda: bool(found))
         return found[0]

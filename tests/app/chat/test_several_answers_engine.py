@@ -10,8 +10,8 @@ from pytestqt.qtbot import QtBot
 
 import tiny
 from app.chat.controller import Controller
+from app.domain.message import Message, MessageState
 from app.settings.table import Settings
-from app.store.store import Message, MessageState
 from engine import Engine, Event
 from fakes import FakeEngine
 from stage import Stage, until
@@ -55,9 +55,9 @@ def answers(stage: Stage, chats: list[int]) -> list[Message]:
 def stored_texts(stage: Stage, chats: list[int]) -> list[str]:
     """The text of each chat's answer, read from the database file."""
     found: list[str] = []
-    number = stage.archive.conversations.stored
+    number = stage.store_queue.conversations.stored
     for chat in chats:
-        stage.archive.read(
+        stage.store_queue.read(
             lambda store, chat=chat: store.branch(number(chat))[-1].text, found.append
         )
     until(lambda: len(found) == len(chats))

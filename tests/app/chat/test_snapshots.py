@@ -10,10 +10,10 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.chat.snapshots import QUIET_MILLISECONDS
-from app.engines.model_ref import Local
+from app.domain.chat import Conversation
+from app.domain.model_ref import Local
 from app.state.chat import Deletion, ModelPhase, ModelStatus
 from app.state.snapshots import Resume, ResumePhase
-from app.store.store import Conversation
 from engine import (
     AdaptersSet,
     Cancel,
@@ -191,8 +191,10 @@ def test_new_conversation_is_saved_under_its_stored_id(
     fixture: SnapshotFixture,
 ) -> None:
     fixture.load_model()
-    fixture.archive.write(
-        lambda store: fixture.archive.conversations.pair(-1, store.create_conversation("new").id)
+    fixture.store_queue.write(
+        lambda store: fixture.store_queue.conversations.pair(
+            -1, store.create_conversation("new").id
+        )
     )
     fixture.state.show(-1, [])
     fixture.answer(-1)
@@ -444,7 +446,7 @@ def test_hanging_disk_does_not_block_conversations(fixture: SnapshotFixture) -> 
     fixture.disk_answers.clear()
     try:
         fixture.sessions.measure()
-        fixture.archive.write(lambda store: store.create_conversation("Saved meanwhile"))
+        fixture.store_queue.write(lambda store: store.create_conversation("Saved meanwhile"))
         titles = fixture.stored(lambda store: [c.title for c in store.conversations()])
         assert "Saved meanwhile" in titles
     finally:

@@ -10,9 +10,9 @@ from pytestqt.qtbot import QtBot
 
 import tiny
 import tiny_lora
+from app.domain.message import MessageState, StopReason
 from app.settings.table import Settings
 from app.state.snapshots import Resume, ResumePhase
-from app.store.store import MessageState, StopReason
 from app.ui.chat.resume_line import exact
 from engine import Engine, FaultKind, Role, snapshots_folder, snapshots_size
 from fakes import FakeEngine

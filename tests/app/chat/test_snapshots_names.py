@@ -96,16 +96,16 @@ def _begin_on_a_slow_disk(fixture: SnapshotFixture) -> Event:
 
     def create(store: Store) -> None:
         disk.wait(30)
-        fixture.archive.conversations.pair(-1, store.create_conversation("new").id)
+        fixture.store_queue.conversations.pair(-1, store.create_conversation("new").id)
 
-    fixture.archive.write(create)
+    fixture.store_queue.write(create)
     fixture.state.show(-1, [])
     return disk
 
 
 def _name(fixture: SnapshotFixture) -> str:
     """The snapshot name of a conversation created on a slow disk."""
-    (number,) = fixture.stored(lambda store: [fixture.archive.conversations.known(-1)])
+    (number,) = fixture.stored(lambda store: [fixture.store_queue.conversations.known(-1)])
     return str(number)
 
 

@@ -10,10 +10,10 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 import thinkers
+from app.domain.message import Message, MessageState
+from app.domain.parts import TextPart, ThoughtPart
 from app.settings.answer_options import AS_USUAL, Thinking
 from app.settings.table import Settings
-from app.store.parts import TextPart, ThoughtPart
-from app.store.store import Message, MessageState
 from engine import Engine, Event
 from fakes import FakeEngine
 from stage import Stage, flush, until

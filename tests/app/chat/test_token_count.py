@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pytestqt.qtbot import QtBot
 
-from app.store.parts import TextPart
+from app.domain.parts import TextPart
 from engine import CountTokens, Failed, TokensCounted
 from fakes import MODEL
 from stage import Stage, until

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.engines.local import local
-from app.engines.requests import EngineRequests, batches
+from app.engines.requests import RequestRouter, batches
 from engine import Event, Finished, FinishReason, Generate, PromptProgress, Text, TokensCounted
 from fakes import FakeEngine
 from stage import reraise
@@ -59,7 +59,7 @@ def test_a_request_with_several_answers_is_over_with_the_last() -> None:
         made.append(FakeEngine(deliver))
         return made[0]
 
-    link = EngineRequests(local(engine), lambda events: None, reraise)
+    link = RequestRouter(local(engine), lambda events: None, reraise)
     request = link.send(lambda number: Generate(number, (), answers=2))
     made[0].deliver(replace(end(request), answer=1, last=False))
     link.drain()

@@ -9,7 +9,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 import tiny
-from app.engines.model_ref import Local
+from app.domain.model_ref import Local
 from app.library import folders as library_places
 from app.library.folders import Places
 from app.state.chat import ModelPhase, ModelStatus

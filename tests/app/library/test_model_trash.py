@@ -12,11 +12,11 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 import tiny
-from app.engines.model_ref import Local
+from app.domain.chat import KEEP_DELETED_SECONDS
+from app.domain.model_ref import Local
 from app.library import trash
 from app.state.chat import ModelPhase, ModelStatus
 from app.state.library import LineAction
-from app.store.store import KEEP_DELETED_SECONDS
 from engine import models_folder
 from fakes import MODEL
 from library_fixture import LibraryFixture, loaded, offer

@@ -9,8 +9,8 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 import tiny
+from app.domain.model_ref import Local
 from app.downloads.queue import Phase
-from app.engines.model_ref import Local
 from app.settings.model_settings import AS_IN_SETTINGS, ModelDefaults
 from app.settings.table import Settings
 from app.state.chat import ModelPhase, ModelStatus

@@ -25,7 +25,7 @@ from app.markdown.blocks import (
 from app.markdown.export import to_html, to_markdown
 from app.markdown.inline import PARSER
 from app.markdown.pieces import PIECE
-from app.markdown.stream import OwnText, Reply, Stream, parse
+from app.markdown.stream import PlainText, Reply, Stream, parse
 
 PIECES = st.sampled_from(
     [
@@ -310,7 +310,7 @@ def test_an_answer_that_only_mentions_the_tag_has_no_thoughts() -> None:
 
 
 def test_user_text_keeps_lines_and_parses_only_fences() -> None:
-    own = OwnText("# not a heading\n* star\n\n```js\nx\n```\nend")
+    own = PlainText("# not a heading\n* star\n\n```js\nx\n```\nend")
     first, code, last = own.blocks
     assert text_of(first) == "# not a heading\n* star"
     assert isinstance(code, Code)
@@ -379,7 +379,7 @@ def test_a_long_paragraph_is_cut_outside_its_markup() -> None:
 
 
 def test_a_long_line_of_the_user_is_shown_in_pieces_and_kept() -> None:
-    own = OwnText(KEY * 4 + " end")
+    own = PlainText(KEY * 4 + " end")
     assert [block.place.joined for block in own.blocks] == [False, True, True]
     assert "".join(map(text_of, own.blocks)) == KEY * 4 + " end"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.markdown.blocks import Code, Paragraph
-from app.markdown.stream import OwnText
+from app.markdown.stream import PlainText
 from app.markdown.unfenced_code import code_runs
 
 CODE = {
@@ -78,7 +78,7 @@ def test_prose_is_no_code(name: str) -> None:
 
 def test_a_message_shows_its_code_as_code_and_keeps_its_source() -> None:
     text = f"Why?\n\n{CODE['python script']}\n\nIt is slow.\n```\nfenced\n```"
-    own = OwnText(text)
+    own = PlainText(text)
     assert [type(block) for block in own.blocks] == [Paragraph, Code, Paragraph, Code]
     shown = own.blocks[1]
     assert isinstance(shown, Code)

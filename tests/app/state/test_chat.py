@@ -10,8 +10,11 @@ import pytest
 from PySide6.QtCore import QObject, SignalInstance
 from pytestqt.qtbot import QtBot
 
+from app.domain.chat import Conversation, Hit, TrashedConversation
+from app.domain.message import Message, MessageState
+from app.domain.model_ref import Local
+from app.domain.parts import TextPart
 from app.engines.client import Capabilities
-from app.engines.model_ref import Local
 from app.state.adapters import AdapterEntry, AdapterState, KnownAdapter
 from app.state.chat import (
     Deletion,
@@ -25,8 +28,6 @@ from app.state.chat import (
 )
 from app.state.read_only import ReadOnly
 from app.state.snapshots import Resume, SavedSnapshots, SessionState
-from app.store.parts import TextPart
-from app.store.store import Conversation, Hit, Message, MessageState, TrashedConversation
 from engine import AdapterUse, DeviceInfo, ModelLoaded, Role
 
 PATH = Path("/models/a.gguf")

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.message import AdapterMark, MessageState
 from app.store.adapters import marks_of, marks_text
 from app.store.schema import MIGRATIONS
-from app.store.store import AdapterMark, MessageState, Store, StoredUse, StoreError
+from app.store.store import Store, StoredUse, StoreError
 from engine import Role
 from store_contents import all_messages
 

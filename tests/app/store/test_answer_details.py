@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from app.store.answer_details import AnswerDetails, AnswerRecord, details_of, details_text
-from app.store.store import MessageState, Store
+from app.domain.answer_details import AnswerDetails, AnswerRecord, details_of, details_text
+from app.domain.message import MessageState
+from app.store.store import Store
 from engine import Role
 
 DETAILS = AnswerDetails("Model", "Q4_1", 1.5, 2, 0.25, 3.5, 0.7, 40, 0.95, 0.05, 1.1, 12)

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.answer_details import AnswerDetails
+from app.domain.message import Message, MessageState
 from app.store.schema import RowNotFound
-from app.store.store import AnswerDetails, Message, MessageState, Store
+from app.store.store import Store
 from engine import Role
 from store_contents import all_messages
 

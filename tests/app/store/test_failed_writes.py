@@ -10,15 +10,15 @@ import pytest
 
 from app.store.schema import translate_errors
 from app.store.store import Store, StoreError
-from app.store.writer import Archive, RejectedChange
+from app.store.writer import RejectedChange, StoreQueue
 from engine import Role
 from fakes import MODEL
 from stage import Stage, flush, until
 
 
 @pytest.fixture
-def archive(qtbot: object, tmp_path: Path) -> Iterator[Archive]:
-    made = Archive(tmp_path / "a.sqlite")
+def store_queue(qtbot: object, tmp_path: Path) -> Iterator[StoreQueue]:
+    made = StoreQueue(tmp_path / "a.sqlite")
     yield made
     made.close()
     made.deleteLater()
@@ -44,19 +44,19 @@ def mistake(store: Store) -> None:
 
 @pytest.mark.parametrize("operation", [too_long, wrong_statement, unknown_conversation, mistake])
 def test_a_write_that_can_never_succeed_is_dropped_and_reported(
-    archive: Archive,
+    store_queue: StoreQueue,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     operation: Callable[[Store], None],
 ) -> None:
     rejected: list[RejectedChange] = []
     faults: list[StoreError | None] = []
-    archive.change_rejected.connect(rejected.append)
-    archive.fault_changed.connect(faults.append)
-    archive.write(operation, text="What the user wrote: 漢字")
-    archive.write(lambda store: store.create_conversation("After it"))
+    store_queue.change_rejected.connect(rejected.append)
+    store_queue.fault_changed.connect(faults.append)
+    store_queue.write(operation, text="What the user wrote: 漢字")
+    store_queue.write(lambda store: store.create_conversation("After it"))
     titles: list[str] = []
-    archive.read(lambda store: [c.title for c in store.conversations()], titles.extend)
+    store_queue.read(lambda store: [c.title for c in store.conversations()], titles.extend)
     until(lambda: bool(titles))
     assert titles == ["After it"]
     assert [each.text for each in rejected] == ["What the user wrote: 漢字"]
@@ -69,12 +69,12 @@ def test_a_write_that_can_never_succeed_is_dropped_and_reported(
 
 
 def test_text_of_a_change_rejected_while_closing_is_saved(
-    archive: Archive, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    store_queue: StoreQueue, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    archive.write(mistake, text="First")
-    archive.write(too_long, text="Second")
-    archive.write(lambda store: store.create_conversation("After them"))
-    archive.close()
+    store_queue.write(mistake, text="First")
+    store_queue.write(too_long, text="Second")
+    store_queue.write(lambda store: store.create_conversation("After them"))
+    store_queue.close()
     store = Store.open(tmp_path / "a.sqlite")
     assert [c.title for c in store.conversations()] == ["After them"]
     store.close()
@@ -90,26 +90,26 @@ def test_text_of_a_change_rejected_while_closing_is_saved(
      sqlite3.SQLITE_READONLY_DBMOVED],
 )  # fmt: skip
 def test_temporary_error_is_retried_until_it_succeeds(
-    archive: Archive, caplog: pytest.LogCaptureFixture, code: int
+    store_queue: StoreQueue, caplog: pytest.LogCaptureFixture, code: int
 ) -> None:
     tried: list[int] = []
     rejected: list[RejectedChange] = []
-    archive.change_rejected.connect(rejected.append)
+    store_queue.change_rejected.connect(rejected.append)
 
     def full_at_first(store: Store) -> None:
         tried.append(code)
         if len(tried) < 2:
             error = sqlite3.OperationalError("not now")
             error.sqlite_errorcode = code
-            with translate_errors(archive.path):
+            with translate_errors(store_queue.path):
                 raise error
         store.create_conversation("In the end")
 
-    archive.write(full_at_first)
+    store_queue.write(full_at_first)
     titles: list[str] = []
 
     def look() -> bool:
-        archive.read(
+        store_queue.read(
             lambda store: [c.title for c in store.conversations()],
             titles.extend,
             only_if_saved=True,
@@ -125,14 +125,14 @@ def test_window_shows_where_the_text_of_a_rejected_change_is(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.ready(MODEL)
-    stage.archive.write(too_long, text="A very long poem")
+    stage.store_queue.write(too_long, text="A very long poem")
     until(lambda: "unsaved" in stage.state.notices)
     notice = stage.state.notices["unsaved"]
     assert "This text is too long to save." in notice.sentence
     (kept,) = stage.folder.glob("*unsaved*")
     assert str(kept) in notice.remedy
     stage.controller.close_notice("unsaved")
-    stage.archive.write(too_long, text="Another one")
+    stage.store_queue.write(too_long, text="Another one")
     stage.wait_until_idle()
     assert "unsaved" not in stage.state.notices, "told once"
     assert "Another one" in kept.read_text(encoding="utf-8")
@@ -146,7 +146,7 @@ def test_text_of_a_message_that_cannot_be_saved_is_kept(
     stage.wait_until_idle()
     shown = stage.state.current
     assert shown is not None  # the store has no conversation 999
-    stage.archive.write(lambda store: stage.archive.conversations.pair(shown, 999))
+    stage.store_queue.write(lambda store: stage.store_queue.conversations.pair(shown, 999))
     stage.engine.write("Some words")
     stage.engine.finish()
     stage.wait_until_idle()

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.message import MessageState
 from app.store import schema
 from app.store.lock import set_aside
 from app.store.schema import APPLICATION, CHECK_BYTES, MIGRATIONS
-from app.store.store import DamagedStore, MessageState, ReadOnlyStore, Store, StoreError
+from app.store.store import DamagedStore, ReadOnlyStore, Store, StoreError
 from app.store.unsent import unsent_of
 from crash_store import rounds
 from engine import Role
@@ -102,7 +103,7 @@ def test_second_app_is_locked_out_until_the_first_closes(path):
     first = Store.open(path)
     script = f"""
 from pathlib import Path
-from app.store.store import Store, StoreError
+from app.store.store import (Store, StoreError)
 from app.store.unsent import unsent_of
 try:
     Store.open(Path({str(path)!r}))

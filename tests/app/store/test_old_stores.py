@@ -16,10 +16,12 @@ from typing import Any
 
 import pytest
 
+from app.domain.message import Message, MessageState
+from app.domain.parts import ErrorPart, Part, TextPart, ThoughtPart, prompt_text, search_text
 from app.state.faults import explain
-from app.store.parts import ErrorPart, Part, TextPart, ThoughtPart, from_row, searched, written
+from app.store.part_rows import from_row
 from app.store.schema import MIGRATIONS
-from app.store.store import Message, MessageState, Store, StoreError
+from app.store.store import Store, StoreError
 from engine import FaultKind, Role
 from store_contents import all_messages
 
@@ -70,7 +72,7 @@ def compare_message(now: Message, before: dict[str, Any]) -> None:
     assert {key: getattr(now, key) for key in SAME} == {key: before[key] for key in SAME}
     thought = now.role.value == "assistant" and before["text"].lstrip().startswith("<think>")
     assert any(isinstance(part, ThoughtPart) for part in now.parts) is thought
-    assert "<think>" not in searched(now.parts) or "a tag" in before["text"]
+    assert "<think>" not in search_text(now.parts) or "a tag" in before["text"]
     if now.state is MessageState.FAILED:
         assert (now.stop, now.error is not None) == ("", bool(before["error"]))
         if now.error is not None:
@@ -166,7 +168,7 @@ def test_a_message_deleted_before_is_restored(name: str, tmp_path: Path) -> None
     error = before.get("error", "")
     if name in WITH_PARTS:
         kept = [from_row(*row) for row in before["parts"]]
-        before["text"] = written(kept)
+        before["text"] = prompt_text(kept)
         error = "{" if any(isinstance(part, ErrorPart) for part in kept) else ""
     with opened(path) as store:
         store.restore_message(number)
@@ -248,6 +250,6 @@ def test_a_migration_that_is_killed_loses_nothing(name: str, tmp_path: Path) -> 
                 "SELECT message, kind, data, text FROM part ORDER BY message, id"
             ):
                 parts.setdefault(message, []).append(from_row(*row))
-        now = {number: written(parts.get(number, ())) for number in held}
+        now = {number: prompt_text(parts.get(number, ())) for number in held}
         assert now == held
     assert min(versions) < len(MIGRATIONS)

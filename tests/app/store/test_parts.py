@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.store.parts import (
+from app.domain.message import Message, MessageState
+from app.domain.parts import (
     ErrorPart,
     FilePart,
     ImagePart,
@@ -21,16 +22,14 @@ from app.store.parts import (
     ThoughtPart,
     ToolCallPart,
     ToolResultPart,
-    error_of_text,
-    from_row,
-    grown,
-    searched,
+    append_text,
+    prompt_text,
+    search_text,
     split,
-    to_row,
     without_empty_ends,
-    written,
 )
-from app.store.store import Message, MessageState, Store
+from app.store.part_rows import error_of_text, from_row, to_row
+from app.store.store import Store
 from engine import Fault, FaultKind, FileLook, Role
 from store_contents import all_messages
 
@@ -90,7 +89,7 @@ def store(path: Path) -> Iterator[Store]:
 @given(TEXTS)
 def test_parts_reproduce_the_text_of_a_model_exactly(text: str) -> None:
     parts = split(text)
-    assert written(parts) == text
+    assert prompt_text(parts) == text
     assert all(part.text for part in parts if isinstance(part, TextPart))
 
 
@@ -98,14 +97,14 @@ def test_parts_reproduce_the_text_of_a_model_exactly(text: str) -> None:
 def test_parts_do_not_depend_on_how_the_text_arrived(texts: list[str]) -> None:
     parts: tuple[Part, ...] = ()
     for text in texts:
-        parts = grown(parts, text)
+        parts = append_text(parts, text)
     assert parts == split("".join(texts))
 
 
 @given(TEXTS, TEXTS)
 def test_text_after_the_result_of_a_tool_is_a_part_by_itself(before: str, after: str) -> None:
     tools = (*split(before), ToolCallPart("f"), ToolResultPart("f", "found"))
-    assert grown((*tools, ERROR), after) == (*tools, *split(after))
+    assert append_text((*tools, ERROR), after) == (*tools, *split(after))
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=4))
@@ -114,7 +113,7 @@ def test_attached_texts_are_read_as_if_they_had_been_typed(texts: list[str]) -> 
     typed_parts = (TextPart(typed),) if typed else ()
     parts = without_empty_ends((*(FilePart("", text) for text in pasted if text), *typed_parts))
     whole = "\n\n".join([*(text for text in pasted if text), *([typed] if typed else [])])
-    sent = written(parts)
+    sent = prompt_text(parts)
     assert sent == sent.strip("\r\n")
     assert bool(sent) == bool(whole.strip())
     before, found, after = whole.partition(sent) if sent else ("", "", "")
@@ -136,18 +135,18 @@ def test_attached_texts_are_read_as_if_they_had_been_typed(texts: list[str]) -> 
 )
 def test_only_empty_lines_at_the_ends_of_a_message_are_removed(text: str, sent: str) -> None:
     for part in (TextPart(text), FilePart("", text), FilePart("notes.txt", text)):
-        assert written(without_empty_ends((part,))) == sent
+        assert prompt_text(without_empty_ends((part,))) == sent
 
 
 def test_a_call_that_was_not_kept_is_written_in_the_usual_notation() -> None:
     call = ToolCallPart('say "hi"', '{"to": "you"}')
-    lines = written((call,)).split("\n")
+    lines = prompt_text((call,)).split("\n")
     assert (lines[0], lines[-1]) == ("<tool_call>", "</tool_call>")
     assert json.loads(lines[1]) == {"name": 'say "hi"', "arguments": {"to": "you"}}
 
 
 def test_search_sees_all_parts_without_their_markup() -> None:
-    text = searched(EVERY)
+    text = search_text(EVERY)
     for word in ("Which file?", "I look.", "read_file", "naïve.txt", "It says so.", "notes.txt",
                  "line two", "pasted", "tree.png"):  # fmt: skip
         assert word in text

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.message import MessageState
 from app.store.schema import MIGRATIONS
-from app.store.store import MessageState, Store, StoreError
+from app.store.store import Store, StoreError
 from engine import Role
 from fakes import MODEL
 from stage import Stage, until

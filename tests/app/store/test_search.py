@@ -5,8 +5,9 @@ from contextlib import closing
 
 import pytest
 
+from app.domain.message import MessageState
 from app.store import schema
-from app.store.store import MessageState, Store
+from app.store.store import Store
 from engine import Role
 
 USER, ASSISTANT = Role.USER, Role.ASSISTANT

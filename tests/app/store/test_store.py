@@ -8,8 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from app.domain.message import MessageState
 from app.store.schema import RowNotFound
-from app.store.store import MessageState, Store
+from app.store.store import Store
 from app.store.unsent import unsent_of
 from engine import Role
 

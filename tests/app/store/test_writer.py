@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from app.store.store import MessageState, Store, StoreError
-from app.store.writer import Archive
+from app.domain.message import MessageState
+from app.store.store import Store, StoreError
+from app.store.writer import StoreQueue
 from engine import FinishReason, Role
 from fakes import MODEL
 from stage import Stage, flush, until
@@ -21,9 +22,9 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def archive(qtbot: object, tmp_path: Path) -> Iterator[Archive]:
-    """A new archive, closed after the test and deleted on its thread."""
-    made = Archive(tmp_path / "a.sqlite")
+def store_queue(qtbot: object, tmp_path: Path) -> Iterator[StoreQueue]:
+    """A new store_queue, closed after the test and deleted on its thread."""
+    made = StoreQueue(tmp_path / "a.sqlite")
     yield made
     made.close()
     made.deleteLater()
@@ -33,7 +34,7 @@ def archive(qtbot: object, tmp_path: Path) -> Iterator[Archive]:
 def test_a_locked_store_is_reported_and_retried(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    other = Store.open(stage.archive.path)
+    other = Store.open(stage.store_queue.path)
     stage.start(MODEL)
     stage.engine.finish_load()
     stage.drain()
@@ -49,7 +50,7 @@ def test_a_locked_store_is_reported_and_retried(
     until(lambda: "store" not in stage.state.notices)
     stage.wait_until_idle()
     texts: list[list[str]] = []
-    stage.archive.read(
+    stage.store_queue.read(
         lambda store: [m.text for m in store.branch(store.conversations()[0].id)], texts.append
     )
     until(lambda: bool(texts))
@@ -60,7 +61,7 @@ def test_a_locked_store_is_reported_and_retried(
 def test_damaged_store_can_be_repaired_from_the_window(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage.archive.path.write_bytes(b"This is no database at all." * 400)
+    stage.store_queue.path.write_bytes(b"This is no database at all." * 400)
     stage.start()
     until(lambda: "store" in stage.state.notices)
     assert stage.state.notices["store"].action == "Move it aside"
@@ -71,78 +72,78 @@ def test_damaged_store_can_be_repaired_from_the_window(
     assert stage.controller.send("A new beginning")
     stage.wait_until_idle()
     titles: list[str] = []
-    stage.archive.read(lambda store: store.conversations()[0].title, titles.append)
+    stage.store_queue.read(lambda store: store.conversations()[0].title, titles.append)
     until(lambda: bool(titles))
     assert titles == ["A new beginning"]
 
 
-def test_changes_are_written_in_order(archive: Archive, tmp_path: Path) -> None:
+def test_changes_are_written_in_order(store_queue: StoreQueue, tmp_path: Path) -> None:
     made: list[int] = []
     for number in range(50):
-        archive.write(lambda store, number=number: made.append(number))
-    archive.close()
+        store_queue.write(lambda store, number=number: made.append(number))
+    store_queue.close()
     assert made == list(range(50))
 
 
 def test_rejected_change_does_not_block_the_next(
-    archive: Archive, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    store_queue: StoreQueue, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    archive.write(lambda store: store.rename(999, "Nothing there"))
-    archive.write(lambda store: archive.messages.stored(-5))
-    archive.write(lambda store: store.create_conversation("After it"))
-    archive.close()
+    store_queue.write(lambda store: store.rename(999, "Nothing there"))
+    store_queue.write(lambda store: store_queue.messages.stored(-5))
+    store_queue.write(lambda store: store.create_conversation("After it"))
+    store_queue.close()
     with_store = Store.open(tmp_path / "a.sqlite")
     assert [c.title for c in with_store.conversations()] == ["After it"]
     with_store.close()
 
 
 def test_closing_saves_changes_after_a_bug_and_releases_the_file(
-    archive: Archive, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    store_queue: StoreQueue, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate = threading.Event()
-    archive.read(lambda store: gate.wait(), lambda _: None)
+    store_queue.read(lambda store: gate.wait(), lambda _: None)
     for title in ("One", "Two"):
-        archive.write(lambda store: store.rename(2**70, "Wrong"))
-        archive.write(lambda store, title=title: store.create_conversation(title))
+        store_queue.write(lambda store: store.rename(2**70, "Wrong"))
+        store_queue.write(lambda store, title=title: store.create_conversation(title))
     gate.set()
-    archive.close()
+    store_queue.close()
     store = Store.open(tmp_path / "a.sqlite")  # the lock is free
     assert {c.title for c in store.conversations()} == {"One", "Two"}
     store.close()
 
 
-def test_queued_changes_are_written_on_closing(archive: Archive, tmp_path: Path) -> None:
-    archive.write(lambda store: store.create_conversation("Last words"))
-    archive.close()
-    archive.close()
+def test_queued_changes_are_written_on_closing(store_queue: StoreQueue, tmp_path: Path) -> None:
+    store_queue.write(lambda store: store.create_conversation("Last words"))
+    store_queue.close()
+    store_queue.close()
     store = Store.open(tmp_path / "a.sqlite")
     assert [c.title for c in store.conversations()] == ["Last words"]
     store.close()
 
 
 def test_unexpected_exception_is_raised_on_the_gui_thread(
-    qtbot, archive: Archive, tmp_path: Path
+    qtbot, store_queue: StoreQueue, tmp_path: Path
 ) -> None:  # type: ignore[no-untyped-def]
     with qtbot.captureExceptions() as caught:
-        archive.read(lambda store: 1 // 0, lambda _: None)
+        store_queue.read(lambda store: 1 // 0, lambda _: None)
         until(lambda: bool(caught))
     assert caught[0][0] is ZeroDivisionError
-    archive.close()
+    store_queue.close()
 
 
 def test_a_read_error_is_reported(
-    archive: Archive, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    store_queue: StoreQueue, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     faults: list[StoreError | None] = []
-    archive.fault_changed.connect(faults.append)
+    store_queue.fault_changed.connect(faults.append)
 
     def fail(store: Store) -> None:
         raise StoreError("The disk is full.", "Free some space.")
 
-    archive.read(fail, lambda _: None)
+    store_queue.read(fail, lambda _: None)
     until(lambda: bool(faults))
     assert str(faults[0]) == "The disk is full."
-    archive.close()
+    store_queue.close()
 
 
 KILLED = """
@@ -195,7 +196,7 @@ def test_kill_during_an_answer_loses_at_most_half_a_second(tmp_path: Path) -> No
 
 
 def test_interrupted_answer_can_be_continued_after_a_crash(stage: Stage) -> None:
-    store = Store.open(stage.archive.path)
+    store = Store.open(stage.store_queue.path)
     made = store.create_conversation("Cut off")
     own = store.add_message(made.id, None, Role.USER, "Count")
     left = store.add_message(made.id, own.id, Role.ASSISTANT, "", MessageState.STREAMING)
@@ -223,8 +224,8 @@ def test_last_text_is_saved_without_a_following_event(stage: Stage) -> None:
     held: list[str] = []
 
     def saved() -> bool:
-        stored = stage.archive.messages.stored
-        stage.archive.read(lambda store: all_messages(store)[stored(number)].text, held.append)
+        stored = stage.store_queue.messages.stored
+        stage.store_queue.read(lambda store: all_messages(store)[stored(number)].text, held.append)
         return "1 2 3" in held
 
     until(saved)
@@ -235,7 +236,7 @@ def test_text_delivered_while_the_engine_stops_is_saved(stage: Stage) -> None:
     stage.controller.send("Count")
     stage.engine.write("1 2 3")
     stage.controller.close()
-    store = Store.open(stage.archive.path)
+    store = Store.open(stage.store_queue.path)
     last = store.branch(store.conversations()[0].id)[-1]
     store.close()
     assert last.text == "1 2 3"
@@ -246,7 +247,7 @@ def test_quitting_asks_when_changes_cannot_be_saved(
 ) -> None:
     quits: list[bool] = []
     stage.controller.may_quit.connect(lambda: quits.append(True))
-    other = Store.open(stage.archive.path)
+    other = Store.open(stage.store_queue.path)
     stage.ready(MODEL)
     assert stage.controller.send("Is this kept?")
     stage.controller.ask_to_quit()
@@ -304,7 +305,7 @@ def test_a_sibling_is_not_shown_while_changes_cannot_be_saved(
         if full[0]:
             raise StoreError("The disk is full.", "Free some space.", temporary=True)
 
-    stage.archive.write(fail)
+    stage.store_queue.write(fail)
     stage.engine.write("two")
     stage.engine.finish()
     stage.wait_until_idle()
@@ -318,7 +319,7 @@ def test_a_sibling_is_not_shown_while_changes_cannot_be_saved(
 def test_shown_branches_are_written_again_after_a_repair(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = Store.open(stage.archive.path)
+    store = Store.open(stage.store_queue.path)
     old = store.create_conversation("From last time")
     store.add_message(old.id, None, Role.USER, "Yesterday")
     store.close()
@@ -331,10 +332,10 @@ def test_shown_branches_are_written_again_after_a_repair(
 
     def damage(store: Store) -> None:
         store.close()
-        stage.archive._store = None
-        stage.archive.path.write_bytes(b"no database " * 4000)
+        stage.store_queue._store = None
+        stage.store_queue.path.write_bytes(b"no database " * 4000)
 
-    stage.archive.write(damage)
+    stage.store_queue.write(damage)
     stage.wait_until_idle()
     stage.controller.conversations.rename(old.id, "Renamed meanwhile")
     until(lambda: "store" in stage.state.notices)
@@ -355,7 +356,7 @@ def test_shown_branches_are_written_again_after_a_repair(
     def read(store: Store) -> None:
         held.update({c.title: [m.text for m in store.branch(c.id)] for c in store.conversations()})
 
-    stage.archive.write(read)
+    stage.store_queue.write(read)
     stage.wait_until_idle()
     assert held == {
         "Renamed meanwhile": ["Yesterday", "Today", "one two three"],

@@ -7,12 +7,12 @@ import unicodedata
 
 import pytest
 
-from app.system.text_search import first_occurrence, fold, fold_query, occurrences
+from app.system.text_search import first_occurrence, normalize, normalize_query, occurrences
 
 
 def found(text: str, query: str) -> list[str]:
     wide = text.encode("utf-16-le")
-    places = occurrences(text, fold_query(query))
+    places = occurrences(text, normalize_query(query))
     assert places == sorted(places)
     return [wide[2 * start : 2 * end].decode("utf-16-le") for start, end in places]
 
@@ -47,10 +47,10 @@ def test_random_text_contains_what_was_found() -> None:
     for _ in range(3000):
         text = "".join(draw.choices(letters, k=draw.randrange(30)))
         query = "".join(draw.choices(letters, k=draw.randrange(1, 3)))
-        wanted = fold_query(query)
+        wanted = normalize_query(query)
         for piece in found(text, query):
             hits += 1
-            assert wanted in fold(unicodedata.normalize("NFC", piece.replace("\n", " ")))
+            assert wanted in normalize(unicodedata.normalize("NFC", piece.replace("\n", " ")))
     assert hits > 1000
 
 

@@ -15,10 +15,10 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QApplication, QFileDialog
 from pytestqt.qtbot import QtBot
 
+from app.domain.message import MessageState
+from app.domain.parts import FilePart, TextPart
 from app.settings.table import load
 from app.state.chat import Notice
-from app.store.parts import FilePart, TextPart
-from app.store.store import MessageState
 from app.ui.widgets.links import open_link
 from engine import Cancel, FinishReason, Generate, LoadModel
 from fakes import MODEL
@@ -166,8 +166,8 @@ def test_draft_is_restored_after_a_restart(qtbot: QtBot, stage: Stage) -> None:
     stage.controller.drafts.keep(None, (TextPart("not sent yet"),))
     stage.wait_until_idle()
     again = Stage(stage.folder / "other")
-    again.archive.path = stage.archive.path
-    stage.archive.close()
+    again.store_queue.path = stage.store_queue.path
+    stage.store_queue.close()
     again.start()
     assert again.window.composer.text() == "not sent yet"
     again.close()

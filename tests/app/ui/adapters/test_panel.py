@@ -126,7 +126,7 @@ def test_note_without_a_model_says_when_adapters_take_effect(bench: Bench) -> No
 
 def test_note_during_an_answer_says_that_a_change_is_pending(bench: Bench) -> None:
     bench.open(PIRATE)
-    bench.archive.write(lambda store: store.create_conversation("Sky"))
+    bench.store_queue.write(lambda store: store.create_conversation("Sky"))
     bench.adapters.begin(1)
     bench.state.show(1, [])
     assert bench.start_answer(1)

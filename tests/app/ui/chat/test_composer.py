@@ -10,7 +10,7 @@ from PySide6.QtGui import QDragEnterEvent, QInputMethodEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.store.parts import TextPart, written
+from app.domain.parts import TextPart, prompt_text
 from app.ui.chat.composer import Composer
 
 
@@ -25,7 +25,7 @@ def composer(qtbot: QtBot) -> Iterator[Composer]:
 
 def sent(composer: Composer) -> list[str]:
     texts: list[str] = []
-    composer.submitted.connect(lambda parts: texts.append(written(parts)))
+    composer.submitted.connect(lambda parts: texts.append(prompt_text(parts)))
     return texts
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QMimeData, Qt
 from pytestqt.qtbot import QtBot
 
-from app.store.parts import FilePart, TextPart
+from app.domain.parts import FilePart, TextPart
 from app.ui.chat.composer import Composer
 from app.ui.chat.pasted_text import LONG_CHARACTERS, LONG_LINES, is_long
 from fakes import MODEL

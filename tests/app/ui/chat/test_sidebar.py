@@ -11,7 +11,8 @@ from PySide6.QtCore import QDate, QItemSelectionModel, QLocale, Qt, QTime
 from PySide6.QtWidgets import QLineEdit
 from pytestqt.qtbot import QtBot
 
-from app.store.store import Conversation, Store
+from app.domain.chat import Conversation
+from app.store.store import Store
 from app.ui.chat.sidebar import Sidebar
 from app.ui.chat.sidebar_list import (
     BUSY_ROLE,
@@ -273,7 +274,7 @@ def test_store_runs_only_the_newest_of_queued_searches(
         entered.set()
         assert opened.wait(10)
 
-    stage.archive.write(slow)
+    stage.store_queue.write(slow)
     assert entered.wait(10)
     for length in range(1, 10):
         stage.controller.conversations.search("green tea"[:length])

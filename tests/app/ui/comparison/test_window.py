@@ -14,9 +14,9 @@ from pytestqt.qtbot import QtBot
 import tiny
 import tiny_lora
 from adapter_stage import FORMAL, PIRATE, accept
+from app.domain.message import Message
 from app.engines.client import Capabilities
 from app.settings.table import Settings
-from app.store.store import Message
 from app.ui.comparison.card import ComparisonCard
 from engine import AdapterUse, Cancel, Engine, Event, FinishReason
 from fakes import MODEL, FakeEngine

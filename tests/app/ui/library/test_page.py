@@ -13,8 +13,8 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 import scenes_library as scenes
+from app.domain.model_ref import Local
 from app.downloads.queue import Phase
-from app.engines.model_ref import Local
 from app.settings.model_settings import ModelDefaults
 from app.state.chat import ModelPhase, ModelStatus
 from app.state.library import FileState, Line, LineAction, Memory, Place

@@ -12,9 +12,11 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
+from app.domain.answer_details import AnswerDetails
+from app.domain.message import MessageState
 from app.engines.client import Capabilities
 from app.state.performance import MOST_ANSWERS, AnswerFigures
-from app.store.store import AnswerDetails, MessageState, Store
+from app.store.store import Store
 from app.ui.performance.page import PerformancePage, answer_words
 from app.ui.performance.plot import nice_above
 from app.ui.transcript.answer_card import answer_rows
@@ -139,7 +141,7 @@ def test_answers_of_earlier_runs_come_first(stage: Stage) -> None:
             )
             store.finish(made.id, MessageState.COMPLETE, generated_tokens=10 + at, details=details)
 
-    stage.archive.write(write)
+    stage.store_queue.write(write)
     stage.ready(MODEL)
     stage.controller.send("hello")
     stage.wait_until_idle()

@@ -12,10 +12,11 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QAbstractButton, QApplication, QLineEdit, QPlainTextEdit, QWidget
 from pytestqt.qtbot import QtBot
 
+from app.settings.contacts import contacts
 from app.settings.table import GROUPS, SETTINGS, Settings, with_own, without_own
 from app.settings.used_sampling import Origin, UsedValue
 from app.state.snapshots import SavedSnapshots, SessionState
-from app.ui.settings.about import Licence, LicenceView, contacts, licences
+from app.ui.settings.about import Licence, LicenceView, licences
 from app.ui.settings.fields import LineField, NumberField, Segments, TextField
 from app.ui.settings.page import ABOUT, Preferences
 from app.ui.settings.row import PreferenceRow

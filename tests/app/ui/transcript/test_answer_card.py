@@ -7,9 +7,11 @@ from dataclasses import replace
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
+from app.domain.answer_details import AnswerDetails
+from app.domain.message import Message, MessageState, StopReason
+from app.domain.parts import TextPart
 from app.settings.table import Settings
-from app.store.parts import TextPart
-from app.store.store import AnswerDetails, Message, MessageState, StopReason, Store
+from app.store.store import Store
 from app.ui.transcript.answer_card import answer_rows
 from engine import FinishReason, Role
 from fakes import MODEL
@@ -99,7 +101,7 @@ def test_details_are_stored_and_shown_by_the_tool(qtbot: QtBot, stage: Stage) ->
     def last(store: Store) -> Message:
         return store.branch(store.conversations()[0].id)[-1]
 
-    stage.archive.read(last, stored.append)
+    stage.store_queue.read(last, stored.append)
     until(lambda: bool(stored))
     assert stored[0].details == answer.details
     transcript = stage.window.transcript

@@ -11,8 +11,9 @@ from PySide6.QtGui import QAccessible, QContextMenuEvent
 from PySide6.QtWidgets import QMenu
 from pytestqt.qtbot import QtBot
 
-from app.store.parts import ErrorPart
-from app.store.store import AdapterMark, AnswerDetails, Message, MessageState
+from app.domain.answer_details import AnswerDetails
+from app.domain.message import AdapterMark, Message, MessageState
+from app.domain.parts import ErrorPart
 from app.ui.transcript import column_header
 from app.ui.transcript.differences import Manner, differences
 from app.ui.transcript.message_stack import COLUMN_GAP, NARROWEST, WIDEST

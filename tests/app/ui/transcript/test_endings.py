@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.store.parts import ErrorPart, TextPart
-from app.store.store import Message, MessageState, StopReason
+from app.domain.message import Message, MessageState, StopReason
+from app.domain.parts import ErrorPart, TextPart
 from app.ui.transcript.endings import ending, short_ending
 from engine import Fault, FaultKind, Role
 

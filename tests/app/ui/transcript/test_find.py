@@ -9,7 +9,7 @@ from PySide6.QtCore import QPointF
 from PySide6.QtGui import QColor
 from pytestqt.qtbot import QtBot
 
-from app.store.store import MessageState
+from app.domain.message import MessageState
 from app.ui.theme.palette import DARK, HIGH_CONTRAST, LIGHT
 from app.ui.transcript.find import Finder
 from app.ui.transcript.view import Transcript

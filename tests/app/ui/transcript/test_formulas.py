@@ -8,11 +8,11 @@ from PySide6.QtGui import QColor, QContextMenuEvent
 from PySide6.QtWidgets import QApplication, QMenu
 from pytestqt.qtbot import QtBot
 
+from app.domain.message import Message, MessageState
+from app.domain.parts import split
 from app.markdown.blocks import Formula, Paragraph, Place
 from app.markdown.formulas import Tex
 from app.markdown.stream import parse
-from app.store.parts import split
-from app.store.store import Message, MessageState
 from app.ui.blocks.blocks import TextView
 from app.ui.blocks.formula import SMALLEST_SCALE, FormulaView, formula_view
 from app.ui.blocks.style import ReadingStyle

@@ -12,7 +12,9 @@ from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import QPlainTextEdit
 from pytestqt.qtbot import QtBot
 
-from app.store.parts import (
+from app.domain.answer_details import AnswerDetails
+from app.domain.message import Message, MessageState
+from app.domain.parts import (
     FilePart,
     ImagePart,
     Part,
@@ -20,13 +22,12 @@ from app.store.parts import (
     ThoughtPart,
     ToolCallPart,
     ToolResultPart,
-    grown,
+    append_text,
 )
-from app.store.store import AnswerDetails, Message, MessageState
 from app.ui.blocks.code import CodeView
 from app.ui.transcript.message_editor import MessageEditor
-from app.ui.transcript.message_part import Part as Shown
 from app.ui.transcript.message_view import MessageView
+from app.ui.transcript.placed_block import PlacedBlock as Shown
 from app.ui.transcript.sections import Kind
 from app.ui.transcript.view import Transcript
 from stage import flush
@@ -166,7 +167,7 @@ def test_streamed_text_grows_behind_the_result_of_a_tool(view: Transcript, qtbot
     stream_text(view, qtbot, 2, "ins.</think>Take an **umbrella**.\n\nAnd a hat.")
     assert texts(one) == ["Let me look.", "So it rains.", "Take an umbrella.", "And a hat."]
     in_order(one)
-    done = replace(said(), parts=grown(one.message.parts, ""))
+    done = replace(said(), parts=append_text(one.message.parts, ""))
     view.update_message(done)
     kept = texts(one)
     view.set_messages([asked(), replace(done, id=3)])
@@ -182,7 +183,7 @@ def test_any_pieces_give_the_same_layout(view: Transcript, qtbot: QtBot) -> None
     for letter in text:
         one.append(letter)
     view.update_message(replace(one.message, state=MessageState.COMPLETE))
-    at_once = replace(message(3, ""), parts=(*ANSWER[:6], *grown((), text)))
+    at_once = replace(message(3, ""), parts=(*ANSWER[:6], *append_text((), text)))
     other = shown(view, qtbot, asked(), one.message, at_once)
     assert texts(view.stack.views[1]) == texts(other)
     assert view.stack.views[1].height == other.height

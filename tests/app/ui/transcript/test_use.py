@@ -11,8 +11,9 @@ from PySide6.QtGui import QAccessible, QColor, QGuiApplication, QInputMethodEven
 from PySide6.QtWidgets import QPlainTextEdit
 from pytestqt.qtbot import QtBot
 
-from app.store.parts import TextPart
-from app.store.store import AnswerDetails, Message, MessageState
+from app.domain.answer_details import AnswerDetails
+from app.domain.message import Message, MessageState
+from app.domain.parts import TextPart
 from app.ui.blocks.code import CodeView
 from app.ui.transcript.message_tools import tools_for
 from app.ui.transcript.view import Transcript

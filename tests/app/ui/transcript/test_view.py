@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtGui import QColor, QImage
 from pytestqt.qtbot import QtBot
 
-from app.store.store import MessageState
+from app.domain.message import MessageState
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.style import ReadingStyle, contrast
 from app.ui.blocks.table import TableView

@@ -8,9 +8,10 @@ import pytest
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
+from app.domain.chat import Conversation
+from app.domain.message import Message, MessageState, StopReason
+from app.domain.parts import TextPart
 from app.state.chat import Generation, State
-from app.store.parts import TextPart
-from app.store.store import Conversation, Message, MessageState, StopReason
 from app.ui.transcript.endings import ending
 from app.ui.widgets.notification import LONG_SECONDS, AnswerNotifier
 from engine import Role

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any, cast
+from dataclasses import dataclass
 
-from engine import THOUGHT_ENDS, THOUGHT_OPENS, Fault, FaultKind, Role, split_answer
+from engine import THOUGHT_ENDS, THOUGHT_OPENS, Fault, Role, split_answer
 
 _NO_CODE = Fault()
 
@@ -89,28 +88,9 @@ Part = TextPart | ThoughtPart | ToolCallPart | ToolResultPart | FilePart | Image
 Parts = tuple[Part, ...]
 Content = str | Sequence[Part]  # of a message that is being made
 
-_KINDS: dict[str, type[Part]] = {
-    "text": TextPart,
-    "thought": ThoughtPart,
-    "tool call": ToolCallPart,
-    "tool result": ToolResultPart,
-    "file": FilePart,
-    "image": ImagePart,
-    "error": ErrorPart,
-}
-_NAMES = {kind: name for name, kind in _KINDS.items()}
-_LONG = {
-    "tool call": "arguments",
-    "image": "",
-    "error": "",
-}  # field in the text column, if not `text`
-
-
-# --- text and parts ---------------------------------------------------------------------------
-
 
 def split(text: str) -> Parts:
-    """The parts of a text that a model wrote; `written` joins them to the same text."""
+    """The parts of a text that a model wrote; `prompt_text` joins them to the same text."""
     return tuple(
         ThoughtPart(piece.text, piece.opens, piece.ends)
         if piece.is_thought
@@ -128,7 +108,7 @@ def parts_of(role: Role, content: Content) -> Parts:
     return (TextPart(content),) if content else ()
 
 
-def written(parts: Iterable[Part]) -> str:
+def prompt_text(parts: Iterable[Part]) -> str:
     """The text of a message as its author wrote it, which is also the model's input.
 
     Attached texts are separated by blank lines from what is around them.
@@ -158,20 +138,20 @@ def _call_source(call: ToolCallPart) -> str:
     return f'<tool_call>\n{{"name": {name}, "arguments": {call.arguments or "{}"}}}\n</tool_call>'
 
 
-def grown(parts: Parts, text: str) -> Parts:
+def append_text(parts: Parts, text: str) -> Parts:
     """The parts of an answer to which a model has added text; its error is dropped."""
     parts = without_error(parts)
     if not text:
         return parts
-    at = last_run(parts)
+    at = growing_part_index(parts)
     while at and isinstance(parts[at - 1], TextPart | ThoughtPart):
-        if "\n" in written(parts[at:]).partition(THOUGHT_ENDS)[2]:
+        if "\n" in prompt_text(parts[at:]).partition(THOUGHT_ENDS)[2]:
             break
-        at = last_run(parts[:at])  # the line of a tag is not complete: it may be in code
-    return (*parts[:at], *split(written(parts[at:]) + text))
+        at = growing_part_index(parts[:at])  # the line of a tag is not complete: it may be in code
+    return (*parts[:at], *split(prompt_text(parts[at:]) + text))
 
 
-def last_run(parts: Parts) -> int:
+def growing_part_index(parts: Parts) -> int:
     """Where the last thought and the text after it begin, to which a model adds text."""
     at = len(parts)
     while at and isinstance(parts[at - 1], TextPart):
@@ -213,10 +193,10 @@ def attachments(parts: Iterable[Part]) -> Parts:
     return tuple(part for part in parts if isinstance(part, FilePart | ImagePart))
 
 
-def copied(parts: Parts) -> str:
+def clipboard_text(parts: Parts) -> str:
     """The text to copy: what was said, without thoughts and tools unless there is nothing else."""
     said = tuple(part for part in parts if isinstance(part, TextPart | FilePart))
-    text = written(said).strip("\n")
+    text = prompt_text(said).strip("\n")
     return text if text.strip() else "\n\n".join(_unsaid(part) for part in parts).strip("\n")
 
 
@@ -224,12 +204,12 @@ def _unsaid(part: Part) -> str:
     return part.text if isinstance(part, ThoughtPart | ToolResultPart) else ""
 
 
-def typed(parts: Iterable[Part]) -> str:
+def typed_text(parts: Iterable[Part]) -> str:
     """The text that the user typed, without attachments."""
-    return written(part for part in parts if isinstance(part, TextPart))
+    return prompt_text(part for part in parts if isinstance(part, TextPart))
 
 
-def searched(parts: Iterable[Part]) -> str:
+def search_text(parts: Iterable[Part]) -> str:
     """The text by which a message is found: of all its parts, without their markup."""
     pieces: list[str] = []
     for part in parts:
@@ -247,72 +227,3 @@ def searched(parts: Iterable[Part]) -> str:
             case ErrorPart():
                 pass
     return "\n\n".join(filter(None, pieces))
-
-
-# --- rows of the table --------------------------------------------------------------------------
-
-Row = tuple[str, str, str]  # kind, JSON with its other fields, text
-
-
-def to_row(part: Part) -> Row:
-    """The columns of a part."""
-    kind = _NAMES[type(part)]
-    values = asdict(part)
-    text = str(values.pop(_LONG.get(kind, "text"), ""))
-    defaults = {field.name: field.default for field in fields(type(part))}
-    kept = {name: value for name, value in values.items() if value != defaults[name]}
-    if isinstance(part, ErrorPart):
-        kept["fault"] = values["fault"]
-    return kind, json.dumps(kept, ensure_ascii=False) if kept else "", text
-
-
-def from_row(kind: str, data: str, text: str) -> Part:
-    """The part of a row; an unknown kind is a text, and a field of a wrong type gets its default."""
-    made = _KINDS.get(kind)
-    if made is None or made is TextPart:
-        return TextPart(text)
-    if made is ThoughtPart and not data:
-        return ThoughtPart(text)
-    values = _object(data)
-    if made is ErrorPart:
-        values["fault"] = _fault(values.get("fault"))
-    if long := _LONG.get(kind, "text"):
-        values[long] = text
-    fitting: dict[str, Any] = {}
-    for field in fields(made):
-        default = cast("type[object]", type(field.default))
-        wanted = str if field.name in ("name", "text") else default
-        if type(value := values.get(field.name)) is wanted:
-            fitting[field.name] = value
-        elif field.name == "name":
-            fitting["name"] = ""
-    return made(**fitting)
-
-
-def _object(data: str) -> dict[str, Any]:
-    """A JSON object; an empty one for another text."""
-    try:
-        found: object = json.loads(data) if data else {}
-    except (ValueError, RecursionError):
-        found = {}
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-
-
-def _fault(stored: object) -> Fault:
-    """The fault of a stored error; one of another version has no code."""
-    if not isinstance(stored, dict):
-        return _NO_CODE
-    try:
-        values = {**cast("dict[str, Any]", stored)}
-        return Fault(FaultKind(values.pop("kind")), **values)
-    except (ValueError, TypeError, KeyError):
-        return _NO_CODE
-
-
-def error_of_text(text: str) -> ErrorPart:
-    """The error of a text stored before there were parts: JSON with a code, or a sentence."""
-    stored = _object(text) if text.startswith("{") else {}
-    if "fault" not in stored:
-        return ErrorPart(message=text)
-    part = from_row("error", text, "")
-    return part if isinstance(part, ErrorPart) else ErrorPart(message=text)

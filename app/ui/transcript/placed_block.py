@@ -15,7 +15,7 @@ ROW_INDENT = 18.0  # pixels: of the blocks below a row
 
 
 @dataclass(slots=True)
-class Part:
+class PlacedBlock:
     """A block view with its position; coordinates are relative to the message."""
 
     view: BlockView
@@ -42,7 +42,7 @@ def level_indent(level: Level) -> float:
     return QUOTE_INDENT if level.quote else INDENT + (BOX_WIDTH if level.is_numbered_task else 0)
 
 
-def gap(before: Part, part: Part) -> float:
+def gap(before: PlacedBlock, part: PlacedBlock) -> float:
     """The vertical space between two parts, in pixels."""
     one, two = before.view.block, part.view.block
     place: Place = two.place

@@ -1,0 +1,25 @@
+"""The servers that the app may contact, as the settings page names them."""
+
+from __future__ import annotations
+
+import urllib.parse
+
+from app.net.http import WebError, is_loopback, parse_proxy
+from app.settings.table import Settings
+from app.system.translation import tr
+
+
+def contacts(settings: Settings) -> list[tuple[str, str]]:
+    """Every server the app may contact, and when."""
+    host = urllib.parse.urlsplit(settings.hub_endpoint).hostname or settings.hub_endpoint
+    when = tr("when you search for or download a model")
+    if is_loopback(host):
+        return [(host, tr("{when} (this computer itself)", when=when))]
+    lines = [(host, when), (tr("the file servers it names"), tr("while a model is downloaded"))]
+    if settings.proxy:
+        try:
+            proxy = parse_proxy(settings.proxy).host
+        except WebError:
+            return lines
+        lines.append((proxy, tr("your proxy, for all of these")))
+    return lines
