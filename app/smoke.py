@@ -11,9 +11,9 @@ from PySide6.QtCore import SignalInstance
 from PySide6.QtWidgets import QWidget
 
 from app.chat.controller import Controller
+from app.domain.chat_settings import AnswerFormat
 from app.domain.message import Message, MessageState
 from app.markdown.formulas import Tex
-from app.settings.answer_options import AnswerFormat
 from app.settings.table import Settings
 from app.state.chat import ModelPhase, State
 from app.state.library import FileState, LibraryState
@@ -57,10 +57,12 @@ async def run(controller: Controller, window: Window) -> str:
 
 async def _check_format(controller: Controller) -> None:
     """An answer that has to be one of two words must be one of them."""
-    usual = controller.options.of(controller.state.current)
-    controller.options.change(usual.with_format(AnswerFormat.CHOICES, "\n".join(CHOICES)))
+    usual = controller.state.settings(controller.state.current)
+    controller.chat_settings.change_shown(
+        usual.with_format(AnswerFormat.CHOICES, "\n".join(CHOICES))
+    )
     found = (await _ask(controller, CHOICE_QUESTION)).text
-    controller.options.change(usual)
+    controller.chat_settings.change_shown(usual)
     if found not in CHOICES:
         raise SmokeError(f"An answer that had to be yes or no was {found!r}.")
 

@@ -9,12 +9,12 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog
 
 from app.chat.adapters import Adapters
-from app.chat.answer_options import NOTICE as OPTIONS_NOTICE
+from app.chat.chat_settings import NOTICE as OPTIONS_NOTICE
 from app.chat.comparison import Side
 from app.chat.controller import Controller
 from app.domain.parts import Content, Parts
 from app.library.service import Library
-from app.settings.table import sampling, thinking
+from app.settings.table import thinking
 from app.state.chat import ModelPhase, Notice
 from app.system.translation import tr
 from app.ui.adapters.panel import AdapterPanel
@@ -87,15 +87,16 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         controller.change_settings(sidebar_open=wanted)
 
     def ask_comparison(message_id: int) -> None:
-        settings = controller.library.defaults.settings_for(controller.state.model.path)
+        app_settings = controller.library.defaults.settings_for(controller.state.model.path)
         offered = controller.state.capabilities.adapters
         stack, mixes = window.adapters.stack, window.adapters.saved_mixes
-        loaded = controller.state.model.loaded
-        usual = sampling(settings, loaded.sampling if loaded else None)
-        options = controller.options.of(controller.state.current)
-        used, usually = options.applied(usual), options.thinks(thinking(settings))
+        chat, shown = (
+            controller.state.settings(controller.state.current),
+            window.options.state.shown,
+        )
+        used, usually = chat.applied(shown.usual), chat.thinks(thinking(app_settings))
         choices = default_choices(stack if offered else (), used, usually)
-        thinks = window.options.state.can_think
+        thinks = shown.can_think
         window.cards.open_comparison(message_id, choices, mixes if offered else {}, thinks=thinks)
 
     def compare_last() -> None:
@@ -117,7 +118,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     def refuse_file(sentence: str) -> None:
         controller.state.set_notice(OPTIONS_NOTICE, Notice(sentence))
 
-    window.options.changed.connect(controller.options.change)
+    window.options.changed.connect(controller.chat_settings.change_shown)
     window.options.refused.connect(refuse_file)
     composer.refused.connect(controller.opening.refuse)
     transcript.refused.connect(controller.opening.refuse)

@@ -15,8 +15,10 @@ from pathlib import Path
 
 from PySide6.QtCore import QTimer
 
+from app.chat.chat_settings import ChatSettingsController
 from app.chat.planner import Uses
 from app.chat.runner import Runner
+from app.domain.chat_settings import AdapterChoice
 from app.domain.message import AdapterMark
 from app.engines.requests import RequestRouter
 from app.state.adapters import (
@@ -28,7 +30,7 @@ from app.state.adapters import (
     adapter_path,
 )
 from app.state.chat import ModelPhase, State, is_same_load
-from app.store.store import Store, StoredAdapters, StoredUse, StoreError
+from app.store.store import Store, StoredAdapters, StoreError
 from app.store.writer import StoreQueue
 from app.system.worker import BackgroundWorker
 from engine import (
@@ -73,16 +75,17 @@ class Adapters:
         router: RequestRouter,
         runner: Runner,
         files: BackgroundWorker,
+        settings: ChatSettingsController,
     ) -> None:
         """`files` is the worker for the user's files, on any drive."""
+        self._settings = settings
         self._state = state
         self._shown = adapter_state
         self._store_queue = store_queue
         self._engine = router
         self._runner = runner
         self._files = files
-        self._stacks: dict[int | None, tuple[AdapterEntry, ...]] = {}  # None: the new chat
-        self._unsaved: set[int | None] = set()
+        self._errors: dict[int | None, dict[Path, AdapterEntry]] = {}  # refused, by conversation
         self._has_read = False
         self._loaded: ModelLoaded | None = None  # the model that the fields below belong to
         self._check: _Check | None = None  # what is checked before the shown stack is set again
@@ -101,18 +104,14 @@ class Adapters:
         state.generations_changed.connect(self._show_pending)
         store_queue.fault_changed.connect(self._on_store_fault)
         runner.sent.connect(self._on_sent)
+        state.settings_changed.connect(self._on_settings)
+        state.conversations_changed.connect(lambda: self._on_settings(state.current))
 
     # --- the store ------------------------------------------------------------------------------
 
     def read(self) -> None:
-        """Read the stored stacks; call it before any conversation can be opened."""
-        numbers = self._store_queue.conversations
-
-        def load(store: Store) -> tuple[StoredAdapters, dict[int, int]]:
-            kept = store.adapters()
-            return kept, {number: numbers.local(number) for number in kept.stacks}
-
-        self._store_queue.read(load, lambda found: self._on_read(*found))
+        """Read the known files and the mixes; the stacks are in the settings of the chats."""
+        self._store_queue.read(Store.adapters, self._on_read)
 
     def find_missing(self) -> None:
         """Update which of the known adapter files are missing."""
@@ -126,21 +125,15 @@ class Adapters:
         self._files.run(lambda: {path for path in paths if path.exists()}, found)
 
     def begin(self, conversation_id: int) -> None:
-        """The new chat became this conversation: move its stack there."""
-        stack = self._stacks.pop(None, ())
-        if stack:
-            self._stacks[conversation_id] = stack
-            self._save(conversation_id)
-            self._save(None)
+        """The new chat became this conversation: what was found of its adapters moves there."""
+        if errors := self._errors.pop(None, None):
+            self._errors[conversation_id] = errors
         for number, request in self._requests.items():
             if request.conversation is None:
                 self._requests[number] = replace(request, conversation=conversation_id)
 
     def write_all(self) -> None:
         """Write everything again, after the store was replaced."""
-        for conversation_id in (None, *(listed.id for listed in self._state.conversations)):
-            if conversation_id in self._stacks:
-                self._save(conversation_id)
         for name, mix in self._shown.mixes.items():
             self._save_mix(name, mix)
         for known in self._shown.known:
@@ -186,8 +179,7 @@ class Adapters:
     def flush(self) -> None:
         """Send and save pending changes now, as when the slider is released."""
         self._send_timer.stop()
-        for conversation_id in tuple(self._unsaved):
-            self._save(conversation_id)
+        self._settings.save_all()
         if not self._requests:  # else it is sent when the engine has answered them
             self._send()
 
@@ -221,7 +213,7 @@ class Adapters:
 
     def apply(self, conversation_id: int | None) -> None:
         """Show the stack of a conversation, and send it to the engine."""
-        self._shown.set_stack(self._stacks.get(conversation_id, ()))
+        self._shown.set_stack(self._stack(conversation_id))
         self._send()
         self._show_pending()
 
@@ -271,8 +263,7 @@ class Adapters:
             return
         if message is not None:
             self._state.change(replace(message, adapters=tuple(marks)))
-        number = self._store_queue.messages.stored
-        self._store_queue.write(lambda store: store.mark_message(number(message_id), marks))
+        self._store_queue.write(lambda store: store.mark_message(message_id, marks))
 
     def on_adapters_set(self, event: AdaptersSet) -> None:
         """The engine has applied the requested stack."""
@@ -308,7 +299,7 @@ class Adapters:
 
     def _acting(self, conversation_id: int | None) -> Uses:
         """The adapters of a conversation that are switched on."""
-        stack = self._stacks.get(conversation_id, ()) if self._engine.capabilities.adapters else ()
+        stack = self._stack(conversation_id) if self._engine.capabilities.adapters else ()
         return tuple(AdapterUse(entry.path, entry.strength) for entry in stack if entry.acts)
 
     def _are_known(self, uses: Uses) -> bool:
@@ -363,21 +354,16 @@ class Adapters:
         else:  # no single file is the cause: switch all off rather than show a stack not in use
             self._fault = (event.message, event.remedy)
             self._refused = request.uses
-            self._stacks[request.conversation] = tuple(
-                replace(entry, on=False) for entry in self._stacks.get(request.conversation, ())
-            )
-            self._save(request.conversation)
+            stack = [replace(entry, on=False) for entry in self._stack(request.conversation)]
+            self._set_stack(request.conversation, stack)
+            self._settings.save(request.conversation)
         if request.conversation == self._state.current:
-            self._shown.set_stack(self._stacks.get(request.conversation, ()))
+            self._shown.set_stack(self._stack(request.conversation))
 
     def _switch_off(self, conversation_id: int | None, path: Path, event: Failed) -> None:
         self._infos.pop(path, None)
-        self._stacks[conversation_id] = tuple(
-            replace(entry, on=False, error=event.message, remedy=event.remedy, fault=event.fault)
-            if entry.path == path and entry.on
-            else entry
-            for entry in self._stacks.get(conversation_id, ())
-        )
+        refused = AdapterEntry(path, False, 1.0, event.message, event.remedy, event.fault)
+        self._errors.setdefault(conversation_id, {})[path] = refused
 
     def _on_model(self) -> None:
         """Reset for another model: it has no adapters yet, and may accept those refused before."""
@@ -391,8 +377,7 @@ class Adapters:
         self._infos, self._fault = {}, ("", "")
         self._check, self._refused_given = None, set()
         self._one_at_a_time, self._refused = False, None
-        for conversation_id, stack in self._stacks.items():
-            self._stacks[conversation_id] = tuple(_without_error(entry) for entry in stack)
+        self._errors.clear()
         self.apply(self._state.current)
         self._publish()
 
@@ -439,26 +424,41 @@ class Adapters:
     def _change(self, stack: Sequence[AdapterEntry], *, later: bool = False) -> bool:
         """Make this the stack of the shown conversation."""
         shown = self._state.current
-        if tuple(stack) == self._stacks.get(shown, ()):
+        if tuple(stack) == self._stack(shown):
             return False
-        self._stacks[shown] = tuple(stack)
         self._refused, self._fault = None, ("", "")
-        self._shown.set_stack(stack)
-        self._unsaved.add(shown)
+        self._set_stack(shown, stack)
         if not later:
             self.flush()
         self._publish()
         return True
 
-    def _save(self, conversation_id: int | None) -> None:
-        self._unsaved.discard(conversation_id)
-        uses = [_stored(entry) for entry in self._stacks.get(conversation_id, ())]
-        number = self._store_queue.conversations.stored
-        self._store_queue.write(
-            lambda store: store.set_adapter_stack(
-                None if conversation_id is None else number(conversation_id), uses
-            )
+    def _stack(self, conversation_id: int | None) -> tuple[AdapterEntry, ...]:
+        """The stack of a conversation; an adapter that the engine refused is off, with the error."""
+        errors = self._errors.get(conversation_id, {})
+        return tuple(
+            replace(errors[use.path], strength=use.strength)
+            if use.on and use.path in errors
+            else AdapterEntry(use.path, use.on, use.strength)
+            for use in self._state.settings(conversation_id).adapters
         )
+
+    def _set_stack(self, conversation_id: int | None, stack: Sequence[AdapterEntry]) -> None:
+        """Change the stack in the settings of a conversation; `flush` writes it."""
+        self._errors[conversation_id] = {entry.path: entry for entry in stack if entry.error}
+        if conversation_id == self._state.current:
+            self._shown.set_stack(stack)
+        uses = tuple(_stored(entry) for entry in stack)
+        settings = replace(self._state.settings(conversation_id), adapters=uses)
+        self._settings.change(conversation_id, settings, later=True)
+
+    def _on_settings(self, conversation_id: int | None) -> None:
+        """The settings of a conversation were changed, perhaps its adapters."""
+        stack = self._stack(conversation_id)
+        if conversation_id == self._state.current and self._shown.stack != stack:
+            self._refused, self._fault = None, ("", "")
+            self._shown.set_stack(stack)
+            self._send_timer.start()
 
     def _save_mix(self, name: str, mix: Sequence[AdapterEntry]) -> None:
         uses = [_stored(entry) for entry in mix]
@@ -467,16 +467,12 @@ class Adapters:
     def _save_known(self, known: KnownAdapter) -> None:
         self._store_queue.write(lambda store: store.set_known_adapter(known.path, known.name))
 
-    def _on_read(self, kept: StoredAdapters, numbers: dict[int, int]) -> None:
+    def _on_read(self, kept: StoredAdapters) -> None:
         self._has_read = True
-        for stored, uses in kept.stacks.items():
-            key = numbers[stored] if stored else None
-            self._stacks.setdefault(key, tuple(_entry(use) for use in uses))
         mixes = {name: tuple(_entry(use) for use in uses) for name, uses in kept.mixes.items()}
         self._shown.set_mixes({**mixes, **self._shown.mixes})
         known = {path: KnownAdapter(path, name) for path, name in kept.known}
         self._shown.set_known(list({**known, **{k.path: k for k in self._shown.known}}.values()))
-        self.apply(self._state.current)
 
     def _on_store_fault(self, error: StoreError | None) -> None:
         if error is None and not self._has_read:
@@ -488,10 +484,10 @@ def _without_error(entry: AdapterEntry) -> AdapterEntry:
     return replace(entry, on=True, error="", remedy="", fault=None) if entry.error else entry
 
 
-def _stored(entry: AdapterEntry) -> StoredUse:
-    return StoredUse(entry.path, _without_error(entry).on, entry.strength)
+def _stored(entry: AdapterEntry) -> AdapterChoice:
+    return AdapterChoice(entry.path, _without_error(entry).on, entry.strength)
 
 
-def _entry(use: StoredUse) -> AdapterEntry:
+def _entry(use: AdapterChoice) -> AdapterEntry:
     strength = min(max(use.strength, -STRONGEST), STRONGEST)
     return AdapterEntry(use.path, use.on, strength)

@@ -28,16 +28,13 @@ from app.store.store import Store
 from app.store.writer import StoreQueue
 from app.system.translation import tr
 from engine import (
-    Constraint,
     Failed,
     FaultKind,
     Finished,
     FinishReason,
     Generate,
     PromptProgress,
-    Sampling,
     Text,
-    Turn,
 )
 
 _SAVE_MILLISECONDS = 300
@@ -114,19 +111,13 @@ class Answers:
     def enqueue(
         self,
         message: Message,
-        turns: tuple[Turn, ...],
-        sampling: Sampling,
-        most: int,
+        command: Generate,
         *,
         adapters: Uses | None = None,
-        thinking: bool | None = None,
-        budget: int | None = None,
-        constraint: Constraint | None = None,
     ) -> None:
-        """Queue `message` as the answer to `turns`, which the `constraint` describes.
+        """Queue `message` as the answer that a command asks for.
 
-        `adapters` replaces the conversation's. `thinking` switches the model's thinking on or off;
-        None leaves the default of its chat template. `budget` is the most tokens of thoughts.
+        `adapters` replaces the conversation's.
         """
         ids = [each.id for each in self._state.branches[message.conversation]]
         aside = message.id not in ids
@@ -134,17 +125,6 @@ class Answers:
             ids[-1] = message.id
         branch = Branch(message.conversation, tuple(ids))
         self._state.set_notice(FULL_NOTICE, None)
-        policy = self._state.policy(message.conversation)
-        command = Generate(
-            0,
-            turns,
-            sampling,
-            most,
-            thinking=thinking,
-            thinking_budget=budget,
-            policy=policy,
-            constraint=constraint,
-        )
         self._jobs.append(
             QueuedAnswer(
                 branch,
@@ -425,10 +405,8 @@ class Answers:
 
     def _save(self, running: RunningAnswer) -> None:
         if text := running.take_unsaved():
-            message, numbers = running.message, self._store_queue.messages
-            self._store_queue.write(
-                lambda store: store.append_text(numbers.stored(message), text), text
-            )
+            message = running.message
+            self._store_queue.write(lambda store: store.append_text(message, text), text)
 
     def _end(
         self,
@@ -444,11 +422,10 @@ class Answers:
     ) -> None:
         """End an answer in the store and the state, and request the next."""
         self._save(running)
-        numbers = self._store_queue.messages
 
         def finish(store: Store) -> None:
             store.finish(
-                numbers.stored(running.message),
+                running.message,
                 state,
                 stop=stop,
                 error=error,
@@ -497,9 +474,8 @@ class Answers:
     ) -> None:
         """Remove an answer from the queue before it is requested."""
         self._jobs.remove(job)
-        numbers = self._store_queue.messages
         self._store_queue.write(
-            lambda store: store.finish(numbers.stored(job.message), state, stop=stop, error=error)
+            lambda store: store.finish(job.message, state, stop=stop, error=error)
         )
         self._state.set_waiting(job.message, job.conversation, "")
         message = self._state.message(job.message)

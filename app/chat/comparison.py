@@ -12,17 +12,16 @@ from dataclasses import dataclass, replace
 
 from app.chat.answers import Answers
 from app.chat.planner import Uses
-from app.chat.prompts import turns_of
+from app.chat.prompts import PromptBuilder
 from app.chat.running_answer import sampling_details
 from app.domain.answer_details import AnswerDetails
+from app.domain.ids import new_id
 from app.domain.message import Message, MessageState
-from app.settings.answer_options import AnswerOptions
-from app.settings.table import Settings, sampling, thinking
 from app.state.chat import Notice, State
-from app.store.store import Store
-from app.store.writer import LocalBranch, StoreQueue
+from app.store.store import Store, StoredBranch
+from app.store.writer import StoreQueue
 from app.system.translation import tr
-from engine import Role, Sampling, Turn
+from engine import Generate, Role, Sampling
 
 NOTICE = "comparison"  # kind of the notice that an answer has to be kept before going on
 
@@ -44,21 +43,14 @@ class Comparisons:
         state: State,
         store_queue: StoreQueue,
         answers: Answers,
-        number: Callable[[], int],
-        settings: Callable[[], Settings],
-        options: Callable[[int], AnswerOptions],
+        prompts: PromptBuilder,
         kept: Callable[[int], None],
     ) -> None:
-        """`number` returns a fresh temporary id, `settings` those of the model in use, `options`
-        those of a conversation.
-
-        `kept` is called with the message that is kept.
-        """
+        """`kept` is called with the message that is kept."""
         self._state = state
         self._store_queue = store_queue
         self._answers = answers
-        self._number = number
-        self._settings, self._options = settings, options
+        self._prompts = prompts
         self._on_kept = kept
         state.conversation_changed.connect(lambda: state.set_notice(NOTICE, None))
 
@@ -93,19 +85,18 @@ class Comparisons:
         elif place != len(state.messages) - 1:
             return
         state.cut(asked.conversation, place + 1)
-        settings = self._settings()
-        turns = turns_of(state.messages, settings.system_prompt)
-        options = self._options(asked.conversation)
-        sides = [self._filled(side, settings, options) for side in (left, right)]
-        if sides[0] == sides[1] and sides[1][1].seed >= 0:  # else both texts would be the same
-            uses, used, thinks = sides[1]
-            sides[1] = uses, replace(used, seed=used.seed + 1), thinks
+        command = self._prompts.command(asked.conversation, state.messages)
+        sides = [_filled(side, command) for side in (left, right)]
+        if sides[0] == sides[1] and sides[1].sampling.seed >= 0:  # else both texts are the same
+            used = sides[1].sampling
+            sides[1] = replace(sides[1], sampling=replace(used, seed=used.seed + 1))
         details = [
-            AnswerDetails(**sampling_details(used, thinks), seed=used.seed)
-            for _, used, thinks in sides
+            AnswerDetails(**sampling_details(each.sampling, each.thinking), seed=each.sampling.seed)
+            for each in sides
         ]
         answers = self._add(asked, siblings, details)
-        self._enqueue(answers, turns, sides, settings.max_tokens, options)
+        for message, each in zip(answers, sides, strict=True):
+            self._answers.enqueue(message, each, adapters=each.adapters)
 
     def keep(self, message_id: int) -> None:
         """Make one of two compared answers, which has ended, the answer of the branch.
@@ -130,16 +121,13 @@ class Comparisons:
             state.add(kept)
         state.set_notice(NOTICE, None)
         self._on_kept(kept.id)
-        number = store_queue.messages.stored
-        store_queue.write(lambda store: store.keep(number(message_id)))
+        store_queue.write(lambda store: store.keep(message_id))
         self._answers.stop_answer(left.id)  # after `kept`, which decides whose context is saved
 
-        def read(store: Store) -> LocalBranch:
-            return store_queue.local_branch(
-                store, store.branch(store_queue.conversations.stored(kept.conversation))
-            )
+        def read(store: Store) -> StoredBranch:
+            return store.with_others(store.branch(kept.conversation))
 
-        def shown_now(branch: LocalBranch) -> None:
+        def shown_now(branch: StoredBranch) -> None:
             now = [message.id for message in state.branches.get(kept.conversation, ())]
             longer = [message.id for message in branch.messages]
             if longer != now and longer[: len(now)] == now and not state.busy:
@@ -153,13 +141,12 @@ class Comparisons:
         if shown is None or shown.undecided or not shown.compared or self._state.busy:
             return
         store_queue = self._store_queue
-        number = store_queue.messages.stored
-        store_queue.write(lambda store: store.reopen_comparison(number(shown.id)))
+        store_queue.write(lambda store: store.reopen_comparison(shown.id))
 
-        def read(store: Store) -> LocalBranch:
-            return store_queue.local_branch(store, [store.message(number(shown.id))])
+        def read(store: Store) -> StoredBranch:
+            return store.with_others([store.message(shown.id)])
 
-        def opened(found: LocalBranch) -> None:
+        def opened(found: StoredBranch) -> None:
             last = self._state.branches[shown.conversation][-1:]
             if found.others and last and last[0].id == shown.id:
                 message = replace(last[0], undecided=True)
@@ -177,25 +164,14 @@ class Comparisons:
         last = self._last()
         return last if last is not None and message_id in (last.id, last.compared) else None
 
-    def _filled(
-        self, side: Side, settings: Settings, options: AnswerOptions
-    ) -> tuple[Uses | None, Sampling, bool | None]:
-        loaded = self._state.model.loaded
-        sampled = options.applied(sampling(settings, loaded.sampling if loaded else None))
-        used = sampled if side.sampling is None else side.sampling
-        usual = options.thinks(thinking(settings))
-        thinks = usual if side.thinking is None else side.thinking
-        return side.adapters, used, thinks
-
     def _add(
         self, asked: Message, siblings: int, details: Sequence[AnswerDetails]
     ) -> tuple[Message, Message]:
         """Add both answers to the state and the store."""
-        store_queue, model = self._store_queue, self._state.model.name
-        numbers = self._number(), self._number()
+        model, ids = self._state.model.name, (new_id(), new_id())
         left, right = (
             Message(
-                numbers[at],
+                ids[at],
                 asked.conversation,
                 asked.id,
                 Role.ASSISTANT,
@@ -210,42 +186,27 @@ class Comparisons:
                 siblings + 1 + at,
                 siblings + 2,
                 details=details[at],
-                compared=numbers[1 - at],
+                compared=ids[1 - at],
                 undecided=True,
             )
             for at in range(2)
         )
 
         def add(store: Store) -> None:
-            added = store.add_comparison(
-                store_queue.conversations.stored(asked.conversation),
-                store_queue.messages.stored(asked.id),
-                model,
-                details,
-            )
-            for number, message in zip(numbers, added, strict=True):
-                store_queue.messages.pair(number, message.id)
+            store.add_comparison(asked.conversation, asked.id, model, details, ids=ids)
 
-        store_queue.write(add)
+        self._store_queue.write(add)
         self._state.add(left, right)
         return left, right
 
-    def _enqueue(
-        self,
-        answers: Sequence[Message],
-        turns: tuple[Turn, ...],
-        sides: Sequence[tuple[Uses | None, Sampling, bool | None]],
-        most: int,
-        options: AnswerOptions,
-    ) -> None:
-        for message, (uses, used, thinks) in zip(answers, sides, strict=True):
-            self._answers.enqueue(
-                message,
-                turns,
-                used,
-                most,
-                adapters=uses,
-                thinking=thinks,
-                budget=None if thinks is False else options.budget,
-                constraint=options.constraint,
-            )
+
+def _filled(side: Side, command: Generate) -> Generate:
+    """The request of a chat, with what one of two answers is to be written with."""
+    thinks = command.thinking if side.thinking is None else side.thinking
+    return replace(
+        command,
+        sampling=side.sampling or command.sampling,
+        thinking=thinks,
+        thinking_budget=None if thinks is False else command.thinking_budget,
+        adapters=side.adapters,
+    )

@@ -9,15 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
 from app.chat.adapters import Adapters
-from app.chat.answer_options import Options
 from app.chat.answers import FULL_NOTICE, Answers
+from app.chat.chat_settings import ChatSettingsController
 from app.chat.comparison import Comparisons, Side
 from app.chat.conversations import Conversations
 from app.chat.deletions import Deletions
@@ -32,12 +31,13 @@ from app.chat.navigation import Navigation
 from app.chat.opening import Opening
 from app.chat.outbox import Outbox
 from app.chat.performance import Performance
-from app.chat.prompts import turns_of
+from app.chat.prompts import PromptBuilder
 from app.chat.quitting import Quitting, RejectedNotices
 from app.chat.runner import Runner
 from app.chat.snapshots import SnapshotController
 from app.chat.store_faults import StoreFaults
 from app.chat.token_count import TokenCount
+from app.domain.ids import new_id
 from app.domain.message import Message, MessageState
 from app.domain.parts import (
     Content,
@@ -54,9 +54,7 @@ from app.library.service import Library
 from app.settings.table import (
     Settings,
     SettingsError,
-    sampling,
     save,
-    thinking,
     with_own,
     without_own,
 )
@@ -72,7 +70,6 @@ from engine import (
     Event,
     FindDevices,
     Role,
-    Sampling,
     delete_snapshots,
     snapshots_size,
 )
@@ -110,29 +107,42 @@ class Controller(QObject):
         )
         runner = Runner(
             state,
-            store_queue,
             self._engine,
             lambda: self.settings,
             lambda: self.speculative_model.kind(self.settings),
             self,
         )
         state.set_capabilities(self._engine.capabilities)
+        self._prompts = PromptBuilder(state, lambda: self._model_settings())
         # The user's files may be on a drive that does not respond; settings must not wait for it.
         user_files = BackgroundWorker("user files", self)
         self._own_files = BackgroundWorker("own files", self)
         self.sessions = SnapshotController(
             state,
             states.sessions,
-            store_queue,
             self._engine,
             runner,
             self._own_files,
-            lambda: self.settings,
+            self._prompts,
             size=snapshots_size,
             delete=delete_snapshots,
         )
+        self.chat_settings = ChatSettingsController(
+            state,
+            states.chat_settings,
+            store_queue,
+            self._engine,
+            self._prompts.usual_sampling,
+            self._prompts.usual_instructions,
+        )
         self.adapters = Adapters(
-            state, states.adapters, store_queue, self._engine, runner, user_files
+            state,
+            states.adapters,
+            store_queue,
+            self._engine,
+            runner,
+            user_files,
+            self.chat_settings,
         )
         self._answers = Answers(
             state,
@@ -156,11 +166,8 @@ class Controller(QObject):
         self.outbox = Outbox(state, self.drafts, self._send_in)
         self.models = ModelLoader(state, self._engine)
         self.token_count = TokenCount(state, self._engine)
-        self.options = Options(
-            state, states.options, store_queue, self._engine, self._usual_sampling
-        )
-        self.library.defaults.changed.connect(self.options.refresh)
-        self.settings_changed.connect(self.options.refresh)
+        self.library.defaults.changed.connect(self.chat_settings.refresh)
+        self.settings_changed.connect(self.chat_settings.refresh)
         self.performance = Performance(state, states.performance, store_queue, self._engine)
         self._events = Events(
             state,
@@ -173,20 +180,17 @@ class Controller(QObject):
             token_count=self.token_count,
             performance=self.performance,
             speculative_model=self.speculative_model,
-            options=self.options,
+            chat_settings=self.chat_settings,
             remember=self._remember_model,
             report=self.report,
         )
-        self._number = count(-1, -1).__next__  # of conversations and messages made in this run
-        self.conversations = Conversations(state, store_queue, self._number)
+        self.conversations = Conversations(state, store_queue)
         self.navigation = Navigation(state, store_queue, self._answers, self.drafts)
         self.comparisons = Comparisons(
             state,
             store_queue,
             self._answers,
-            self._number,
-            self._model_settings,
-            self.options.of,
+            self._prompts,
             runner.on_kept,
         )
         self.deletions = Deletions(
@@ -208,7 +212,6 @@ class Controller(QObject):
         )
         self.last_chat = LastChat(
             state,
-            store_queue,
             remember=lambda number: self.change_settings(last_conversation=number),
             open_conversation=self.navigation.open,
             stop_opening=self.navigation.stop_opening,
@@ -218,7 +221,7 @@ class Controller(QObject):
             store_queue,
             self._answers,
             self.adapters,
-            self.options,
+            self.chat_settings,
             self.conversations,
             self.drafts,
         )
@@ -234,12 +237,12 @@ class Controller(QObject):
         """Start the engine, read the conversations and load a model; after the first paint."""
         self._engine.start()
         self._engine.send(FindDevices)
+        self.conversations.read()  # first: the rows have the settings of the chats
         self.last_chat.start(self.settings.last_conversation)
-        self.conversations.read()
         self.deletions.read()
         self.drafts.load_new_chat()
         self.adapters.read()
-        self.options.read()
+        self.chat_settings.read()
         self.library.start()
         chosen = model or first_model(self.settings.last_model)
         if chosen is not None:
@@ -363,7 +366,7 @@ class Controller(QObject):
             self.outbox.add(shown, parts)
             self.drafts.keep(shown, left)
             return True
-        if self.options.refuses(shown) or self._is_too_long(parts):
+        if self.chat_settings.refuses(shown) or self._is_too_long(parts):
             return False
         if self.comparisons.is_open:
             self.comparisons.refuse_message()
@@ -394,7 +397,7 @@ class Controller(QObject):
         place, old = self._find(message_id)
         if old is None or old.role is not Role.ASSISTANT or self.state.busy:
             return
-        if self.options.refuses(old.conversation):
+        if self.chat_settings.refuses(old.conversation):
             return
         self.state.cut(old.conversation, place)
         again = self._add(old.conversation, old.parent, Role.ASSISTANT, (), old.siblings + 1)
@@ -420,7 +423,7 @@ class Controller(QObject):
         parts = without_empty_ends(parts_of(Role.USER, content))
         if old is None or old.role is not Role.USER or self.state.busy or not parts:
             return
-        if self.options.refuses(old.conversation):
+        if self.chat_settings.refuses(old.conversation):
             return
         self.state.cut(old.conversation, place)
         self._ask(old.conversation, old.parent, parts, old.siblings + 1)
@@ -440,20 +443,22 @@ class Controller(QObject):
         parts = without_error(old.parts)
         message = replace(old, state=MessageState.STREAMING, stop="", parts=parts)
         self.state.change(message)
-        number = self._store_queue.messages.stored
-        self._store_queue.write(lambda store: store.append_text(number(message_id), ""))
+        self._store_queue.write(lambda store: store.append_text(message_id, ""))
         self._answer(message)
 
     def set_policy(self, policy: ContextPolicy) -> None:
         """Set what happens when the shown conversation outgrows the model's context."""
-        if self.state.current is not None:
-            self.conversations.set_policy(self.state.current, policy)
+        self._set_policy(self.state.current, policy)
+
+    def _set_policy(self, conversation: int | None, policy: ContextPolicy) -> None:
+        changed = replace(self.state.settings(conversation), policy=policy)
+        self.chat_settings.change(conversation, changed)
 
     def _go_on_without_oldest(self) -> None:
         """Answer again in the full chat, which leaves out its oldest messages from now on."""
         conversation, message = self._answers.full_answer()
         self.state.set_notice(FULL_NOTICE, None)
-        self.conversations.set_policy(conversation, ContextPolicy.DROP_OLDEST)
+        self._set_policy(conversation, ContextPolicy.DROP_OLDEST)
         if self.state.current == conversation:
             compared = self.state.compared.items()
             shown = next((mine for mine, other in compared if other.id == message), message)
@@ -484,7 +489,7 @@ class Controller(QObject):
     def _send_in(self, conversation_id: int, parts: Parts) -> bool:
         """Send a message at the end of a conversation that was opened; False when it cannot be."""
         branch = self.state.branches.get(conversation_id)
-        if not branch or self.options.refuses(conversation_id):
+        if not branch or self.chat_settings.refuses(conversation_id):
             return False
         self._ask(conversation_id, branch[-1].id, parts)
         return True
@@ -512,10 +517,9 @@ class Controller(QObject):
         return True
 
     def _begin(self, parts: Parts) -> int:
-        """Create a conversation; it takes over the adapters chosen in the new chat."""
-        conversation_id = self.conversations.begin(parts)
+        """Create a conversation with the settings of the new chat."""
+        conversation_id = self.conversations.begin(parts, self.chat_settings.begin())
         self.adapters.begin(conversation_id)
-        self.options.begin(conversation_id)
         return conversation_id
 
     def _ask(
@@ -528,51 +532,24 @@ class Controller(QObject):
         self, conversation_id: int, parent: int | None, role: Role, parts: Parts, sibling: int
     ) -> Message:
         """Append a message to the branch, as the newest of `sibling` siblings."""
-        store_queue, number = self._store_queue, self._number()
         own = role is Role.USER
         state = MessageState.COMPLETE if own else MessageState.STREAMING
         model = "" if own else self.state.model.name
         message = Message(
-            number, conversation_id, parent, role, parts, state, time.time(), model,
+            new_id(), conversation_id, parent, role, parts, state, time.time(), model,
             "", 0, 0, 0.0, sibling, sibling,
         )  # fmt: skip
 
         def add(store: Store) -> None:
-            added = store.add_message(
-                store_queue.conversations.stored(conversation_id),
-                None if parent is None else store_queue.messages.stored(parent),
-                role,
-                parts,
-                state,
-                model,
-            )
-            store_queue.messages.pair(number, added.id)
+            store.add_message(conversation_id, parent, role, parts, state, model, id=message.id)
 
-        store_queue.write(add, message.text)
+        self._store_queue.write(add, message.text)
         self.state.add(message)
         return message
 
     def _answer(self, message: Message) -> None:
-        settings, options = self._model_settings(), self.options.of(message.conversation)
-        turns = turns_of(self.state.branches[message.conversation], settings.system_prompt)
-        self._answers.enqueue(
-            message,
-            turns,
-            options.applied(self._usual_sampling()),
-            settings.max_tokens,
-            thinking=options.thinks(thinking(settings)),
-            budget=options.budget,
-            constraint=options.constraint,
-        )
-
-    def _usual_sampling(self) -> Sampling:
-        """The sampling by the settings and the model in use."""
-        return sampling(self._model_settings(), self._recommended())
-
-    def _recommended(self) -> Sampling | None:
-        """The sampling that the loaded model's file recommends."""
-        loaded = self.state.model.loaded
-        return loaded.sampling if loaded else None
+        branch = self.state.branches[message.conversation]
+        self._answers.enqueue(message, self._prompts.command(message.conversation, branch))
 
     def _model_settings(self) -> Settings:
         return self.library.defaults.settings_for(self.state.model.path)

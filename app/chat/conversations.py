@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from app.domain.chat import Conversation, Hit
+from app.domain.chat_settings import ChatSettings, settings_text
+from app.domain.ids import new_id
 from app.domain.parts import FilePart, ImagePart, Parts, attachments, typed_text
 from app.markdown.blocks import Paragraph
 from app.markdown.stream import PlainText
 from app.state.chat import State
 from app.store.store import Store
 from app.store.writer import StoreQueue
-from engine import ContextPolicy
 
 _HITS = 200  # search results whose words are shown
 _TITLE_LENGTH = 60
@@ -25,11 +26,10 @@ _BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u20
 class Conversations:
     """Changes the list in the state at once, and in the store afterwards."""
 
-    def __init__(self, state: State, store_queue: StoreQueue, number: Callable[[], int]) -> None:
-        """`number` returns a fresh temporary id, negative, for rows not stored yet."""
+    def __init__(self, state: State, store_queue: StoreQueue) -> None:
         self._state = state
         self._store_queue = store_queue
-        self._number = number
+        self._made: set[int] = set()  # in this run, so that they may not be stored yet
         self._latest_query = ""  # `State.query` is the one whose results are shown
 
     def read(self) -> None:
@@ -39,27 +39,20 @@ class Conversations:
             known = {conversation.id for conversation in conversations}
             gone = self._state.deleted
             kept = [c for c in conversations if c.id not in gone]
-            unsaved = [c for c in self._state.conversations if c.id < 0 and c.id not in known]
+            unsaved = [
+                c for c in self._state.conversations if c.id in self._made and c.id not in known
+            ]
             self._state.set_conversations([*unsaved, *kept])
 
-        self._store_queue.read(
-            lambda store: self._store_queue.local_conversations(store.conversations()), listed
-        )
+        self._store_queue.read(lambda store: store.conversations(), listed)
 
-    def begin(self, parts: Parts) -> int:
+    def begin(self, parts: Parts, settings: ChatSettings) -> int:
         """Create a conversation, titled after its first message; returns its id."""
-        store_queue, number, title, now = (
-            self._store_queue,
-            self._number(),
-            title_of(parts),
-            time.time(),
-        )
-
-        def create(store: Store) -> None:
-            store_queue.conversations.pair(number, store.create_conversation(title).id)
-
-        store_queue.write(create)
-        made = Conversation(number, title, now, now, None)
+        number, title, now = new_id(), title_of(parts), time.time()
+        text = settings_text(settings)
+        self._store_queue.write(lambda store: store.create_conversation(title, text, id=number))
+        self._made.add(number)
+        made = Conversation(number, title, now, now, None, settings)
         self._state.set_conversations([made, *self._state.conversations])
         return number
 
@@ -69,14 +62,7 @@ class Conversations:
         if not title:
             return
         self._state.change_conversation(conversation_id, title=title)
-        number = self._store_queue.conversations.stored
-        self._store_queue.write(lambda store: store.rename(number(conversation_id), title), title)
-
-    def set_policy(self, conversation_id: int, policy: ContextPolicy) -> None:
-        """Set what happens when a conversation outgrows the model's context."""
-        self._state.change_conversation(conversation_id, policy=policy)
-        number = self._store_queue.conversations.stored
-        self._store_queue.write(lambda store: store.set_policy(number(conversation_id), policy))
+        self._store_queue.write(lambda store: store.rename(conversation_id, title), title)
 
     def remove(self, ids: Sequence[int]) -> None:
         """Remove conversations from the list and the search results, not from the store."""
@@ -96,9 +82,7 @@ class Conversations:
             if self._latest_query != query:  # a newer query is queued: skip this one
                 return None
             stored = store.conversations(query)
-            hits = store.hits(query, [conversation.id for conversation in stored[:_HITS]])
-            store_queue = self._store_queue
-            return store_queue.local_conversations(stored), store_queue.local_hits(hits)
+            return stored, store.hits(query, [each.id for each in stored[:_HITS]])
 
         def found(results: tuple[list[Conversation], dict[int, Hit]] | None) -> None:
             if results is not None and self._latest_query == query:

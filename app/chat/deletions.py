@@ -9,11 +9,11 @@ from dataclasses import replace
 from PySide6.QtCore import QTimer
 
 from app.chat.conversations import Conversations
-from app.domain.chat import KEEP_DELETED_SECONDS, TrashedConversation
+from app.domain.chat import KEEP_DELETED_SECONDS
 from app.domain.message import Message
 from app.state.chat import Deletion, State
-from app.store.store import Store
-from app.store.writer import LocalBranch, StoreQueue
+from app.store.store import Store, StoredBranch
+from app.store.writer import StoreQueue
 
 UNDO_MILLISECONDS = 8000  # for which the sidebar offers Undo; Ctrl+Z works until the app closes
 _DAY_MILLISECONDS = 24 * 3600 * 1000
@@ -47,22 +47,17 @@ class Deletions:
 
     def read(self) -> None:
         """Read the trash from the store."""
-        local = self._store_queue.conversations.local
-
-        def trash(store: Store) -> list[TrashedConversation]:
-            return [replace(each, id=local(each.id)) for each in store.trash()]
-
-        self._store_queue.read(trash, self._state.set_trash)
+        self._store_queue.read(lambda store: store.trash(), self._state.set_trash)
 
     def delete(self, conversation_ids: Sequence[int]) -> None:
         """Stop the answers of conversations, and move them to the trash."""
         if not conversation_ids:
             return
-        ids, number = tuple(conversation_ids), self._store_queue.conversations.stored
+        ids = tuple(conversation_ids)
         for conversation_id in ids:
             self._stop(conversation_id)
         self._conversations.remove(ids)
-        self._store_queue.write(lambda store: store.delete([number(each) for each in ids]))
+        self._store_queue.write(lambda store: store.delete(ids))
         self._push(Deletion(ids))
         self._forget(ids)
         self.read()
@@ -113,14 +108,12 @@ class Deletions:
                 return
 
     def _delete_stored(self, message: Message) -> None:
-        number = self._store_queue.messages.stored
-        self._store_queue.write(lambda store: store.delete_message(number(message.id)))
+        self._store_queue.write(lambda store: store.delete_message(message.id))
         self._push(Deletion((), message.id, message.conversation))
         self._read_branch(message.conversation)
 
     def _restore_message(self, message_id: int, conversation_id: int) -> None:
-        number = self._store_queue.messages.stored
-        self._store_queue.write(lambda store: store.restore_message(number(message_id)))
+        self._store_queue.write(lambda store: store.restore_message(message_id))
         if conversation_id != self._state.current:
             self._show(conversation_id)
         self._read_branch(conversation_id)
@@ -130,11 +123,10 @@ class Deletions:
         state, store_queue = self._state, self._store_queue
         before = [each.id for each in state.branches.get(conversation_id, ())]
 
-        def read(store: Store) -> LocalBranch:
-            stored = store_queue.conversations.stored(conversation_id)
-            return store_queue.local_branch(store, store.branch(stored))
+        def read(store: Store) -> StoredBranch:
+            return store.with_others(store.branch(conversation_id))
 
-        def show(branch: LocalBranch) -> None:
+        def show(branch: StoredBranch) -> None:
             now = [each.id for each in state.branches.get(conversation_id, ())]
             if conversation_id in state.busy_conversations:
                 return  # a message was sent meanwhile: the state is newer
@@ -152,17 +144,17 @@ class Deletions:
 
     def remove(self, conversation_ids: Sequence[int]) -> None:
         """Permanently remove conversations of the trash."""
-        ids, number = tuple(conversation_ids), self._store_queue.conversations.stored
+        ids = tuple(conversation_ids)
         self._drop_from_stack(ids, messages=True)
         self._state.set_trash([each for each in self._state.trash if each.id not in ids])
-        self._store_queue.write(lambda store: store.purge([number(each) for each in ids]))
+        self._store_queue.write(lambda store: store.purge(ids))
         self._state.forget_branches(ids)
         self.read()
 
     def _restore(self, conversation_ids: Sequence[int]) -> None:
-        ids, number = tuple(conversation_ids), self._store_queue.conversations.stored
+        ids = tuple(conversation_ids)
         self._state.set_trash([each for each in self._state.trash if each.id not in ids])
-        self._store_queue.write(lambda store: store.restore([number(each) for each in ids]))
+        self._store_queue.write(lambda store: store.restore(ids))
         self._conversations.read()
         self.read()
         if len(ids) == 1:

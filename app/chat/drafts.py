@@ -20,7 +20,7 @@ class UnsentText:
         self.number = count(1).__next__  # of waiting messages
 
     def keep(self, conversation_id: int | None, parts: Parts) -> None:
-        """Save the draft of a conversation; None is the new chat, which has no number yet."""
+        """Save the draft of a conversation; None is the new chat, which has no id yet."""
         if self._state.drafts.get(conversation_id, ()) == parts:
             return
         self._state.set_draft(conversation_id, parts)
@@ -50,16 +50,11 @@ class UnsentText:
 
     def write(self, conversation_id: int | None) -> None:
         """Write what is unsent in a conversation to the store."""
-        number, state = self._store_queue.conversations.stored, self._state
+        state = self._state
         waiting = () if conversation_id is None else state.outbox.get(conversation_id, ())
         field = state.drafts.get(conversation_id, ())
         unsent = Unsent(field, tuple(message.parts for message in waiting))
-        self._store_queue.write(
-            lambda store: store.set_draft(
-                None if conversation_id is None else number(conversation_id), unsent
-            ),
-            unsent.text,
-        )
+        self._store_queue.write(lambda store: store.set_draft(conversation_id, unsent), unsent.text)
 
     def write_all(self) -> None:
         """Write all that is unsent, after a repair of the store."""

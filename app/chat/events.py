@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import assert_never
 
 from app.chat.adapters import Adapters
-from app.chat.answer_options import Options
 from app.chat.answers import Answers
+from app.chat.chat_settings import ChatSettingsController
 from app.chat.draft_model import SpeculativeModel
 from app.chat.model_loader import ModelLoader
 from app.chat.performance import Performance
@@ -62,7 +62,7 @@ class Events:
         token_count: TokenCount,
         performance: Performance,
         speculative_model: SpeculativeModel,
-        options: Options,
+        chat_settings: ChatSettingsController,
         remember: Callable[[Path], None],
         report: Callable[[BaseException], None],
     ) -> None:
@@ -73,7 +73,7 @@ class Events:
         self._runner, self._models, self._answers = runner, models, answers
         self._adapters, self._sessions, self._token_count = adapters, sessions, token_count
         self._performance, self._draft_models = performance, speculative_model
-        self._options = options
+        self._settings = chat_settings
         self._remember, self._report = remember, report
 
     def receive(self, events: Sequence[Event]) -> None:
@@ -126,7 +126,7 @@ class Events:
             case DraftSet():
                 self._draft_models.on_set(event)
             case ConstraintChecked():
-                self._options.on_checked(event)
+                self._settings.on_checked(event)
             case Embedded() | Reranked():
                 pass  # the window asks for neither
             case SnapshotLoaded():
@@ -155,7 +155,7 @@ class Events:
             self._token_count,
             self._performance,
             self._draft_models,
-            self._options,
+            self._settings,
         )
         if any(part.on_failed(event) for part in parts):
             return

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from app.state.chat import State
-from app.store.writer import StoreQueue
 
 
 class LastChat:
@@ -14,14 +13,13 @@ class LastChat:
     def __init__(
         self,
         state: State,
-        store_queue: StoreQueue,
         *,
         remember: Callable[[int], None],
         open_conversation: Callable[[int], None],
         stop_opening: Callable[[], None],
     ) -> None:
-        """`remember` saves the store's number of a conversation; 0: a new chat."""
-        self._state, self._store_queue = state, store_queue
+        """`remember` saves the id of a conversation; 0: a new chat."""
+        self._state = state
         self._remember, self._open = remember, open_conversation
         self._stop_opening = stop_opening
         self._opening = self._stays = False
@@ -43,30 +41,16 @@ class LastChat:
 
     def _on_listed(self) -> None:
         listed = {conversation.id for conversation in self._state.conversations}
-        if not self._wanted or not any(number > 0 for number in listed):
+        if self._wanted not in listed:
             return
         wanted, self._wanted = self._wanted, 0
-        if self._state.current is None and wanted in listed:
+        if self._state.current is None:
             self._opening = True
             self._open(wanted)
 
     def _on_shown(self) -> None:
-        shown = self._state.current
+        shown = self._state.current or 0
         self._wanted, self._opening = 0, False
-        if shown is None:
-            self._keep(0)
-        elif shown > 0:
-            self._keep(shown)
-        else:  # created in this run: the store knows its number
-            numbers = self._store_queue.conversations
-
-            def found(stored: int) -> None:
-                if stored and self._state.current == shown:
-                    self._keep(stored)
-
-            self._store_queue.read(lambda store: numbers.known(shown), found)
-
-    def _keep(self, number: int) -> None:
-        if number != self._remembered:
-            self._remembered = number
-            self._remember(number)
+        if shown != self._remembered:
+            self._remembered = shown
+            self._remember(shown)

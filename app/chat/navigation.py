@@ -8,8 +8,8 @@ from app.chat.answers import Answers
 from app.chat.drafts import UnsentText
 from app.domain.unsent import Unsent
 from app.state.chat import State
-from app.store.store import Store
-from app.store.writer import LocalBranch, StoreQueue
+from app.store.store import Store, StoredBranch
+from app.store.writer import StoreQueue
 
 
 class Navigation:
@@ -49,14 +49,12 @@ class Navigation:
             if then is not None:
                 then()
             return
-        number = self._store_queue.conversations.stored
 
-        def read(store: Store) -> tuple[LocalBranch, Unsent]:
-            stored = number(conversation_id)
-            branch = self._store_queue.local_branch(store, store.branch(stored))
-            return branch, store.draft(stored)
+        def read(store: Store) -> tuple[StoredBranch, Unsent]:
+            branch = store.with_others(store.branch(conversation_id))
+            return branch, store.draft(conversation_id)
 
-        def shown(result: tuple[LocalBranch, Unsent]) -> None:
+        def shown(result: tuple[StoredBranch, Unsent]) -> None:
             if self._opening != conversation_id:
                 return
             if conversation_id not in self._state.branches:
@@ -74,8 +72,7 @@ class Navigation:
         store_queue, state = self._store_queue, self._state
 
         def hit(store: Store) -> int | None:
-            stored = store_queue.conversations.stored(conversation_id)
-            found = store_queue.local_hits(store.hits(query, [stored])).get(conversation_id)
+            found = store.hits(query, [conversation_id]).get(conversation_id)
             return found.message if found else None
 
         def reveal(message_id: int) -> None:
@@ -90,10 +87,8 @@ class Navigation:
                 reveal(message_id)  # an answer that is being written keeps its branch
                 return
 
-            def select(store: Store) -> LocalBranch:
-                stored = store_queue.conversations.stored(conversation_id)
-                branch = store.show_branch(stored, store_queue.messages.stored(message_id))
-                return store_queue.local_branch(store, branch)
+            def select(store: Store) -> StoredBranch:
+                return store.with_others(store.show_branch(conversation_id, message_id))
 
             self._show_branch(conversation_id, select, lambda: reveal(message_id))
 
@@ -106,26 +101,24 @@ class Navigation:
             return
         self._answers.save()
 
-        def select(store: Store) -> LocalBranch:
-            number = self._store_queue.messages.stored(message_id)
-            return self._store_queue.local_branch(store, store.select_sibling(number, step))
+        def select(store: Store) -> StoredBranch:
+            return store.with_others(store.select_sibling(message_id, step))
 
         self._show_branch(shown, select)
 
     def _show_branch(
         self,
         conversation_id: int,
-        select: Callable[[Store], LocalBranch],
+        select: Callable[[Store], StoredBranch],
         then: Callable[[], None] | None = None,
     ) -> None:
         """Show the branch that `select` returns, if the conversation is still shown then."""
         before = [message.id for message in self._state.messages]
 
-        def read(store: Store) -> LocalBranch:
-            number = self._store_queue.conversations.stored(conversation_id)
-            return self._store_queue.local_branch(store, store.branch(number))
+        def read(store: Store) -> StoredBranch:
+            return store.with_others(store.branch(conversation_id))
 
-        def selected(branch: LocalBranch) -> None:
+        def selected(branch: StoredBranch) -> None:
             nonlocal before
             if self._state.current != conversation_id:
                 return

@@ -41,7 +41,6 @@ class EngineState:
     branch: Branch | None = None  # whose context was cached last; None: not known
     cached_with: Uses = ()  # the adapters of `branch`
     unsaved: int | None = None  # conversation whose cached context is longer than its snapshot
-    unsaved_name: str = ""  # its snapshot name; empty while the store has given no number
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +51,29 @@ class EngineTarget:
     adapters: Uses
     budget_bytes: int = 0  # disk space for cached conversations; 0: none is saved or loaded
     turns: tuple[Turn, ...] = ()  # of the branch; needed to load its snapshot
-    name: str = ""  # its snapshot name; empty: not saved yet
     answer: Generate | None = None  # to `turns`
     policy: ContextPolicy = ContextPolicy.STOP  # of the conversation
     aside: bool = False  # the other answer of a comparison: the context of the first one is saved
 
 
+def snapshot_name(conversation: int | None) -> str:
+    """Snapshot name of a conversation, the same in every run; the new chat has none."""
+    return "" if conversation is None else str(conversation)
+
+
 def plan(current: EngineState, target: EngineTarget) -> tuple[Step, ...]:
     """The commands that lead from `current` to `target`, in order, with request 0."""
     steps: list[Step] = []
-    loads = target.budget_bytes > 0 and target.name != "" and _needs_context(current, target)
+    name = snapshot_name(target.branch.conversation)
+    loads = target.budget_bytes > 0 and name != "" and _needs_context(current, target)
     moves = current.unsaved != target.branch.conversation
     replaced = current.unsaved is not None and (moves or (loads and target.answer is None))
-    if replaced and current.unsaved_name and target.budget_bytes > 0:
-        steps.append(SaveSnapshot(0, current.unsaved_name, target.budget_bytes))
+    if replaced and target.budget_bytes > 0:
+        steps.append(SaveSnapshot(0, snapshot_name(current.unsaved), target.budget_bytes))
     if target.answer is None and target.adapters != current.adapters:
         steps.append(SetAdapters(0, target.adapters))
     if loads:
-        steps.append(LoadSnapshot(0, target.turns, target.name, target.policy, target.adapters))
+        steps.append(LoadSnapshot(0, target.turns, name, target.policy, target.adapters))
     if target.answer is not None:
         steps.append(replace(target.answer, adapters=target.adapters))
     return tuple(steps)

@@ -1,4 +1,4 @@
-"""Chat messages as prompt turns for the model.
+"""The prompt builder: a chat's messages and settings as a request for the model.
 
 A turn is text, so this is also where each kind of part becomes text: thoughts with their tags as
 the model wrote them, attached texts between blank lines, and results of tools as a turn of the user
@@ -7,13 +7,60 @@ in the notation that most models with tools were trained on. Images and errors a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from app.domain.message import Message
 from app.domain.parts import Part, ToolResultPart, prompt_text
-from engine import Role, Turn
+from app.settings.table import Settings, sampling, thinking
+from app.state.chat import State
+from engine import Generate, Role, Sampling, Turn
 
 _Piece = tuple[int, Turn]  # the message, and the text of some of its parts
+
+
+class PromptBuilder:
+    """Reads the settings of a chat, of its folder, of the model and of the app, in this order."""
+
+    def __init__(self, state: State, settings: Callable[[], Settings]) -> None:
+        """`settings` are those of the model in use."""
+        self._state = state
+        self._settings = settings
+
+    def usual_instructions(self, conversation: int | None) -> str:
+        """What a chat without instructions of its own has: its folder's, or those of the app."""
+        found = self._state.folder_instructions(conversation)
+        return self._settings().system_prompt if found is None else found
+
+    def instructions(self, conversation: int | None) -> str:
+        """The instructions of a chat, with the variables that were replaced for it."""
+        settings = self._state.settings(conversation)
+        text = settings.instructions
+        text = self.usual_instructions(conversation) if text is None else text
+        return settings.resolved.text if text == settings.resolved.source else text
+
+    def usual_sampling(self) -> Sampling:
+        """The sampling by the settings and the model in use."""
+        loaded = self._state.model.loaded
+        return sampling(self._settings(), loaded.sampling if loaded else None)
+
+    def turns(self, conversation: int | None, messages: Sequence[Message]) -> tuple[Turn, ...]:
+        """Prompt turns of a branch of a chat, with its instructions."""
+        return turns_of(messages, self.instructions(conversation))
+
+    def command(self, conversation: int, messages: Sequence[Message]) -> Generate:
+        """The request to answer a branch, or to continue its last answer; request 0."""
+        app, chat = self._settings(), self._state.settings(conversation)
+        return Generate(
+            0,
+            self.turns(conversation, messages),
+            chat.applied(self.usual_sampling()),
+            app.max_tokens,
+            chat.stop,
+            thinking=chat.thinks(thinking(app)),
+            thinking_budget=chat.budget,
+            policy=chat.policy,
+            constraint=chat.constraint,
+        )
 
 
 def turns_of(messages: Sequence[Message], system: str) -> tuple[Turn, ...]:

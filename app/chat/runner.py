@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QObject, Signal
 
-from app.chat.planner import Branch, EngineState, EngineTarget, Step, Uses, plan
+from app.chat.planner import Branch, EngineState, EngineTarget, Step, Uses, plan, snapshot_name
 from app.engines.requests import RequestRouter
 from app.settings.table import Settings
 from app.state.chat import State
-from app.store.writer import StoreQueue
 from engine import (
     AdaptersSet,
     ContextPolicy,
@@ -54,12 +53,10 @@ class Runner(QObject):
 
     sent = Signal(object, object)  # a command with its request, and its EngineTarget
     context_lost = Signal(int)  # other adapters have invalidated it: the request of AdaptersSet
-    name_assigned = Signal(int)  # a conversation has its snapshot name, so it can be saved
 
     def __init__(
         self,
         state: State,
-        store_queue: StoreQueue,
         router: RequestRouter,
         settings: Callable[[], Settings],
         draft_kind: Callable[[], DraftKind],
@@ -68,14 +65,12 @@ class Runner(QObject):
         """`draft_kind` is what drafts the tokens of the next answer."""
         super().__init__(parent)
         self._state = state
-        self._store_queue = store_queue
         self._engine = router
         self._settings, self._draft_kind = settings, draft_kind
         self._engine_state = EngineState()
         self._context_request = 0  # request of the load or answer that cached `EngineState.branch`
         self._confirmed = True  # the engine has answered every SetAdapters
         self._model: ModelLoaded | None = None  # whose KV cache `_engine_state` describes
-        self._names: dict[int, str] = {}  # of conversations created in this run
         self._saves: list[_Save] = []  # not finished yet
         self._aside: _Aside | None = None  # the last one
 
@@ -87,10 +82,7 @@ class Runner(QObject):
             self._engine_state = replace(self._engine_state, branch=None, unsaved=None)
         if self._engine_state.unsaved in self._state.deleted:
             self._engine_state = replace(self._engine_state, unsaved=None)
-        unsaved = self._engine_state.unsaved
-        return replace(
-            self._engine_state, unsaved_name="" if unsaved is None else self.name(unsaved)
-        )
+        return self._engine_state
 
     @property
     def budget_bytes(self) -> int:
@@ -108,27 +100,20 @@ class Runner(QObject):
 
         `aside`: its context is not the one to save, since it is compared with another answer.
         """
-        conversation = branch.conversation
-        name = "" if conversation is None else self.name(conversation)
         command = replace(command, drafts=self._draft_kind())
         target = EngineTarget(
-            branch, adapters, self.budget_bytes, command.turns, name, command, command.policy, aside
+            branch, adapters, self.budget_bytes, command.turns, command, command.policy, aside
         )
-        request = self._run(target)
-        if conversation is not None:
-            self.look_up_name(conversation)
-        return request
+        return self._run(target)
 
     def apply_adapters(self, conversation: int | None, adapters: Uses) -> None:
         """Load and check the adapters of a conversation; its snapshot is loaded by `restore`."""
         self._run(EngineTarget(Branch(conversation), adapters, self.budget_bytes))
 
-    def restore(
-        self, branch: Branch, turns: tuple[Turn, ...], name: str, policy: ContextPolicy
-    ) -> None:
+    def restore(self, branch: Branch, turns: tuple[Turn, ...], policy: ContextPolicy) -> None:
         """Load the snapshot of a branch, unless the engine has the branch cached."""
         adapters = self._engine_state.adapters
-        self._run(EngineTarget(branch, adapters, self.budget_bytes, turns, name, policy=policy))
+        self._run(EngineTarget(branch, adapters, self.budget_bytes, turns, policy=policy))
 
     def has_cached(self, branch: Branch) -> bool:
         """Whether the engine has this branch cached, with the adapters of the shown conversation."""
@@ -136,11 +121,7 @@ class Runner(QObject):
         return now.branch == branch and now.cached_with == now.adapters
 
     def save(self) -> None:
-        """Save a snapshot of the cached context, if it is longer than the saved one.
-
-        A conversation whose number the store has not assigned yet has no snapshot name: it is
-        saved when `name_assigned` is emitted, if it is still cached then.
-        """
+        """Save a snapshot of the cached context, if it is longer than the saved one."""
         self._run(EngineTarget(Branch(None), self._engine_state.adapters, self.budget_bytes))
 
     def cancel_answer(self, request: int, *, started: bool) -> None:
@@ -203,25 +184,6 @@ class Runner(QObject):
             confirmed,
         )
 
-    # --- names ----------------------------------------------------------------------------------
-
-    def name(self, conversation: int) -> str:
-        """Snapshot name of a conversation, the same in every run; empty while not known."""
-        return str(conversation) if conversation >= 0 else self._names.get(conversation, "")
-
-    def look_up_name(self, conversation: int) -> None:
-        """Read the store's number of a conversation created in this run; emits `name_assigned`."""
-        if self.name(conversation):
-            return
-        numbers = self._store_queue.conversations
-
-        def found(stored: int) -> None:
-            if stored:
-                self._names[conversation] = str(stored)
-                self.name_assigned.emit(conversation)
-
-        self._store_queue.read(lambda store: numbers.known(conversation), found)
-
     # --- steps ----------------------------------------------------------------------------------
 
     def _run(self, target: EngineTarget) -> int:
@@ -236,7 +198,8 @@ class Runner(QObject):
             case SaveSnapshot():  # the engine saves it when that answer has ended
                 step = replace(step, answer=self._context_request)
             case Generate():
-                step = replace(step, conversation=target.name, budget_bytes=target.budget_bytes)
+                name = snapshot_name(target.branch.conversation)
+                step = replace(step, conversation=name, budget_bytes=target.budget_bytes)
             case LoadSnapshot() if target.answer is None and not self._confirmed:
                 step = replace(step, adapters=None)  # those which the engine accepts
             case _:

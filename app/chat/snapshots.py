@@ -12,14 +12,12 @@ from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QTimer
 
-from app.chat.planner import Branch, EngineTarget
-from app.chat.prompts import memory_start, turns_of
+from app.chat.planner import Branch, EngineTarget, snapshot_name
+from app.chat.prompts import PromptBuilder, memory_start
 from app.chat.runner import Runner
 from app.engines.requests import RequestRouter
-from app.settings.table import Settings
 from app.state.chat import ModelPhase, State
 from app.state.snapshots import Resume, ResumePhase, SessionState
-from app.store.writer import StoreQueue
 from app.system.translation import tr
 from app.system.worker import BackgroundWorker
 from engine import (
@@ -53,11 +51,10 @@ class SnapshotController:
         self,
         state: State,
         session_state: SessionState,
-        store_queue: StoreQueue,
         router: RequestRouter,
         runner: Runner,
         files: BackgroundWorker,
-        settings: Callable[[], Settings],
+        prompts: PromptBuilder,
         *,
         size: Callable[[], int],
         delete: Callable[[Sequence[str] | None], int],
@@ -67,11 +64,10 @@ class SnapshotController:
         """
         self._state = state
         self._shown = session_state
-        self._store_queue = store_queue
         self._engine = router
         self._runner = runner
         self._files = files
-        self._settings = settings
+        self._prompts = prompts
         self._size, self._delete = size, delete
         self._model: ModelLoaded | None = None
         self._ready = False
@@ -89,7 +85,6 @@ class SnapshotController:
         state.generations_changed.connect(self._on_generations)
         runner.sent.connect(self._on_sent)
         runner.context_lost.connect(self._on_context_lost)
-        runner.name_assigned.connect(self._on_name_assigned)
 
     # --- intents --------------------------------------------------------------------------------
 
@@ -102,10 +97,9 @@ class SnapshotController:
         self._restore_timer.stop()
         self._cancel_load()
         self.save()
-        self._runner.drop_unsaved()  # unloading does not wait for a snapshot name
 
     def save(self) -> None:
-        """Save the cached context now, or as soon as the store has assigned its name."""
+        """Save the cached context now."""
         self._save_timer.stop()
         self._runner.save()
 
@@ -117,15 +111,11 @@ class SnapshotController:
         branch = self._branch(shown)
         if self._runner.has_cached(branch):
             return
-        turns = turns_of(self._state.branches.get(shown, ()), self._settings().system_prompt)
+        turns = self._prompts.turns(shown, self._state.branches.get(shown, ()))
         if not any(turn.role is not Role.SYSTEM for turn in turns):
             return
-        name = self._runner.name(shown)
-        if not name:
-            self._runner.look_up_name(shown)
-            return
         self._cancel_load()
-        self._runner.restore(branch, turns, name, self._state.policy(shown))
+        self._runner.restore(branch, turns, self._state.settings(shown).policy)
 
     def measure(self) -> None:
         """Measure the disk space of all snapshots into `SessionState.saved`."""
@@ -149,15 +139,8 @@ class SnapshotController:
     def forget(self, conversation_ids: Sequence[int]) -> None:
         """Delete the snapshots of deleted conversations; after Undo they need a full prefill."""
         self._runner.forget(conversation_ids)
-        numbers = self._store_queue.conversations
-
-        def delete(stored: list[int]) -> None:
-            names = [str(number) for number in stored if number]
-            self._files.run(lambda: self._try_to_delete(names), self._on_deleted)
-
-        self._store_queue.read(
-            lambda store: [numbers.known(each) for each in conversation_ids], delete
-        )
+        names = [snapshot_name(each) for each in conversation_ids]
+        self._files.run(lambda: self._try_to_delete(names), self._on_deleted)
 
     # --- events: each returns whether its request was sent here ---------------------------------
 
@@ -175,7 +158,7 @@ class SnapshotController:
             branch = self._state.branches.get(shown, ())
             self._state.set_memory_start(shown, memory_start(branch, event.dropped_turns))
             model = self._state.model.loaded
-            stops = self._state.policy(shown) is ContextPolicy.STOP
+            stops = self._state.settings(shown).policy is ContextPolicy.STOP
             full = stops and model is not None and event.total_tokens >= model.context
             self._shown.set_resume(_resume(shown, event, full=full))
         return True
@@ -233,19 +216,13 @@ class SnapshotController:
         if not self._loading or self._loading.request < request:
             self._restore_timer.start()
 
-    def _on_name_assigned(self, conversation_id: int) -> None:
-        idle = not self._state.generations and not self._save_timer.isActive()
-        if idle and self._runner.engine_state.unsaved == conversation_id:
-            self.save()
-        if self._state.current == conversation_id:
-            self._restore_timer.start()
-
     # --- the state ------------------------------------------------------------------------------
 
     def _on_shown(self) -> None:
         if self._state.current != self._current:
             self._current = self._state.current
-            self.save()
+            if self._runner.engine_state.unsaved != self._current:
+                self.save()  # else it is saved when it is left, or after the idle time
         shown = self._state.current
         if self._loading and (shown is None or self._branch(shown) != self._loading.branch):
             self._cancel_load()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from app.chat.adapters import Adapters
-from app.chat.answer_options import Options
 from app.chat.answers import Answers
+from app.chat.chat_settings import ChatSettingsController
 from app.chat.conversations import Conversations
 from app.chat.drafts import UnsentText
 from app.state.chat import Notice, State
@@ -26,26 +26,18 @@ class StoreFaults:
         store_queue: StoreQueue,
         answers: Answers,
         adapters: Adapters,
-        options: Options,
+        chat_settings: ChatSettingsController,
         conversations: Conversations,
         drafts: UnsentText,
     ) -> None:
         self._state, self._store_queue = state, store_queue
-        self._answers, self._adapters, self._options = answers, adapters, options
+        self._answers, self._adapters, self._settings = answers, adapters, chat_settings
         self._conversations, self._drafts = conversations, drafts
         store_queue.fault_changed.connect(self._on_fault)
 
     def repair(self) -> None:
         """Move the damaged file aside, and begin a new one with what can be read of it."""
-        shown = self._state.branches.values()
-        known = (
-            max((c.id for c in self._state.conversations), default=0),
-            max(
-                (m.id for branch in (*shown, self._state.compared.values()) for m in branch),
-                default=0,
-            ),
-        )
-        self._store_queue.repair(known, self._on_repaired)
+        self._store_queue.repair(self._on_repaired)
 
     def _on_repaired(self, aside: Path, found: Salvaged | None) -> None:
         if found is None:
@@ -63,7 +55,7 @@ class StoreFaults:
                 others = [compared[message.id] for message in branch if message.id in compared]
                 self._store_queue.rewrite(conversation, branch, others)
         self._adapters.write_all()
-        self._options.write_all()
+        self._settings.write_all()
         self._drafts.write_all()
         remedy = tr("The damaged file is kept as {file}.", file=aside)
         self._state.set_notice("repair", Notice(sentence, remedy))

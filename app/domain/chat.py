@@ -1,10 +1,10 @@
-"""A chat as a row of the list, a deleted chat, and a search result."""
+"""A chat as a row of the list, its folder, a deleted chat, and a search result."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine import ContextPolicy
+from app.domain.chat_settings import NO_SETTINGS, PARTS, ChatSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,43 @@ class Conversation:
     created: float  # seconds since 1970
     updated: float  # seconds since 1970, of the last message started or ended
     leaf: int | None  # last message of the shown branch
-    policy: ContextPolicy = ContextPolicy.DROP_OLDEST  # when it outgrows the model's context
+    settings: ChatSettings = NO_SETTINGS
+    folder: int | None = None  # id of its folder
+    pinned: bool = False  # listed first
+    archived: bool = False  # not listed, but found by search
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder of chats, perhaps in another folder."""
+
+    id: int
+    name: str
+    parent: int | None = None  # id of the folder it is in
+    instructions: str | None = None  # of its chats that have none; None: as in its parent
+    preset: int | None = None  # id of the preset that its new chats begin with
+    position: float = 0.0  # among its siblings
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """Settings with a name: all parts of them, or some."""
+
+    id: int
+    name: str
+    settings: ChatSettings = NO_SETTINGS
+    parts: frozenset[str] = frozenset(PARTS)  # of `PARTS`: those that it sets
+    description: str = ""
+    greeting: str = ""  # the first message of a new chat, by the model
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """A text of the prompt library."""
+
+    id: int
+    name: str
+    text: str
 
 
 KEEP_DELETED_SECONDS = 30 * 24 * 3600  # how long deleted conversations can be restored

@@ -119,7 +119,7 @@ class Settings:
     ] = "on"
     last_model: Annotated[str, Setting()] = ""  # path; empty: the starter model
     offer_better_model: Annotated[bool, Setting()] = True  # on the empty page, with the starter
-    last_conversation: Annotated[int, Setting()] = 0  # its number in the store; 0: a new chat
+    last_conversation: Annotated[int, Setting()] = 0  # its id; 0: a new chat
     sidebar_open: Annotated[bool, Setting()] = True
     window_geometry: Annotated[str, Setting()] = ""  # base64
     system_prompt: Annotated[

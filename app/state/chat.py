@@ -16,13 +16,14 @@ from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
-from app.domain.chat import Conversation, Hit, TrashedConversation
+from app.domain.chat import Conversation, Folder, Hit, TrashedConversation
+from app.domain.chat_settings import NO_SETTINGS, ChatSettings
 from app.domain.message import Message, MessageState
 from app.domain.model_ref import ModelRef, local_path
 from app.domain.parts import Parts, append_text
 from app.engines.client import Capabilities
 from app.state.read_only import ReadOnly, changed
-from engine import ContextPolicy, DeviceInfo, Fault, ModelLoaded
+from engine import DeviceInfo, Fault, ModelLoaded
 
 
 class ModelPhase(Enum):
@@ -135,23 +136,25 @@ class State(QObject):
     conversation_changed = Signal()  # another one is shown, or another branch of it
     message_added = Signal(object)  # Message, at the end of the shown branch
     message_changed = Signal(object)  # Message of the shown branch
-    message_removed = Signal(int)  # id, from the end of the shown branch
+    message_removed = Signal(object)  # id, from the end of the shown branch
     compared_changed = Signal()  # a comparison of the shown branch was opened or closed
     devices_changed = Signal()
-    text_added = Signal(int, str)  # id and piece, of the shown branch
-    waiting_changed = Signal(int, str)  # id and the note on what it waits for; empty: started
+    text_added = Signal(object, str)  # id and piece, of the shown branch
+    waiting_changed = Signal(object, str)  # id and the note on what it waits for; empty: started
     model_changed = Signal()
     generations_changed = Signal()  # any of `generations`, `queued`, `waiting`, `last_speed`
     notices_changed = Signal()
     draft_changed = Signal(object)  # conversation or None
     draft_found = Signal(object)  # the stored draft of the new chat: parts
-    outbox_changed = Signal(int)  # conversation
-    found_opened = Signal(str, int)  # a search result was opened: the query and its message
+    outbox_changed = Signal(object)  # conversation
+    found_opened = Signal(str, object)  # a search result was opened: the query and its message
     memory_changed = Signal()  # of the shown conversation
     deletions_changed = Signal()
     trash_changed = Signal()
     typed_changed = Signal()
     capabilities_changed = Signal()
+    settings_changed = Signal(object)  # conversation, or None: the new chat
+    folders_changed = Signal()
 
     conversations = ReadOnly[tuple[Conversation, ...]]()  # the last active first
     query = ReadOnly[str]()
@@ -159,6 +162,8 @@ class State(QObject):
     hits = ReadOnly[
         Mapping[int, Hit]
     ]()  # the best message of the first results, unless only the title fits
+    new_chat = ReadOnly[ChatSettings]()  # settings of the chat that is not begun yet
+    folders = ReadOnly[tuple[Folder, ...]]()  # by position
     current = ReadOnly[int | None]()  # shown conversation; None: the new chat
     branches = ReadOnly[Mapping[int, tuple[Message, ...]]]()  # of every conversation opened so far
     compared = ReadOnly[Mapping[int, Message]]()  # the other answer of an open comparison, by the
@@ -187,6 +192,8 @@ class State(QObject):
         self._hits: Mapping[int, Hit] = MappingProxyType({})
         self._query = ""
         self._current: int | None = None
+        self._new_chat = NO_SETTINGS
+        self._folders = tuple[Folder, ...]()
         self._branches: Mapping[int, tuple[Message, ...]] = MappingProxyType({})
         self._compared: Mapping[int, Message] = MappingProxyType({})
         self._memory_starts: Mapping[int, int] = MappingProxyType({})
@@ -271,10 +278,29 @@ class State(QObject):
         """A conversation's title, or nothing."""
         return next((c.title for c in self.conversations if c.id == conversation_id), "")
 
-    def policy(self, conversation_id: int | None) -> ContextPolicy:
-        """What happens when a conversation outgrows the model's context."""
-        found = (c.policy for c in self.conversations if c.id == conversation_id)
-        return next(found, ContextPolicy.DROP_OLDEST)
+    def conversation(self, conversation_id: int | None) -> Conversation | None:
+        """A conversation of the list."""
+        return next((c for c in self.conversations if c.id == conversation_id), None)
+
+    def settings(self, conversation_id: int | None) -> ChatSettings:
+        """The settings of a conversation; None: of the new chat."""
+        if conversation_id is None:
+            return self.new_chat
+        found = self.conversation(conversation_id)
+        return NO_SETTINGS if found is None else found.settings
+
+    def folder_instructions(self, conversation_id: int | None) -> str | None:
+        """The instructions of the nearest folder around a conversation that has some."""
+        found = self.conversation(conversation_id)
+        by_id = {folder.id: folder for folder in self.folders}
+        place = None if found is None else found.folder
+        seen = set[int]()
+        while place in by_id and place not in seen:
+            seen.add(place)
+            if by_id[place].instructions is not None:
+                return by_id[place].instructions
+            place = by_id[place].parent
+        return None
 
     def message(self, message_id: int) -> Message | None:
         """A message of any branch opened so far, or the other one of an open comparison."""
@@ -318,6 +344,27 @@ class State(QObject):
         """Replace the list of conversations."""
         self._conversations = tuple(conversations)
         self.conversations_changed.emit()
+
+    def set_settings(self, conversation_id: int | None, settings: ChatSettings) -> None:
+        """Replace the settings of a conversation; None: of the new chat."""
+        if settings == self.settings(conversation_id):
+            return
+        if conversation_id is None:
+            self._new_chat = settings
+        else:
+
+            def changed(rows: Sequence[Conversation]) -> tuple[Conversation, ...]:
+                return tuple(
+                    replace(c, settings=settings) if c.id == conversation_id else c for c in rows
+                )
+
+            self._conversations, self._found = changed(self._conversations), changed(self._found)
+        self.settings_changed.emit(conversation_id)
+
+    def set_folders(self, folders: Sequence[Folder]) -> None:
+        """Replace the folders."""
+        self._folders = tuple(folders)
+        self.folders_changed.emit()
 
     def set_found(
         self, query: str, found: Sequence[Conversation], hits: Mapping[int, Hit] | None = None

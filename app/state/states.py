@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from app.state.adapters import AdapterState
-from app.state.answer_options import OptionsState
 from app.state.chat import State
+from app.state.chat_settings import ChatSettingsState
 from app.state.library import LibraryState
 from app.state.performance import PerformanceState
 from app.state.snapshots import SessionState
@@ -21,4 +21,4 @@ class States:
     adapters: AdapterState = field(default_factory=AdapterState)
     sessions: SessionState = field(default_factory=SessionState)
     performance: PerformanceState = field(default_factory=PerformanceState)
-    options: OptionsState = field(default_factory=OptionsState)
+    chat_settings: ChatSettingsState = field(default_factory=ChatSettingsState)

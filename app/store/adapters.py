@@ -1,4 +1,4 @@
-"""Adapter tables of the store: known files, stacks, mixes, and the adapters of each answer.
+"""Adapter tables of the store: known files, mixes, and the adapters of each answer.
 
 Each function runs on an open connection in the transaction of its caller, `app.store.store`.
 Damaged text is skipped instead of raising, so that the conversation can still be read.
@@ -14,61 +14,32 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
+from app.domain.chat_settings import AdapterChoice
 from app.domain.message import AdapterMark
 from app.store.schema import RowNotFound
 from app.store.search import clean
 
 
 @dataclass(frozen=True, slots=True)
-class StoredUse:
-    """One adapter of a stack or a mix."""
-
-    path: Path
-    on: bool
-    strength: float
-
-
-@dataclass(frozen=True, slots=True)
 class StoredAdapters:
-    """All stored adapter data, except the marks of answers."""
+    """The known files and the mixes."""
 
     known: tuple[tuple[Path, str], ...]  # path and name, the oldest first
-    stacks: dict[int, tuple[StoredUse, ...]]  # by conversation; 0: the new chat
-    mixes: dict[str, tuple[StoredUse, ...]]  # by name, sorted
+    mixes: dict[str, tuple[AdapterChoice, ...]]  # by name, sorted
 
 
 def read_adapters(database: sqlite3.Connection) -> StoredAdapters:
-    """Read all adapter data: it is a few rows per conversation that uses adapters."""
+    """Read the known files and the mixes."""
     known = database.execute("SELECT path, name FROM adapter ORDER BY added, path").fetchall()
     columns = "CAST(path AS TEXT), enabled, CAST(strength AS REAL)"  # damage may change types
-    stacks: dict[int, tuple[StoredUse, ...]] = {}
-    mixes: dict[str, tuple[StoredUse, ...]] = {}
-    rows = database.execute(
-        f"SELECT conversation, {columns} FROM adapter_use ORDER BY conversation, position"
-    )
-    for conversation, path, on, strength in rows:
-        use = StoredUse(Path(path), bool(on), float(strength))
-        stacks[conversation] = (*stacks.get(conversation, ()), use)
+    mixes: dict[str, tuple[AdapterChoice, ...]] = {}
     rows = database.execute(f"SELECT name, {columns} FROM adapter_mix ORDER BY name, position")
     for name, path, on, strength in rows:
-        mixes[name] = (*mixes.get(name, ()), StoredUse(Path(path), bool(on), float(strength)))
-    return StoredAdapters(tuple((Path(path), name) for path, name in known), stacks, mixes)
+        mixes[name] = (*mixes.get(name, ()), AdapterChoice(Path(path), bool(on), float(strength)))
+    return StoredAdapters(tuple((Path(path), name) for path, name in known), mixes)
 
 
-def set_stack(database: sqlite3.Connection, conversation: int, uses: Sequence[StoredUse]) -> None:
-    """Replace the stack of a conversation (0: of the new chat)."""
-    there = database.execute("SELECT 1 FROM conversation WHERE id = ?", (conversation,))
-    if conversation and there.fetchone() is None:
-        raise RowNotFound
-    database.execute("DELETE FROM adapter_use WHERE conversation = ?", (conversation,))
-    database.executemany(
-        "INSERT INTO adapter_use(conversation, position, path, enabled, strength)"
-        " VALUES (?, ?, ?, ?, ?)",
-        [(conversation, place, *_columns(use)) for place, use in enumerate(uses)],
-    )
-
-
-def set_mix(database: sqlite3.Connection, name: str, uses: Sequence[StoredUse]) -> None:
+def set_mix(database: sqlite3.Connection, name: str, uses: Sequence[AdapterChoice]) -> None:
     """Replace the mix of this name; an empty one is deleted."""
     name = clean(name)
     database.execute("DELETE FROM adapter_mix WHERE name = ?", (name,))
@@ -125,5 +96,5 @@ def marks_of(text: str) -> tuple[AdapterMark, ...]:
     return tuple(marks)
 
 
-def _columns(use: StoredUse) -> tuple[str, int, float]:
+def _columns(use: AdapterChoice) -> tuple[str, int, float]:
     return clean(str(use.path)), int(use.on), use.strength

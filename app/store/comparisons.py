@@ -23,22 +23,25 @@ def add_both(
     parent: int,
     model: str,
     details: Sequence[AnswerDetails],
+    ids: tuple[int, int],
 ) -> tuple[Message, Message]:
-    """Insert both answers, with what is known of how they will be made; the first is the leaf."""
-    left, right = (
-        insert_message(
-            database, conversation, parent, Role.ASSISTANT, (), MessageState.STREAMING, model
-        )
-        for _ in range(2)
-    )
+    """Insert both answers, with what is known of how they will be made; the first is the leaf.
+
+    Nothing changes if they exist.
+    """
+    left, right = ids
+    role, state, added = Role.ASSISTANT, MessageState.STREAMING, False
     for number, other, known in zip((left, right), (right, left), details, strict=True):
-        database.execute(
-            "UPDATE message SET compared = ?, undecided = 1, details = ? WHERE id = ?",
-            (other, clean(details_text(known)), number),
-        )
-    set_leaf(database, conversation, right)  # it is shown next if the first is deleted
-    set_leaf(database, conversation, left)
-    touch(database, conversation)
+        if insert_message(database, number, conversation, parent, role, (), state, model):
+            added = True
+            database.execute(
+                "UPDATE message SET compared = ?, undecided = 1, details = ? WHERE id = ?",
+                (other, clean(details_text(known)), number),
+            )
+    if added:
+        set_leaf(database, conversation, right)  # it is shown next if the first is deleted
+        set_leaf(database, conversation, left)
+        touch(database, conversation)
     return find(database, left), find(database, right)
 
 

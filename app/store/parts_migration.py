@@ -56,8 +56,11 @@ def _convert_deleted(database: sqlite3.Connection) -> None:
     """Convert the messages that were deleted one by one."""
     rows = database.execute("SELECT id, content FROM deleted_message").fetchall()
     for number, content in rows:
-        row: dict[str, Any] = json.loads(content)
-        row["parts"], row["stop"] = old_deleted(row)
+        try:
+            row: dict[str, Any] = json.loads(content)
+            row["parts"], row["stop"] = old_deleted(row)
+        except (ValueError, TypeError, KeyError, RecursionError):
+            continue  # damaged: it cannot be restored
         database.execute(
             "UPDATE deleted_message SET content = ? WHERE id = ?", (json.dumps(row), number)
         )

@@ -12,6 +12,7 @@ from typing import Any
 
 from app.domain.answer_details import AnswerRecord, details_of, details_text
 from app.domain.chat import Conversation
+from app.domain.chat_settings import settings_of, settings_text
 from app.domain.message import Message, MessageState
 from app.domain.parts import ErrorPart, Parts, append_text, search_text
 from app.domain.unsent import Unsent
@@ -21,9 +22,12 @@ from app.store.schema import RowNotFound
 from app.store.search import MAX_WORD_LENGTH, MAX_WORDS, clean, contains, index, word_query
 from app.store.unsent import unsent_of, unsent_text
 from app.system.text_search import normalize
-from engine import ContextPolicy, Role
+from engine import Role
 
-CONVERSATION = "SELECT id, title, created, updated, leaf, policy FROM conversation"
+NEW_CHAT = "new chat"  # name of the record with its settings
+CONVERSATION = (
+    "SELECT id, title, created, updated, leaf, settings, folder, pinned, archived FROM conversation"
+)
 MESSAGE = """
     SELECT m.id, m.conversation, m.parent, m.role, m.state, m.created, m.model, m.stop,
         m.prompt_tokens, m.generated_tokens, m.seconds,
@@ -61,9 +65,11 @@ LAST_USED_BELOW = """
 
 def to_conversation(row: tuple[Any, ...]) -> Conversation:
     """Convert a row of `CONVERSATION`."""
-    *known, policy = row
-    stop = policy == ContextPolicy.STOP.value
-    return Conversation(*known, policy=ContextPolicy.STOP if stop else ContextPolicy.DROP_OLDEST)
+    number, title, created, updated, leaf, settings, folder, pinned, archived = row
+    record = settings_of(settings)
+    return Conversation(
+        number, title, created, updated, leaf, record, folder, bool(pinned), bool(archived)
+    )
 
 
 def find_conversations(database: sqlite3.Connection, words: Sequence[str]) -> list[Conversation]:
@@ -155,6 +161,13 @@ def last_answers(database: sqlite3.Connection, most: int) -> list[AnswerRecord]:
     ]
 
 
+def last_id(database: sqlite3.Connection) -> int:
+    """The largest id of a conversation or message, also of one that is deleted; 0: there is none."""
+    tables = ("conversation", "message", "deleted_message")
+    largest = (database.execute(f"SELECT max(id) FROM {table}").fetchone()[0] for table in tables)
+    return max(each or 0 for each in largest)
+
+
 def chunks(database: sqlite3.Connection, message_id: int) -> str:
     """The chunks of a message that are not in its text yet, joined."""
     rows = database.execute("SELECT text FROM chunk WHERE message = ? ORDER BY seq", (message_id,))
@@ -209,6 +222,8 @@ def touch(database: sqlite3.Connection, conversation: int) -> None:
 def set_draft(database: sqlite3.Connection, conversation: int, unsent: Unsent) -> None:
     """Save what is unsent in a conversation, 0 for the new chat; nothing deletes it."""
     if text := unsent_text(unsent):
+        if conversation:
+            require_conversation(database, conversation)
         database.execute(
             "INSERT OR REPLACE INTO draft(conversation, saved, text) VALUES (?, ?, ?)",
             (conversation, time.time(), clean(text)),
@@ -217,13 +232,42 @@ def set_draft(database: sqlite3.Connection, conversation: int, unsent: Unsent) -
         database.execute("DELETE FROM draft WHERE conversation = ?", (conversation,))
 
 
-def insert_conversation(database: sqlite3.Connection, title: str, now: float) -> Conversation:
-    """Insert an empty conversation."""
-    created = database.execute(
-        "INSERT INTO conversation(title, folded, created, updated) VALUES (?, ?, ?, ?)",
-        (title, normalize(title), now, now),
+def insert_conversation(
+    database: sqlite3.Connection, number: int, title: str, now: float, settings: str
+) -> Conversation:
+    """Insert an empty conversation, unless it exists."""
+    database.execute(
+        "INSERT INTO conversation(id, title, folded, created, updated, settings)"
+        " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO NOTHING",
+        (number, title, normalize(title), now, now, settings),
     )
-    return Conversation(created.lastrowid or 0, title, now, now, None)
+    return Conversation(number, title, now, now, None, settings_of(settings))
+
+
+def set_settings(database: sqlite3.Connection, conversation: int | None, text: str) -> None:
+    """Save the settings of a conversation as JSON; None is the new chat."""
+    if conversation is None:
+        set_record(database, NEW_CHAT, text)
+        return
+    changed = database.execute(
+        "UPDATE conversation SET settings = ? WHERE id = ?", (clean(text), conversation)
+    )
+    if not changed.rowcount:
+        raise RowNotFound
+
+
+def set_record(database: sqlite3.Connection, name: str, text: str) -> None:
+    """Save a record that is of no conversation; an empty one is removed."""
+    if text:
+        database.execute("INSERT OR REPLACE INTO record VALUES (?, ?)", (name, clean(text)))
+    else:
+        database.execute("DELETE FROM record WHERE name = ?", (name,))
+
+
+def find_record(database: sqlite3.Connection, name: str) -> str:
+    """The text of a record; empty if there is none."""
+    row = database.execute("SELECT CAST(data AS TEXT) FROM record WHERE name = ?", (name,))
+    return next((text for (text,) in row), "")
 
 
 def rename(database: sqlite3.Connection, conversation: int, title: str) -> None:
@@ -233,6 +277,13 @@ def rename(database: sqlite3.Connection, conversation: int, title: str) -> None:
         (title, normalize(title), conversation),
     )
     if not renamed.rowcount:
+        raise RowNotFound
+
+
+def require_conversation(database: sqlite3.Connection, conversation: int) -> None:
+    """Raise RowNotFound if this conversation does not exist."""
+    found = database.execute("SELECT 1 FROM conversation WHERE id = ?", (conversation,))
+    if found.fetchone() is None:
         raise RowNotFound
 
 
@@ -246,52 +297,56 @@ def find_draft(database: sqlite3.Connection, conversation: int) -> Unsent:
 
 def insert_message(
     database: sqlite3.Connection,
+    number: int,
     conversation: int,
     parent: int | None,
     role: Role,
     parts: Parts,
     state: MessageState,
     model: str,
-) -> int:
-    """Insert a new message; returns its id."""
+) -> bool:
+    """Insert a new message; False, and nothing has changed, if it exists."""
     added = database.execute(
-        "INSERT INTO message(conversation, parent, role, state, created, model)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
-        (conversation, parent, role.value, state.value, time.time(), clean(model)),
+        "INSERT INTO message(id, conversation, parent, role, state, created, model)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO NOTHING",
+        (number, conversation, parent, role.value, state.value, time.time(), clean(model)),
     )
-    number = added.lastrowid or 0
+    if not added.rowcount:
+        return False
     write_parts(database, number, parts)
     if state is not MessageState.STREAMING:
         index(database, number, search_text(parts))
-    return number
+    return True
 
 
-def rewrite_conversation_row(database: sqlite3.Connection, conversation: Conversation) -> int:
-    """Insert a conversation with its id (0: a new id), unless it exists; returns its id."""
+def rewrite_conversation_row(database: sqlite3.Connection, conversation: Conversation) -> None:
+    """Insert a conversation with its id, unless it exists."""
     title = clean(conversation.title)
-    added = database.execute(
-        "INSERT OR IGNORE INTO conversation(id, title, folded, created, updated, policy)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
+    database.execute(
+        "INSERT OR IGNORE INTO conversation(id, title, folded, created, updated, settings, folder,"
+        " pinned, archived) VALUES (?, ?, ?, ?, ?, ?, (SELECT id FROM folder WHERE id = ?), ?, ?)",
         (
-            conversation.id or None,
+            conversation.id,
             title,
             normalize(title),
             conversation.created,
             conversation.updated,
-            conversation.policy.value,
+            clean(settings_text(conversation.settings)),
+            conversation.folder,
+            conversation.pinned,
+            conversation.archived,
         ),
     )
-    return conversation.id or added.lastrowid or 0
 
 
-def rewrite_row(database: sqlite3.Connection, message: Message) -> int:
-    """Insert a message with its id (0: a new id), unless it exists; returns its id."""
+def rewrite_row(database: sqlite3.Connection, message: Message) -> None:
+    """Insert a message with its id, unless it exists."""
     added = database.execute(
         "INSERT OR IGNORE INTO message(id, conversation, parent, role, state, created, model, stop,"
         " prompt_tokens, generated_tokens, seconds, adapters, details, compared, undecided)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            message.id or None,
+            message.id,
             message.conversation,
             message.parent,
             message.role.value,
@@ -308,13 +363,7 @@ def rewrite_row(database: sqlite3.Connection, message: Message) -> int:
             message.undecided,
         ),
     )
-    number = message.id or added.lastrowid or 0
     if added.rowcount:
-        write_parts(database, number, message.parts)
-        if message.compared:  # the other one may have been written before this had an id
-            database.execute(
-                "UPDATE message SET compared = ? WHERE id = ?", (number, message.compared)
-            )
+        write_parts(database, message.id, message.parts)
         if message.state is not MessageState.STREAMING:
-            index(database, number, search_text(message.parts))
-    return number
+            index(database, message.id, search_text(message.parts))

@@ -18,6 +18,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from app.store.parts_migration import convert_messages
+from app.store.settings_migration import convert_settings
 from app.system.text_search import normalize
 from app.system.translation import tr
 
@@ -151,8 +152,47 @@ MIGRATIONS = (
     UPDATE conversation SET folded = fold(folded) WHERE folded <> fold(folded);
     UPDATE search SET folded = fold(folded) WHERE folded <> fold(folded);
     """,
+    """
+    CREATE TABLE folder (
+        id INTEGER PRIMARY KEY,
+        parent INTEGER REFERENCES folder(id) ON DELETE CASCADE,
+        name TEXT NOT NULL,
+        instructions TEXT,  -- NULL: as in its parent
+        preset INTEGER,  -- that new chats in it begin with
+        position REAL NOT NULL DEFAULT 0,  -- among its siblings
+        created REAL NOT NULL,
+        deleted REAL
+    );
+    CREATE INDEX folder_parent ON folder(parent);
+    CREATE TABLE preset (
+        id INTEGER PRIMARY KEY,
+        name TEXT NOT NULL,
+        data TEXT NOT NULL,  -- JSON: settings, parts, description, greeting
+        created REAL NOT NULL
+    );
+    CREATE TABLE snippet (
+        id INTEGER PRIMARY KEY,
+        name TEXT NOT NULL,
+        text TEXT NOT NULL,
+        created REAL NOT NULL
+    );
+    CREATE TABLE record (
+        name TEXT PRIMARY KEY,  -- 'new chat': the settings of the chat that is not begun yet
+        data TEXT NOT NULL
+    ) WITHOUT ROWID;
+    ALTER TABLE conversation ADD COLUMN settings TEXT NOT NULL DEFAULT '';  -- JSON: one record
+    ALTER TABLE conversation ADD COLUMN folder INTEGER REFERENCES folder(id) ON DELETE SET NULL;
+    ALTER TABLE conversation ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE conversation ADD COLUMN archived INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE conversation ADD COLUMN origin TEXT NOT NULL DEFAULT '';  -- of an imported chat
+    CREATE INDEX conversation_folder ON conversation(folder);
+    CREATE INDEX conversation_origin ON conversation(origin) WHERE origin <> '';
+    """,
 )
-CONVERSIONS = {7: convert_messages}  # run after the script of their version, in its transaction
+CONVERSIONS = {
+    7: convert_messages,
+    11: convert_settings,
+}  # run after the script of their version, in its transaction
 
 
 class StoreError(Exception):
@@ -271,18 +311,21 @@ def _advice() -> str:
     return tr("Move it aside: what can still be read is copied into a new file.")
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """Open the database, check it for damage, and migrate it to the newest schema."""
+def connect(path: Path, last: int | None = None) -> sqlite3.Connection:
+    """Open the database, check it for damage, and migrate it up to version `last`, or the newest."""
     if not path.exists():
         _create(path)
     database = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
     try:
         _check(database, path)
-        _prepare(database)
+        prepare(database)
         version = _pragma(database, "user_version")
         if 0 < version < len(MIGRATIONS):
             _back_up(database, path.with_name(f"{path.name}.schema-{version}.backup"))
-        migrate(database)
+        if last is None:
+            migrate(database)
+        else:
+            migrate(database, last)
     except BaseException:
         database.close()
         raise
@@ -300,7 +343,7 @@ def connect_copy(path: Path) -> sqlite3.Connection:
             source = stack.enter_context(closing(_open_unwritable(path, stack)))
             _check(source, path)
             source.backup(database)
-        _prepare(database)
+        prepare(database)
         migrate(database)
     except BaseException:
         database.close()
@@ -332,7 +375,7 @@ def _create(path: Path) -> None:
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
-def _prepare(database: sqlite3.Connection) -> None:
+def prepare(database: sqlite3.Connection) -> None:
     """Set options that SQLite does not store in the file."""
     # Invalid UTF-8 can only come from damage: decode the rest.
     database.text_factory = functools.partial(str, encoding="utf-8", errors="replace")

@@ -15,33 +15,40 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from app.domain.answer_details import AnswerDetails, AnswerRecord, details_text
 from app.domain.chat import KEEP_DELETED_SECONDS, Conversation, Hit, TrashedConversation
+from app.domain.chat_settings import AdapterChoice
+from app.domain.ids import id_seen, new_id
 from app.domain.message import AdapterMark, Message, MessageState, StopReason
 from app.domain.parts import Content, ErrorPart, parts_of
 from app.domain.unsent import Unsent
 from app.store import adapters as store_adapters
-from app.store import answer_options as store_options
 from app.store import comparisons, deleted_messages
-from app.store.adapters import StoredAdapters, StoredUse
+from app.store.adapters import StoredAdapters
 from app.store.hits import best_hits
 from app.store.lock import lock_store, set_aside
 from app.store.queries import (
     BRANCH,
+    NEW_CHAT,
     find,
     find_conversations,
     find_draft,
+    find_record,
     insert_conversation,
     insert_message,
     last_answers,
+    last_id,
     merge_chunks,
     purge_deleted,
     rename,
+    require_conversation,
     rewrite_conversation_row,
     rewrite_row,
     set_draft,
     set_leaf,
+    set_settings,
     show_last_used_below,
     sibling_ids,
     to_message,
@@ -61,10 +68,11 @@ from app.store.search import MAX_WORD_LENGTH, MAX_WORDS, clean
 from app.system.file_lock import FileLock
 from app.system.text_search import query_terms
 from app.system.translation import tr
-from engine import ContextPolicy, Role
+from engine import Role
 
 __all__ = [
     "KEEP_DELETED_SECONDS",
+    "AdapterChoice",
     "AdapterMark",
     "AnswerDetails",
     "AnswerRecord",
@@ -79,12 +87,19 @@ __all__ = [
     "Store",
     "StoreError",
     "StoredAdapters",
-    "StoredUse",
+    "StoredBranch",
     "TrashedConversation",
     "Unsent",
 ]
 
 _log = logging.getLogger(__name__)
+
+
+class StoredBranch(NamedTuple):
+    """A branch as it was stored."""
+
+    messages: list[Message]
+    others: list[Message]  # the other answers of its open comparisons
 
 
 class Store:
@@ -150,27 +165,16 @@ class Store:
                 os.replace(salvaged, path)
         return aside, found
 
-    def reserve(self, conversation_id: int, message_id: int) -> None:
-        """Make new conversations and messages get ids larger than these."""
+    def rewrite_conversation(self, conversation: Conversation) -> None:
+        """Insert a conversation with its id, unless it exists."""
         with self._writing(durable=True) as database:
-            for table, last in (("conversation", conversation_id), ("message", message_id)):
-                known = database.execute(
-                    "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?", (last, table)
-                )
-                if not known.rowcount:
-                    database.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (table, last))
+            rewrite_conversation_row(database, conversation)
 
-    def rewrite_conversation(self, conversation: Conversation) -> int:
-        """Insert a conversation with its id (0: a new id), unless it exists; returns its id."""
-        with self._writing(durable=True) as database:
-            return rewrite_conversation_row(database, conversation)
-
-    def rewrite_message(self, message: Message) -> int:
+    def rewrite_message(self, message: Message) -> None:
         """Insert a message as `rewrite_conversation` does, and make it the leaf."""
         with self._writing(durable=True) as database:
-            number = rewrite_row(database, message)
-            set_leaf(database, message.conversation, number)
-            return number
+            rewrite_row(database, message)
+            set_leaf(database, message.conversation, message.id)
 
     def close(self) -> None:
         """Close the database and release the lock; closing twice is allowed."""
@@ -218,6 +222,7 @@ class Store:
 
     def _recover(self) -> None:
         with self._reading() as database:
+            id_seen(last_id(database))
             left = [
                 row[0]
                 for row in database.execute("SELECT id FROM message WHERE state = 'streaming'")
@@ -246,22 +251,31 @@ class Store:
         with self._reading() as database:
             return best_hits(database, words, conversation_ids)
 
-    def create_conversation(self, title: str) -> Conversation:
-        """Create an empty conversation."""
+    def create_conversation(
+        self, title: str, settings: str = "", *, id: int | None = None
+    ) -> Conversation:
+        """Create an empty conversation, with its settings as JSON, unless it exists.
+
+        Without an `id` it gets a new one.
+        """
         with self._writing(durable=True) as database:
-            return insert_conversation(database, clean(title), time.time())
+            number, now = id or new_id(), time.time()
+            return insert_conversation(database, number, clean(title), now, clean(settings))
 
     def rename(self, conversation_id: int, title: str) -> None:
         """Change the title of a conversation."""
         with self._writing(durable=True) as database:
             rename(database, conversation_id, clean(title))
 
-    def set_policy(self, conversation_id: int, policy: ContextPolicy) -> None:
-        """Set what happens when a conversation outgrows the model's context."""
-        with self._writing(durable=True) as database:
-            database.execute(
-                "UPDATE conversation SET policy = ? WHERE id = ?", (policy.value, conversation_id)
-            )
+    def set_settings(self, conversation_id: int | None, text: str) -> None:
+        """Save the settings of a conversation as JSON; None is the new chat."""
+        with self._writing(durable=False) as database:
+            set_settings(database, conversation_id, text)
+
+    def new_chat_settings(self) -> str:
+        """The settings of the chat that is not begun yet, as JSON."""
+        with self._reading() as database:
+            return find_record(database, NEW_CHAT)
 
     def delete(self, conversation_ids: Sequence[int]) -> None:
         """Mark conversations as deleted; `restore` undoes it until they are purged."""
@@ -313,9 +327,10 @@ class Store:
     def branch(self, conversation_id: int) -> list[Message]:
         """The shown branch, from the first message to the leaf."""
         with self._reading() as database:
-            return [
-                to_message(database, row) for row in database.execute(BRANCH, (conversation_id,))
-            ]
+            rows = database.execute(BRANCH, (conversation_id,)).fetchall()
+            if not rows:
+                require_conversation(database, conversation_id)
+            return [to_message(database, row) for row in rows]
 
     def message(self, message_id: int) -> Message:
         """One message."""
@@ -330,19 +345,20 @@ class Store:
         content: Content,
         state: MessageState = MessageState.COMPLETE,
         model: str = "",
+        *,
+        id: int | None = None,
     ) -> Message:
         """Add a message below `parent` (None: at the root) and make it the leaf.
 
         If the parent already has children, this starts a new branch. `content` is its parts, or a
-        text from which they are made.
+        text from which they are made. `id` None: a new one; nothing changes if it exists.
         """
+        number, parts = id or new_id(), parts_of(role, content)
         with self._writing(durable=True) as database:
-            message_id = insert_message(
-                database, conversation_id, parent, role, parts_of(role, content), state, model
-            )
-            set_leaf(database, conversation_id, message_id)
-            touch(database, conversation_id)
-            return find(database, message_id)
+            if insert_message(database, number, conversation_id, parent, role, parts, state, model):
+                set_leaf(database, conversation_id, number)
+                touch(database, conversation_id)
+            return find(database, number)
 
     def append_text(self, message_id: int, text: str) -> None:
         """Append a chunk to a streaming message; a finished one becomes streaming again.
@@ -423,16 +439,30 @@ class Store:
     # --- comparisons ------------------------------------------------------------------------
 
     def add_comparison(
-        self, conversation_id: int, parent: int, model: str, details: Sequence[AnswerDetails]
+        self,
+        conversation_id: int,
+        parent: int,
+        model: str,
+        details: Sequence[AnswerDetails],
+        *,
+        ids: tuple[int, int] | None = None,
     ) -> tuple[Message, Message]:
-        """Add two streaming answers below `parent`, as an open comparison; the first is the leaf."""
+        """Add two streaming answers below `parent`, as an open comparison; the first is the leaf.
+
+        `ids` as the id of `add_message`.
+        """
+        both = ids or (new_id(), new_id())
         with self._writing(durable=True) as database:
-            return comparisons.add_both(database, conversation_id, parent, model, details)
+            return comparisons.add_both(database, conversation_id, parent, model, details, both)
 
     def others(self, messages: Sequence[Message]) -> list[Message]:
         """The other answer of each open comparison among these messages."""
         with self._reading() as database:
             return [find(database, m.compared) for m in messages if m.undecided]
+
+    def with_others(self, messages: list[Message]) -> StoredBranch:
+        """Messages of a branch, and what they are compared with."""
+        return StoredBranch(messages, self.others(messages))
 
     def keep(self, message_id: int) -> None:
         """Close the comparison of an answer, and show the last used branch with it."""
@@ -461,29 +491,14 @@ class Store:
         with self._reading() as database:
             return find_draft(database, conversation_id or 0)
 
-    def answer_options(self) -> dict[int, str]:
-        """The options of all conversations that have some, as JSON; 0: of the new chat."""
-        with self._reading() as database:
-            return store_options.read_options(database)
-
-    def set_answer_options(self, conversation_id: int | None, text: str) -> None:
-        """Save the options of a conversation; None is the new chat."""
-        with self._writing(durable=False) as database:
-            store_options.set_options(database, conversation_id or 0, text)
-
     # --- adapters ---------------------------------------------------------------------------
 
     def adapters(self) -> StoredAdapters:
-        """Known adapter files, the stacks of all conversations, and the mixes."""
+        """Known adapter files, and the mixes."""
         with self._reading() as database:
             return store_adapters.read_adapters(database)
 
-    def set_adapter_stack(self, conversation_id: int | None, uses: Sequence[StoredUse]) -> None:
-        """Save the stack of a conversation; None is the new chat."""
-        with self._writing(durable=False) as database:
-            store_adapters.set_stack(database, conversation_id or 0, uses)
-
-    def set_adapter_mix(self, name: str, uses: Sequence[StoredUse]) -> None:
+    def set_adapter_mix(self, name: str, uses: Sequence[AdapterChoice]) -> None:
         """Save a mix; an empty one is deleted."""
         with self._writing(durable=True) as database:
             store_adapters.set_mix(database, name, uses)

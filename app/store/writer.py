@@ -1,7 +1,7 @@
 """Store writer: queues reads and writes of the store on a worker thread, and retries writes.
 
-The window shows the state in memory and never waits for the disk. New conversations and messages
-get a temporary negative id at once and their stored id later; `IdMap` converts between them.
+The window shows the state in memory and never waits for the disk. The app makes the ids of new
+conversations and messages, so that a row has the same id in the state and in the store.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.domain.chat import KEEP_DELETED_SECONDS, Conversation, Hit
+from app.domain.chat import KEEP_DELETED_SECONDS, Conversation
 from app.domain.message import Message
 from app.store.schema import RowNotFound
 from app.store.store import DamagedStore, ReadOnlyStore, Salvaged, Store, StoreError
@@ -29,39 +29,6 @@ _RETRY_MILLISECONDS = 2000
 CLOSE_SECONDS = 20.0  # how long `close` waits for the disk
 
 
-class IdMap:
-    """Maps temporary ids of this run to stored ids, for one table; store thread only."""
-
-    def __init__(self) -> None:
-        self._stored: dict[int, int] = {}
-        self._local: dict[int, int] = {}
-
-    def pair(self, local: int, stored: int) -> None:
-        """Record the stored id of a row with a temporary id."""
-        self._stored[local] = stored
-        self._local[stored] = local
-
-    def stored(self, local: int) -> int:
-        """The stored id; raises RowNotFound when the row was not stored."""
-        if local >= 0:
-            return local
-        if local not in self._stored:
-            raise RowNotFound
-        return self._stored[local]
-
-    def last(self) -> int:
-        """The largest stored id of a row created in this run."""
-        return max(self._local, default=0)
-
-    def known(self, local: int) -> int:
-        """The stored id, or 0 when the row was not stored."""
-        return local if local >= 0 else self._stored.get(local, 0)
-
-    def local(self, stored: int) -> int:
-        """The id that this run uses for a stored row."""
-        return self._local.get(stored, stored)
-
-
 @dataclass(frozen=True, slots=True)
 class RejectedChange:
     """A change that the store rejects, which a retry cannot fix."""
@@ -69,13 +36,6 @@ class RejectedChange:
     error: Exception
     text: str  # of the user or an answer, which the store lacks
     kept_in: Path | None  # a file with the text; None when it could not be written either
-
-
-class LocalBranch(NamedTuple):
-    """A branch that was read, with the ids that this run uses."""
-
-    messages: list[Message]
-    others: list[Message]  # the other answers of its open comparisons
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +55,6 @@ class StoreQueue(QObject):
     def __init__(self, path: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.path = path
-        self.conversations, self.messages = IdMap(), IdMap()
         self._worker = BackgroundWorker("store", self)  # used by the store only
         self._writes: deque[_Change] = deque()
         self._store: Store | None = None  # this and the next three: store thread only
@@ -136,13 +95,13 @@ class StoreQueue(QObject):
 
         self._submit(run)
 
-    def repair(self, known: tuple[int, int], then: Callable[[Path, Salvaged | None], None]) -> None:
+    def repair(self, then: Callable[[Path, Salvaged | None], None]) -> None:
         """Replace a damaged store by a new one with its readable rows.
 
-        New rows get ids above `known` (conversation, message). `then` gets the path of the old
-        file, and the counts of salvaged rows, or None if nothing was readable.
+        `then` gets the path of the old file, and the counts of salvaged rows, or None if nothing
+        was readable.
         """
-        self._submit(lambda: self._repair(known, then))
+        self._submit(lambda: self._repair(then))
 
     def rewrite(
         self,
@@ -154,22 +113,12 @@ class StoreQueue(QObject):
 
         `others` are the other answers of its open comparisons.
         """
-        conversations, messages = self.conversations, self.messages
         now = (*branch[:-1], *others, *branch[-1:])  # a copy: the branch may grow before this runs
 
         def write(store: Store) -> None:
-            place = conversations.known(conversation.id)
-            number = store.rewrite_conversation(replace(conversation, id=place))
-            conversations.pair(conversation.id, number)
+            store.rewrite_conversation(conversation)
             for message in now:
-                added = replace(
-                    message,
-                    id=messages.known(message.id),
-                    parent=None if message.parent is None else messages.stored(message.parent),
-                    conversation=number,
-                    compared=messages.known(message.compared),
-                )
-                messages.pair(message.id, store.rewrite_message(added))
+                store.rewrite_message(message)
 
         self.write(write, "\n\n".join(message.text for message in now))
 
@@ -189,41 +138,6 @@ class StoreQueue(QObject):
         if not ended:
             _log.error("the store did not close in time: the last changes could not be saved")
         return ended
-
-    # --- rows with ids of this run (store thread) -----------------------------------------------
-
-    def local_messages(self, messages: Sequence[Message]) -> list[Message]:
-        """Stored messages, with the ids that this run uses."""
-        return [
-            replace(
-                message,
-                id=self.messages.local(message.id),
-                parent=None if message.parent is None else self.messages.local(message.parent),
-                conversation=self.conversations.local(message.conversation),
-                compared=self.messages.local(message.compared),
-            )
-            for message in messages
-        ]
-
-    def local_branch(self, store: Store, messages: Sequence[Message]) -> LocalBranch:
-        """Stored messages of a branch, and what they are compared with."""
-        return LocalBranch(
-            self.local_messages(messages), self.local_messages(store.others(messages))
-        )
-
-    def local_conversations(self, conversations: Sequence[Conversation]) -> list[Conversation]:
-        """Stored conversations, with the ids that this run uses."""
-        return [
-            replace(conversation, id=self.conversations.local(conversation.id))
-            for conversation in conversations
-        ]
-
-    def local_hits(self, hits: Mapping[int, Hit]) -> dict[int, Hit]:
-        """Search results by conversation, with the ids that this run uses."""
-        return {
-            self.conversations.local(number): replace(hit, message=self.messages.local(hit.message))
-            for number, hit in hits.items()
-        }
 
     # --- the store thread -----------------------------------------------------------------------
 
@@ -307,17 +221,13 @@ class StoreQueue(QObject):
             isinstance(self._fault, ReadOnlyStore) and self.path.exists()
         )
 
-    def _repair(
-        self, known: tuple[int, int], then: Callable[[Path, Salvaged | None], None]
-    ) -> None:
+    def _repair(self, then: Callable[[Path, Salvaged | None], None]) -> None:
         try:
             if self._store is not None:
                 self._store.close()
                 self._store = None
             aside, found = Store.repair(self.path)
-            self._open().reserve(
-                max(known[0], self.conversations.last()), max(known[1], self.messages.last())
-            )
+            self._open()
         except StoreError as error:
             self._report(error)
             return

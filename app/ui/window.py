@@ -126,7 +126,7 @@ class Window(QWidget):
         self.shortcuts_card = Popover(self, Shortcuts(), SHORTCUTS_WIDTH, tr("Keyboard shortcuts"))
         self.drop_area = DropArea(self)
         self.cards = AnswerCards(self, state)
-        self.options = AnswerOptionsView(states.options, self.composer, self)
+        self.options = AnswerOptionsView(states.chat_settings, self.composer, self)
 
     def _lay_out(self) -> None:
         self._pages = QStackedWidget()

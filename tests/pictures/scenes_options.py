@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from app.settings.answer_options import AS_USUAL, AnswerFormat, Thinking
+from app.domain.chat_settings import NO_SETTINGS, AnswerFormat
+from app.settings.samplers import Thinking
 from engine import CheckConstraint, ConstraintChecked
 from scenes_chat import Scene, ready
 from stage import Stage, flush
@@ -45,8 +46,8 @@ def options(stage: Stage) -> None:
 def options_changed(stage: Stage) -> None:
     """Sampling values of this chat, those of "More values" too."""
     ready(stage)
-    changed = AS_USUAL.with_value("temperature", 0.2).with_value("dry_multiplier", 0.8)
-    stage.controller.options.change(changed)
+    changed = NO_SETTINGS.with_value("temperature", 0.2).with_value("dry_multiplier", 0.8)
+    stage.controller.chat_settings.change_shown(changed)
     stage.window.options.open()
     card = stage.window.options.card
     assert card is not None
@@ -58,7 +59,7 @@ def options_schema(stage: Stage) -> None:
     """A schema that can be used."""
     ready(stage)
     text = SCHEMA.replace("integr", "integer")
-    stage.controller.options.change(AS_USUAL.with_format(AnswerFormat.SCHEMA, text))
+    stage.controller.chat_settings.change_shown(NO_SETTINGS.with_format(AnswerFormat.SCHEMA, text))
     _check(stage)
     stage.window.options.open()
     flush()
@@ -67,7 +68,9 @@ def options_schema(stage: Stage) -> None:
 def options_fault(stage: Stage) -> None:
     """A schema with a fault, whose line is marked."""
     ready(stage)
-    stage.controller.options.change(AS_USUAL.with_format(AnswerFormat.SCHEMA, SCHEMA))
+    stage.controller.chat_settings.change_shown(
+        NO_SETTINGS.with_format(AnswerFormat.SCHEMA, SCHEMA)
+    )
     _check(
         stage,
         "The JSON schema cannot be used: unknown type 'integr' (line 5, column 20).",
@@ -80,8 +83,10 @@ def options_fault(stage: Stage) -> None:
 def options_chip(stage: Stage) -> None:
     """The composer of a chat with a format and another temperature."""
     ready(stage)
-    changed = AS_USUAL.with_format(AnswerFormat.CHOICES, "yes\nno").with_value("temperature", 0.2)
-    stage.controller.options.change(changed)
+    changed = NO_SETTINGS.with_format(AnswerFormat.CHOICES, "yes\nno").with_value(
+        "temperature", 0.2
+    )
+    stage.controller.chat_settings.change_shown(changed)
     _check(stage)
     stage.window.composer.set_text("Is the sky blue at night?")
     flush()
@@ -92,7 +97,7 @@ def options_narrow(stage: Stage) -> None:
     ready(stage)
     stage.window.resize(420, 560)
     text = SCHEMA.replace("integr", "integer")
-    stage.controller.options.change(AS_USUAL.with_format(AnswerFormat.SCHEMA, text))
+    stage.controller.chat_settings.change_shown(NO_SETTINGS.with_format(AnswerFormat.SCHEMA, text))
     _check(stage)
     stage.window.options.open()
     flush()
@@ -135,8 +140,8 @@ def thought_to_its_budget_open(stage: Stage) -> None:
 
 def _think(stage: Stage) -> None:
     ready(stage, can_think=True)
-    stage.controller.options.change(
-        replace(AS_USUAL, thinking=Thinking.BUDGET, thinking_budget=200)
+    stage.controller.chat_settings.change_shown(
+        replace(NO_SETTINGS, thinking=Thinking.BUDGET, thinking_budget=200)
     )
 
 

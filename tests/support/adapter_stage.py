@@ -7,8 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.chat.adapters import Adapters
+from app.chat.chat_settings import ChatSettingsController
 from app.chat.planner import Branch, Uses
+from app.chat.prompts import PromptBuilder
 from app.chat.runner import Runner
+from app.domain.chat import Conversation
+from app.domain.chat_settings import settings_text
+from app.domain.ids import new_id
 from app.domain.message import Message, MessageState
 from app.domain.model_ref import Local
 from app.engines.local import local
@@ -16,6 +21,7 @@ from app.engines.requests import RequestRouter
 from app.settings.table import Settings
 from app.state.adapters import AdapterState
 from app.state.chat import Generation, ModelPhase, ModelStatus, State
+from app.state.chat_settings import ChatSettingsState
 from app.store.store import Store
 from app.store.writer import StoreQueue
 from app.system.worker import BackgroundWorker
@@ -78,11 +84,24 @@ class AdapterStage:
         self.engines: list[FakeEngine] = []
         self.link = RequestRouter(local(self._engine), self._receive, reraise)
         self.files = BackgroundWorker("files", self.link)
-        self.runner = Runner(
-            self.state, self.store_queue, self.link, Settings, lambda: DraftKind.LOOKUP
+        self.runner = Runner(self.state, self.link, Settings, lambda: DraftKind.LOOKUP)
+        prompts = PromptBuilder(self.state, Settings)
+        self.settings = ChatSettingsController(
+            self.state,
+            ChatSettingsState(),
+            self.store_queue,
+            self.link,
+            prompts.usual_sampling,
+            prompts.usual_instructions,
         )
         self.adapters = Adapters(
-            self.state, self.shown, self.store_queue, self.link, self.runner, self.files
+            self.state,
+            self.shown,
+            self.store_queue,
+            self.link,
+            self.runner,
+            self.files,
+            self.settings,
         )
         self.settled = 0
         self._answered = 0  # the newest request that has its reply
@@ -91,6 +110,8 @@ class AdapterStage:
         self.uses: Uses = ()  # its adapters
         self.shown.request_finished.connect(self._count)
         self.adapters.read()
+        self.settings.read()
+        self.store_queue.read(Store.conversations, self.state.set_conversations)
 
     def _engine(self, deliver: Callable[[Event], None]) -> FakeEngine:
         self.engines.append(FakeEngine(deliver))
@@ -212,28 +233,26 @@ def restart(stage: AdapterStage, tmp_path: Path) -> AdapterStage:
     return made
 
 
-def begin(stage: AdapterStage, number: int = -1, title: str = "Sky") -> int:
-    """Create a conversation as the controller does at its first message; returns its number."""
-    store_queue = stage.store_queue
-    store_queue.write(
-        lambda store: store_queue.conversations.pair(number, store.create_conversation(title).id)
-    )
+def begin(stage: AdapterStage, title: str = "Sky") -> int:
+    """Create a conversation as the controller does at its first message; returns its id."""
+    number, settings = new_id(), stage.settings.begin()
+    text = settings_text(settings)
+    stage.store_queue.write(lambda store: store.create_conversation(title, text, id=number))
+    row = Conversation(number, title, 0.0, 0.0, None, settings)
+    stage.state.set_conversations([row, *stage.state.conversations])
     stage.adapters.begin(number)
     stage.state.show(number, [])
     return number
 
 
-def answer(stage: AdapterStage, conversation: int, number: int = -10) -> int:
-    """Add an empty streaming answer as the controller does; returns its number."""
-    store_queue = stage.store_queue
+def answer(stage: AdapterStage, conversation: int) -> int:
+    """Add an empty streaming answer as the controller does; returns its id."""
+    number, streaming = new_id(), MessageState.STREAMING
 
     def write(store: Store) -> None:
-        stored = store_queue.conversations.stored(conversation)
-        made = store.add_message(stored, None, Role.ASSISTANT, "", MessageState.STREAMING)
-        store_queue.messages.pair(number, made.id)
+        store.add_message(conversation, None, Role.ASSISTANT, "", streaming, id=number)
 
-    store_queue.write(write)
-    streaming = MessageState.STREAMING
+    stage.store_queue.write(write)
     stage.state.add(
         Message(number, conversation, None, Role.ASSISTANT, (), streaming, 0, "", "", 0, 0, 0, 1, 1)
     )

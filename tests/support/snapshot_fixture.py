@@ -10,9 +10,10 @@ from pathlib import Path
 from PySide6.QtCore import QTimer
 
 from app.chat.planner import Branch
-from app.chat.prompts import turns_of
+from app.chat.prompts import PromptBuilder, turns_of
 from app.chat.runner import Runner
 from app.chat.snapshots import OPEN_MILLISECONDS, SnapshotController
+from app.domain.ids import new_id
 from app.domain.message import Message, MessageState
 from app.domain.model_ref import Local
 from app.domain.parts import parts_of
@@ -63,7 +64,6 @@ class SnapshotFixture:
         self.link = RequestRouter(local(self._engine), self._receive, reraise)
         self.runner = Runner(
             self.state,
-            self.store_queue,
             self.link,
             lambda: self.settings,
             lambda: DraftKind.LOOKUP,
@@ -72,18 +72,16 @@ class SnapshotFixture:
         self.sessions = SnapshotController(
             self.state,
             self.shown,
-            self.store_queue,
             self.link,
             self.runner,
             self.files,
-            lambda: self.settings,
+            PromptBuilder(self.state, lambda: self.settings),
             size=self._measure,
             delete=self._delete,
         )
         self.taken: list[bool] = []
         self.resumes: list[Resume | None] = []
         self.shown.resume_changed.connect(lambda: self.resumes.append(self.shown.resume))
-        self._last = 0
         self.ids = self.stored(self._make)
 
     def _engine(self, deliver: Callable[[Event], None]) -> FakeEngine:
@@ -163,10 +161,7 @@ class SnapshotFixture:
     def branch(self, conversation: int) -> Sequence[Message]:
         if conversation not in self.state.branches:
             found: list[list[Message]] = []
-            self.store_queue.read(
-                lambda store: self.store_queue.local_messages(store.branch(conversation)),
-                found.append,
-            )
+            self.store_queue.read(lambda store: store.branch(conversation), found.append)
             until(lambda: bool(found))
             for message in found[0]:
                 self.state.add(message)
@@ -189,14 +184,13 @@ class SnapshotFixture:
         self.state.set_generation(Generation(request, conversation, answer))
 
     def add(self, conversation: int, role: Role, text: str) -> int:
-        self._last -= 1
         parent = self.branch(conversation)[-1].id if self.branch(conversation) else None
         message = Message(
-            self._last, conversation, parent, role, parts_of(role, text), MessageState.COMPLETE, 0.0, "",
+            new_id(), conversation, parent, role, parts_of(role, text), MessageState.COMPLETE, 0.0, "",
             "", 0, 0, 0.0, 1, 1,
         )  # fmt: skip
         self.state.add(message)
-        return self._last
+        return message.id
 
     def end_answer(self) -> None:
         (generation,) = self.state.generations.values()

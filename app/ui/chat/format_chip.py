@@ -5,8 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QWidget
 
-from app.settings.answer_options import AnswerFormat, AnswerOptions
-from app.state.answer_options import FormatFault
+from app.domain.chat_settings import AnswerFormat, ChatSettings
+from app.state.chat_settings import FormatFault
 from app.system.translation import tr
 from app.ui.chat.format_words import full_name
 from app.ui.theme.palette import Palette
@@ -38,7 +38,7 @@ class FormatChip(QFrame):
         self.clear_button.clicked.connect(self.cleared)
         self.hide()
 
-    def show_options(self, options: AnswerOptions, fault: FormatFault | None) -> None:
+    def show_options(self, options: ChatSettings, fault: FormatFault | None) -> None:
         """Show the format, and whether it cannot be used."""
         name = full_name(options.format)
         wrong = tr("{format}: cannot be used yet", format=name)

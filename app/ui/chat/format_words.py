@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.settings.answer_options import AnswerFormat
+from app.domain.chat_settings import AnswerFormat
 from app.system.translation import tr
 
 

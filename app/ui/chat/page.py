@@ -34,7 +34,7 @@ class ChatPage(QWidget):
     """Shows the current conversation; its child widgets emit the user's requests as signals."""
 
     draft_flushed = Signal(object, object)  # conversation id (None: not begun), unsent parts
-    regenerate_requested = Signal(int)
+    regenerate_requested = Signal(object)
 
     def __init__(
         self,

@@ -43,9 +43,9 @@ _KEYBOARD_REASONS = (
 class ConversationList(QListView):
     """List view: a click or Enter opens, Delete deletes the selected conversations."""
 
-    opened = Signal(int)
+    opened = Signal(object)
     delete_requested = Signal(list)  # of ids
-    stop_requested = Signal(int)
+    stop_requested = Signal(object)
 
     def __init__(
         self, model: ConversationListModel, painter: RowPainter, parent: QWidget | None = None
@@ -156,11 +156,11 @@ class Sidebar(QWidget):
     """Shows the conversations of the state; emits the user's requests as signals."""
 
     new_requested = Signal()
-    opened = Signal(int)
-    result_opened = Signal(int, str)  # a search result: the conversation and the query
-    renamed = Signal(int, str)
+    opened = Signal(object)
+    result_opened = Signal(object, str)  # a search result: the conversation and the query
+    renamed = Signal(object, str)
     delete_requested = Signal(list)
-    stop_requested = Signal(int)
+    stop_requested = Signal(object)
     undo_requested = Signal()
     searched = Signal(str)
 

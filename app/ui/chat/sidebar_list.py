@@ -72,7 +72,7 @@ _Index = QModelIndex | QPersistentModelIndex
 class ConversationListModel(QAbstractListModel):
     """List model of conversations, with a heading row before each group of days."""
 
-    renamed = Signal(int, str)
+    renamed = Signal(object, str)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -182,8 +182,8 @@ class ConversationListModel(QAbstractListModel):
 class RowPainter(QStyledItemDelegate):
     """Item delegate: paints a row, handles its delete icon, and creates the rename editor."""
 
-    delete_requested = Signal(int)  # the delete icon of the hovered row was clicked
-    stop_requested = Signal(int)  # the stop icon of the hovered row was clicked
+    delete_requested = Signal(object)  # the delete icon of the hovered row was clicked
+    stop_requested = Signal(object)  # the stop icon of the hovered row was clicked
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)

@@ -109,7 +109,7 @@ class StatusLine(QWidget):
             if full:
                 tip += "\n" + (
                     tr("It is nearly full: the oldest messages will be left out.")
-                    if state.policy(state.current) is ContextPolicy.DROP_OLDEST
+                    if state.settings(state.current).policy is ContextPolicy.DROP_OLDEST
                     else tr("It is nearly full.")
                 )
             self.meter.set_warning(full)
@@ -151,7 +151,7 @@ class StatusLine(QWidget):
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.addAction(tr("When this chat is full:")).setEnabled(False)
         group = QActionGroup(menu)
-        current = self._state.policy(self._state.current)
+        current = self._state.settings(self._state.current).policy
         for policy, text in (
             (ContextPolicy.DROP_OLDEST, tr("Forget the oldest messages")),
             (ContextPolicy.STOP, tr("Stop and ask")),

@@ -56,7 +56,7 @@ class _Row:
 class ComparisonCard(QWidget):
     """Shows two choices side by side; emits them when the user asks for the comparison."""
 
-    accepted = Signal(int, object, object)  # message, Choice, Choice
+    accepted = Signal(object, object, object)  # message, Choice, Choice
     closed = Signal()
     resized = Signal()  # the size hint has changed
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class AnswerCards(QObject):
     """Opens the cards over the window."""
 
-    comparison_requested = Signal(int, object, object)  # message, and a Choice for each answer
+    comparison_requested = Signal(object, object, object)  # message, and a Choice for each answer
 
     def __init__(self, window: QWidget, state: State) -> None:
         super().__init__(window)

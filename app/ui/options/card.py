@@ -8,18 +8,17 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QFont, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
-from app.settings.answer_options import (
-    AS_USUAL,
+from app.domain.chat_settings import NO_SETTINGS, ChatSettings
+from app.settings.samplers import (
     FIRST,
     SAMPLERS,
     THINKING,
     USUAL_BUDGET,
-    AnswerOptions,
     Thinking,
     is_whole,
     usual_value,
 )
-from app.state.answer_options import OptionsState
+from app.state.chat_settings import ChatSettingsState
 from app.system.translation import tr
 from app.ui.options.format_field import FormatField
 from app.ui.settings.fields import segments_style
@@ -49,13 +48,13 @@ class _Area(QScrollArea):
 
 
 class OptionsCard(QWidget):
-    """Shows `OptionsState`; emits the options that the user changes."""
+    """Shows `ChatSettingsState`; emits the options that the user changes."""
 
-    changed = Signal(object)  # AnswerOptions
+    changed = Signal(object)  # ChatSettings
     closed = Signal()
     resized = Signal()  # the size hint has changed
 
-    def __init__(self, state: OptionsState) -> None:
+    def __init__(self, state: ChatSettingsState) -> None:
         super().__init__()
         self._state = state
         self.title = label(tr("Answers in this chat"), "", READING)
@@ -72,7 +71,7 @@ class OptionsCard(QWidget):
         self._lay_out()
         self.close_button.clicked.connect(self.closed)
         self.more_button.clicked.connect(self._toggle_more)
-        self.reset_button.clicked.connect(lambda: self.changed.emit(AS_USUAL))
+        self.reset_button.clicked.connect(lambda: self.changed.emit(NO_SETTINGS))
         self.format.changed.connect(self._on_format)
         self.format.resized.connect(self._fit)
         self.thinking.set_narrow(True)  # below its name, like the formats
@@ -121,7 +120,7 @@ class OptionsCard(QWidget):
         layout.addWidget(self._area, 1)
 
     def _row(self, name: str) -> PreferenceRow:
-        setting, usual = SAMPLERS[name], usual_value(self._state.usual, name)
+        setting, usual = SAMPLERS[name], usual_value(self._state.shown.usual, name)
         return PreferenceRow(name, setting, str(usual) if setting.choices else usual)
 
     # --- called by the page ---------------------------------------------------------------------
@@ -129,22 +128,22 @@ class OptionsCard(QWidget):
     def refresh(self) -> None:
         """Show the options of the state."""
         state = self._state
-        options = state.options
-        self.format.show_options(options, state.fault, checking=state.checking)
+        options = state.settings
+        self.format.show_options(options, state.shown.fault, checking=state.shown.checking)
         self.thinking.show_value(options.thinking.value)
         self.budget.show_value(options.thinking_budget)
-        shown = state.can_think, options.thinking is Thinking.BUDGET
+        shown = state.shown.can_think, options.thinking is Thinking.BUDGET
         if shown != (not self._thinking.isHidden(), not self.budget.isHidden()):
             self._thinking.setVisible(shown[0])
             self.budget.setVisible(shown[1])
             self._fit()
         for name, row in self.rows.items():
-            usual = usual_value(state.usual, name)
+            usual = usual_value(state.shown.usual, name)
             value = options.sampling.get(name, usual)
             chosen = bool(SAMPLERS[name].choices)
             row.set_default(str(usual) if chosen else usual)
             row.show_value(str(value) if chosen else value)
-        self.reset_button.setVisible(options != AS_USUAL)
+        self.reset_button.setVisible(options != NO_SETTINGS)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -166,12 +165,12 @@ class OptionsCard(QWidget):
 
     # --- steps ----------------------------------------------------------------------------------
 
-    def _on_format(self, changed: AnswerOptions) -> None:
-        options = self._state.options
+    def _on_format(self, changed: ChatSettings) -> None:
+        options = self._state.settings
         self.changed.emit(replace(options, format=changed.format, texts=changed.texts))
 
     def _on_thinking(self, name: str, value: object) -> None:
-        options = self._state.options
+        options = self._state.settings
         if name == "thinking_budget":
             self.changed.emit(replace(options, thinking_budget=int(str(value))))
         else:
@@ -179,15 +178,15 @@ class OptionsCard(QWidget):
 
     def _on_value(self, name: str, value: object) -> None:
         number = float(str(value))
-        usual = usual_value(self._state.usual, name)
+        usual = usual_value(self._state.shown.usual, name)
         kept = None if number == usual else int(number) if is_whole(name) else number
-        self.changed.emit(self._state.options.with_value(name, kept))
+        self.changed.emit(self._state.settings.with_value(name, kept))
 
     def _toggle_more(self) -> None:
         self._show_more(shown=self.rows["typical_p"].isHidden())
 
     def _show_more(self, *, shown: bool) -> None:
-        changed = self._state.options.sampling
+        changed = self._state.settings.sampling
         for name, row in self.rows.items():
             row.setVisible(shown or name in FIRST or name in changed)
         self.more_button.setText(tr("Fewer values") if shown else tr("More values"))

@@ -6,9 +6,9 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QFocusEvent, QTextCharFormat, QTextCursor, QTextFormat
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QTextEdit, QVBoxLayout, QWidget
 
-from app.settings.answer_options import WITH_TEXT, AnswerFormat, AnswerOptions
+from app.domain.chat_settings import WITH_TEXT, AnswerFormat, ChatSettings
 from app.settings.table import Setting
-from app.state.answer_options import FormatFault
+from app.state.chat_settings import FormatFault
 from app.system.translation import tr
 from app.ui.chat.format_words import example, help_text, short_name
 from app.ui.settings.fields import Segments
@@ -47,16 +47,16 @@ class _Editor(PlainTextField):
 
 
 class FormatField(QWidget):
-    """Shows the format of `AnswerOptions`; emits another one when the user changes it."""
+    """Shows the format of `ChatSettings`; emits another one when the user changes it."""
 
-    changed = Signal(object)  # AnswerOptions
+    changed = Signal(object)  # ChatSettings
     file_requested = Signal()
     resized = Signal()  # the size hint has changed
 
     def __init__(self) -> None:
         super().__init__()
         self._palette = LIGHT
-        self._options = AnswerOptions()
+        self._options = ChatSettings()
         self._fault: FormatFault | None = None
         names = tuple(each.value for each in AnswerFormat)
         words = tuple(short_name(each) for each in AnswerFormat)
@@ -91,7 +91,7 @@ class FormatField(QWidget):
         self.open_button.clicked.connect(self.file_requested)
 
     def show_options(
-        self, options: AnswerOptions, fault: FormatFault | None, *, checking: bool
+        self, options: ChatSettings, fault: FormatFault | None, *, checking: bool
     ) -> None:
         """Show a format and whether it can be used; typing that is not finished is kept."""
         format, before = options.format, self._options.format

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from app.settings.answer_options import AnswerFormat, Thinking
-from app.state.answer_options import OptionsState
+from app.domain.chat_settings import AnswerFormat
+from app.settings.samplers import Thinking
+from app.state.chat_settings import ChatSettingsState
 from app.system.translation import tr
 from app.ui.chat.composer import Composer
 from app.ui.theme.palette import LIGHT, Palette
@@ -24,10 +25,10 @@ _LARGEST_FILE = 1 << 20  # bytes: what the engine accepts
 class AnswerOptionsView(QObject):
     """The button and the chip of the composer, and the card, which is made when first opened."""
 
-    changed = Signal(object)  # AnswerOptions
+    changed = Signal(object)  # ChatSettings
     refused = Signal(str)  # a sentence: a file that cannot be read
 
-    def __init__(self, state: OptionsState, composer: Composer, parent: QWidget) -> None:
+    def __init__(self, state: ChatSettingsState, composer: Composer, parent: QWidget) -> None:
         super().__init__(parent)
         self.state, self._composer, self._page = state, composer, parent
         self._palette = LIGHT
@@ -71,13 +72,13 @@ class AnswerOptionsView(QObject):
 
     def _show(self) -> None:
         state = self.state
-        self._composer.chip.show_options(state.options, state.fault)
-        options = state.options
+        self._composer.chip.show_options(state.settings, state.shown.fault)
+        options = state.settings
         changed = len(options.sampling) + (options.thinking is not Thinking.USUAL)
         self._composer.show_options_changed(changed)
 
     def _clear_format(self) -> None:
-        self.changed.emit(self.state.options.with_format(AnswerFormat.FREE))
+        self.changed.emit(self.state.settings.with_format(AnswerFormat.FREE))
 
     def _centre(self) -> None:
         if self.popover is not None and not self.popover.isHidden():

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 
 from app.domain.answer_details import AnswerDetails
 from app.domain.message import Message, MessageState, StopReason
-from app.settings.answer_options import SAMPLERS
+from app.settings.samplers import SAMPLERS
 from app.state.performance import tokens_per_second
 from app.system.translation import tr, trn
 from app.ui.theme.theme import BODY, READING, figures, font

@@ -21,7 +21,7 @@ class Keys(QObject):
 
     copy_requested = Signal()
     select_all_requested = Signal()
-    moved = Signal(int, str)  # focused message, and key of its focused control or an empty text
+    moved = Signal(int, str)  # index of the focused message, key of its focused control or ""
 
     def __init__(self, layout: TranscriptLayout, tools: Tools) -> None:
         super().__init__(layout)

@@ -23,8 +23,8 @@ from app.ui.transcript.selection import Selection, Spot
 class TranscriptLayout(QObject):
     """Layout state in viewport coordinates; messages are identified by their index."""
 
-    message_changed = Signal(int)  # repaint this message
-    hover_changed = Signal(int)  # repaint the parts of this message that depend on the mouse
+    message_changed = Signal(int)  # index; repaint this message
+    hover_changed = Signal(int)  # index; repaint its parts that depend on the mouse
     changed = Signal()  # repaint the viewport
 
     def __init__(

@@ -20,17 +20,17 @@ DONE = 1400  # milliseconds for which a used tool shows a tick
 class Tools(QObject):
     """Activates message tools, and keeps which one shows a tick."""
 
-    regenerate_requested = Signal(int)  # message
-    edit_requested = Signal(int)  # message
-    continue_requested = Signal(int)  # message
-    compare_requested = Signal(int)  # message, whose question is to be answered twice
-    keep_requested = Signal(int)  # message, one of two compared answers
-    stop_requested = Signal(int)  # message, an answer being written
-    reopen_requested = Signal(int)  # message, whose comparison is shown again
+    regenerate_requested = Signal(object)  # message
+    edit_requested = Signal(object)  # message
+    continue_requested = Signal(object)  # message
+    compare_requested = Signal(object)  # message, whose question is to be answered twice
+    keep_requested = Signal(object)  # message, one of two compared answers
+    stop_requested = Signal(object)  # message, an answer being written
+    reopen_requested = Signal(object)  # message, whose comparison is shown again
     adapters_requested = Signal()  # the adapter icon of a message was clicked
-    delete_requested = Signal(int)  # message
-    details_requested = Signal(int)  # message
-    sibling_requested = Signal(int, int)  # message, -1 or +1
+    delete_requested = Signal(object)  # message
+    details_requested = Signal(object)  # message
+    sibling_requested = Signal(object, int)  # message, -1 or +1
 
     def __init__(self, layout: TranscriptLayout) -> None:
         super().__init__(layout)

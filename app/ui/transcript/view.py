@@ -56,17 +56,17 @@ _RESIZE_MILLISECONDS = 120  # milliseconds from the last resize to idle layout
 class Transcript(QAbstractScrollArea):
     """Scroll area that shows the messages of one conversation."""
 
-    regenerate_requested = Signal(int)  # message
-    edit_submitted = Signal(int, object)  # message, new parts
-    continue_requested = Signal(int)  # message
-    delete_requested = Signal(int)  # message
-    details_requested = Signal(int)  # message
-    compare_requested = Signal(int)  # message, whose question is to be answered twice
-    keep_requested = Signal(int)  # message, one of two compared answers
-    stop_requested = Signal(int)  # message, an answer being written
-    reopen_requested = Signal(int)  # message, whose comparison is shown again
+    regenerate_requested = Signal(object)  # message
+    edit_submitted = Signal(object, object)  # message, new parts
+    continue_requested = Signal(object)  # message
+    delete_requested = Signal(object)  # message
+    details_requested = Signal(object)  # message
+    compare_requested = Signal(object)  # message, whose question is to be answered twice
+    keep_requested = Signal(object)  # message, one of two compared answers
+    stop_requested = Signal(object)  # message, an answer being written
+    reopen_requested = Signal(object)  # message, whose comparison is shown again
     adapters_requested = Signal()  # the adapter icon of a message was clicked
-    sibling_requested = Signal(int, int)  # message, -1 or +1
+    sibling_requested = Signal(object, int)  # message, -1 or +1
     refused = Signal(list)  # the paths of files pasted into an edited message; none: a picture
     link_activated = Signal(str)  # address
     zoom_requested = Signal(int)  # steps, by Ctrl and the wheel

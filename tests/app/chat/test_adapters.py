@@ -176,11 +176,11 @@ def test_change_during_an_answer_is_shown_as_pending(stage: AdapterStage) -> Non
 
 def test_each_conversation_has_its_own_stack(stage: AdapterStage) -> None:
     stage.load()
-    one = begin(stage, -1)
+    one = begin(stage)
     stage.adapters.add(PIRATE)
     stage.state.show(None)
     assert stage.shown.stack == ()
-    two = begin(stage, -2)
+    two = begin(stage)
     stage.adapters.add(FORMAL)
     stage.state.show(one)
     assert [entry.path for entry in stage.shown.stack] == [PIRATE]
@@ -225,11 +225,11 @@ def test_answer_starts_at_once_when_the_engine_has_its_stack(stage: AdapterStage
 
 def test_a_background_answer_names_the_stack_of_its_conversation(stage: AdapterStage) -> None:
     stage.load()
-    one = begin(stage, -1)
+    one = begin(stage)
     stage.adapters.add(PIRATE)
     stage.answer_requests()
     stage.state.show(None)
-    two = begin(stage, -2)
+    two = begin(stage)
     stage.answer_requests()
     assert stage.start_answer(one)
     assert stage.engine.last_generate.adapters == stage.uses == uses((PIRATE, 1.0))
@@ -239,10 +239,10 @@ def test_a_background_answer_names_the_stack_of_its_conversation(stage: AdapterS
 
 
 def test_a_background_answer_waits_until_its_files_are_checked(stage: AdapterStage) -> None:
-    one = begin(stage, -1)
+    one = begin(stage)
     stage.adapters.add(PIRATE)
     stage.state.show(None)
-    begin(stage, -2)
+    begin(stage)
     stage.adapters.add(FORMAL)
     stage.load()
     stage.answer_requests()
@@ -258,11 +258,11 @@ def test_a_background_answer_waits_until_its_files_are_checked(stage: AdapterSta
 
 
 def test_a_refused_file_of_a_background_answer_is_switched_off(stage: AdapterStage) -> None:
-    one = begin(stage, -1)
+    one = begin(stage)
     stage.adapters.add(PIRATE)
     stage.adapters.add(FORMAL)
     stage.state.show(None)
-    begin(stage, -2)
+    begin(stage)
     stage.load()
     assert not stage.start_answer(one)
     assert stage.answer_requests(bad={FORMAL}) == ()

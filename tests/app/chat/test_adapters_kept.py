@@ -36,16 +36,14 @@ def stage(qtbot: QtBot, tmp_path: Path) -> Iterator[AdapterStage]:
 
 
 def test_stacks_are_restored_after_a_restart(stage: AdapterStage, tmp_path: Path) -> None:
-    begin(stage)
+    stored = begin(stage)
     stage.adapters.add(PIRATE)
     stage.adapters.add(FORMAL)
     stage.adapters.set_strength(1, -0.75)
     stage.adapters.set_on(0, False)
     stage.state.show(None)
     stage.adapters.add(SHORT)
-    number = stage.store_queue.conversations
     stage.wait_until_idle()
-    stored = number.stored(-1)
     later = restart(stage, tmp_path)
     assert later.shown.stack == (AdapterEntry(SHORT),)
     later.state.show(stored)
@@ -122,9 +120,10 @@ def test_everything_is_written_again_after_a_repair(stage: AdapterStage, tmp_pat
     stage.adapters.add(PIRATE)
     stage.adapters.save_mix("Sea")
     stage.wait_until_idle()
-    stage.store_queue.write(lambda store: store.set_adapter_stack(None, ()))
+    stage.store_queue.write(lambda store: store.set_settings(None, ""))
     stage.store_queue.write(lambda store: store.set_adapter_mix("Sea", ()))
     stage.adapters.write_all()
+    stage.settings.write_all()
     later = restart(stage, tmp_path)
     assert later.shown.stack == (AdapterEntry(PIRATE),)
     assert list(later.shown.mixes) == ["Sea"]
@@ -151,8 +150,7 @@ def test_answer_stores_its_adapters(stage: AdapterStage) -> None:
     assert message is not None
     assert message.adapters == marks
     found: list[Message] = []
-    stored = stage.store_queue.messages
-    stage.store_queue.read(lambda store: all_messages(store)[stored.stored(number)], found.append)
+    stage.store_queue.read(lambda store: all_messages(store)[number], found.append)
     stage.wait_until_idle()
     assert found[0].adapters == marks
 

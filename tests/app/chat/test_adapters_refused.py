@@ -186,8 +186,8 @@ def test_after_any_actions_the_engine_has_the_shown_stack(
     qtbot: QtBot, tmp_path_factory: pytest.TempPathFactory, acts: list[tuple], bad: set[Path]
 ) -> None:
     stage = AdapterStage(tmp_path_factory.mktemp("acts"))
-    for title in ("one", "two"):
-        stage.store_queue.write(lambda store, title=title: store.create_conversation(title))
+    for id in (1, 2):
+        stage.store_queue.write(lambda store, id=id: store.create_conversation("Sky", id=id))
     stage.load()
     for name, *values in acts:
         match name:

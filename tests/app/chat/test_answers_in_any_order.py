@@ -189,13 +189,11 @@ class Chats:
     def stored(self, message: int) -> Message:
         """A message of any branch, read from the database file."""
         found: list[Message] = []
-        conversations, messages = self.store_queue.conversations, self.store_queue.messages
         owner = self.owners[message]
 
         def read(store: Store) -> Message:
-            number = messages.stored(message)
-            branch = store.show_branch(conversations.stored(owner), number)
-            return next(each for each in branch if each.id == number)
+            branch = store.show_branch(owner, message)
+            return next(each for each in branch if each.id == message)
 
         self.store_queue.read(read, found.append)
         until(lambda: bool(found))

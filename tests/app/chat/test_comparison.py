@@ -60,7 +60,7 @@ class Pair:
         assert shown is not None
 
         def read(store: Store) -> tuple[list[Message], list[Message]]:
-            branch = store.branch(store_queue.conversations.stored(shown))
+            branch = store.branch(shown)
             return branch, store.others(branch)
 
         store_queue.read(read, found.append)

@@ -175,7 +175,7 @@ def test_comparison_is_there_after_a_restart(
     stage = opened(tmp_path, model)
     ask(stage)
     left, right = compare(stage, adapted(adapter), BASE)
-    number = stage.store_queue.conversations.stored(left.conversation)
+    number = left.conversation
     stage.close()
     again = opened(tmp_path, model)
     again.controller.open_conversation(number)

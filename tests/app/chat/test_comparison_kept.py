@@ -7,7 +7,6 @@ import pytest
 from adapter_stage import PIRATE
 from app.chat.comparison import Side
 from app.domain.message import Message, MessageState, StopReason
-from app.store.store import Store
 from engine import Cancel, FinishReason, Sampling, SaveSnapshot
 from fakes import MODEL
 from scenes_adapters import add
@@ -55,12 +54,7 @@ def test_changed_adapters_are_pending_while_a_kept_answer_is_continued(stage: St
 def stored(stage: Stage, message_id: int) -> Message:
     """A message, read from the database file."""
     found: list[Message] = []
-    number = stage.store_queue.messages.stored
-
-    def read(store: Store) -> Message:
-        return store.message(number(message_id))
-
-    stage.store_queue.read(read, found.append)
+    stage.store_queue.read(lambda store: store.message(message_id), found.append)
     until(lambda: bool(found))
     return found[0]
 

@@ -11,6 +11,7 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from app.chat.answers import FULL_NOTICE
+from app.domain.chat_settings import ChatSettings, settings_text
 from app.domain.message import MessageState
 from app.store.store import Store
 from engine import ContextPolicy, LoadSnapshot
@@ -51,7 +52,7 @@ def test_policy_survives_a_restart(stage: Stage) -> None:
     stage.controller.set_policy(STOP)
     stage.wait_until_idle()
     found: list[ContextPolicy] = []
-    stage.store_queue.read(lambda store: store.conversations()[0].policy, found.append)
+    stage.store_queue.read(lambda store: store.conversations()[0].settings.policy, found.append)
     stage.wait_until_idle()
     assert found == [STOP]
 
@@ -60,13 +61,13 @@ def test_policy_survives_a_repair(tmp_path: Path) -> None:
     path = tmp_path / "chats.sqlite"
     with closing(Store.open(path)) as store:
         kept = store.create_conversation("Stops")
-        store.set_policy(kept.id, STOP)
+        store.set_settings(kept.id, settings_text(ChatSettings(policy=STOP)))
         store.create_conversation("Goes on")
     with closing(sqlite3.connect(path)) as database:
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     Store.repair(path)
     with closing(Store.open(path)) as store:
-        policies = {row.title: row.policy for row in store.conversations()}
+        policies = {row.title: row.settings.policy for row in store.conversations()}
     assert policies == {"Stops": STOP, "Goes on": DROP}
 
 

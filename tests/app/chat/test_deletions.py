@@ -120,9 +120,8 @@ def texts(stage: Stage) -> list[str]:
     stored: list[list[str]] = []
     current = stage.state.current
     assert current is not None
-    number = stage.store_queue.conversations.stored
     stage.store_queue.read(
-        lambda store: [message.text for message in store.branch(number(current))], stored.append
+        lambda store: [message.text for message in store.branch(current)], stored.append
     )
     until(lambda: bool(stored))
     assert stored == [shown]

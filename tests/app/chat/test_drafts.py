@@ -102,8 +102,7 @@ def test_cleared_draft_stays_cleared_on_another_branch(
     assert stage.state.drafts[shown] == ()
     stage.wait_until_idle()
     kept: list[str] = []
-    stored = stage.store_queue.conversations.stored
-    stage.store_queue.read(lambda store: store.draft(stored(shown)).text, kept.append)
+    stage.store_queue.read(lambda store: store.draft(shown).text, kept.append)
     until(lambda: bool(kept))
     assert kept == [""]
 

@@ -191,7 +191,7 @@ def test_two_compared_answers_end_before_the_next_message_is_sent(
     stage.ready(MODEL)
     send(stage, qtbot, "one")
     complete(stage)
-    side = Side((), stage.controller._usual_sampling(), None)
+    side = Side((), stage.states.chat_settings.shown.usual, None)
     stage.controller.compare(stage.state.messages[-1].id, side, side)
     stage.drain()
     send(stage, qtbot, "two")

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.chat.prompts import memory_start, turns_of
+from app.domain.chat_settings import NO_SETTINGS
 from app.domain.message import Message, MessageState
 from app.domain.parts import (
     Content,
@@ -18,7 +19,7 @@ from app.domain.parts import (
     ToolResultPart,
     parts_of,
 )
-from app.settings.answer_options import AS_USUAL, Thinking
+from app.settings.samplers import Thinking
 from app.store.store import Store
 from app.store.writer import StoreQueue
 from engine import FinishReason, Role, Turn
@@ -115,7 +116,7 @@ def test_pasted_text_is_kept_by_a_restart(stage: Stage, tmp_path: Path) -> None:
     held = stage.state.messages
     stage.store_queue.close()
     store = Store.open(stage.store_queue.path)
-    now = store.branch(1)
+    now = store.branch(held[0].conversation)
     store.close()
     assert [m.parts for m in now] == [m.parts for m in held]
     assert now[1].parts == (ThoughtPart("Lines."), TextPart("Many"))
@@ -166,8 +167,8 @@ def test_an_answer_is_continued_behind_the_result_of_a_tool(stage: Stage) -> Non
 
 def test_an_answer_that_is_continued_keeps_the_time_of_its_thoughts(stage: Stage) -> None:
     stage.ready(MODEL)
-    changed = replace(AS_USUAL, thinking=Thinking.BUDGET, thinking_budget=50)
-    stage.controller.options.change(changed)
+    changed = replace(NO_SETTINGS, thinking=Thinking.BUDGET, thinking_budget=50)
+    stage.controller.chat_settings.change_shown(changed)
     stage.controller.send("Why?")
     stage.wait_until_idle()
     stage.engine.write("<think>Hm")

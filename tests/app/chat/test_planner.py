@@ -36,13 +36,12 @@ ADAPTED = Generate(0, LATER, adapters=PIRATE)
 ONE, TWO = Branch(1, (10, 11)), Branch(2, (20, 21))
 LONGER = Branch(2, (20, 21, 22, 23))
 EMPTY = EngineState()
-FRESH = EngineState(branch=ONE, unsaved=1, unsaved_name="1")  # an answer of the first has ended
-SAVED = replace(FRESH, unsaved=None, unsaved_name="")
-UNNAMED = replace(FRESH, unsaved=-1, unsaved_name="", branch=Branch(-1, (10, 11)))
+FRESH = EngineState(branch=ONE, unsaved=1)  # an answer of the first has ended
+SAVED = replace(FRESH, unsaved=None)
 
-ANSWER_TWO = EngineTarget(TWO, NONE, BUDGET, LATER, "2", ASK)
+ANSWER_TWO = EngineTarget(TWO, NONE, BUDGET, LATER, ASK)
 OPEN_TWO = EngineTarget(TWO, NONE, BUDGET)
-RESTORE_TWO = EngineTarget(TWO, NONE, BUDGET, LATER, "2")
+RESTORE_TWO = EngineTarget(TWO, NONE, BUDGET, LATER)
 SAVE_NOW = EngineTarget(Branch(None), NONE, BUDGET)
 
 CASES: dict[str, tuple[EngineState, EngineTarget, list[Step]]] = {
@@ -66,12 +65,12 @@ CASES: dict[str, tuple[EngineState, EngineTarget, list[Step]]] = {
     ),
     "answer: the context is there": (replace(EMPTY, branch=TWO), ANSWER_TWO, [ANSWER]),
     "answer: on another branch of what is there": (
-        replace(EMPTY, branch=LONGER, unsaved=2, unsaved_name="2"),
+        replace(EMPTY, branch=LONGER, unsaved=2),
         ANSWER_TWO,
         [ANSWER],
     ),
     "answer: the context is there, but for other adapters": (
-        replace(EMPTY, branch=TWO, unsaved=2, unsaved_name="2"),
+        replace(EMPTY, branch=TWO, unsaved=2),
         replace(ANSWER_TWO, adapters=PIRATE),
         [replace(LOAD, adapters=PIRATE), ADAPTED],
     ),
@@ -80,12 +79,11 @@ CASES: dict[str, tuple[EngineState, EngineTarget, list[Step]]] = {
         replace(ANSWER_TWO, turns=FIRST, answer=Generate(0, FIRST)),
         [Generate(0, FIRST, adapters=NONE)],
     ),
-    "answer: of a conversation not saved yet": (
+    "answer: in a chat not begun yet there is nothing to load": (
         FRESH,
-        replace(ANSWER_TWO, name=""),
+        replace(ANSWER_TWO, branch=Branch(None)),
         [SAVE, ANSWER],
     ),
-    "answer: what has no name yet is lost": (UNNAMED, ANSWER_TWO, [LOAD, ANSWER]),
     "answer: no disk space for contexts": (FRESH, replace(ANSWER_TWO, budget_bytes=0), [ANSWER]),
     "open: what is there is saved first": (
         FRESH,
@@ -108,14 +106,13 @@ CASES: dict[str, tuple[EngineState, EngineTarget, list[Step]]] = {
         [LOAD],
     ),
     "restore: another branch of the same conversation": (
-        EngineState(NONE, LONGER, NONE, 2, "2"),
+        EngineState(NONE, LONGER, NONE, 2),
         RESTORE_TWO,
         [SaveSnapshot(0, "2", BUDGET), LOAD],
     ),
     "restore: nothing was said": (EMPTY, replace(RESTORE_TWO, turns=(SYSTEM,)), []),
     "restore: no disk space for contexts": (FRESH, replace(RESTORE_TWO, budget_bytes=0), []),
     "save: nothing is longer than what is saved": (SAVED, SAVE_NOW, []),
-    "save: it waits for a name": (UNNAMED, SAVE_NOW, []),
 }
 
 
@@ -124,7 +121,7 @@ def test_plan_for_each_case(current: EngineState, target: EngineTarget, steps: l
     assert list(plan(current, target)) == steps
 
 
-BRANCHES = st.sampled_from([ONE, TWO, LONGER, Branch(None), Branch(-1, (5,))])
+BRANCHES = st.sampled_from([ONE, TWO, LONGER, Branch(None), Branch(3, (5,))])
 STACKS = st.sampled_from([NONE, PIRATE])
 
 
@@ -134,14 +131,12 @@ STACKS = st.sampled_from([NONE, PIRATE])
         STACKS,
         st.none() | BRANCHES,
         STACKS,
-        st.sampled_from([None, 1, 2, -1]),
-        st.sampled_from(["", "1"]),
+        st.sampled_from([None, 1, 2, 3]),
     ),
     branch=BRANCHES,
     adapters=STACKS,
     budget=st.sampled_from([0, BUDGET]),
     turns=st.sampled_from([(), FIRST, LATER]),
-    name=st.sampled_from(["", "2"]),
     answers=st.booleans(),
 )
 def test_every_plan_has_the_order_save_adapters_load_answer(
@@ -150,11 +145,10 @@ def test_every_plan_has_the_order_save_adapters_load_answer(
     adapters: Uses,
     budget: int,
     turns: tuple[Turn, ...],
-    name: str,
     answers: bool,
 ) -> None:
     answer = Generate(0, turns) if answers else None
-    steps = plan(current, EngineTarget(branch, adapters, budget, turns, name, answer))
+    steps = plan(current, EngineTarget(branch, adapters, budget, turns, answer))
     kinds = [type(step) for step in steps]
     order = [SaveSnapshot, SetAdapters, LoadSnapshot, Generate]
     assert kinds == [kind for kind in order if kind in kinds]
@@ -165,4 +159,6 @@ def test_every_plan_has_the_order_save_adapters_load_answer(
     if SaveSnapshot in kinds:
         assert budget > 0
         assert current.unsaved is not None
-        assert current.unsaved_name
+    names = [step.conversation for step in steps if isinstance(step, SaveSnapshot | LoadSnapshot)]
+    assert "" not in names
+    assert set(names) <= {str(current.unsaved), str(branch.conversation)}

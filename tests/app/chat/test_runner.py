@@ -12,6 +12,8 @@ from pytestqt.qtbot import QtBot
 from adapter_stage import PIRATE, REMEDY, WRONG, accept, refuse, uses
 from app.chat.adapters import Adapters
 from app.chat.answers import Answers
+from app.chat.chat_settings import ChatSettingsController
+from app.chat.prompts import PromptBuilder
 from app.chat.runner import Runner
 from app.chat.snapshots import SnapshotController
 from app.domain.message import Message, MessageState
@@ -21,6 +23,7 @@ from app.engines.requests import RequestRouter
 from app.settings.table import Settings
 from app.state.adapters import AdapterState
 from app.state.chat import ModelPhase, ModelStatus, State
+from app.state.chat_settings import ChatSettingsState
 from app.state.snapshots import SessionState
 from app.store.store import Store
 from app.store.writer import StoreQueue
@@ -57,9 +60,7 @@ class Parts:
         self.engines: list[FakeEngine] = []
         self.link = RequestRouter(local(self._engine), self._receive, reraise)
         self.files = BackgroundWorker("files", self.link)
-        self.runner = Runner(
-            self.state, self.store_queue, self.link, Settings, lambda: DraftKind.LOOKUP
-        )
+        self.runner = Runner(self.state, self.link, Settings, lambda: DraftKind.LOOKUP)
         makers = [self._make_sessions, self._make_adapters]
         for make in reversed(makers) if adapters_first else makers:
             make()
@@ -75,18 +76,32 @@ class Parts:
         self.sessions = SnapshotController(
             self.state,
             self.session_state,
-            self.store_queue,
             self.link,
             self.runner,
             self.files,
-            Settings,
+            PromptBuilder(self.state, Settings),
             size=lambda: 0,
             delete=lambda _: 0,
         )
 
     def _make_adapters(self) -> None:
+        prompts = PromptBuilder(self.state, Settings)
+        self.settings = ChatSettingsController(
+            self.state,
+            ChatSettingsState(),
+            self.store_queue,
+            self.link,
+            prompts.usual_sampling,
+            prompts.usual_instructions,
+        )
         self.adapters = Adapters(
-            self.state, self.adapter_state, self.store_queue, self.link, self.runner, self.files
+            self.state,
+            self.adapter_state,
+            self.store_queue,
+            self.link,
+            self.runner,
+            self.files,
+            self.settings,
         )
 
     def _engine(self, deliver: Callable[[Event], None]) -> FakeEngine:
@@ -98,6 +113,7 @@ class Parts:
             made = store.create_conversation(title)
             asked = store.add_message(made.id, None, Role.USER, f"{title}?")
             store.add_message(made.id, asked.id, Role.ASSISTANT, title, MessageState.COMPLETE)
+        self.state.set_conversations(store.conversations())
         return [store.branch(made.id) for made in reversed(store.conversations())]
 
     def _receive(self, events: Sequence[Event]) -> None:
@@ -117,7 +133,7 @@ class Parts:
         """Queue the last answer of a conversation again."""
         *before, last = self.branches[place]
         turns = tuple(Turn(message.role, message.text) for message in (*before, last))
-        self.answers.enqueue(last, turns, Sampling(), 10)
+        self.answers.enqueue(last, Generate(0, turns, Sampling(), 10))
 
     def kinds(self) -> list[type[Command]]:
         """Commands sent to the engine since the last call."""

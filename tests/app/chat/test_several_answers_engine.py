@@ -55,11 +55,8 @@ def answers(stage: Stage, chats: list[int]) -> list[Message]:
 def stored_texts(stage: Stage, chats: list[int]) -> list[str]:
     """The text of each chat's answer, read from the database file."""
     found: list[str] = []
-    number = stage.store_queue.conversations.stored
     for chat in chats:
-        stage.store_queue.read(
-            lambda store, chat=chat: store.branch(number(chat))[-1].text, found.append
-        )
+        stage.store_queue.read(lambda store, chat=chat: store.branch(chat)[-1].text, found.append)
     until(lambda: len(found) == len(chats))
     return found
 

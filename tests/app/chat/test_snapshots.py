@@ -11,6 +11,8 @@ from pytestqt.qtbot import QtBot
 
 from app.chat.snapshots import QUIET_MILLISECONDS
 from app.domain.chat import Conversation
+from app.domain.chat_settings import ChatSettings
+from app.domain.ids import new_id
 from app.domain.model_ref import Local
 from app.state.chat import Deletion, ModelPhase, ModelStatus
 from app.state.snapshots import Resume, ResumePhase
@@ -191,13 +193,10 @@ def test_new_conversation_is_saved_under_its_stored_id(
     fixture: SnapshotFixture,
 ) -> None:
     fixture.load_model()
-    fixture.store_queue.write(
-        lambda store: fixture.store_queue.conversations.pair(
-            -1, store.create_conversation("new").id
-        )
-    )
-    fixture.state.show(-1, [])
-    fixture.answer(-1)
+    made = new_id()
+    fixture.store_queue.write(lambda store: store.create_conversation("new", id=made))
+    fixture.state.show(made, [])
+    fixture.answer(made)
     fixture.settle()
     fixture.sessions.shut_down()
     (number,) = fixture.stored(
@@ -458,7 +457,7 @@ def test_hanging_disk_does_not_block_conversations(fixture: SnapshotFixture) -> 
 def test_full_chat_whose_policy_is_to_stop_says_so(fixture: SnapshotFixture) -> None:
     fixture.load_model()
     for policy, full in ((ContextPolicy.STOP, True), (ContextPolicy.DROP_OLDEST, False)):
-        row = Conversation(fixture.ids[0], "A chat", 0.0, 0.0, None, policy)
+        row = Conversation(fixture.ids[0], "A chat", 0.0, 0.0, None, ChatSettings(policy=policy))
         fixture.state.set_conversations([row])
         fixture.open(fixture.ids[0])
         fixture.settle()

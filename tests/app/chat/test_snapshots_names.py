@@ -1,4 +1,4 @@
-"""Snapshot names: a conversation is saved under its stored id, also when assigned late."""
+"""Snapshot names: a conversation is saved under its id, also before it is stored."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pytestqt.qtbot import QtBot
 
+from app.domain.ids import new_id
 from app.store.store import Store
-from engine import AdaptersSet, LoadSnapshot, SaveSnapshot
+from engine import AdaptersSet, Cancel, LoadSnapshot, SaveSnapshot
 from snapshot_fixture import SnapshotFixture
-from stage import until
 
 
 @pytest.fixture
@@ -24,54 +24,41 @@ def fixture(qtbot: QtBot, tmp_path: Path) -> Iterator[SnapshotFixture]:
     made.close()
 
 
-def test_conversation_without_a_stored_id_is_not_saved(
+def test_new_conversation_is_saved_at_once_although_the_disk_is_slow(
     fixture: SnapshotFixture,
 ) -> None:
     fixture.load_model()
-    fixture.state.show(-1, [])
-    fixture.answer(-1)
-    fixture.settle()
-    fixture.sessions.shut_down()
-    assert fixture.engine.count(SaveSnapshot) == 0
-
-
-def test_left_conversation_is_saved_when_its_name_is_assigned(
-    fixture: SnapshotFixture,
-) -> None:
-    fixture.load_model()
-    disk = _begin_on_a_slow_disk(fixture)
-    fixture.answer(-1)
+    made, disk = _begin_on_a_slow_disk(fixture)
+    fixture.answer(made)
     fixture.open(None)
-    fixture.sessions.save()
-    assert fixture.engine.count(SaveSnapshot) == 0
+    assert fixture.engine.last(SaveSnapshot).conversation == str(made)
     disk.set()
-    until(lambda: fixture.engine.count(SaveSnapshot) == 1)
-    assert fixture.engine.last(SaveSnapshot).conversation == _name(fixture)
+    assert made in fixture.stored(lambda store: [each.id for each in store.conversations()])
+    fixture.sessions.save()
     fixture.sessions.shut_down()
     assert fixture.engine.count(SaveSnapshot) == 1, "nothing is written twice"
 
 
-def test_shown_conversation_named_late_is_saved_after_the_idle_time(
+def test_shown_conversation_that_is_not_stored_is_saved_before_the_model_goes(
     fixture: SnapshotFixture,
 ) -> None:
     fixture.load_model()
-    disk = _begin_on_a_slow_disk(fixture)
-    fixture.answer(-1)
+    made, disk = _begin_on_a_slow_disk(fixture)
+    fixture.answer(made)
+    assert fixture.engine.count(SaveSnapshot) == 0, "it waits for the idle time"
+    fixture.sessions.shut_down()
+    assert fixture.engine.last(SaveSnapshot).conversation == str(made)
     disk.set()
-    fixture.settle()
-    assert fixture.engine.count(SaveSnapshot) == 0
-    fixture.open(None)
-    assert fixture.engine.last(SaveSnapshot).conversation == _name(fixture)
 
 
 @pytest.mark.parametrize("gone", ["answer", "restore", "leave", "adapters", "deleted"])
-def test_context_lost_before_its_name_is_assigned_is_not_saved(
+def test_context_lost_while_the_disk_is_slow_is_saved_once_under_its_own_name(
     fixture: SnapshotFixture, gone: str
 ) -> None:
     fixture.load_model()
     fixture.branch(fixture.ids[0])
-    disk = _begin_on_a_slow_disk(fixture)
-    fixture.answer(-1)
+    made, disk = _begin_on_a_slow_disk(fixture)
+    fixture.answer(made)
     fixture.open(fixture.ids[0])
     match gone:
         case "answer":
@@ -84,29 +71,27 @@ def test_context_lost_before_its_name_is_assigned_is_not_saved(
             fixture.engine.deliver(AdaptersSet(1000, (), changed=True))
             fixture.link.drain()
         case _:
-            fixture.sessions.forget([-1])
+            fixture.sessions.forget([made])
     disk.set()
     fixture.settle()
-    assert fixture.engine.count(SaveSnapshot) == 0
+    saves = [each for each in fixture.commands if isinstance(each, SaveSnapshot)]
+    assert [each.conversation for each in saves] == [str(made)]
+    if gone == "deleted":
+        assert fixture.engine.last(Cancel).request == saves[0].request
+        assert fixture.deletes == [(str(made),)]
 
 
-def _begin_on_a_slow_disk(fixture: SnapshotFixture) -> Event:
-    """Show a new conversation, -1, whose stored id is assigned when the event is set."""
-    disk = Event()
+def _begin_on_a_slow_disk(fixture: SnapshotFixture) -> tuple[int, Event]:
+    """Show a new conversation, which is stored when the event is set; its id, and the event."""
+    made, disk = new_id(), Event()
 
     def create(store: Store) -> None:
         disk.wait(30)
-        fixture.store_queue.conversations.pair(-1, store.create_conversation("new").id)
+        store.create_conversation("new", id=made)
 
     fixture.store_queue.write(create)
-    fixture.state.show(-1, [])
-    return disk
-
-
-def _name(fixture: SnapshotFixture) -> str:
-    """The snapshot name of a conversation created on a slow disk."""
-    (number,) = fixture.stored(lambda store: [fixture.store_queue.conversations.known(-1)])
-    return str(number)
+    fixture.state.show(made, [])
+    return made, disk
 
 
 _STEPS = st.lists(
@@ -130,16 +115,16 @@ def test_no_sequence_of_actions_saves_under_another_name(
         fixture.load_model()
         for conversation in fixture.ids:
             fixture.branch(conversation)
-        disk = _begin_on_a_slow_disk(fixture)
+        made, disk = _begin_on_a_slow_disk(fixture)
         for step, which in steps:
             if step == "disk":
                 disk.set()
                 fixture.stored(lambda store: [])
             else:
-                _take(fixture, step, [*fixture.ids, -1][which])
+                _take(fixture, step, [*fixture.ids, made][which])
         disk.set()
         names = dict(zip(("first", "second", "third"), map(str, fixture.ids), strict=True))
-        names["And"] = _name(fixture)  # it begins with what `SnapshotFixture.ask` asks
+        names["And"] = str(made)  # it begins with what `SnapshotFixture.ask` asks
         holder = ""
         for command in fixture.commands:
             if isinstance(command, SaveSnapshot):

@@ -10,9 +10,10 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 import thinkers
+from app.domain.chat_settings import NO_SETTINGS
 from app.domain.message import Message, MessageState
 from app.domain.parts import TextPart, ThoughtPart
-from app.settings.answer_options import AS_USUAL, Thinking
+from app.settings.samplers import Thinking
 from app.settings.table import Settings
 from engine import Engine, Event
 from fakes import FakeEngine
@@ -52,9 +53,9 @@ def row_words(stage: Stage) -> list[str]:
 
 
 def test_the_fold_shows_the_thoughts_and_that_their_budget_was_reached(stage: RealStage) -> None:
-    assert stage.states.options.can_think
-    stage.controller.options.change(
-        replace(AS_USUAL, thinking=Thinking.BUDGET, thinking_budget=BUDGET)
+    assert stage.states.chat_settings.shown.can_think
+    stage.controller.chat_settings.change_shown(
+        replace(NO_SETTINGS, thinking=Thinking.BUDGET, thinking_budget=BUDGET)
     )
     stage.controller.send("hello")
     message = ended(stage)
@@ -77,7 +78,7 @@ def test_the_fold_shows_the_thoughts_and_that_their_budget_was_reached(stage: Re
 
 
 def test_thinking_off_gives_the_answer_alone(stage: RealStage) -> None:
-    stage.controller.options.change(replace(AS_USUAL, thinking=Thinking.OFF))
+    stage.controller.chat_settings.change_shown(replace(NO_SETTINGS, thinking=Thinking.OFF))
     stage.controller.send("hello")
     message = ended(stage)
     assert message.text.strip() == WORD * ANSWER

@@ -10,7 +10,8 @@ import pytest
 from PySide6.QtCore import QObject, SignalInstance
 from pytestqt.qtbot import QtBot
 
-from app.domain.chat import Conversation, Hit, TrashedConversation
+from app.domain.chat import Conversation, Folder, Hit, TrashedConversation
+from app.domain.chat_settings import ChatSettings
 from app.domain.message import Message, MessageState
 from app.domain.model_ref import Local
 from app.domain.parts import TextPart
@@ -126,6 +127,13 @@ def assert_frozen(value: object) -> None:
 CHANGES: list[tuple[str, Callable[[State], None], set[str]]] = [
     ("show", lambda s: s.show(2, [MESSAGE]), {"current", "branches"}),
     ("conversations", lambda s: s.set_conversations([]), {"conversations"}),
+    ("folders", lambda s: s.set_folders([Folder(1, "Work")]), {"folders"}),
+    ("new chat", lambda s: s.set_settings(None, ChatSettings(stop=("#",))), {"new_chat"}),
+    (
+        "settings",
+        lambda s: s.set_settings(1, ChatSettings(stop=("#",))),
+        {"conversations", "found"},
+    ),
     ("capabilities", lambda s: s.set_capabilities(Capabilities(images=True)), {"capabilities"}),
     ("devices", lambda s: s.set_devices((DeviceInfo("cuda", "GPU"),)), {"devices"}),
     ("typed_tokens", lambda s: s.set_typed_tokens(3), {"typed_tokens"}),
@@ -194,6 +202,8 @@ def test_every_change_emits_its_signal(
         state.typed_changed,
         state.devices_changed,
         state.capabilities_changed,
+        state.settings_changed,
+        state.folders_changed,
     ):
         signal.connect(look)
     change(state)

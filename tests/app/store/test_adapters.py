@@ -8,23 +8,35 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.chat_settings import AdapterChoice, ChatSettings, settings_of, settings_text
 from app.domain.message import AdapterMark, MessageState
 from app.store.adapters import marks_of, marks_text
 from app.store.schema import MIGRATIONS
-from app.store.store import Store, StoredUse, StoreError
+from app.store.store import Store, StoreError
 from engine import Role
 from store_contents import all_messages
 
 MARKS = (AdapterMark("pirate-speech", 0.8, "5f3a5f3a5f3a"), AdapterMark("猫の言葉", -1.5, ""))
 STACK = (
-    StoredUse(Path("/a/pirate speech.gguf"), True, 1.0),
-    StoredUse(Path("/a/محاكاة"), False, -0.25),
+    AdapterChoice(Path("/a/pirate speech.gguf"), True, 1.0),
+    AdapterChoice(Path("/a/محاكاة"), False, -0.25),
 )
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "conversations.sqlite"
+
+
+def set_stack(store: Store, conversation: int | None, stack: tuple[AdapterChoice, ...]) -> None:
+    store.set_settings(conversation, settings_text(ChatSettings(adapters=stack)))
+
+
+def stacks(store: Store) -> dict[int, tuple[AdapterChoice, ...]]:
+    """The stacks of all chats that have one; 0: of the new chat."""
+    found = {row.id: row.settings.adapters for row in store.conversations()}
+    found[0] = settings_of(store.new_chat_settings()).adapters
+    return {number: stack for number, stack in found.items() if stack}
 
 
 def fill(path: Path) -> tuple[int, int]:
@@ -36,8 +48,8 @@ def fill(path: Path) -> tuple[int, int]:
     store.mark_message(answer, MARKS)
     store.append_text(answer, "Because. " * 2000)
     store.finish(answer, MessageState.COMPLETE)
-    store.set_adapter_stack(conversation, STACK)
-    store.set_adapter_stack(None, STACK[1:])
+    set_stack(store, conversation, STACK)
+    set_stack(store, None, STACK[1:])
     store.set_adapter_mix("Calm", STACK)
     store.set_adapter_mix("静", STACK[:1])
     store.set_known_adapter(STACK[0].path, "pirate speech")
@@ -48,7 +60,7 @@ def fill(path: Path) -> tuple[int, int]:
 def check(path: Path, conversation: int, answer: int) -> None:
     store = Store.open(path)
     kept = store.adapters()
-    assert kept.stacks == {0: STACK[1:], conversation: STACK}
+    assert stacks(store) == {0: STACK[1:], conversation: STACK}
     assert kept.mixes == {"Calm": STACK, "静": STACK[:1]}
     assert kept.known == ((STACK[0].path, "pirate speech"),)
     question, message = store.branch(conversation)
@@ -63,11 +75,11 @@ def test_adapters_are_read_as_stored(path: Path) -> None:
 def test_stacks_and_mixes_are_replaced_and_can_be_emptied(path: Path) -> None:
     conversation, _ = fill(path)
     store = Store.open(path)
-    store.set_adapter_stack(conversation, STACK[1:])
+    set_stack(store, conversation, STACK[1:])
     store.set_adapter_mix("Calm", ())
-    store.set_adapter_stack(None, ())
+    set_stack(store, None, ())
     kept = store.adapters()
-    assert kept.stacks == {conversation: STACK[1:]}
+    assert stacks(store) == {conversation: STACK[1:]}
     assert list(kept.mixes) == ["静"]
     store.close()
 
@@ -85,11 +97,13 @@ def test_stack_is_deleted_with_its_conversation(path: Path) -> None:
     conversation, _ = fill(path)
     store = Store.open(path)
     store.delete([conversation])
-    assert conversation in store.adapters().stacks
+    store.restore([conversation])
+    assert stacks(store)[conversation] == STACK
+    store.delete([conversation])
     store.purge_deleted(-1)
-    assert store.adapters().stacks == {0: STACK[1:]}
+    assert stacks(store) == {0: STACK[1:]}
     with pytest.raises(StoreError, match="no longer exists"):
-        store.set_adapter_stack(conversation, STACK)
+        set_stack(store, conversation, STACK)
     with pytest.raises(StoreError, match="no longer exists"):
         store.mark_message(99, MARKS)
     store.close()
@@ -134,9 +148,9 @@ def test_answers_of_an_old_store_can_get_marks(path: Path, version: int) -> None
     oldest(path, version)
     store = Store.open(path)
     assert [m.adapters for m in store.branch(4)] == [(), ()]
-    assert store.adapters().stacks == {}
+    assert stacks(store) == {}
     store.mark_message(9, MARKS)
-    store.set_adapter_stack(4, STACK)
+    set_stack(store, 4, STACK)
     assert [m.adapters for m in store.branch(4)] == [(), MARKS]
     store.close()
     backup = path.with_name(f"conversations.sqlite.schema-{version}.backup")
@@ -158,17 +172,6 @@ def test_rows_with_and_without_the_marks_column_are_salvaged(path: Path, tmp_pat
     Store.salvage(path, tmp_path / "new.sqlite")
     store = Store.open(tmp_path / "new.sqlite")
     assert [(m.text, m.adapters) for m in store.branch(4)] == [("Asked", ()), ("Said", MARKS)]
-    store.close()
-
-
-def test_a_stack_without_its_conversation_is_not_salvaged(path: Path, tmp_path: Path) -> None:
-    conversation, _ = fill(path)
-    with closing(sqlite3.connect(path)) as database:
-        database.execute("INSERT INTO adapter_use VALUES (77, 0, '/gone', 1, 1.0)")
-        database.commit()
-    Store.salvage(path, tmp_path / "new.sqlite")
-    store = Store.open(tmp_path / "new.sqlite")
-    assert set(store.adapters().stacks) == {0, conversation}
     store.close()
 
 
@@ -207,9 +210,9 @@ def test_name_not_encodable_as_utf8_is_replaced(path: Path) -> None:
     store = Store.open(path)
     odd = Path("/a/\udcff.gguf")
     store.set_known_adapter(odd, "\udcff")
-    store.set_adapter_stack(None, [StoredUse(odd, True, 1.0)])
-    store.set_adapter_mix("\udcff", [StoredUse(odd, True, 1.0)])
+    set_stack(store, None, (AdapterChoice(odd, True, 1.0),))
+    store.set_adapter_mix("\udcff", [AdapterChoice(odd, True, 1.0)])
     kept = store.adapters()
-    assert kept.stacks[0][0].path == Path("/a/\ufffd.gguf")
+    assert stacks(store)[0][0].path == Path("/a/\ufffd.gguf")
     assert list(kept.mixes) == ["\ufffd"]
     store.close()

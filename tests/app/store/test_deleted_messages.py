@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 DELETE_AND_RESTORE = """
 import sys
 from pathlib import Path
-from app.store.store import Store
+from app.store.store import (Store)
 store = Store.open(Path(sys.argv[1]))
 print("ready", flush=True)
 while True:

@@ -145,8 +145,9 @@ def test_text_of_a_message_that_cannot_be_saved_is_kept(
     assert stage.controller.send("Is this kept?")
     stage.wait_until_idle()
     shown = stage.state.current
-    assert shown is not None  # the store has no conversation 999
-    stage.store_queue.write(lambda store: stage.store_queue.conversations.pair(shown, 999))
+    assert shown is not None
+    stage.store_queue.write(lambda store: store.delete([shown]))
+    stage.store_queue.write(lambda store: store.purge([shown]))  # as if it had never been stored
     stage.engine.write("Some words")
     stage.engine.finish()
     stage.wait_until_idle()

@@ -438,7 +438,7 @@ def test_salvage_survives_the_loss_of_any_page(path, tmp_path, fill_byte):
 
 
 def test_half_a_file_gives_its_readable_rows(path, tmp_path):
-    held = fill(path)
+    held = fill(path, conversations=12)
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
     counts = Store.salvage(path, tmp_path / "saved.sqlite")
@@ -500,9 +500,9 @@ def test_salvage_knows_rows_of_a_schema_with_further_columns(path, tmp_path, mon
     store.add_message(old, None, Role.USER, "written before")
     store.close()
     further = """
-        ALTER TABLE conversation ADD COLUMN folder INTEGER NOT NULL DEFAULT 7;
-        ALTER TABLE conversation ADD COLUMN settings TEXT NOT NULL DEFAULT '{}';
-        ALTER TABLE message ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE conversation ADD COLUMN binder INTEGER NOT NULL DEFAULT 7;
+        ALTER TABLE conversation ADD COLUMN traits TEXT NOT NULL DEFAULT '{}';
+        ALTER TABLE message ADD COLUMN marked INTEGER NOT NULL DEFAULT 0;
         ALTER TABLE message ADD COLUMN colour TEXT NOT NULL DEFAULT 'green';
     """
     monkeypatch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, further))
@@ -511,7 +511,7 @@ def test_salvage_knows_rows_of_a_schema_with_further_columns(path, tmp_path, mon
     new = store.create_conversation("Since").id
     store.add_message(new, None, Role.USER, "written since")
     database = store._database
-    database.execute("UPDATE conversation SET settings = '{\"a\":1}' WHERE id = ?", (new,))
+    database.execute("UPDATE conversation SET traits = '{\"a\":1}' WHERE id = ?", (new,))
     store.close()
     assert Store.salvage(path, tmp_path / "new.sqlite").partly == 0
     with closing(Store.open(tmp_path / "new.sqlite")) as found:
@@ -520,7 +520,7 @@ def test_salvage_knows_rows_of_a_schema_with_further_columns(path, tmp_path, mon
             "written before",
             "written since",
         ]
-        rows = found._database.execute("SELECT folder, settings FROM conversation ORDER BY id")
+        rows = found._database.execute("SELECT binder, traits FROM conversation ORDER BY id")
         assert rows.fetchall() == [(7, "{}"), (7, '{"a":1}')]
 
 
@@ -542,3 +542,88 @@ def test_copies_of_a_migration_are_kept_as_long_as_the_trash(path):
         os.utime(copy, (1_000, 1_000))
         store.purge_deleted(3600)
     assert not copy.exists()
+
+
+def test_salvage_follows_migrations_that_drop_a_column_and_a_table(path, tmp_path, monkeypatch):
+    """Also with rows of every older schema: they are salvaged as they are, and then migrated."""
+    store = Store.open(path)
+    old = store.create_conversation("Before").id
+    asked = store.add_message(old, None, Role.USER, "written before").id
+    store.set_known_adapter(Path("/a/pirate.gguf"), "Pirate")
+    store.close()
+    before = tmp_path / "before.sqlite"
+    before.write_bytes(path.read_bytes())
+    further = """
+        CREATE TABLE binder (id INTEGER PRIMARY KEY, parent INTEGER REFERENCES binder(id),
+            name TEXT NOT NULL);
+        ALTER TABLE message ADD COLUMN colour TEXT NOT NULL DEFAULT 'green';
+        ALTER TABLE message DROP COLUMN seconds;
+        ALTER TABLE message ADD COLUMN seconds REAL NOT NULL DEFAULT 2.5;
+        ALTER TABLE message ADD COLUMN binder INTEGER REFERENCES binder(id);
+        DROP TABLE adapter;
+        CREATE TABLE adapter (place TEXT PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID;
+    """
+    monkeypatch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, further))
+    monkeypatch.setattr(schema.migrate, "__defaults__", (len(MIGRATIONS) + 1,))
+    with closing(Store.open(path)) as store:
+        said = store.add_message(old, asked, Role.ASSISTANT, "written since").id
+        store._database.executescript(
+            "INSERT INTO binder VALUES (1, NULL, 'Kept'), (2, 1, 'Below');"
+            "INSERT INTO adapter VALUES ('/b', 'Poet');"
+            f"UPDATE message SET colour = 'red', binder = 2, seconds = 4.0 WHERE id = {said};"
+        )
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("INSERT INTO binder VALUES (3, 77, 'Of a lost one')")
+        database.execute("UPDATE message SET binder = 78 WHERE id = ?", (asked,))
+    counts = Store.salvage(path, tmp_path / "new.sqlite"), Store.salvage(before, tmp_path / "old")
+    assert [count.messages for count in counts] == [2, 1]
+    with closing(Store.open(tmp_path / "new.sqlite")) as found:
+        assert [m.text for m in found.branch(old)] == ["written before", "written since"]
+        read = found._database.execute
+        assert read("SELECT colour, seconds, binder FROM message").fetchall() == [
+            ("green", 2.5, None),
+            ("red", 4.0, 2),
+        ]
+        assert read("SELECT * FROM binder").fetchall() == [
+            (1, None, "Kept"),
+            (2, 1, "Below"),
+            (3, None, "Of a lost one"),
+        ]
+        assert read("SELECT * FROM adapter").fetchall() == [("/b", "Poet")]
+        assert read("PRAGMA foreign_key_check").fetchall() == []
+    with closing(Store.open(tmp_path / "old")) as found:
+        assert [m.text for m in found.branch(old)] == ["written before"]
+
+
+def test_salvage_keeps_deleted_messages_and_drafts_of_lost_chats(path, tmp_path):
+    with closing(Store.open(path)) as store:
+        chat = store.create_conversation("A chat").id
+        asked = store.add_message(chat, None, Role.USER, "Asked").id
+        answer = store.add_message(chat, asked, Role.ASSISTANT, "Said").id
+        store.delete_message(asked)
+        lost = store.create_conversation("Lost").id
+        store.set_draft(lost, unsent_of("Not sent yet"))
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("DROP TRIGGER conversation_draft")
+        database.execute("DELETE FROM conversation WHERE id = ?", (lost,))
+    Store.salvage(path, tmp_path / "new.sqlite")
+    with closing(Store.open(tmp_path / "new.sqlite")) as found:
+        found.restore_message(asked)
+        assert [m.id for m in found.branch(chat)] == [asked, answer]
+        assert {c.title: found.draft(c.id).text for c in found.conversations()} == {
+            "A chat": "",
+            "Recovered chat": "Not sent yet",
+        }
+
+
+def test_salvage_breaks_a_cycle_of_parents(path, tmp_path):
+    with closing(Store.open(path)) as store:
+        chat = store.create_conversation("A chat").id
+        first = store.add_message(chat, None, Role.USER, "First").id
+        second = store.add_message(chat, first, Role.ASSISTANT, "Second").id
+        third = store.add_message(chat, second, Role.USER, "Third").id
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE message SET parent = ? WHERE id = ?", (second, first))
+    Store.salvage(path, tmp_path / "new.sqlite")
+    with closing(Store.open(tmp_path / "new.sqlite")) as found:
+        assert [m.id for m in found.branch(chat)] == [first, second, third]

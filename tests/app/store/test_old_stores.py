@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from app.domain.chat_settings import settings_of
 from app.domain.message import Message, MessageState
 from app.domain.parts import ErrorPart, Part, TextPart, ThoughtPart, prompt_text, search_text
 from app.state.faults import explain
@@ -51,7 +52,7 @@ def compare(store: Store, held: dict[str, Any]) -> None:
         for c in conversations
     ] == [{k: v for k, v in c.items() if k != "policy"} for c in held["conversations"]]
     for now, before in zip(conversations, held["conversations"], strict=True):
-        assert now.policy.value == before.get("policy", "drop oldest")
+        assert now.settings.policy.value == before.get("policy", "drop oldest")
     for number, ids in held["shown"].items():
         assert [m.id for m in store.branch(int(number))] == ids
     for number, text in held["drafts"].items():
@@ -97,7 +98,9 @@ def compare_error(now: ErrorPart, before: str) -> None:
 def compare_adapters(store: Store, held: dict[str, Any]) -> None:
     if "adapters" in held:
         kept = store.adapters()
-        stacks = {str(number): len(uses) for number, uses in kept.stacks.items()}
+        stacks = {str(row.id): len(row.settings.adapters) for row in store.conversations()}
+        stacks["0"] = len(settings_of(store.new_chat_settings()).adapters)
+        stacks = {number: count for number, count in stacks.items() if count}
         assert stacks == {n: len(uses) for n, uses in held["adapters"]["stacks"].items()}
         assert list(kept.mixes) == list(held["adapters"]["mixes"])
     trash = [each.title for each in store.trash()]
@@ -107,7 +110,7 @@ def compare_adapters(store: Store, held: dict[str, Any]) -> None:
 OPEN = """
 import sys
 from pathlib import Path
-from app.store.store import Store
+from app.store.store import (Store)
 print("ready", flush=True)
 Store.open(Path(sys.argv[1])).close()
 """
@@ -158,6 +161,34 @@ def test_a_migrated_store_is_salvaged_with_its_parts(name: str, tmp_path: Path) 
         compare(store, held)
 
 
+@pytest.mark.parametrize("lost", ["the first page", "a page", "bytes"])
+def test_what_is_left_of_a_damaged_store_is_salvaged(name: str, lost: str, tmp_path: Path) -> None:
+    """The version is found in the rows if the first page is lost, and the values keep their columns."""
+    path, held = unpacked(name, tmp_path)
+    content, same = path.read_bytes(), 0
+    for seed in range(6):
+        chance, damaged = random.Random(seed), bytearray(content)
+        if lost == "bytes":
+            for _ in range(20):
+                damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        else:
+            page = 0 if lost == "the first page" else chance.randrange(len(damaged) // 4096)
+            damaged[page * 4096 : (page + 1) * 4096] = bytes(4096)
+        path.write_bytes(damaged)
+        new = tmp_path / f"{seed}.sqlite"
+        Store.salvage(path, new)
+        with opened(new) as store:
+            now = all_messages(store)
+            assert {*map(int, held["messages"])} <= {*now}
+            exact = sum(now[int(n)].text == m["text"] for n, m in held["messages"].items())
+            read = store._database.execute
+            assert read("PRAGMA foreign_key_check").fetchall() == []
+            assert read("PRAGMA integrity_check").fetchall() == [("ok",)]
+        same += exact
+        assert exact == len(held["messages"]) or lost != "the first page"
+    assert same > 6 * len(held["messages"]) * 0.6
+
+
 def test_a_message_deleted_before_is_restored(name: str, tmp_path: Path) -> None:
     path, _ = unpacked(name, tmp_path)
     if name == "schema-2":
@@ -187,12 +218,10 @@ def test_a_message_deleted_before_is_restored(name: str, tmp_path: Path) -> None
 def test_new_messages_get_ids_that_were_never_used(name: str, tmp_path: Path) -> None:
     path, _ = unpacked(name, tmp_path)
     with closing(sqlite3.connect(path)) as database:
-        (last,) = database.execute(
-            "SELECT seq FROM sqlite_sequence WHERE name = 'message'"
-        ).fetchone()
+        last = [row[0] for row in database.execute("SELECT seq FROM sqlite_sequence")]
     with opened(path) as store:
         begun = store.create_conversation("New").id
-        assert store.add_message(begun, None, Role.USER, "x").id == last + 1
+        assert max(last) < begun < store.add_message(begun, None, Role.USER, "x").id
 
 
 def test_a_migration_that_fails_can_be_repeated(name: str, tmp_path: Path) -> None:

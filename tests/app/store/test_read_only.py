@@ -91,7 +91,7 @@ def test_rows_only_in_the_write_ahead_log_are_read(
     path: Path, tmp_path: Path, ends: tuple[str, ...]
 ) -> None:
     store = Store.open(path)
-    store.rename(1, "Renamed before the crash")
+    store.rename(store.conversations()[0].id, "Renamed before the crash")
     for end in ends:
         shutil.copy(f"{path}{end}", tmp_path / f"kept{end}")
     shutil.copy(path, tmp_path / "kept")
@@ -147,5 +147,8 @@ def test_window_shows_a_read_only_store(
     finally:
         stage.close()
     store = Store.open(path)
-    assert [m.text for m in store.branch(1)][-2:] == ["And at night?", "Black."]
+    assert [m.text for m in store.branch(store.conversations()[0].id)][-2:] == [
+        "And at night?",
+        "Black.",
+    ]
     store.close()

@@ -214,7 +214,7 @@ def test_a_quoted_phrase_is_found_as_a_whole(store):
 def test_texts_of_an_older_version_are_found_with_the_quotes_of_a_keyboard(tmp_path, monkeypatch):
     path = tmp_path / "conversations.sqlite"
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
-        schema._prepare(database)
+        schema.prepare(database)
         database.create_function("fold", 1, lambda text: text.lower())  # of that version
         schema.migrate(database, 9)
         database.execute(

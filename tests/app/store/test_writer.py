@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.ids import new_id
 from app.domain.message import MessageState
 from app.store.store import Store, StoreError
 from app.store.writer import StoreQueue
@@ -89,7 +90,7 @@ def test_rejected_change_does_not_block_the_next(
     store_queue: StoreQueue, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store_queue.write(lambda store: store.rename(999, "Nothing there"))
-    store_queue.write(lambda store: store_queue.messages.stored(-5))
+    store_queue.write(lambda store: store.delete_message(new_id()))
     store_queue.write(lambda store: store.create_conversation("After it"))
     store_queue.close()
     with_store = Store.open(tmp_path / "a.sqlite")
@@ -224,8 +225,7 @@ def test_last_text_is_saved_without_a_following_event(stage: Stage) -> None:
     held: list[str] = []
 
     def saved() -> bool:
-        stored = stage.store_queue.messages.stored
-        stage.store_queue.read(lambda store: all_messages(store)[stored(number)].text, held.append)
+        stage.store_queue.read(lambda store: all_messages(store)[number].text, held.append)
         return "1 2 3" in held
 
     until(saved)

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from adapter_bench import Bench, drop_files, menu_of, trigger_menu_entry
-from adapter_stage import FORMAL, PIRATE, SHORT, WRONG
+from adapter_stage import FORMAL, PIRATE, SHORT, WRONG, begin
 from app.ui.adapters.panel import PANEL_WIDTH
 from app.ui.adapters.strength_slider import StrengthSlider
 from app.ui.theme.palette import DARK, HIGH_CONTRAST, LIGHT
@@ -126,11 +126,9 @@ def test_note_without_a_model_says_when_adapters_take_effect(bench: Bench) -> No
 
 def test_note_during_an_answer_says_that_a_change_is_pending(bench: Bench) -> None:
     bench.open(PIRATE)
-    bench.store_queue.write(lambda store: store.create_conversation("Sky"))
-    bench.adapters.begin(1)
-    bench.state.show(1, [])
-    assert bench.start_answer(1)
-    bench.start_streaming(1)
+    shown = begin(bench)
+    assert bench.start_answer(shown)
+    bench.start_streaming(shown)
     bench.panel.list.rows[0].switch.click()
     assert bench.panel.note.text() == "Takes effect with the next answer."
     bench.state.end_generation(bench.request)

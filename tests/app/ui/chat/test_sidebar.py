@@ -39,9 +39,10 @@ def conversation(number: int, title: str, days_ago: float = 0) -> Conversation:
 @pytest.fixture
 def sidebar(stage: Stage) -> Sidebar:
     stage.start()
-    stage.state.set_conversations(
-        [conversation(1, "One"), conversation(2, "Two"), conversation(3, "Three", 40)]
-    )
+    made = [conversation(1, "One"), conversation(2, "Two"), conversation(3, "Three", 40)]
+    for each in made:
+        stage.store_queue.write(lambda store, each=each: store.rewrite_conversation(each))
+    stage.state.set_conversations(made)
     flush()
     return stage.window.sidebar
 

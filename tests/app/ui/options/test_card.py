@@ -10,7 +10,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLineEdit, QRadioButton
 from pytestqt.qtbot import QtBot
 
-from app.settings.answer_options import AS_USUAL, AnswerFormat, Thinking
+from app.domain.chat_settings import NO_SETTINGS, AnswerFormat
+from app.settings.samplers import Thinking
 from app.ui.options.card import OptionsCard
 from engine import CheckConstraint, ConstraintChecked, Sampling
 from engine.inference.constraints.checking import check
@@ -50,19 +51,19 @@ def described(card: OptionsCard, format: AnswerFormat, text: str) -> None:
 def test_a_typed_value_is_of_this_chat(stage: Stage, card: OptionsCard) -> None:
     typed(card, "temperature", "0.25")
     typed(card, "top_k", "7")
-    assert dict(stage.states.options.options.sampling) == {"temperature": 0.25, "top_k": 7}
+    assert dict(stage.states.chat_settings.settings.sampling) == {"temperature": 0.25, "top_k": 7}
     assert not card.rows["temperature"].reset.isHidden()
     assert stage.window.composer.options_button.toolTip() == "Answer options (2 values changed)"
     card.rows["top_k"].reset.click()
-    assert dict(stage.states.options.options.sampling) == {"temperature": 0.25}
+    assert dict(stage.states.chat_settings.settings.sampling) == {"temperature": 0.25}
     typed(card, "temperature", "0.7")  # as in the settings
-    assert stage.states.options.options == AS_USUAL
+    assert stage.states.chat_settings.settings == NO_SETTINGS
     assert stage.window.composer.options_button.toolTip() == "Answer options"
 
 
 def test_a_value_out_of_range_changes_nothing(stage: Stage, card: OptionsCard) -> None:
     typed(card, "temperature", "9")
-    assert stage.states.options.options == AS_USUAL
+    assert stage.states.chat_settings.settings == NO_SETTINGS
     assert "0" in card.rows["temperature"].problem.text()
 
 
@@ -70,7 +71,7 @@ def test_the_usual_values_are_those_of_the_settings(stage: Stage, card: OptionsC
     stage.controller.change_settings(temperature=0.4)
     assert line_of(card, "temperature").text() == "0.4"
     assert card.rows["temperature"].reset.isHidden()
-    assert stage.states.options.usual.temperature == 0.4
+    assert stage.states.chat_settings.shown.usual.temperature == 0.4
 
 
 def test_more_values_are_shown_on_request(stage: Stage, card: OptionsCard) -> None:
@@ -79,8 +80,8 @@ def test_more_values_are_shown_on_request(stage: Stage, card: OptionsCard) -> No
     assert not card.rows["mirostat"].isHidden()
     buttons = card.rows["mirostat"].field.findChildren(QRadioButton)
     buttons[2].click()
-    assert dict(stage.states.options.options.sampling) == {"mirostat": 2}
-    assert stage.states.options.options.applied(Sampling()).mirostat == 2
+    assert dict(stage.states.chat_settings.settings.sampling) == {"mirostat": 2}
+    assert stage.states.chat_settings.settings.applied(Sampling()).mirostat == 2
     card.more_button.click()
     assert not card.rows["mirostat"].isHidden()  # what is changed stays visible
     assert card.rows["typical_p"].isHidden()
@@ -92,7 +93,7 @@ def test_reset_all_is_there_while_something_is_changed(stage: Stage, card: Optio
     described(card, AnswerFormat.CHOICES, "yes\nno")
     assert not card.reset_button.isHidden()
     card.reset_button.click()
-    assert stage.states.options.options == AS_USUAL
+    assert stage.states.chat_settings.settings == NO_SETTINGS
     assert card.reset_button.isHidden()
 
 
@@ -159,8 +160,8 @@ def test_typing_that_is_not_finished_is_kept_and_saved_on_closing(
     assert card.format.editor.toPlainText() == "maybe"
     assert stage.window.options.popover is not None
     stage.window.options.popover.close_card()
-    assert stage.states.options.options.text == "maybe"
-    assert dict(stage.states.options.options.sampling) == {"min_p": 0.2}
+    assert stage.states.chat_settings.settings.text == "maybe"
+    assert dict(stage.states.chat_settings.settings.sampling) == {"min_p": 0.2}
 
 
 def test_the_chip_clears_the_format(stage: Stage, card: OptionsCard) -> None:
@@ -169,7 +170,7 @@ def test_the_chip_clears_the_format(stage: Stage, card: OptionsCard) -> None:
     assert not chip.isHidden()
     chip.clear_button.click()
     assert chip.isHidden()
-    assert stage.states.options.options.format is AnswerFormat.FREE
+    assert stage.states.chat_settings.settings.format is AnswerFormat.FREE
     chip.change_button.click()
     card.format.kinds.buttons["choices"].click()
     assert card.format.editor.toPlainText() == "yes"  # as it was
@@ -180,7 +181,7 @@ def test_a_description_is_read_from_a_file(stage: Stage, card: OptionsCard, tmp_
     file = tmp_path / "yes.gbnf"
     file.write_text('\ufeffroot ::= "yes"', encoding="utf-8")
     stage.window.options.load(file)
-    assert stage.states.options.options.text == 'root ::= "yes"'
+    assert stage.states.chat_settings.settings.text == 'root ::= "yes"'
     file.write_bytes(b"\xff\xfe\x00")
     stage.window.options.load(file)
     assert "yes.gbnf cannot be read: it is no text." in stage.state.notices["format"].sentence
@@ -189,7 +190,7 @@ def test_a_description_is_read_from_a_file(stage: Stage, card: OptionsCard, tmp_
     file.write_bytes(b"x" * (2 << 20))
     stage.window.options.load(file)
     assert "too large" in stage.state.notices["format"].sentence
-    assert stage.states.options.options.text == 'root ::= "yes"'
+    assert stage.states.chat_settings.settings.text == 'root ::= "yes"'
 
 
 def test_keys_open_and_close_the_card(qtbot: QtBot, stage: Stage) -> None:
@@ -251,7 +252,7 @@ def test_a_budget_of_thoughts_is_of_this_chat(stage: Stage, thinking_card: Optio
     line.setText("200")
     line.setModified(True)
     line.editingFinished.emit()
-    options = stage.states.options.options
+    options = stage.states.chat_settings.settings
     assert (options.thinking, options.thinking_budget) == (Thinking.BUDGET, 200)
     assert stage.window.composer.options_button.toolTip() == "Answer options (1 value changed)"
     stage.controller.send("Why?")
@@ -269,4 +270,4 @@ def test_a_budget_of_thoughts_is_of_this_chat(stage: Stage, thinking_card: Optio
     stage.engine.finish()
     stage.wait_until_idle()
     card.thinking.reset.click()
-    assert stage.states.options.options == replace(AS_USUAL, thinking_budget=200)
+    assert stage.states.chat_settings.settings == replace(NO_SETTINGS, thinking_budget=200)

@@ -7,20 +7,19 @@ from dataclasses import fields, replace
 
 import pytest
 
-from app.settings.answer_options import (
-    AS_USUAL,
-    SAMPLERS,
+from app.domain.chat_settings import (
+    NO_SETTINGS,
     WITH_TEXT,
     AnswerFormat,
-    AnswerOptions,
-    Thinking,
-    options_of,
-    options_text,
+    ChatSettings,
+    settings_of,
+    settings_text,
 )
+from app.settings.samplers import SAMPLERS, Thinking
 from engine import Constraint, ConstraintKind, Sampling
 
 CHANGED = (
-    AS_USUAL.with_value("temperature", 0.2)
+    NO_SETTINGS.with_value("temperature", 0.2)
     .with_value("mirostat", 2)
     .with_value("seed", 7)
     .with_format(AnswerFormat.REGEX, "[a-z]+")
@@ -29,14 +28,14 @@ CHANGED = (
 
 
 def test_options_come_back_from_their_text() -> None:
-    assert options_of(options_text(CHANGED)) == CHANGED
-    assert options_text(AS_USUAL) == ""
-    assert options_of("") == AS_USUAL
-    assert options_text(CHANGED.with_value("seed", None)) != options_text(CHANGED)
+    assert settings_of(settings_text(CHANGED)) == CHANGED
+    assert settings_text(NO_SETTINGS) == ""
+    assert settings_of("") == NO_SETTINGS
+    assert settings_text(CHANGED.with_value("seed", None)) != settings_text(CHANGED)
 
 
 def test_a_text_stays_while_another_format_is_used() -> None:
-    kept = options_of(options_text(CHANGED.with_format(AnswerFormat.FREE)))
+    kept = settings_of(settings_text(CHANGED.with_format(AnswerFormat.FREE)))
     assert kept.constraint is None
     assert kept.with_format(AnswerFormat.REGEX).text == "[a-z]+"
 
@@ -51,14 +50,14 @@ def test_a_text_stays_while_another_format_is_used() -> None:
     ],
 )  # fmt: skip
 def test_damaged_options_are_as_usual(text: str) -> None:
-    assert options_of(text) == AS_USUAL
+    assert settings_of(text) == NO_SETTINGS
 
 
 def test_one_damaged_value_leaves_the_others() -> None:
-    stored = json.loads(options_text(CHANGED))
+    stored = json.loads(settings_text(CHANGED))
     stored["sampling"]["temperature"] = "hot"
     stored["format"] = "essay"
-    found = options_of(json.dumps(stored))
+    found = settings_of(json.dumps(stored))
     assert dict(found.sampling) == {"mirostat": 2, "seed": 7}
     assert found.format is AnswerFormat.FREE
     assert found.texts == CHANGED.texts
@@ -82,7 +81,7 @@ def test_changed_values_replace_the_usual_ones() -> None:
     used = CHANGED.applied(usual)
     assert (used.temperature, used.mirostat, used.seed) == (0.2, 2, 7)
     assert (used.top_k, used.typical_p) == (7, 0.5)
-    assert AS_USUAL.applied(usual) == usual
+    assert NO_SETTINGS.applied(usual) == usual
 
 
 @pytest.mark.parametrize(
@@ -98,36 +97,36 @@ def test_changed_values_replace_the_usual_ones() -> None:
 def test_a_described_format_is_a_constraint(
     format: AnswerFormat, text: str, wanted: tuple[ConstraintKind, str]
 ) -> None:
-    assert AS_USUAL.with_format(format, text).constraint == Constraint(*wanted)
+    assert NO_SETTINGS.with_format(format, text).constraint == Constraint(*wanted)
 
 
 @pytest.mark.parametrize("format", [AnswerFormat.FREE, *WITH_TEXT])
 def test_nothing_described_is_no_constraint(format: AnswerFormat) -> None:
-    assert AnswerOptions(format=format).constraint is None
-    assert AS_USUAL.with_format(format, " \n ").constraint is None
+    assert ChatSettings(format=format).constraint is None
+    assert NO_SETTINGS.with_format(format, " \n ").constraint is None
 
 
 def test_json_needs_no_description() -> None:
-    constraint = AS_USUAL.with_format(AnswerFormat.JSON).constraint
+    constraint = NO_SETTINGS.with_format(AnswerFormat.JSON).constraint
     assert constraint is not None
     assert constraint.kind is ConstraintKind.JSON_SCHEMA
 
 
 def test_thinking_comes_back_from_its_text() -> None:
     for options in (
-        replace(AS_USUAL, thinking=Thinking.OFF),
+        replace(NO_SETTINGS, thinking=Thinking.OFF),
         replace(CHANGED, thinking=Thinking.BUDGET, thinking_budget=200),
-        replace(AS_USUAL, thinking_budget=64),  # not in use, but kept
+        replace(NO_SETTINGS, thinking_budget=64),  # not in use, but kept
     ):
-        assert options_of(options_text(options)) == options
+        assert settings_of(settings_text(options)) == options
     stored = {"thinking": "deep", "thinking_budget": 0}
-    assert options_of(json.dumps(stored)) == AS_USUAL
-    assert options_of('{"thinking": 1, "thinking_budget": "9"}') == AS_USUAL
+    assert settings_of(json.dumps(stored)) == NO_SETTINGS
+    assert settings_of('{"thinking": 1, "thinking_budget": "9"}') == NO_SETTINGS
 
 
 @pytest.mark.parametrize("usual", [None, True, False])
 def test_a_chat_may_think_otherwise_than_the_settings(usual: bool | None) -> None:
-    options = replace(AS_USUAL, thinking_budget=200)
+    options = replace(NO_SETTINGS, thinking_budget=200)
     found = {
         way: (one.thinks(usual), one.budget)
         for way in Thinking

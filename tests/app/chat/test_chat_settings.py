@@ -7,8 +7,8 @@ from pathlib import Path
 from pytestqt.qtbot import QtBot
 
 from app.chat.comparison import Side
+from app.domain.chat_settings import NO_SETTINGS, AnswerFormat, settings_text
 from app.domain.message import MessageState
-from app.settings.answer_options import AS_USUAL, AnswerFormat
 from app.store.store import Store
 from engine import (
     CheckConstraint,
@@ -23,7 +23,7 @@ from engine import (
 from fakes import MODEL
 from stage import Stage, until
 
-COLD = AS_USUAL.with_value("temperature", 0.1).with_value("seed", 5)
+COLD = NO_SETTINGS.with_value("temperature", 0.1).with_value("seed", 5)
 CHOICES = COLD.with_format(AnswerFormat.CHOICES, "yes\nno")
 
 
@@ -43,9 +43,16 @@ def checked(stage: Stage, message: str = "", line: int = 0) -> None:
 
 
 def stored(stage: Stage) -> dict[int, str]:
+    """The settings of all chats that have some, as JSON; 0: of the new chat."""
     stage.wait_until_idle()
     found: list[dict[int, str]] = []
-    stage.store_queue.read(Store.answer_options, found.append)
+
+    def read(store: Store) -> dict[int, str]:
+        texts = {row.id: settings_text(row.settings) for row in store.conversations()}
+        texts[0] = store.new_chat_settings()
+        return {number: text for number, text in texts.items() if text}
+
+    stage.store_queue.read(read, found.append)
     until(lambda: bool(found))
     return found[0]
 
@@ -55,7 +62,7 @@ def test_an_answer_is_made_with_the_options_of_its_chat(stage: Stage) -> None:
     stage.controller.send("one")
     assert answer(stage).constraint is None
     first = stage.state.current
-    stage.controller.options.change(CHOICES)
+    stage.controller.chat_settings.change_shown(CHOICES)
     stage.controller.send("two")
     command = answer(stage)
     assert (command.sampling.temperature, command.sampling.seed) == (0.1, 5)
@@ -69,14 +76,14 @@ def test_an_answer_is_made_with_the_options_of_its_chat(stage: Stage) -> None:
     assert first is not None
     stage.controller.open_conversation(first)
     stage.wait_until_idle()
-    assert stage.states.options.options == CHOICES
+    assert stage.states.chat_settings.settings == CHOICES
 
 
 def test_other_answers_of_a_chat_have_its_options_too(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.controller.send("one")
     answer(stage)
-    stage.controller.options.change(CHOICES)
+    stage.controller.chat_settings.change_shown(CHOICES)
     stage.controller.regenerate(stage.state.messages[-1].id)
     assert answer(stage).constraint == CHOICES.constraint
     stage.controller.edit(stage.state.messages[-2].id, "other")
@@ -90,15 +97,15 @@ def test_other_answers_of_a_chat_have_its_options_too(stage: Stage) -> None:
 
 def test_options_of_the_new_chat_move_to_it(stage: Stage) -> None:
     stage.ready(MODEL)
-    stage.controller.options.change(CHOICES)
+    stage.controller.chat_settings.change_shown(CHOICES)
     assert list(stored(stage)) == [0]
     stage.controller.send("one")
     assert answer(stage).constraint == CHOICES.constraint
-    assert stage.states.options.options == CHOICES
+    assert stage.states.chat_settings.settings == CHOICES
     assert 0 not in stored(stage)
     assert len(stored(stage)) == 1
     stage.controller.new_conversation()
-    assert stage.states.options.options == AS_USUAL
+    assert stage.states.chat_settings.settings == NO_SETTINGS
 
 
 def test_options_are_there_after_a_restart(qtbot: QtBot, tmp_path: Path) -> None:
@@ -106,7 +113,7 @@ def test_options_are_there_after_a_restart(qtbot: QtBot, tmp_path: Path) -> None
     stage.ready(MODEL)
     stage.controller.send("one")
     answer(stage)
-    stage.controller.options.change(CHOICES)
+    stage.controller.chat_settings.change_shown(CHOICES)
     stage.close()
     again = Stage(tmp_path)
     try:
@@ -114,56 +121,56 @@ def test_options_are_there_after_a_restart(qtbot: QtBot, tmp_path: Path) -> None
         (chat,) = again.state.conversations
         again.controller.open_conversation(chat.id)
         again.wait_until_idle()
-        assert again.states.options.options == CHOICES
+        assert again.states.chat_settings.settings == CHOICES
     finally:
         again.close()
 
 
 def test_a_format_with_a_fault_is_not_asked_for(stage: Stage) -> None:
     stage.ready(MODEL)
-    wrong = AS_USUAL.with_format(AnswerFormat.REGEX, "[0-9")
-    stage.controller.options.change(wrong)
-    assert stage.states.options.checking
+    wrong = NO_SETTINGS.with_format(AnswerFormat.REGEX, "[0-9")
+    stage.controller.chat_settings.change_shown(wrong)
+    assert stage.states.chat_settings.shown.checking
     checked(stage, "The regular expression cannot be used: unclosed (line 1, column 1).", 1)
-    shown = stage.states.options
+    shown = stage.states.chat_settings.shown
     assert shown.fault is not None
     assert (shown.fault.line, shown.checking) == (1, False)
     assert not stage.controller.send("one")
     assert stage.state.notices["format"].sentence == shown.fault.sentence
     assert stage.engine.count(Generate) == 0
-    stage.controller.options.change(wrong.with_format(AnswerFormat.REGEX, "[0-9]"))
+    stage.controller.chat_settings.change_shown(wrong.with_format(AnswerFormat.REGEX, "[0-9]"))
     assert "format" not in stage.state.notices
     checked(stage)
-    assert stage.states.options.fault is None
+    assert stage.states.chat_settings.shown.fault is None
     assert stage.controller.send("one")
     assert answer(stage).constraint is not None
 
 
 def test_only_the_newest_format_is_shown_as_checked(stage: Stage) -> None:
     stage.ready(MODEL)
-    stage.controller.options.change(AS_USUAL.with_format(AnswerFormat.REGEX, "[0"))
-    stage.controller.options.change(AS_USUAL.with_format(AnswerFormat.REGEX, "[0]"))
+    stage.controller.chat_settings.change_shown(NO_SETTINGS.with_format(AnswerFormat.REGEX, "[0"))
+    stage.controller.chat_settings.change_shown(NO_SETTINGS.with_format(AnswerFormat.REGEX, "[0]"))
     checked(stage, "unclosed", 1)  # of the text before
-    assert stage.states.options.fault is None
-    assert stage.states.options.checking
+    assert stage.states.chat_settings.shown.fault is None
+    assert stage.states.chat_settings.shown.checking
     checked(stage)
-    assert not stage.states.options.checking
+    assert not stage.states.chat_settings.shown.checking
 
 
 def test_a_check_that_fails_leaves_it_to_the_answer(stage: Stage) -> None:
     stage.ready(MODEL)
-    stage.controller.options.change(CHOICES)
+    stage.controller.chat_settings.change_shown(CHOICES)
     request = stage.engine.last(CheckConstraint).request
     stage.engine.deliver(Failed(request, "The engine hit an internal error.", ""))
     stage.drain()
-    assert stage.states.options.fault is None
+    assert stage.states.chat_settings.shown.fault is None
     assert "model" not in stage.state.notices
     assert stage.controller.send("one")
 
 
 def test_another_model_checks_again(stage: Stage) -> None:
     stage.ready(MODEL)
-    stage.controller.options.change(CHOICES)
+    stage.controller.chat_settings.change_shown(CHOICES)
     checked(stage)
     before = stage.engine.count(CheckConstraint)
     stage.controller.load_model(Path("/models/other.gguf"))
@@ -171,12 +178,12 @@ def test_another_model_checks_again(stage: Stage) -> None:
     stage.drain()
     assert stage.engine.count(CheckConstraint) > before
     checked(stage)
-    assert not stage.states.options.checking
+    assert not stage.states.chat_settings.shown.checking
 
 
 def test_a_cut_document_is_called_incomplete(stage: Stage) -> None:
     stage.ready(MODEL)
-    stage.controller.options.change(CHOICES.with_value("typical_p", 0.8))
+    stage.controller.chat_settings.change_shown(CHOICES.with_value("typical_p", 0.8))
     stage.controller.send("one")
     request = stage.engine.last(Generate).request
     stage.engine.deliver(

@@ -10,8 +10,8 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 import tiny
+from app.domain.chat_settings import NO_SETTINGS, AnswerFormat
 from app.domain.message import Message, MessageState
-from app.settings.answer_options import AS_USUAL, AnswerFormat
 from app.settings.table import Settings
 from engine import Engine, Event
 from fakes import FakeEngine
@@ -45,13 +45,15 @@ def ask(stage: Stage, question: str = "Is the fox quick?") -> Message:
 
 
 def test_answers_are_one_of_the_choices(stage: RealStage) -> None:
-    stage.controller.options.change(AS_USUAL.with_format(AnswerFormat.CHOICES, "yes\nno"))
-    until(lambda: not stage.states.options.checking)
+    stage.controller.chat_settings.change_shown(
+        NO_SETTINGS.with_format(AnswerFormat.CHOICES, "yes\nno")
+    )
+    until(lambda: not stage.states.chat_settings.shown.checking)
     for _ in range(3):
         message = ask(stage)
         assert message.text in ("yes", "no")
         assert message.state is MessageState.COMPLETE
-    stage.controller.options.change(AS_USUAL)
+    stage.controller.chat_settings.change_shown(NO_SETTINGS)
     assert ask(stage).text not in ("yes", "no")
 
 
@@ -62,16 +64,16 @@ def test_answers_are_json_that_the_schema_describes(stage: RealStage) -> None:
         "required": ["age"],
         "additionalProperties": False,
     }
-    options = AS_USUAL.with_format(AnswerFormat.SCHEMA, json.dumps(schema))
-    stage.controller.options.change(options)
+    options = NO_SETTINGS.with_format(AnswerFormat.SCHEMA, json.dumps(schema))
+    stage.controller.chat_settings.change_shown(options)
     found = json.loads(ask(stage).text)
     assert set(found) == {"age"}
     assert 0 <= found["age"] <= 9
 
 
 def test_a_document_cut_by_the_length_says_so(stage: RealStage) -> None:
-    options = AS_USUAL.with_format(AnswerFormat.REGEX, "[a-z]{900}")
-    stage.controller.options.change(options)
+    options = NO_SETTINGS.with_format(AnswerFormat.REGEX, "[a-z]{900}")
+    stage.controller.chat_settings.change_shown(options)
     message = ask(stage)
     assert message.state is MessageState.STOPPED
     assert message.details is not None
@@ -79,8 +81,8 @@ def test_a_document_cut_by_the_length_says_so(stage: RealStage) -> None:
 
 
 def test_a_seed_makes_equal_answers(stage: RealStage) -> None:
-    hot = AS_USUAL.with_value("temperature", 1.5).with_value("seed", 11)
-    stage.controller.options.change(hot)
+    hot = NO_SETTINGS.with_value("temperature", 1.5).with_value("seed", 11)
+    stage.controller.chat_settings.change_shown(hot)
     first = ask(stage)
     stage.controller.regenerate(first.id)
     until(lambda: stage.state.messages[-1].state in ENDED)
@@ -89,7 +91,7 @@ def test_a_seed_makes_equal_answers(stage: RealStage) -> None:
     assert second.text == first.text
     assert second.details is not None
     assert second.details.seed == 11
-    stage.controller.options.change(hot.with_value("seed", 12))
+    stage.controller.chat_settings.change_shown(hot.with_value("seed", 12))
     stage.controller.regenerate(second.id)
     until(lambda: stage.state.messages[-1].state in ENDED)
     assert stage.state.messages[-1].text != first.text
@@ -99,9 +101,11 @@ def test_a_fault_is_found_without_a_model(qtbot: QtBot, tmp_path: Path) -> None:
     stage = RealStage(tmp_path)
     try:
         stage.start()
-        stage.controller.options.change(AS_USUAL.with_format(AnswerFormat.REGEX, "[0-9"))
-        until(lambda: stage.states.options.fault is not None)
-        assert stage.states.options.fault is not None
-        assert stage.states.options.fault.line == 1
+        stage.controller.chat_settings.change_shown(
+            NO_SETTINGS.with_format(AnswerFormat.REGEX, "[0-9")
+        )
+        until(lambda: stage.states.chat_settings.shown.fault is not None)
+        assert stage.states.chat_settings.shown.fault is not None
+        assert stage.states.chat_settings.shown.fault.line == 1
     finally:
         stage.close()

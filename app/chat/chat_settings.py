@@ -1,0 +1,171 @@
+"""Settings of the chats: one record each, kept in the store; their format checked by the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.domain.chat_settings import NO_SETTINGS, ChatSettings, settings_of, settings_text
+from app.engines.requests import RequestRouter
+from app.state.chat import Notice, State
+from app.state.chat_settings import ChatSettingsState, FormatFault, ShownSettings
+from app.store.store import Store, StoreError
+from app.store.writer import StoreQueue
+from app.system.translation import tr
+from engine import CheckConstraint, Constraint, ConstraintChecked, Failed, Sampling
+
+NOTICE = "format"  # kind of the notice that a format cannot be used
+
+
+class ChatSettingsController:
+    """Changes the settings of a chat at once in the state, and soon after in the store."""
+
+    def __init__(
+        self,
+        state: State,
+        shown: ChatSettingsState,
+        store_queue: StoreQueue,
+        router: RequestRouter,
+        usual: Callable[[], Sampling],
+        usual_instructions: Callable[[int | None], str],
+    ) -> None:
+        """`usual` is the sampling by the settings and the model in use, `usual_instructions` what
+        a chat has that has none of its own.
+        """
+        self._state, self._shown = state, shown
+        self._store_queue, self._engine, self._usual = store_queue, router, usual
+        self._usual_instructions = usual_instructions
+        self._has_read = False  # the stored record of the new chat
+        self._touched = False  # the new chat's settings were changed before they were read
+        self._unsaved: set[int | None] = set()
+        self._request, self._asked = 0, None  # the check in progress, and of what
+        self._faults: dict[Constraint, FormatFault | None] = {}  # by the loaded model's vocabulary
+        self._model: object = None
+        state.conversation_changed.connect(self._on_conversation)
+        state.conversations_changed.connect(self.refresh)
+        state.model_changed.connect(self._on_model)
+        store_queue.fault_changed.connect(self._on_store_fault)
+
+    def read(self) -> None:
+        """Read the settings of the new chat; those of the others come with the list of chats."""
+
+        def found(text: str) -> None:
+            if self._has_read:
+                return
+            self._has_read = True
+            if self._touched:
+                self.save(None)
+            else:
+                self._state.set_settings(None, settings_of(text))
+                self.refresh()
+
+        self._store_queue.read(Store.new_chat_settings, found)
+
+    def write_all(self) -> None:
+        """Write the settings of the new chat again, after a damaged store was replaced."""
+        self.save(None)
+
+    def change(
+        self, conversation: int | None, settings: ChatSettings, *, later: bool = False
+    ) -> None:
+        """Replace the settings of a chat, None: of the new one; `later`: `save` writes them."""
+        if settings == self._state.settings(conversation):
+            return
+        self._touched |= conversation is None
+        self._state.set_settings(conversation, settings)
+        self._unsaved.add(conversation)
+        if not later:
+            self.save(conversation)
+        self.refresh()
+
+    def change_shown(self, settings: ChatSettings) -> None:
+        """Replace the settings of the shown chat."""
+        self._state.set_notice(NOTICE, None)
+        self.change(self._state.current, settings)
+
+    def begin(self) -> ChatSettings:
+        """The settings of the new chat, which becomes a conversation: another one has none."""
+        settings = self._state.settings(None)
+        self.change(None, NO_SETTINGS)
+        return settings
+
+    def save(self, conversation: int | None) -> None:
+        """Write the settings of a chat, once the stored ones are known."""
+        if conversation is None and not self._has_read:
+            return
+        self._unsaved.discard(conversation)
+        text = settings_text(self._state.settings(conversation))
+        self._store_queue.write(lambda store: store.set_settings(conversation, text), text)
+
+    def save_all(self) -> None:
+        """Write what was to be saved later."""
+        for conversation in tuple(self._unsaved):
+            self.save(conversation)
+
+    def refuses(self, conversation: int | None) -> bool:
+        """Whether the format of a conversation is known to be unusable; a notice says why then."""
+        constraint = self._state.settings(conversation).constraint
+        fault = None if constraint is None else self._faults.get(constraint)
+        if fault is None:
+            return False
+        remedy = tr("Correct the answer format, or choose free text.")
+        self._state.set_notice(NOTICE, Notice(fault.sentence, remedy, tr("Chat settings")))
+        return True
+
+    def refresh(self) -> None:
+        """Show the settings of the shown conversation, and check their format."""
+        settings = self._state.settings(self._state.current)
+        constraint = settings.constraint
+        unknown = constraint is not None and constraint not in self._faults
+        if constraint is not None and unknown and not self._request:
+            self._asked, asked = constraint, constraint
+            self._request = self._engine.send(lambda number: CheckConstraint(number, asked))
+        loaded = self._state.model.loaded
+        shown = ShownSettings(
+            settings,
+            self._usual(),
+            self._usual_instructions(self._state.current),
+            None if constraint is None else self._faults.get(constraint),
+            checking=unknown,
+            can_think=loaded is not None and (loaded.can_think or loaded.has_thinking_switch),
+        )
+        self._shown.set(shown)
+
+    # --- events ---------------------------------------------------------------------------------
+
+    def on_checked(self, event: ConstraintChecked) -> None:
+        """A format was checked, perhaps not the newest one."""
+        if event.request != self._request:
+            return
+        fault = FormatFault(event.message, event.line, event.column) if event.message else None
+        self._checked(fault)
+
+    def on_failed(self, event: Failed) -> bool:
+        """A format could not be checked: the engine refuses the answer if it is wrong."""
+        if event.request != self._request:
+            return False
+        self._checked(None)
+        return True
+
+    def _on_store_fault(self, error: StoreError | None) -> None:
+        if error is None and not self._has_read:
+            self.read()
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def _checked(self, fault: FormatFault | None) -> None:
+        asked, self._asked, self._request = self._asked, None, 0
+        if asked is not None:
+            self._faults = {asked: fault}  # of older texts none is needed again
+        self.refresh()
+
+    def _on_conversation(self) -> None:
+        self._state.set_notice(NOTICE, None)
+        self.refresh()
+
+    def _on_model(self) -> None:
+        if self._state.model.loaded is not self._model:  # another vocabulary
+            self._model = self._state.model.loaded
+            self._faults.clear()
+            if self._request:  # for the vocabulary before
+                self._asked = None
+        self.refresh()

@@ -1,0 +1,54 @@
+"""Observable settings of the shown chat, with what they mean for the model in use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from PySide6.QtCore import QObject, Signal
+
+from app.domain.chat_settings import NO_SETTINGS, ChatSettings
+from engine import Sampling
+
+_ENGINE = Sampling()
+
+
+@dataclass(frozen=True, slots=True)
+class FormatFault:
+    """Why the described format cannot be used."""
+
+    sentence: str
+    line: int = 0  # from 1; 0: not known
+    column: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSettings:
+    """The settings of the shown chat, and what is used where they say nothing."""
+
+    settings: ChatSettings = NO_SETTINGS
+    usual: Sampling = _ENGINE  # what its answers are sampled with where nothing is changed
+    usual_instructions: str = ""  # of its folder, or of the settings
+    fault: FormatFault | None = None
+    checking: bool = False  # the newest description is being checked
+    can_think: bool = False  # the model in use can think before it answers
+
+
+class ChatSettingsState(QObject):
+    """Only `app.chat.chat_settings` changes it."""
+
+    changed = Signal()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.shown = ShownSettings()
+
+    @property
+    def settings(self) -> ChatSettings:
+        """The settings of the shown chat."""
+        return self.shown.settings
+
+    def set(self, shown: ShownSettings) -> None:
+        """Replace the values; emits `changed` if one differs."""
+        if shown != self.shown:
+            self.shown = shown
+            self.changed.emit()
