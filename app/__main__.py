@@ -47,6 +47,7 @@ from app.state.states import States
 from app.store.writer import CLOSE_SECONDS, StoreQueue
 from app.system import log, paths
 from app.system.instance import FileOpens, Instance
+from app.ui.language import set_language
 from app.ui.settings.page import Preferences
 from app.ui.theme.theme import Theme
 from app.ui.window import Window
@@ -123,6 +124,7 @@ def _run(files: Sequence[Path], settings: Settings, *, smoke_test: bool) -> int:
     application.setApplicationVersion(__version__)
     application.setDesktopFileName("tokonoma")
     application.setQuitOnLastWindowClosed(False)
+    set_language(application, settings.language)
     instance = Instance(paths.data())
     if not smoke_test and not instance.claim(*files):
         print("Tokonoma is already open: its window comes to the front.")

@@ -7,6 +7,7 @@ portable names, in which Ctrl means Command on macOS; `standard` is a Qt standar
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,14 @@ class Action:
     keys: tuple[str, ...] = ()
     standard: str = ""  # a name of QKeySequence.StandardKey; its keys come first
     group: str = "Chat"
+
+
+class OtherKey(NamedTuple):
+    """A key that one widget handles itself."""
+
+    group: str
+    text: str
+    key: str
 
 
 ACTIONS = (
@@ -46,11 +55,11 @@ ACTIONS = (
     Action("quit", "Quit", ("Ctrl+Q",), standard="Quit", group="Window"),
 )
 
-# Keys that one widget handles itself; in the shortcut list, but not bound to an action.
+# In the shortcut list, but not bound to an action.
 OTHER_KEYS = (
-    ("Answer", "Stop the answer", "Esc"),
-    ("Chat", "Send", "Return"),
-    ("Chat", "New line", "Shift+Return"),
-    ("Chat", "Edit your last message (in an empty field)", "Up"),
-    ("Chat", "Delete the chat (in the sidebar)", "Del"),
+    OtherKey("Answer", "Stop the answer", "Esc"),
+    OtherKey("Chat", "Send", "Return"),
+    OtherKey("Chat", "New line", "Shift+Return"),
+    OtherKey("Chat", "Edit your last message (in an empty field)", "Up"),
+    OtherKey("Chat", "Delete the chat (in the sidebar)", "Del"),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Callable, Iterable
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 # Modules that PyInstaller's analysis finds but that the app never imports.
 EXCLUDED_MODULES = (
@@ -158,9 +158,17 @@ STRIPPED = re.compile(
     r"/(libtorch_cpu|libtorch_python|libc10|libpython[\d.]+|tokenizers\.abi3)\.so[\d.]*$|/lib-dynload/"
 )
 
+# The languages of the window: those that have a catalog.
+LANGUAGES = sorted(
+    path.parent.parent.name
+    for path in (Path(__file__).parent.parent / "resources" / "locale").glob("*/LC_MESSAGES/*.po")
+)
+
 _PLUGIN = re.compile(r"^PySide6/(?:Qt/)?plugins/([^/]+)/(?:lib)?([^/]+)\.(?:so|dylib|dll)$")
 _UNWANTED = (
-    re.compile(r"^PySide6/(Qt/)?(translations|qml|metatypes|resources|typesystems|include)/"),
+    # Qt's own texts, but those in the languages of the window.
+    re.compile(rf"^PySide6/(Qt/)?translations/(?!qtbase_({'|'.join(LANGUAGES)})\.qm$)"),
+    re.compile(r"^PySide6/(Qt/)?(qml|metatypes|resources|typesystems|include)/"),
     re.compile(r"^PySide6/opengl32sw\.dll$"),
     re.compile(r"^certifi/cacert\.pem$"),  # the app uses the system's certificates
     re.compile(r"^torch/(test|include|share)/"),

@@ -49,6 +49,7 @@ class Step:
     name: str
     command: tuple[str, ...]
     fix: tuple[str, ...] = ()
+    shows: bool = False  # print what it says also when it passes
 
 
 def native_sources() -> list[str]:
@@ -60,6 +61,7 @@ def native_sources() -> list[str]:
 
 
 _NATIVE = tuple(native_sources())
+CATALOGS = str(Path("packaging") / "catalogs.py")
 # basedpyright: only errors fail; its warnings do not.
 STEPS = (
     Step("format", ("ruff", "format", "--check", "."), ("ruff", "format", ".")),
@@ -71,6 +73,7 @@ STEPS = (
         ("clang-format", "--dry-run", "-Werror", *_NATIVE),
         ("clang-format", "-i", *_NATIVE),
     ),
+    Step("words", ("python", CATALOGS, "--check"), ("python", CATALOGS), shows=True),
     Step("header", ("python", SCHEMA, "--check"), ("python", SCHEMA)),
 )
 
@@ -120,7 +123,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--seconds", type=int, default=60
     )
     add("map", print_map, "List every module with the first line of its docstring.")
-    add("words", print_words, "List every text of the window, to be re-read.")
+    words = add("words", update_words, "Bring the catalogs of all languages up to date.")
+    words.add_argument("--language", help="print what this one lacks instead, such as de")
+    words.add_argument(
+        "--list", action="store_true", help="print every text of the window instead, to be re-read"
+    )
     bundling = add("bundle", make_bundle, "Build the app as one folder and test it.")
     bundling.add_argument(
         "--out", type=Path, default=bundle.FOLDER, help="folder to write (default: build/bundle)"
@@ -251,11 +258,16 @@ def print_map(options: argparse.Namespace) -> int:
     return 0
 
 
-def print_words(options: argparse.Namespace) -> int:
-    """Print every text of the window with its file and line."""
-    del options
-    print(window_texts.listing(ROOT))
-    return 0
+def update_words(options: argparse.Namespace) -> int:
+    """Extract the texts of the window and update the catalogs, or print what they lack."""
+    if options.list:
+        print(window_texts.listing(ROOT))
+        return 0
+    environment.ensure()
+    chosen = ("--language", options.language) if options.language else ()
+    result = _tool(("python", CATALOGS, *chosen))
+    say((result.stdout + result.stderr).strip())
+    return result.returncode
 
 
 def make_bundle(options: argparse.Namespace) -> int:
@@ -293,13 +305,13 @@ def _python(*arguments: str, interpreter: str = "", **settings: str) -> int:
 
 
 def _passes(step: Step, *, fix: bool) -> bool:
-    """Run one static check; its output is printed only when it fails."""
+    """Run one static check; its output is printed when it fails, or where the step says so."""
     started = time.monotonic()
     if fix and step.fix:
         _tool(step.fix)
     result = _tool(step.command)
     _report(step.name, result.returncode == 0, time.monotonic() - started)
-    if result.returncode != 0:
+    if result.returncode != 0 or step.shows:
         say((result.stdout + result.stderr).strip())
     return result.returncode == 0
 

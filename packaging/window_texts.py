@@ -24,7 +24,7 @@ TABLES: dict[str, dict[str, tuple[int | str, ...]]] = {
         "Setting": (0, 1, 2, "unit", "words", "named", "exact"),
         "replace": ("help",),
     },
-    "app/actions.py": {"Action": (1, "group"), "OTHER_KEYS": ()},
+    "app/actions.py": {"Action": (1, "group"), "OtherKey": (0, 1)},
     "app/ui/chat/empty_view.py": {"SUGGESTIONS": ()},
 }
 _LOOKS_LIKE_TEXT = re.compile(
@@ -42,6 +42,7 @@ class Text:
     line: int
     text: str  # `{…}` for the values of an f-string
     shown: bool  # passed to tr, or in a table whose texts are
+    plural: str = ""  # the second text of a trn
 
 
 def texts(source: str, tables: dict[str, tuple[int | str, ...]] | None = None) -> list[Text]:
@@ -50,20 +51,25 @@ def texts(source: str, tables: dict[str, tuple[int | str, ...]] | None = None) -
     return list(dict.fromkeys(sorted(found, key=lambda text: text.line)))
 
 
-def listing(root: Path, folders: tuple[str, ...] = ("app",)) -> str:
-    """Every text of the window as `file:line: text`, one per line."""
-    rows: list[str] = []
-    for path in sorted(path for folder in folders for path in (root / folder).rglob("*.py")):
+def shown_texts(root: Path) -> Iterator[tuple[str, Text]]:
+    """Every text of the window with the file it is in, relative to the repository."""
+    for path in sorted((root / "app").rglob("*.py")):
         name = path.relative_to(root).as_posix()
-        rows += [
-            f"{name}:{text.line}: {text.text!r}"
-            for text in texts(path.read_text(encoding="utf-8"), TABLES.get(name))
-            if text.shown
-        ]
+        for text in texts(path.read_text(encoding="utf-8"), TABLES.get(name)):
+            if text.shown:
+                yield name, text
     for number, line in enumerate((root / CATALOG).read_text(encoding="utf-8").splitlines(), 1):
         if found := _DESCRIPTION.search(line):
-            rows.append(f"{CATALOG}:{number}: {json.loads(found[1])!r}")
-    return "\n".join(rows)
+            yield CATALOG, Text(number, json.loads(found[1]), True)
+
+
+def listing(root: Path) -> str:
+    """Every text of the window as `file:line: text`, one per line."""
+    return "\n".join(
+        f"{name}:{text.line}: {form!r}"
+        for name, text in shown_texts(root)
+        for form in filter(None, (text.text, text.plural))
+    )
 
 
 def calls(tree: ast.AST) -> Iterator[ast.Call]:
@@ -99,6 +105,9 @@ class _Finder:
 
     def walk(self, node: ast.AST, *, shown: bool) -> Iterator[Text]:
         """The texts inside a node; `shown` if an outer call or table passes them to tr."""
+        if _is_plural(node):
+            one, many = (str(_text(part)) for part in node.args[:2])  # type: ignore[attr-defined]
+            yield Text(node.lineno, one, True, many)  # type: ignore[attr-defined]
         text = _text(node)
         if text and (shown or _looks_like_text(text)):
             yield Text(node.lineno, text, shown)  # type: ignore[attr-defined]
@@ -109,7 +118,7 @@ class _Finder:
         """Whether the texts of a child reach tr."""
         match node:
             case ast.Call() if _is_translating(node):
-                return child in node.args
+                return child in node.args and not _is_plural(node)
             case ast.Call() if _name(node.func) in self._tables:
                 places = self._tables[_name(node.func)]
                 if isinstance(child, ast.keyword):
@@ -154,6 +163,8 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
             return
         case _:
             pass
+    if _is_plural(node):
+        skipped += node.args[:2]  # type: ignore[attr-defined]
     yield from (child for child in ast.iter_child_nodes(node) if child not in skipped)
 
 
@@ -163,6 +174,13 @@ def _has_call(annotation: ast.AST) -> bool:
 
 def _is_translating(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and _name(node.func) in TRANSLATING
+
+
+def _is_plural(node: ast.AST) -> bool:
+    """Whether a node is a call of trn with two literals."""
+    if not (isinstance(node, ast.Call) and _name(node.func) == "trn"):
+        return False
+    return len(node.args) > 1 and all(map(_text, node.args[:2]))
 
 
 def _is_docstring(node: ast.AST) -> bool:

@@ -26,7 +26,7 @@ from app.state.chat import Generation, ModelPhase, ModelStatus, Notice, State
 from app.state.performance import tokens_per_second
 from app.store.store import Store
 from app.store.writer import StoreQueue
-from app.system.translation import tr
+from app.system.translation import number, tr
 from engine import (
     Failed,
     FaultKind,
@@ -495,7 +495,7 @@ def full_notice(model: ModelStatus) -> Notice:
     """The notice that a chat is full, with the button that changes its policy."""
     context = model.loaded.context if model.loaded else 0
     return Notice(
-        tr("This chat is full ({count} tokens).", count=f"{context:,}"),
+        tr("This chat is full ({count} tokens).", count=number(context)),
         tr("Start a new chat, or go on without the oldest messages."),
         tr("Forget the oldest messages"),
     )

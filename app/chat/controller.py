@@ -63,7 +63,7 @@ from app.state.chat import UNFINISHED, Notice
 from app.state.states import States
 from app.store.store import Store
 from app.store.writer import StoreQueue
-from app.system.translation import tr
+from app.system.translation import number, tr
 from app.system.worker import BackgroundWorker
 from engine import (
     ContextPolicy,
@@ -507,7 +507,7 @@ class Controller(QObject):
         elif tokens is not None and tokens >= loaded.context:
             sentence = tr(
                 "This message has {tokens} tokens, and {name} can read {context} at once.",
-                tokens=f"{tokens:,}", name=loaded.name, context=f"{loaded.context:,}",
+                tokens=number(tokens), name=loaded.name, context=number(loaded.context),
             )  # fmt: skip
             remedy = tr("Shorten it, or load the model with a longer context.")
             notice = Notice(sentence, remedy)

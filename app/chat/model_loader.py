@@ -10,7 +10,7 @@ from app.domain.model_ref import Local
 from app.engines.requests import RequestRouter
 from app.state.chat import ModelPhase, ModelStatus, Notice, State
 from app.state.devices import CHOICES, moved_words
-from app.system.translation import tr
+from app.system.translation import number, tr
 from engine import (
     CacheType,
     DeviceFault,
@@ -193,7 +193,7 @@ def _from_disk(loaded: ModelLoaded) -> Notice:
     if seconds > 0:
         text = tr("{name} does not fit in memory. It runs from the disk, and takes about "
                   "{time} for each word.",
-                  name=loaded.name, time=tr("{count} s", count=f"{seconds:.2g}"))  # fmt: skip
+                  name=loaded.name, time=tr("{count} s", count=number(float(f"{seconds:.2g}"))))  # fmt: skip
     remedy = tr("Close other programs and load it again, or choose a smaller model.")
     return Notice(text, remedy, tr("Choose a model"))
 

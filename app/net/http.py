@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 from app import __version__
-from app.system.translation import tr
+from app.system.translation import number, tr
 
 if TYPE_CHECKING:
     import httpx
@@ -171,7 +171,7 @@ class Response:
                     tr(
                         "{host} sent a response of more than {limit} bytes.",
                         host=self.host,
-                        limit=f"{limit:,}",
+                        limit=number(limit),
                     )
                 )
         return bytes(body)

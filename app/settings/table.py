@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_type_hints
 from app.net.http import WebError, check_address, parse_proxy
 from app.net.hub import HUB
 from app.system import json_file
-from app.system.translation import tr
+from app.system.translation import LANGUAGES, tr
 from engine import DEFAULT_CACHE, CacheType, DraftKind, Sampling
 
 _log = logging.getLogger(__name__)
@@ -83,6 +83,16 @@ class Settings:
             group="look",
         ),
     ] = "system"
+    language: Annotated[
+        str,
+        Setting(
+            "Language",
+            "Of this window. It changes at the next start.",
+            choices=("", *LANGUAGES),
+            words=("System", *LANGUAGES.values()),
+            group="look",
+        ),
+    ] = ""
     zoom: Annotated[
         int,
         Setting(

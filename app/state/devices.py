@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from app.system.byte_size import size
-from app.system.translation import tr, trn
+from app.system.translation import listed, number, tr, trn
 from engine import DeviceFault, DeviceInfo, DevicePart, DeviceRefusal
 
 PROCESSOR = "cpu"  # name of its part
@@ -30,7 +30,7 @@ def place_words(parts: Sequence[DevicePart]) -> str:
         layers[device_name(part)] = layers.get(device_name(part), 0) + part.layers
     if len(layers) < 2:
         return next(iter(layers), "")
-    return ", ".join(
+    return listed(
         trn("{count} layer: {device}", "{count} layers: {device}", count, device=device)
         for device, count in layers.items()
     )
@@ -42,7 +42,7 @@ def speed_words(speedup: float) -> str:
         return ""
     if speedup >= _MOST_SHOWN:
         return tr("many times as fast as on the processor")
-    return tr("about {factor} times as fast as on the processor", factor=f"{speedup:.1f}")
+    return tr("about {factor} times as fast as on the processor", factor=number(speedup, 1))
 
 
 def prediction_words(

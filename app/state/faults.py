@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.system.byte_size import size
-from app.system.translation import tr
+from app.system.translation import number, tr
 from engine import Fault, FaultKind, FileLook
 
 
@@ -155,7 +155,7 @@ def _run_words(fault: Fault, file: str) -> tuple[str, str] | None:
     """Sentence and remedy for a model or a chat that does not fit."""
     close = tr("Close other programs, or choose a smaller model.")
     needed, available = size(fault.needed_bytes), size(fault.available_bytes)
-    wanted, most = f"{fault.context:,}", f"{fault.most_context:,}"
+    wanted, most = number(fault.context), number(fault.most_context)
     match fault.kind:
         case FaultKind.MEMORY if fault.needed_bytes:
             text = tr("{file} needs {needed} of memory; {available} is free.",

@@ -1,37 +1,158 @@
-"""Translation of the window's strings: `tr` and `trn`, on gettext catalogs.
+"""Translation of the window's strings, and its numbers: `tr`, `trn`, `number`, on gettext catalogs.
 
-The English text is the key of a catalog and the fallback. Both are called when a string is shown,
+The English text is the key of a catalog and the fallback. All are called when a string is shown,
 never at import, so that the language is the user's; no code compares or parses what they return.
+`use` sets the language, before the window is made; until then everything is English.
 """
 
 from __future__ import annotations
 
 import gettext
-from functools import cache
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from app.system import paths
 
-DOMAIN = (
-    "tokonoma"  # file name of the catalogs: resources/locale/<language>/LC_MESSAGES/<DOMAIN>.mo
-)
+DOMAIN = "tokonoma"  # of the catalogs: resources/locale/<language>/LC_MESSAGES/<DOMAIN>.po
+ENGLISH = "en"  # has no catalog
+# The languages with a catalog, by their own names.
+LANGUAGES = {ENGLISH: "English", "ar": "العربية", "de": "Deutsch", "zh_CN": "简体中文"}
+_TRADITIONAL = {"Hant", "TW", "HK", "MO"}  # of Chinese, where nothing says that it is Hans
+_MOST_DECIMALS = 6
+# One line of a catalog: the keyword of a string, and the string, which may go on below.
+_LINE = re.compile(r'^(?:(msgid|msgid_plural|msgstr|msgstr\[\d\]) )?(".*")\s*$', re.MULTILINE)
+_PLURALS = re.compile(r"plural=([^;\n]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """The strings of one language: for each English one its forms, one if it has no plural."""
+
+    forms: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    plural: Callable[[int], int] = field(default=lambda count: int(count != 1))  # index of a form
+
+    def text(self, text: str) -> str:
+        """The translation of a string; the English one where there is none."""
+        forms = self.forms.get(text)
+        if not forms:
+            return text
+        return forms[min(self.plural(1), len(forms) - 1)]
+
+    def form(self, one: str, many: str, count: int) -> str:
+        """The translation of a string for a count; the English one where there is none."""
+        index = self.plural(count)
+        forms = self.forms.get(one, ())
+        return forms[index] if index < len(forms) else (one if count == 1 else many)
+
+
+def english_number(value: float, decimals: int) -> str:
+    """A number with thousands separators: `1,234.5`."""
+    return f"{value:,.{decimals}f}"
+
+
+class _Used:
+    """The language that the window has."""
+
+    catalog = Catalog()
+    number: Callable[[float, int], str] = staticmethod(english_number)
+
+
+def use(catalog: Catalog, number: Callable[[float, int], str] = english_number) -> None:
+    """Set the language of all texts from now on; `number` formats a value with n decimals."""
+    _Used.catalog, _Used.number = catalog, staticmethod(number)
 
 
 def tr(text: str, /, **values: object) -> str:
-    """`text` in the user's language, with `{name}` replaced by the value of that name."""
-    found = _catalog().gettext(text) if text else ""  # the empty key is the catalog's header
-    return found.format_map(values) if values else found
+    """`text` in the user's language, with `{name}` replaced by the value of that name.
+
+    Values that are numbers are formatted by `number`.
+    """
+    found = _Used.catalog.text(text)
+    return found.format_map(_formatted(values)) if values else found
 
 
 def trn(one: str, many: str, count: int, /, **values: object) -> str:
-    """The singular or plural form for `count` in the user's language, formatted as by `tr`.
+    """The form for `count` in the user's language, formatted as by `tr`.
 
-    `{count}` is the number with thousands separators unless `values` give another.
+    `{count}` is the number unless `values` give another.
     """
-    found = _catalog().ngettext(one, many, count)
-    return found.format_map({"count": f"{count:,}"} | values)
+    found = _Used.catalog.form(one, many, count)
+    return found.format_map(_formatted({"count": count} | values))
 
 
-@cache
-def _catalog() -> gettext.NullTranslations:
-    """The catalog of the environment's language; without one the English texts are returned."""
-    return gettext.translation(DOMAIN, paths.resources() / "locale", fallback=True)
+def number(value: float, decimals: int | None = None) -> str:
+    """A number as the user's language writes it, with as many decimals.
+
+    None: those that it has, at most six.
+    """
+    if decimals is None:
+        decimals = len(f"{value:.{_MOST_DECIMALS}f}".rstrip("0").partition(".")[2])
+    return _Used.number(value, decimals)
+
+
+def listed(parts: Iterable[str]) -> str:
+    """Several things in one line, with the commas of the user's language; empty ones are left out."""
+    whole = ""
+    for part in filter(None, parts):
+        whole = tr("{parts}, {last}", parts=whole, last=part) if whole else part
+    return whole
+
+
+def language_of(wanted: Sequence[str], languages: Collection[str] = tuple(LANGUAGES)) -> str:
+    """The first of the languages a user prefers that has a catalog, else English.
+
+    `wanted` holds tags such as `de-AT` and `zh-Hans-CN`; only Chinese tells scripts apart.
+    """
+    for tag in wanted:
+        name, *more = re.split("[-_]", tag)
+        kin = [code for code in languages if code.partition("_")[0] == name.casefold()]
+        if name == "zh":
+            is_simplified = "Hans" in more or _TRADITIONAL.isdisjoint(more)
+            kin = [code for code in kin if (code == "zh_CN") is is_simplified]
+        if kin:
+            exact = f"{name}_{more[-1]}" if more else name
+            return exact if exact in kin else kin[0]
+    return ENGLISH
+
+
+def catalog_file(language: str) -> Path:
+    """Where the catalog of a language is."""
+    return paths.resources() / "locale" / language / "LC_MESSAGES" / f"{DOMAIN}.po"
+
+
+def read_catalog(path: Path) -> Catalog:
+    """Read a catalog (.po, UTF-8, as `packaging/dev.py words` writes it).
+
+    Strings that are not translated, or marked fuzzy, are left out. Raises OSError and ValueError.
+    """
+    forms: dict[str, tuple[str, ...]] = {}
+    header = ""
+    for entry in path.read_text(encoding="utf-8").split("\n\n"):
+        is_fuzzy = "\n#, fuzzy" in f"\n{entry}"
+        if is_fuzzy and header:
+            continue
+        strings: dict[str, str] = {}
+        keyword = ""
+        for line in _LINE.finditer(entry):
+            keyword = line[1] or keyword
+            strings[keyword] = strings.get(keyword, "") + json.loads(line[2])
+        key = strings.pop("msgid", None)
+        strings.pop("msgid_plural", None)
+        if key == "":
+            header = strings["msgstr"]
+        elif key and all(strings.values()):
+            forms[key] = tuple(strings.values())
+    rule = _PLURALS.search(header)
+    return Catalog(forms, gettext.c2py(rule[1].strip())) if rule else Catalog(forms)
+
+
+def _formatted(values: Mapping[str, object]) -> dict[str, object]:
+    return {
+        name: number(value)
+        if isinstance(value, int | float) and not isinstance(value, bool)
+        else value
+        for name, value in values.items()
+    }

@@ -12,7 +12,7 @@ from app.state.adapters import AdapterEntry, AdapterState
 from app.system.translation import tr, trn
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import SMALL
-from app.ui.widgets.controls import IconButton, TextButton, label
+from app.ui.widgets.controls import IconButton, TextButton, icon_after_text, label
 
 _MAX_NAME_LENGTH = 80
 
@@ -27,8 +27,8 @@ class MixLine(QWidget):
         self.button.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         self.button.setStyleSheet("text-align: left;")
         if current:  # the tick comes after the name
-            self.button.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
-            self.button.setStyleSheet("text-align: right;")
+            icon_after_text(self.button)
+            self.button.setStyleSheet("text-align: right;")  # Qt mirrors it
         words = trn("{count} adapter", "{count} adapters", count)
         self.button.setToolTip(tr("{name} ({adapters})", name=name, adapters=words))
         spoken = tr("Mix {name}, {adapters}", name=name, adapters=words)

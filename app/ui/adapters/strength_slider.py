@@ -26,6 +26,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.state.adapters import STRONGEST
+from app.system.translation import number
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import RADIUS_CONTROL, SMALL, figures
 from app.ui.widgets import accessibility
@@ -235,7 +236,7 @@ class _AccessibleSlider(QAccessibleWidget):
 
     def text(self, t: QAccessible.Text) -> str:
         if t is QAccessible.Text.Value:
-            return f"{self._slider.strength:.2f}"
+            return number(self._slider.strength, 2)
         if t is QAccessible.Text.Name:
             return self._slider.accessibleName()
         return super().text(t)

@@ -9,7 +9,7 @@ from app.downloads.queue import Download, Phase
 from app.state.chat import ModelPhase, State
 from app.state.library import LibraryState, Offer
 from app.system.byte_size import size
-from app.system.translation import tr
+from app.system.translation import listed, tr
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, figures
 from app.ui.widgets.controls import IconButton, TextButton, label
@@ -94,7 +94,7 @@ class BetterModelLine(QWidget):
     def _offer(self, offer: Offer) -> str:
         speed, amount = self._library.bytes_per_second, offer.source.size_bytes
         facts = [size(amount), _about(amount / speed) if speed else ""]
-        about = ", ".join(part for part in facts if part)
+        about = listed(facts)
         if self._no_model:
             return tr("Get {name} ({about})", name=offer.name, about=about)
         return tr("Get a more capable model ({name}, {about})", name=offer.name, about=about)
@@ -125,7 +125,7 @@ def _progress(offer: Offer, download: Download) -> str:
             return tr("Checking {name}…", name=offer.name)
         case _:
             got = tr("Getting {name}: {done} %", name=offer.name, done=done)
-            return ", ".join(part for part in (got, time_left(download.seconds_left)) if part)
+            return listed((got, time_left(download.seconds_left)))
 
 
 def _link(download: Download) -> str:

@@ -14,7 +14,7 @@ from app.system.translation import tr
 from app.ui.chat.model_list import ROW_HEIGHT, ModelList
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, font
-from app.ui.widgets.controls import Bar, TextButton, label
+from app.ui.widgets.controls import Bar, TextButton, icon_after_text, label
 from app.ui.widgets.typing import type_into
 
 CARD_WIDTH = 360
@@ -27,7 +27,7 @@ class ModelButton(TextButton):
     def __init__(self, state: State, parent: QWidget | None = None) -> None:
         super().__init__("", "quiet", "chevron_down", parent)
         self._state = state
-        self.setLayoutDirection(Qt.LayoutDirection.RightToLeft)  # the arrow comes after the name
+        icon_after_text(self)
         self.setFont(font(BODY, QFont.Weight.Medium))
         self.setIconSize(QSize(16, 16))
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)

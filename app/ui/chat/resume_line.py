@@ -10,10 +10,9 @@ from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
 
 from app.state.faults import explain
 from app.state.snapshots import Resume, ResumePhase, SessionState
-from app.system.translation import tr
+from app.system.translation import number, tr
 from app.ui.theme.theme import SMALL, figures
 from app.ui.widgets.controls import label
-from app.ui.widgets.units import number
 
 SLOW_MILLISECONDS = 300  # a restore that takes less time shows no progress text
 SHOWN_MILLISECONDS = 6000
@@ -121,7 +120,7 @@ def exact(resume: Resume) -> str:
             )
         )
     if resume.unread_tokens and resume.remaining_prefill_seconds:
-        seconds = f"{resume.remaining_prefill_seconds:.1f}"
+        seconds = number(resume.remaining_prefill_seconds, 1)
         lines.append(tr("Estimated time to reread: {seconds} s", seconds=seconds))
     return "\n".join(lines)
 
@@ -144,7 +143,7 @@ def _cost(resume: Resume) -> str:
 def _time(seconds: float) -> str:
     """A duration, rounded: `0.2 s`, `12 s`, `3 min`."""
     if seconds < 9.95:
-        return tr("{seconds} s", seconds=f"{max(seconds, 0.1):.1f}")
+        return tr("{seconds} s", seconds=number(max(seconds, 0.1), 1))
     if seconds < 99.5:
         return tr("{seconds} s", seconds=round(seconds))
     return tr("{minutes} min", minutes=round(seconds / 60))

@@ -49,7 +49,7 @@ from PySide6.QtWidgets import (
 
 from app.domain.chat import Conversation, Hit
 from app.system.text_search import occurrences, query_terms
-from app.system.translation import tr
+from app.system.translation import listed, tr
 from app.ui.blocks.text import runs_right_to_left
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette, mix
@@ -154,7 +154,7 @@ class ConversationListModel(QAbstractListModel):
             return day_or_time(row.updated, time.time()) if alike else ""
         if role == Qt.ItemDataRole.AccessibleTextRole:
             more = (row.title, self._progress(row.id), index.data(WHEN_ROLE))
-            return ", ".join(part for part in (*more, index.data(SNIPPET_ROLE)) if part)
+            return listed((*more, index.data(SNIPPET_ROLE)))
         if role == Qt.ItemDataRole.ToolTipRole:
             return f"{row.title}\n{moment(row.updated)}"
         return None

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import assert_never
 
-from PySide6.QtCore import QLocale, QPoint, Qt, Signal
+from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QActionGroup
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QStackedLayout, QWidget
 
 from app.state.chat import Generation, ModelPhase, State
 from app.state.devices import PROCESSOR, moved_words, place_words
-from app.system.translation import tr, trn
+from app.system.translation import listed, number, tr, trn
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import SMALL, figures
 from app.ui.widgets.controls import Bar, ElidedLabel, TextButton, label
@@ -94,12 +94,12 @@ class StatusLine(QWidget):
             self.meter.set_share((used + typed) / context if context else 0.0)
             self._set(
                 self.context,
-                tr("{used} of {total}", used=_number(used + typed), total=_number(context)),
+                tr("{used} of {total}", used=number(used + typed), total=number(context)),
             )
             tip = tr(
                 "This chat uses {used} of the {total} tokens the model can take in at once",
-                used=_number(used),
-                total=_number(context),
+                used=number(used),
+                total=number(context),
             )
             if typed:
                 tip += "\n" + trn(
@@ -127,7 +127,7 @@ class StatusLine(QWidget):
         generation = self._state.shown_generation
         progress = _progress(generation) if generation else ""
         speed = (
-            tr("{speed} tokens/s", speed=f"{self._state.speed:.1f}") if self._state.speed else ""
+            tr("{speed} tokens/s", speed=number(self._state.speed, 1)) if self._state.speed else ""
         )
         if progress and not (generation and generation.generated):
             speed = ""  # it is the speed of the previous answer
@@ -176,8 +176,8 @@ def _details(loaded: ModelLoaded) -> list[str]:
             "{architecture}, {layout}, {millions} million parameters, {megabytes} MB of memory",
             architecture=loaded.architecture,
             layout=loaded.layout,
-            millions=f"{loaded.parameters / 1e6:,.0f}",
-            megabytes=f"{loaded.memory_bytes / 1e6:,.0f}",
+            millions=number(loaded.parameters / 1e6, 0),
+            megabytes=number(loaded.memory_bytes / 1e6, 0),
         )
     ]
     if loaded.runs_on:
@@ -192,7 +192,7 @@ def _details(loaded: ModelLoaded) -> list[str]:
     if loaded.template_problem:
         lines.append(loaded.template_problem)
     if loaded.sampling_unusable:
-        keys = ", ".join(loaded.sampling_unusable)
+        keys = listed(loaded.sampling_unusable)
         lines.append(tr("Recommended by the file, but unusable: {keys}", keys=keys))
     if loaded.vocabulary:
         lines.append(tr("Vocabulary: {source}", source=loaded.vocabulary))
@@ -230,8 +230,8 @@ def _progress(generation: Generation) -> str:
     if generation.prompt_total:
         return tr(
             "reading {done} of {total} tokens",
-            done=_number(generation.prompt_done),
-            total=_number(generation.prompt_total),
+            done=number(generation.prompt_done),
+            total=number(generation.prompt_total),
         )
     return ""
 
@@ -244,9 +244,3 @@ def _row(widgets: list[QWidget], stretch: int) -> QWidget:
     for place, widget in enumerate(widgets):
         layout.addWidget(widget, 1 if place == stretch else 0)
     return row
-
-
-def _number(value: int) -> str:
-    locale = QLocale()
-    locale.setNumberOptions(QLocale.NumberOption.DefaultNumberOptions)  # "C" leaves separators out
-    return locale.toString(value)

@@ -16,7 +16,7 @@ from app.ui.adapters.strength_slider import StrengthField
 from app.ui.comparison.values import Choice, Mixes, mix_name
 from app.ui.settings.fields import NumberField, Segments
 from app.ui.theme.palette import Palette
-from app.ui.widgets.controls import TextButton
+from app.ui.widgets.controls import TextButton, icon_after_text
 from app.ui.widgets.switch import Switch
 
 _NUMBERS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty")
@@ -67,7 +67,7 @@ class MixButton(TextButton):
         super().__init__("", "outlined", "chevron_down")
         self._mixes, self._column = mixes, column
         self._current = ""
-        self.setLayoutDirection(Qt.LayoutDirection.RightToLeft)  # the arrow comes after the name
+        icon_after_text(self)
         self.setFixedWidth(COLUMN_WIDTH)
         self.clicked.connect(self._open)
 
@@ -77,7 +77,7 @@ class MixButton(TextButton):
         words = self._current or tr("Choose a mix")
         self.setText(_short(self, words, COLUMN_WIDTH - 52))
         spoken = tr("{column}: {name}", column=self._column, name=tr("Mix"))
-        self.setAccessibleName(f"{spoken}: {words}")
+        self.setAccessibleName(tr("{setting}: {value}", setting=spoken, value=words))
         self.setToolTip(self._current)
 
     def menu_of_mixes(self) -> QMenu:

@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QMenu
 
 from app.system.translation import tr
-from app.ui.widgets.controls import TextButton, label
+from app.ui.widgets.controls import TextButton, icon_after_text, label
 from engine import model_label
 
 _WIDTH = 200
@@ -28,7 +28,7 @@ class DraftButton(TextButton):
         self._current: Path | None = None
         self.words = label(tr("Guess words with"))
         self.words.setBuddy(self)
-        self.setLayoutDirection(Qt.LayoutDirection.RightToLeft)  # the arrow comes after the name
+        icon_after_text(self)
         self.setFixedWidth(_WIDTH)
         tip = tr(
             "A small model of the same family guesses the next words, and this one checks several at "

@@ -11,10 +11,10 @@ from app.state.chat import ModelPhase, ModelStatus
 from app.state.faults import Explanation, explain
 from app.state.library import FileState, InstalledRow, Place
 from app.system.byte_size import size
-from app.system.translation import tr
+from app.system.translation import number, tr
 from app.ui.library.row_values import Action, HeadingView, Meter, RowView, Verb, View
 from app.ui.library.words import exact_numbers, from_disk_words, joined, model_count, predicted
-from app.ui.widgets.units import load_progress, number
+from app.ui.widgets.units import load_progress
 from engine import FaultKind
 
 INSTALLED, GET = "installed", "get"  # keys of the headings of this section and of the catalog

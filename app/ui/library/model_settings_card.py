@@ -23,13 +23,13 @@ from app.settings.model_settings import AS_IN_SETTINGS, NUMBERS, ModelDefaults, 
 from app.settings.table import SETTINGS
 from app.state.devices import device_name, prediction_words, refusal_words
 from app.state.library import DefaultsView, LibraryState
-from app.system.translation import tr
+from app.system.translation import number, tr
 from app.ui.library.draft_button import DraftButton
 from app.ui.library.words import memory_parts, predicted
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, figures, font
 from app.ui.widgets.controls import Bar, ElidedLabel, IconButton, TextButton, label, set_property
-from app.ui.widgets.units import number
+from app.ui.widgets.units import typed_number
 from engine import CacheType
 
 CARD_WIDTH = 412
@@ -142,8 +142,10 @@ class ModelDefaultsCard(QWidget):
         grid.setColumnStretch(0, 1)
         for place, (name, field) in enumerate(self.fields.items()):
             setting = SETTINGS[name]
-            unit = f" ({setting.unit})" if name == "memory_gb" else ""  # others are in tokens
-            words = label(f"{tr(setting.label)}{unit}")
+            words = label(tr(setting.label))
+            if name == "memory_gb":  # others are in tokens
+                text = tr("{setting} ({unit})", setting=words.text(), unit=tr(setting.unit))
+                words.setText(text)
             words.setBuddy(field)
             words.setToolTip(tr(SETTINGS[name].help))
             grid.addWidget(words, place, 0)
@@ -306,14 +308,10 @@ class ModelDefaultsCard(QWidget):
 
     def _parsed(self, name: str) -> float | int | None:
         """The number in a field; None if it is empty, not a number or out of range."""
-        text = self.fields[name].text().strip()
-        try:
-            if name in _WHOLE:
-                value: float = int("".join(text.replace(",", "").split()))
-            else:
-                value = float(text.replace(",", "."))
-        except ValueError:
+        value = typed_number(self.fields[name].text())
+        if value is None or (name in _WHOLE and not value.is_integer()):
             return None
+        value = int(value) if name in _WHOLE else value
         return value if fits(name, value) else None
 
 
@@ -336,4 +334,4 @@ def _field_text(name: str, value: float | None) -> str:
     """The text of a value in its field."""
     if value is None:
         return ""
-    return number(int(value)) if name in _WHOLE else f"{value:g}"
+    return number(value)

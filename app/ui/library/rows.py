@@ -22,11 +22,11 @@ from app.state.library import (
     Offer,
 )
 from app.system.byte_size import size
-from app.system.translation import tr, trn
+from app.system.translation import listed, number, tr, trn
 from app.ui.library.installed_rows import GET, on_this_machine
 from app.ui.library.row_values import Action, HeadingView, RowView, Verb, View
 from app.ui.library.words import DOTS, exact_numbers, joined, model_count, predicted
-from app.ui.widgets.units import number, parameters, progress, speed, time_left
+from app.ui.widgets.units import parameters, progress, speed, time_left
 from engine import model_label
 
 DOWNLOADING, HUB, FOLDERS = "downloading", "hub", "folders"
@@ -355,7 +355,7 @@ def _folder_note(row: FolderRow) -> str:
         return "" if row.own else tr("Folder not found. Its models return when it is back.")
     if not row.skipped:
         return ""
-    names = ", ".join(path.name for path in row.skipped[:3])
+    names = listed(path.name for path in row.skipped[:3])
     if len(row.skipped) > 3:
         names += ", …"
     return trn(

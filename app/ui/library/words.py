@@ -6,9 +6,9 @@ from enum import Enum
 
 from app.state.library import Memory
 from app.system.byte_size import size
-from app.system.translation import tr, trn
+from app.system.translation import number, tr, trn
 from app.ui.library.row_values import Meter
-from app.ui.widgets.units import number, parameters
+from app.ui.widgets.units import parameters
 
 _TIGHT_SHARE = 0.75  # share of available memory above which other programs may be swapped out
 _MAX_SHARE = 0.9  # share of available memory that the engine may use at most
@@ -61,7 +61,7 @@ def from_disk_words(seconds: float) -> str:
         return tr("Does not fit in memory: it runs from the disk, slowly.")
     return tr(
         "Does not fit in memory: it runs from the disk and takes about {time} for each word.",
-        time=tr("{count} s", count=f"{seconds:.2g}"),
+        time=tr("{count} s", count=number(float(f"{seconds:.2g}"))),
     )
 
 

@@ -19,13 +19,12 @@ from PySide6.QtWidgets import (
 
 from app.state.performance import AnswerFigures, PerformanceState
 from app.system.byte_size import size
-from app.system.translation import tr, trn
+from app.system.translation import listed, number, tr, trn
 from app.ui.performance.plot import AnswerPlot
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, READING, SMALL, figures, font
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import Column, IconButton, TextButton, label
-from app.ui.widgets.units import number
 from engine import MetricsRead, prometheus_text
 
 _SHOWN_GAIN = 1.05  # of speculative decoding; a smaller one is noise
@@ -214,26 +213,26 @@ def answer_words(one: AnswerFigures, from_end: int) -> str:
     parts = [one.model] if one.model else []
     parts.append(trn("{count} token", "{count} tokens", one.generated_tokens))
     if one.tokens_per_second > 0:
-        parts.append(tr("{speed} tokens/s", speed=f"{one.tokens_per_second:.1f}"))
+        parts.append(tr("{speed} tokens/s", speed=number(one.tokens_per_second, 1)))
     if one.first_token_seconds > 0:
-        parts.append(tr("first word after {seconds} s", seconds=f"{one.first_token_seconds:.2f}"))
+        parts.append(tr("first word after {seconds} s", seconds=number(one.first_token_seconds, 2)))
     if one.token_seconds_p95 > 0:
         parts.append(token_time(one.token_seconds_p50, one.token_seconds_p95))
     if one.reused_tokens:
-        share = f"{100 * one.reused_tokens / max(one.prompt_tokens, 1):.0f}"
+        share = number(100 * one.reused_tokens / max(one.prompt_tokens, 1), 0)
         parts.append(tr("{percent} % of the chat from memory", percent=share))
     if one.accepted_tokens and one.draft_gain >= _SHOWN_GAIN:
-        gain = f"{one.draft_gain:.1f}"
+        gain = number(one.draft_gain, 1)
         parts.append(tr("{gain} times as fast with guessed words", gain=gain))
-    return f"{which}: {', '.join(parts)}."
+    return tr("{which}: {facts}.", which=which, facts=listed(parts))
 
 
 def token_time(median: float, most: float) -> str:
     """The time of a token, in the median and of nearly all."""
     return tr(
         "a token in {median} ms, 95 % within {most} ms",
-        median=f"{1000 * median:.1f}",
-        most=f"{1000 * most:.1f}",
+        median=number(1000 * median, 1),
+        most=number(1000 * most, 1),
     )
 
 
@@ -253,10 +252,13 @@ def typical_rows(answers: Sequence[AnswerFigures]) -> list[Row]:
         rows = [(tr("Answers"), words)]
     if speeds:
         rows.append(
-            (tr("Typical speed"), tr("{speed} tokens/s", speed=f"{statistics.median(speeds):.1f}"))
+            (
+                tr("Typical speed"),
+                tr("{speed} tokens/s", speed=number(statistics.median(speeds), 1)),
+            )
         )
     if waits := [one.first_token_seconds for one in same if one.first_token_seconds > 0]:
-        wait = f"{statistics.median(waits):.2f}"
+        wait = number(statistics.median(waits), 2)
         rows.append((tr("Typical wait"), tr("first word after {seconds} s", seconds=wait)))
     return rows
 
@@ -270,19 +272,19 @@ def metrics_rows(metrics: MetricsRead | None) -> list[Row]:
     if first.p95 > 0:
         waits = tr(
             "half within {median} s, 95 % within {most} s",
-            median=f"{first.p50:.2f}",
-            most=f"{first.p95:.2f}",
+            median=number(first.p50, 2),
+            most=number(first.p95, 2),
         )
         rows.append((tr("First word"), waits))
     if token.p95 > 0:
         times = tr(
             "half within {median} ms, 95 % within {most} ms",
-            median=f"{1000 * token.p50:.1f}",
-            most=f"{1000 * token.p95:.1f}",
+            median=number(1000 * token.p50, 1),
+            most=number(1000 * token.p95, 1),
         )
         rows.append((tr("Each token"), times))
     if metrics.prompt_tokens:
-        share = f"{100 * metrics.reused_tokens / metrics.prompt_tokens:.0f}"
+        share = number(100 * metrics.reused_tokens / metrics.prompt_tokens, 0)
         read = tr(
             "{percent} % of {tokens} tokens", percent=share, tokens=number(metrics.prompt_tokens)
         )

@@ -20,7 +20,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.state.performance import AnswerFigures
-from app.system.translation import tr
+from app.system.translation import number, tr
 from app.ui.theme.palette import LIGHT, Palette, mix
 from app.ui.theme.theme import SMALL, figures, font
 from app.ui.widgets import accessibility
@@ -168,7 +168,7 @@ class AnswerPlot(QWidget):
             painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
             painter.setPen(QColor(colours.secondary))
             label = QRectF(0, y - line / 2, _LEFT - 8, line)
-            painter.drawText(label, Qt.AlignmentFlag.AlignRight, f"{value:g}")
+            painter.drawText(label, Qt.AlignmentFlag.AlignRight, number(value))
         points = {
             at: QPointF(self._x(at), area.bottom() - area.height() * value / top)
             for at, value in enumerate(values)

@@ -7,13 +7,15 @@ typed text is invalid, and with an empty text when the error is resolved.
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 
-from PySide6.QtCore import QEvent, QLocale, QObject, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QFocusEvent, QHideEvent, QKeyEvent
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
     QLineEdit,
+    QMenu,
     QRadioButton,
     QSizePolicy,
     QVBoxLayout,
@@ -21,15 +23,17 @@ from PySide6.QtWidgets import (
 )
 
 from app.settings.table import Setting
-from app.system.translation import tr
+from app.system.translation import number, tr
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, figures, font
-from app.ui.widgets.controls import label, set_property
+from app.ui.widgets.controls import TextButton, icon_after_text, label, set_property
 from app.ui.widgets.plain_text import PlainTextField
+from app.ui.widgets.units import typed_number
 
 _NUMBER_WIDTH = 128
 _TEXT_WIDTH = 380
 _DEBOUNCE_MILLISECONDS = 600
+_MOST_SEGMENTS = 4
 _MAX_LENGTH = 2000  # maximum length of a single-line text
 
 
@@ -53,7 +57,9 @@ class Segments(QFrame):
             button.setCursor(Qt.CursorShape.PointingHandCursor)
             button.setAccessibleDescription(tr(setting.help))
             button.clicked.connect(lambda _=False, value=choice: self.picked.emit(value))
-            button.setAccessibleName(f"{tr(setting.label)}: {words}")
+            button.setAccessibleName(
+                tr("{setting}: {value}", setting=tr(setting.label), value=words)
+            )
             self.buttons[choice] = button
             layout.addWidget(button)
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
@@ -72,6 +78,47 @@ class Segments(QFrame):
         """Select a choice without emitting `picked`."""
         self.buttons[str(value)].setChecked(True)
         self._show_offered()
+
+
+class ChoiceButton(TextButton):
+    """Button with a menu: one of more choices than `Segments` has room for."""
+
+    picked = Signal(object)
+    wrong = Signal(str)
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__("", "outlined", "chevron_down")
+        self._label, self._current = tr(setting.label), ""
+        words = (tr(each) for each in setting.words or setting.choices)
+        self._words = dict(zip(setting.choices, words, strict=True))
+        icon_after_text(self)
+        self.setAccessibleDescription(tr(setting.help))
+        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
+        self.clicked.connect(self._open)
+
+    def show_value(self, value: object) -> None:
+        """Show a choice without emitting `picked`."""
+        self._current = str(value)
+        words = self._words[self._current]
+        self.setText(words)
+        self.setAccessibleName(tr("{setting}: {value}", setting=self._label, value=words))
+
+    def menu_of_choices(self) -> QMenu:
+        """The menu that a click opens."""
+        menu = QMenu(self.window())
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        for choice, words in self._words.items():
+            action = menu.addAction(words, partial(self._pick, choice))
+            action.setCheckable(True)
+            action.setChecked(choice == self._current)
+        return menu
+
+    def _pick(self, choice: str) -> None:
+        self.show_value(choice)
+        self.picked.emit(choice)
+
+    def _open(self) -> None:
+        self.menu_of_choices().popup(self.mapToGlobal(self.rect().bottomLeft()))
 
 
 class _Line(QLineEdit):
@@ -163,8 +210,7 @@ class NumberField(LineField):
         self._whole = whole
         self.line.setFont(figures(BODY))
         self.line.setFixedWidth(_NUMBER_WIDTH)
-        low, high = _number(setting.low), _number(setting.high)
-        self.line.setToolTip(tr("From {low} to {high}", low=low, high=high))
+        self.line.setToolTip(tr("From {low} to {high}", low=setting.low, high=setting.high))
         self.line.stepped.connect(self._step)
         self.unit = label(tr(setting.unit), "secondary", SMALL)  # inside the field, at its end
         self.unit.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
@@ -185,13 +231,11 @@ class NumberField(LineField):
         named = self._setting.named
         if named and text.strip().casefold() == tr(named[1]).casefold():
             return (int(named[0]) if self._whole else float(named[0])), ""
-        value, good = _locale().toDouble(text.strip())
-        if not good:
-            value, good = QLocale.c().toDouble(text.strip())
-        fits = good and self._setting.low <= value <= self._setting.high
-        if fits and not (self._whole and value != int(value)):
+        value = typed_number(text)
+        fits = value is not None and self._setting.low <= value <= self._setting.high
+        if value is not None and fits and not (self._whole and value != int(value)):
             return (int(value) if self._whole else value), ""
-        low, high = _number(self._setting.low), _number(self._setting.high)
+        low, high = self._setting.low, self._setting.high
         if self._whole:
             return self._value, tr("Enter a whole number from {low} to {high}.", low=low, high=high)
         return self._value, tr("Enter a number from {low} to {high}.", low=low, high=high)
@@ -287,13 +331,13 @@ QRadioButton:checked:focus {{ border: 2px dashed {p.on_accent}; }}
 """
 
 
-Field = Segments | LineField | TextField
+Field = Segments | ChoiceButton | LineField | TextField
 
 
 def field_for(setting: Setting, default: object) -> Field:
     """Create the input field for a setting."""
     if setting.choices:
-        return Segments(setting)
+        return (ChoiceButton if len(setting.choices) > _MOST_SEGMENTS else Segments)(setting)
     if isinstance(default, int | float):
         return NumberField(setting, whole=isinstance(default, int))
     return TextField(setting) if setting.lines > 1 else LineField(setting)
@@ -307,18 +351,4 @@ def is_wide(setting: Setting, default: object) -> bool:
 def value_words(setting: Setting, value: float) -> str:
     """A number of a setting as its field shows it, without its unit."""
     named = setting.named
-    return tr(named[1]) if named is not None and value == named[0] else _number(value)
-
-
-def _number(value: float) -> str:
-    """A number with the separators of the user's locale."""
-    locale = _locale()
-    if value == int(value):
-        return locale.toString(int(value))
-    return locale.toString(float(value), "g", 6)
-
-
-def _locale() -> QLocale:
-    locale = QLocale()
-    locale.setNumberOptions(QLocale.NumberOption.DefaultNumberOptions)  # "C" leaves separators out
-    return locale
+    return tr(named[1]) if named is not None and value == named[0] else number(value)

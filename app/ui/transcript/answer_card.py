@@ -13,12 +13,12 @@ from app.domain.answer_details import AnswerDetails
 from app.domain.message import Message, MessageState, StopReason
 from app.settings.samplers import SAMPLERS
 from app.state.performance import tokens_per_second
-from app.system.translation import tr, trn
+from app.system.translation import listed, number, tr, trn
 from app.ui.theme.theme import BODY, READING, figures, font
 from app.ui.transcript.endings import ending, short_ending
 from app.ui.transcript.message_tools import adapters_in_words
 from app.ui.widgets.controls import label
-from app.ui.widgets.units import moment, number
+from app.ui.widgets.units import moment
 
 CARD_WIDTH = 460
 _SHOWN_GAIN = 1.05  # of speculative decoding; a smaller one is noise
@@ -119,14 +119,16 @@ def _speed(message: Message) -> str:
     made = message.details
     parts: list[str] = []
     if made and (measured := tokens_per_second(message.generated_tokens, made.decode_seconds)):
-        speed = f"{measured:.1f}"
+        speed = number(measured, 1)
         parts.append(tr("{speed} tokens/s", speed=speed))
     if made and made.accepted_tokens and made.draft_gain >= _SHOWN_GAIN:
-        gain = f"{made.draft_gain:.1f}"
+        gain = number(made.draft_gain, 1)
         parts.append(tr("{gain} times as fast with guessed words", gain=gain))
     if made and made.first_token_seconds > 0:
-        parts.append(tr("first word after {seconds} s", seconds=f"{made.first_token_seconds:.2f}"))
-    return ", ".join(parts)
+        parts.append(
+            tr("first word after {seconds} s", seconds=number(made.first_token_seconds, 2))
+        )
+    return listed(parts)
 
 
 def _token_times(made: AnswerDetails) -> str:
@@ -134,8 +136,8 @@ def _token_times(made: AnswerDetails) -> str:
         return ""
     return tr(
         "half within {median} ms, 95 % within {most} ms",
-        median=f"{1000 * made.token_seconds_p50:.1f}",
-        most=f"{1000 * made.token_seconds_p95:.1f}",
+        median=number(1000 * made.token_seconds_p50, 1),
+        most=number(1000 * made.token_seconds_p95, 1),
     )
 
 
@@ -148,17 +150,17 @@ def _guessed(made: AnswerDetails) -> str:
 
 def _sampling(made: AnswerDetails) -> str:
     if made.temperature <= 0:
-        return ", ".join((tr("Always the likeliest word (temperature 0)"), *_more(made)))
-    parts = [tr("temperature {value}", value=_short(made.temperature))]
+        return listed((tr("Always the likeliest word (temperature 0)"), *_more(made)))
+    parts = [tr("temperature {value}", value=made.temperature)]
     if made.top_k > 0:
         parts.append(tr("top-k {value}", value=made.top_k))
     if made.top_p < 1:
-        parts.append(tr("top-p {value}", value=_short(made.top_p)))
+        parts.append(tr("top-p {value}", value=made.top_p))
     if made.min_p > 0:
-        parts.append(tr("min-p {value}", value=_short(made.min_p)))
+        parts.append(tr("min-p {value}", value=made.min_p))
     if made.repeat_penalty != 1:
-        parts.append(tr("repeat penalty {value}", value=_short(made.repeat_penalty)))
-    return ", ".join((*parts, *_more(made)))
+        parts.append(tr("repeat penalty {value}", value=made.repeat_penalty))
+    return listed((*parts, *_more(made)))
 
 
 def _more(made: AnswerDetails) -> list[str]:
@@ -171,14 +173,10 @@ def _more(made: AnswerDetails) -> list[str]:
         return []
     values = cast("dict[str, object]", stored)
     return [
-        f"{tr(setting.label)} {_short(value)}"
+        tr("{setting} {value}", setting=tr(setting.label), value=value)
         for name, setting in SAMPLERS.items()
         if isinstance(value := values.get(name), int | float)
     ]
-
-
-def _short(value: float) -> str:
-    return f"{value:.3f}".rstrip("0").rstrip(".")
 
 
 def _ended(message: Message) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.domain.message import AdapterMark, Message
-from app.system.translation import tr
+from app.system.translation import number, tr
 from engine import Sampling
 
 _THINKING = {"on": True, "off": False}  # as in the details of an answer
@@ -65,18 +65,20 @@ def _adapters(adapters: Sequence[tuple[str, float]]) -> str:
     if not adapters:
         return tr("Without adapters")
     return " + ".join(
-        name if strength == 1 else tr("{name} at {strength}", name=name, strength=f"{strength:.2f}")
+        name
+        if strength == 1
+        else tr("{name} at {strength}", name=name, strength=number(strength, 2))
         for name, strength in adapters
     )
 
 
 def _sampling(sampling: Sampling) -> tuple[str, ...]:
     return (
-        tr("Temperature {value}", value=_short(sampling.temperature)),
+        tr("Temperature {value}", value=sampling.temperature),
         tr("Top-k {value}", value=sampling.top_k) if sampling.top_k else tr("Top-k off"),
-        tr("Top-p {value}", value=_short(sampling.top_p)),
-        tr("Min-p {value}", value=_short(sampling.min_p)),
-        tr("Repeat penalty {value}", value=_short(sampling.repeat_penalty)),
+        tr("Top-p {value}", value=sampling.top_p),
+        tr("Min-p {value}", value=sampling.min_p),
+        tr("Repeat penalty {value}", value=sampling.repeat_penalty),
     )
 
 
@@ -84,7 +86,3 @@ def _thinking(thinking: bool | None) -> str:
     if thinking is None:
         return tr("Thinking as usual")
     return tr("With thinking") if thinking else tr("Without thinking")
-
-
-def _short(value: float) -> str:
-    return f"{value:.3f}".rstrip("0").rstrip(".")

@@ -13,7 +13,7 @@ from PySide6.QtGui import QFontMetricsF, QPainter, QPen
 
 from app.domain.message import AdapterMark, Message, MessageState, StopReason
 from app.domain.parts import clipboard_text
-from app.system.translation import tr
+from app.system.translation import listed, number, tr
 from app.ui.blocks.style import ReadingStyle
 from app.ui.theme.icons import pixmap
 from app.ui.theme.theme import RADIUS_CONTROL
@@ -108,12 +108,12 @@ def adapters_in_words(marks: Sequence[AdapterMark]) -> str:
     if not marks:
         return ""
     *before, last = (
-        tr("{name} at {strength}", name=mark.name, strength=f"{mark.strength:.2f}")
+        tr("{name} at {strength}", name=mark.name, strength=number(mark.strength, 2))
         for mark in marks
     )
     if not before:
         return tr("Written with {adapter}", adapter=last)
-    return tr("Written with {adapters} and {last}", adapters=", ".join(before), last=last)
+    return tr("Written with {adapters} and {last}", adapters=listed(before), last=last)
 
 
 def _switch(message: Message) -> list[Tool]:

@@ -28,7 +28,7 @@ from app.domain.parts import (
 )
 from app.markdown.blocks import Block
 from app.markdown.stream import PlainText, Reply, Stream
-from app.system.translation import tr, trn
+from app.system.translation import number, tr, trn
 
 MANY_LINES = 30  # a shorter text is measured in characters
 _FIRST_WORDS = 60  # characters
@@ -217,7 +217,7 @@ def file_words(name: str, text: str) -> str:
     size = (
         trn("{count} line", "{count} lines", lines)
         if lines >= MANY_LINES
-        else tr("{count} characters", count=f"{len(text):,}")
+        else tr("{count} characters", count=number(len(text)))
     )
     if name:
         return tr("{name}, {size}", name=name, size=size)
@@ -245,7 +245,7 @@ def thought_words(seconds: float, *, thinking: bool, budget: int = 0) -> str:
     words = _thought_time(seconds, thinking=thinking)
     if thinking or not budget:
         return words
-    count = f"{budget:,}"
+    count = number(budget)
     return tr("{thought} (budget of {count} tokens reached)", thought=words, count=count)
 
 

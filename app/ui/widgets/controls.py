@@ -22,6 +22,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import (
     QAbstractButton,
+    QApplication,
     QGraphicsOpacityEffect,
     QHBoxLayout,
     QLabel,
@@ -90,6 +91,12 @@ class TextButton(QPushButton):
     def keyPressEvent(self, arg__1: QKeyEvent) -> None:
         if not click_by_enter(self, arg__1):
             super().keyPressEvent(arg__1)
+
+
+def icon_after_text(button: QAbstractButton) -> None:
+    """Place the icon of a button behind its text, in the direction of the window."""
+    directions, mirrored = Qt.LayoutDirection, QApplication.isRightToLeft()
+    button.setLayoutDirection(directions.LeftToRight if mirrored else directions.RightToLeft)
 
 
 class RoundButton(QAbstractButton):

@@ -7,7 +7,7 @@ import re
 from PySide6.QtCore import QDate, QDateTime, QLocale
 
 from app.system.byte_size import size
-from app.system.translation import tr
+from app.system.translation import number, tr
 
 # Parts of a locale's long date format: "dddd, d MMMM yyyy", "yyyy年M月d日dddd", "d 'de' MMMM 'de' yyyy".
 _WEEKDAY = re.compile(r"[,،]?\s*dddd[,،]?\s*")
@@ -37,7 +37,7 @@ def speed(bytes_per_second: float) -> str:
     if bytes_per_second <= 0:
         return ""
     if bytes_per_second < 10e6 and bytes_per_second >= 1e6:
-        return tr("{amount} MB/s", amount=f"{bytes_per_second / 1e6:.1f}")
+        return tr("{amount} MB/s", amount=number(bytes_per_second / 1e6, 1))
     return tr("{amount}/s", amount=size(bytes_per_second))
 
 
@@ -70,11 +70,13 @@ def day(date: QDate, *, with_year: bool = True) -> str:
     return QLocale().toString(date, pattern.replace("MMMM", "MMM").strip(" ,،"))
 
 
-def number(value: int) -> str:
-    """A whole number with the separators of the user's locale."""
-    locale = QLocale()
-    locale.setNumberOptions(QLocale.NumberOption.DefaultNumberOptions)  # "C" leaves them out
-    return locale.toString(value)
+def typed_number(text: str) -> float | None:
+    """The number that a user typed, with the separators of the user's locale or without any."""
+    for locale in (_with_separators(QLocale()), QLocale.c()):
+        value, is_number = locale.toDouble(text.strip())
+        if is_number:
+            return value
+    return None
 
 
 def parameters(count: int) -> str:
@@ -82,5 +84,11 @@ def parameters(count: int) -> str:
     if count <= 0:
         return ""
     if count >= 995e6:
-        return f"{count / 1e9:.1f}".removesuffix(".0") + "B"
-    return f"{round(count / 1e6)}M"
+        return tr("{count}B", count=round(count / 1e9, 1))
+    return tr("{count}M", count=round(count / 1e6))
+
+
+def _with_separators(locale: QLocale) -> QLocale:
+    """The locale; "C", which leaves the separators of thousands out, with them."""
+    locale.setNumberOptions(QLocale.NumberOption.DefaultNumberOptions)
+    return locale

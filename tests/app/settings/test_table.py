@@ -30,6 +30,7 @@ from engine import CacheType, Sampling
 def _everything_changed():
     return Settings(
         theme="high contrast",
+        language="de",
         last_model="/models/Bonsai é.gguf",
         offer_better_model=False,
         notify="off",
