@@ -22,7 +22,7 @@ TABLES: dict[str, dict[str, tuple[int | str, ...]]] = {
     "app/settings/table.py": {"Setting": (0, 1, 2, "unit", "words", "named", "exact")},
     "app/settings/answer_options.py": {
         "Setting": (0, 1, 2, "unit", "words", "named", "exact"),
-        "replace": ("help",),
+        "replace": ("help", "words"),
     },
     "app/actions.py": {"Action": (1, "group"), "OtherKey": (0, 1)},
     "app/ui/chat/empty_view.py": {"SUGGESTIONS": ()},

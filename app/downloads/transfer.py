@@ -23,7 +23,7 @@ from app.downloads.policy import DownloadError, Limits, Phase, Stopped, disk_err
 from app.net.http import Cancellation, Linked, Response, WebError, send_request, status_error
 from app.system.byte_size import size
 from app.system.json_file import replace_file, sync_folder
-from app.system.translation import number, tr
+from app.system.translation import tr
 
 MAGIC = b"GGUF"
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
@@ -168,7 +168,7 @@ class FileDownload:
         seconds = min(doubled, self._limits.longest_retry_seconds) * random.uniform(0.75, 1.25)
         seconds = max(seconds, min(trouble.wait_seconds, _LONGEST_WAIT))
         again = (
-            tr("Trying again in {seconds} s.", seconds=number(seconds, 0))
+            tr("Trying again in {seconds} s.", seconds=round(seconds))
             if seconds >= 1
             else tr("Trying again.")
         )
@@ -272,8 +272,8 @@ class FileDownload:
                 tr(
                     "The file on {host} has {total} bytes where {expected} were expected.",
                     host=response.host,
-                    total=number(total),
-                    expected=number(expected),
+                    total=total,
+                    expected=expected,
                 )
                 if expected
                 else tr("The file on {host} is empty.", host=response.host)
@@ -331,7 +331,7 @@ class FileDownload:
             size = self.size_bytes
             self._restart()
             raise _InvalidResponse(
-                tr("{host} sent more than {size} bytes.", host=response.host, size=number(size))
+                tr("{host} sent more than {size} bytes.", host=response.host, size=size)
             )
         view = memoryview(piece)
         while view:  # `os.write` may write less, on a full disk

@@ -12,7 +12,7 @@ from app.state.adapters import AdapterEntry, AdapterState
 from app.system.translation import tr, trn
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import SMALL
-from app.ui.widgets.controls import IconButton, TextButton, icon_after_text, label
+from app.ui.widgets.controls import IconButton, TextButton, icon_after_text, label, set_margins
 
 _MAX_NAME_LENGTH = 80
 
@@ -37,7 +37,7 @@ class MixLine(QWidget):
         self.button.setAccessibleName(spoken)
         self.remove = IconButton("close", tr("Delete the mix {name}", name=name), 14)
         layout = QHBoxLayout(self)
-        layout.setContentsMargins(4, 0, 8, 0)
+        set_margins(layout, 4, 0, 8, 0)
         layout.setSpacing(4)
         layout.addWidget(self.button, 1)
         layout.addWidget(self.remove)
@@ -73,11 +73,11 @@ class Mixes(QWidget):
         self.field.installEventFilter(self)
         self.field.hide()
         head = QHBoxLayout()
-        head.setContentsMargins(10, 0, 8, 0)
+        set_margins(head, 10, 0, 8, 0)
         head.addWidget(self.heading, 1)
         head.addWidget(self.save_button)
         edge = QHBoxLayout()
-        edge.setContentsMargins(10, 2, 8, 4)
+        set_margins(edge, 10, 2, 8, 4)
         edge.addWidget(self.field)
         self._layout = QVBoxLayout(self)
         self._layout.setContentsMargins(0, 0, 0, 0)

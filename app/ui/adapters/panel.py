@@ -34,7 +34,7 @@ from app.ui.adapters.sheet import Sheet, sheet_style
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import READING, SMALL, font
-from app.ui.widgets.controls import IconButton, TextButton, label, set_property
+from app.ui.widgets.controls import IconButton, TextButton, label, set_margins, set_property
 
 PANEL_WIDTH = 320
 _PAGE_WIDTH = 480  # pixels: the conversation's minimum width with the panel docked
@@ -99,10 +99,10 @@ class AdapterPanel(QWidget):
 
     def _lay_out(self) -> None:
         head, buttons = QHBoxLayout(), QHBoxLayout()
-        head.setContentsMargins(14, 12, 8, 8)
+        set_margins(head, 14, 12, 8, 8)
         head.addWidget(self.title, 1)
         head.addWidget(self.close_button)
-        buttons.setContentsMargins(10, 8, 8, 0)
+        set_margins(buttons, 10, 8, 8, 0)
         self._before_add, self._after_add = QWidget(), QWidget()
         buttons.addWidget(self._before_add, 1)
         buttons.addWidget(self.add_button)
@@ -119,7 +119,7 @@ class AdapterPanel(QWidget):
         inner.addWidget(self.list)
         inner.addLayout(buttons)
         compare = QHBoxLayout()
-        compare.setContentsMargins(5, 6, 8, 0)
+        set_margins(compare, 5, 6, 8, 0)
         compare.addWidget(self.compare_button)
         compare.addStretch(1)
         inner.addLayout(compare)
@@ -134,7 +134,7 @@ class AdapterPanel(QWidget):
         self.area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         layout = QVBoxLayout(self.sheet)
-        layout.setContentsMargins(1, 0, 0, 0)
+        set_margins(layout, 1, 0, 0, 0)
         layout.setSpacing(0)
         layout.addLayout(head)
         layout.addWidget(self.area, 1)

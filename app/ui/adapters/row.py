@@ -21,7 +21,7 @@ from app.ui.adapters.strength_slider import StrengthField, StrengthSlider
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, font
 from app.ui.widgets import accessibility
-from app.ui.widgets.controls import ElidedLabel, IconButton, label, set_property
+from app.ui.widgets.controls import ElidedLabel, IconButton, label, set_margins, set_property
 from app.ui.widgets.switch import Switch
 from engine import AdapterInfo
 
@@ -99,17 +99,17 @@ class AdapterRow(QFrame):
         first.addSpacing(6)
         first.addWidget(self.name, 1)
         first.addWidget(self.more)
-        second.setContentsMargins(_INDENT - 9, 0, 0, 0)  # minus the slider's own margin
+        set_margins(second, _INDENT - 9, 0, 0, 0)  # minus the slider's own margin
         second.setSpacing(4)
         second.addWidget(self.slider, 1)
         second.addWidget(self.field)
         below = QVBoxLayout()
-        below.setContentsMargins(_INDENT, 0, 0, 0)
+        set_margins(below, _INDENT, 0, 0, 0)
         below.setSpacing(2)
         for widget in (self.problem, self.details, self.file):
             below.addWidget(widget)
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(4, 6, 8, 8)
+        set_margins(layout, 4, 6, 8, 8)
         layout.setSpacing(2)
         layout.addLayout(first)
         layout.addLayout(second)

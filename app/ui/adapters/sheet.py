@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QEasingCurve, QPoint, QPropertyAnimation, Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDropEvent, QKeyEvent
-from PySide6.QtWidgets import QFrame, QStyle, QWidget
+from PySide6.QtWidgets import QApplication, QFrame, QStyle, QWidget
 
 from app.state.adapters import is_adapter_name
 from app.system.translation import tr
@@ -95,8 +95,9 @@ def _adapters_in(event: QDropEvent) -> list[Path]:
 def sheet_style(p: Palette) -> str:
     """The style sheet of the panel for one palette."""
     line = 2 if p.hairline == p.text else 1
+    start = "right" if QApplication.isRightToLeft() else "left"
     return f"""
-QFrame#adapters {{ background: {p.sunken}; border: none; border-left: {line}px solid {p.hairline}; }}
+QFrame#adapters {{ background: {p.sunken}; border: none; border-{start}: {line}px solid {p.hairline}; }}
 QFrame#adapters[dropping="true"] {{ border: 2px solid {p.accent}; }}
 QFrame#adapters QScrollArea, QWidget#adapters_content {{ background: transparent; }}
 QFrame#adapter_row {{ background: transparent; border: none; border-radius: 6px; }}

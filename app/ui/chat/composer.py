@@ -30,7 +30,7 @@ from app.ui.chat.format_chip import FormatChip
 from app.ui.chat.pasted_text import PastedText, PasteHistory, is_long
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import READING, font
-from app.ui.widgets.controls import IconButton, RoundButton, set_property
+from app.ui.widgets.controls import IconButton, RoundButton, set_margins, set_property
 from app.ui.widgets.message_field import MessageField
 from engine import Role
 
@@ -124,7 +124,7 @@ class Composer(QFrame):
         self._history = PasteHistory(self.editor)
         self._palette = LIGHT
         self._rows = QVBoxLayout()
-        self._rows.setContentsMargins(0, 0, 8, 0)
+        set_margins(self._rows, 0, 0, 8, 0)
         self._rows.setSpacing(4)
         field = QHBoxLayout()
         field.setSpacing(8)
@@ -132,10 +132,10 @@ class Composer(QFrame):
         field.addWidget(self.options_button, 0, Qt.AlignmentFlag.AlignBottom)
         field.addWidget(self.button, 0, Qt.AlignmentFlag.AlignBottom)
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(16, 8, 8, 8)
+        set_margins(layout, 16, 8, 8, 8)
         layout.setSpacing(0)
         self._chip_row = QVBoxLayout()
-        self._chip_row.setContentsMargins(0, 0, 8, 4)
+        set_margins(self._chip_row, 0, 0, 8, 4)
         self._chip_row.addWidget(self.chip)
         layout.addLayout(self._chip_row)
         layout.addLayout(self._rows)

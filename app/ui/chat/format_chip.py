@@ -10,8 +10,8 @@ from app.state.chat_settings import FormatFault
 from app.system.translation import tr
 from app.ui.chat.format_words import full_name
 from app.ui.theme.palette import Palette
-from app.ui.theme.theme import SMALL
-from app.ui.widgets.controls import IconButton, TextButton, label, set_property
+from app.ui.theme.theme import SMALL, font
+from app.ui.widgets.controls import ElidedLabel, IconButton, TextButton, set_margins, set_property
 
 
 class FormatChip(QFrame):
@@ -23,15 +23,14 @@ class FormatChip(QFrame):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("pasted")  # looks like the row of a pasted text
-        self.words = label("", "secondary", SMALL)
+        self.words = ElidedLabel("secondary", font(SMALL))
         self.change_button = TextButton(tr("Change"), "link")
         self.change_button.setAccessibleName(tr("Change the answer format"))
         self.clear_button = IconButton("close", tr("Answer with any text again"), 16)
         row = QHBoxLayout(self)
-        row.setContentsMargins(12, 2, 4, 2)
+        set_margins(row, 12, 2, 4, 2)
         row.setSpacing(8)
-        row.addWidget(self.words)
-        row.addStretch(1)
+        row.addWidget(self.words, 1)
         row.addWidget(self.change_button)
         row.addWidget(self.clear_button)
         self.change_button.clicked.connect(self.opened)

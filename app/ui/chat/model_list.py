@@ -112,8 +112,10 @@ class RowPainter(QStyledItemDelegate):
         if chosen:
             ratio = painter.device().devicePixelRatio()
             picture = icons.pixmap("check", palette.accent, 18, ratio)
-            painter.drawPixmap(rect.right() - 30, rect.center().y() - 9, picture)
+            place = QRect(rect.right() - 30, rect.center().y() - 9, 18, 18)
+            painter.drawPixmap(QStyle.visualRect(painter.layoutDirection(), rect, place), picture)
         text = rect.adjusted(12, 8, -40 if chosen else -12, -8)
+        text = QStyle.visualRect(painter.layoutDirection(), rect, text)
         color = palette.secondary if index.data(_BAD_ROLE) else palette.text
         self._line(painter, text, index.data(), BODY, color, chosen)
         text.setTop(rect.top() + 28)

@@ -14,7 +14,7 @@ from app.system.translation import tr
 from app.ui.chat.model_list import ROW_HEIGHT, ModelList
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, font
-from app.ui.widgets.controls import Bar, TextButton, icon_after_text, label
+from app.ui.widgets.controls import Bar, TextButton, icon_after_text, label, set_margins
 from app.ui.widgets.typing import type_into
 
 CARD_WIDTH = 360
@@ -189,7 +189,7 @@ class _Progress(QWidget):
         line.addWidget(self.words, 1)
         line.addWidget(self.cancel)
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(12, 4, 8, 8)
+        set_margins(layout, 12, 4, 8, 8)
         layout.setSpacing(4)
         layout.addLayout(line)
         layout.addWidget(self.bar)

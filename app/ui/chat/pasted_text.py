@@ -12,7 +12,7 @@ from app.system.translation import tr
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import SMALL
 from app.ui.transcript.sections import MANY_LINES, attachment_words
-from app.ui.widgets.controls import IconButton, TextButton, label
+from app.ui.widgets.controls import IconButton, TextButton, label, set_margins
 from app.ui.widgets.text_undo import UNDOABLE
 
 LONG_CHARACTERS, LONG_LINES = 2_000, MANY_LINES  # longer pasted text is folded
@@ -35,7 +35,7 @@ class PastedText(QFrame):
         self.show_button.setAccessibleName(tr("Show the pasted text"))
         self.remove_button = IconButton("close", tr("Remove the pasted text"), 16)
         row = QHBoxLayout(self)
-        row.setContentsMargins(12, 2, 4, 2)
+        set_margins(row, 12, 2, 4, 2)
         row.setSpacing(8)
         row.addWidget(self.words)
         row.addStretch(1)

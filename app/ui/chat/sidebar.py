@@ -28,7 +28,7 @@ from app.ui.chat.sidebar_list import BUSY_ROLE, ID_ROLE, ConversationListModel, 
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import SIDEBAR_WIDTH, SMALL
-from app.ui.widgets.controls import IconButton, TextButton, fade_in, label
+from app.ui.widgets.controls import IconButton, TextButton, fade_in, label, set_margins
 from app.ui.widgets.typing import types_text
 
 _SEARCH_MILLISECONDS = 150
@@ -135,7 +135,7 @@ class UndoLine(QFrame):
         self.button = TextButton(tr("Undo"), "link")
         self.button.clicked.connect(self.undone)
         layout = QHBoxLayout(self)
-        layout.setContentsMargins(12, 6, 6, 6)
+        set_margins(layout, 12, 6, 6, 6)
         layout.addWidget(self.words, 1)
         layout.addWidget(self.button)
         self.hide()
@@ -214,7 +214,7 @@ class Sidebar(QWidget):
         foot.addWidget(self.undo)
         foot.addWidget(self.trash_button, 0, Qt.AlignmentFlag.AlignLeading)
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 1, 0)
+        set_margins(layout, 0, 0, 1, 0)
         layout.setSpacing(0)
         layout.addLayout(head)
         layout.addWidget(self.nothing)

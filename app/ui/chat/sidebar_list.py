@@ -40,6 +40,7 @@ from PySide6.QtGui import (
     QTextLayout,
 )
 from PySide6.QtWidgets import (
+    QApplication,
     QLineEdit,
     QStyle,
     QStyledItemDelegate,
@@ -350,12 +351,13 @@ class RowPainter(QStyledItemDelegate):
 
 def bin_rect(row: QRect) -> QRect:
     """The rectangle of a row's delete icon: 28 pixels wide, at the row's end."""
-    return QRect(row.right() - _SIDE - 29, row.top() + 3, 28, row.height() - 6)
+    place = QRect(row.right() - _SIDE - 29, row.top() + 3, 28, row.height() - 6)
+    return QStyle.visualRect(QApplication.layoutDirection(), row, place)
 
 
 def stop_rect(row: QRect) -> QRect:
     """The rectangle of a row's stop icon: as large as the delete icon, and before it."""
-    return bin_rect(row).translated(-28, 0)
+    return bin_rect(row).translated(28 if QApplication.isRightToLeft() else -28, 0)
 
 
 def icon_at(index: _Index, row: QRect, place: QPoint) -> str:

@@ -24,7 +24,7 @@ from app.system.translation import tr, trn
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, READING, figures, font
 from app.ui.widgets import accessibility
-from app.ui.widgets.controls import Column, IconButton, TextButton, label
+from app.ui.widgets.controls import Column, IconButton, TextButton, label, set_margins
 from app.ui.widgets.units import day
 
 _ENTRY_ROLE = Qt.ItemDataRole.UserRole + 1
@@ -77,7 +77,7 @@ class ConfirmLine(QFrame):
         self.keep_button.clicked.connect(self._close)
         self.remove_button.clicked.connect(self._confirm)
         layout = QHBoxLayout(self)
-        layout.setContentsMargins(12, 6, 6, 6)
+        set_margins(layout, 12, 6, 6, 6)
         layout.addWidget(self.words, 1)
         layout.addWidget(self.keep_button)
         layout.addWidget(self.remove_button)

@@ -13,7 +13,7 @@ from app.system.translation import tr
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import BODY, SMALL, font
 from app.ui.transcript.sections import attachment_words
-from app.ui.widgets.controls import ElidedLabel, IconButton, TextButton, label
+from app.ui.widgets.controls import ElidedLabel, IconButton, TextButton, label, set_margins
 
 _ROW, _SPACING = 36, 4  # pixels
 _MOST_ROWS = 4  # shown at once; more scroll
@@ -34,7 +34,7 @@ class _Row(QFrame):
         self.edit_button = IconButton("edit", tr("Edit the waiting message"), 16)
         self.remove_button = IconButton("close", tr("Remove the waiting message"), 16)
         row = QHBoxLayout(self)
-        row.setContentsMargins(12, 2, 4, 2)
+        set_margins(row, 12, 2, 4, 2)
         row.setSpacing(4)
         row.addWidget(words, 1)
         row.addSpacing(8)

@@ -18,9 +18,16 @@ from app.ui.settings.fields import segments_style
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import BODY, READING, SMALL, font
 from app.ui.transcript.differences import differences
-from app.ui.widgets.controls import ElidedLabel, IconButton, TextButton, label
+from app.ui.widgets.controls import (
+    ElidedLabel,
+    IconButton,
+    TextButton,
+    align_text_at_start,
+    label,
+    set_margins,
+)
 
-CARD_WIDTH = 560
+CARD_WIDTH = 596
 _NARROW = 500  # pixels: in a narrower card the names are above the values
 _MORE = ("top_k", "top_p", "min_p", "repeat_penalty")  # shown on request
 
@@ -76,7 +83,7 @@ class ComparisonCard(QWidget):
         self.close_button.clicked.connect(self.closed)
         self.more_button = TextButton(tr("More values"), "link")
         self.more_button.clicked.connect(self._toggle_more)
-        self.more_button.setStyleSheet("margin-left: -5px;")  # aligns its text with the names
+        align_text_at_start(self.more_button)
         self.note = label(tr("You keep one; the other stays as a version."), "secondary", SMALL)
         self.note.setWordWrap(True)
         self.compare_button = TextButton(tr("Compare"), "primary")
@@ -91,11 +98,11 @@ class ComparisonCard(QWidget):
         head.addWidget(self.title, 1)
         head.addWidget(self.close_button)
         foot.setSpacing(16)
-        foot.setContentsMargins(0, 4, 8, 0)
+        set_margins(foot, 0, 4, 8, 0)
         foot.addWidget(self.note, 1)
         foot.addWidget(self.compare_button)
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(24, 16, 16, 20)
+        set_margins(layout, 24, 16, 16, 20)
         layout.setSpacing(12)
         layout.addLayout(head)
         layout.addWidget(self._area, 1)
@@ -158,7 +165,7 @@ class ComparisonCard(QWidget):
         self._table = QWidget()
         self._table.setObjectName("comparison_table")
         self._grid = QGridLayout(self._table)
-        self._grid.setContentsMargins(0, 0, 8, 0)
+        set_margins(self._grid, 0, 0, 8, 0)
         self._grid.setHorizontalSpacing(12)
         self._grid.setVerticalSpacing(6)
         self.headings = tuple(

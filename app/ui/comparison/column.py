@@ -22,7 +22,7 @@ from app.ui.widgets.switch import Switch
 _NUMBERS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty")
 _THINKING = {"auto": None, "on": True, "off": False}
 _FIELD_WIDTH = 92
-COLUMN_WIDTH = 150
+COLUMN_WIDTH = 168
 
 
 class AdapterChoice(QWidget):

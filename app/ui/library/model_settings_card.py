@@ -5,6 +5,7 @@ While the context length or the KV cache type changes, the bar shows the predict
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +29,15 @@ from app.ui.library.draft_button import DraftButton
 from app.ui.library.words import memory_parts, predicted
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, figures, font
-from app.ui.widgets.controls import Bar, ElidedLabel, IconButton, TextButton, label, set_property
+from app.ui.widgets.controls import (
+    Bar,
+    ElidedLabel,
+    IconButton,
+    TextButton,
+    label,
+    set_margins,
+    set_property,
+)
 from app.ui.widgets.units import typed_number
 from engine import CacheType
 
@@ -67,6 +76,7 @@ class ModelDefaultsCard(QWidget):
         self.draft.picked.connect(self._choose_draft)
         self.memory_words = label("", "secondary", SMALL)
         self.memory_words.setFont(figures(SMALL))
+        self.memory_words.setWordWrap(True)
         self.fit_words = label("", "secondary", SMALL)
         self.memory_parts = label("", "secondary", SMALL)
         self.memory_parts.setWordWrap(True)
@@ -150,16 +160,6 @@ class ModelDefaultsCard(QWidget):
             words.setToolTip(tr(SETTINGS[name].help))
             grid.addWidget(words, place, 0)
             grid.addWidget(field, place, 1)
-        precision = QHBoxLayout()
-        precision.setSpacing(2)
-        for button in self.precisions.values():
-            precision.addWidget(button)
-        precision.addStretch(1)
-        devices = QHBoxLayout()
-        devices.setSpacing(2)
-        for button in self.devices.values():
-            devices.addWidget(button)
-        devices.addStretch(1)
         memory = QHBoxLayout()
         memory.addWidget(self.memory_words, 1)
         memory.addWidget(self.fit_words)
@@ -167,16 +167,16 @@ class ModelDefaultsCard(QWidget):
         foot.addWidget(self.hint, 1)
         foot.addWidget(self.reset)
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(16, 12, 12, 12)
+        set_margins(layout, 16, 12, 12, 12)
         layout.setSpacing(8)
         layout.addLayout(head)
         layout.addLayout(grid)
         cache = label(tr(SETTINGS["cache"].label))
         cache.setToolTip(tr(SETTINGS["cache"].help))
         layout.addWidget(cache)
-        layout.addLayout(precision)
+        layout.addLayout(_in_lines(self.precisions.values()))
         layout.addWidget(self.device_label)
-        layout.addLayout(devices)
+        layout.addLayout(_in_lines(self.devices.values()))
         layout.addWidget(self.device_words)
         drafting = QHBoxLayout()
         drafting.addWidget(self.draft.words, 1)
@@ -313,6 +313,24 @@ class ModelDefaultsCard(QWidget):
             return None
         value = int(value) if name in _WHOLE else value
         return value if fits(name, value) else None
+
+
+def _in_lines(buttons: Iterable[QWidget]) -> QVBoxLayout:
+    """The buttons side by side, on as many lines as they need."""
+    lines, room = QVBoxLayout(), 0
+    lines.setSpacing(2)
+    for button in buttons:
+        button.ensurePolished()
+        wide = button.sizeHint().width() + 2
+        if wide > room:
+            line = QHBoxLayout()
+            line.setSpacing(2)
+            line.addStretch(1)
+            lines.addLayout(line)
+            room = CARD_WIDTH - 28
+        line.insertWidget(line.count() - 1, button)
+        room -= wide
+    return lines
 
 
 def _precision_words(kind: CacheType | None) -> tuple[str, str]:

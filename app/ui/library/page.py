@@ -34,7 +34,7 @@ from app.ui.theme import icons
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import HEADING, SMALL, figures, font
 from app.ui.widgets import accessibility
-from app.ui.widgets.controls import IconButton, TextButton, label, set_property
+from app.ui.widgets.controls import IconButton, TextButton, label, set_margins, set_property
 from app.ui.widgets.drop_area import DropArea
 from app.ui.widgets.popover import Popover
 from app.ui.widgets.typing import type_into, types_text
@@ -116,7 +116,7 @@ class LibraryPage(QWidget):
 
     def _lay_out(self) -> None:
         line = QHBoxLayout(self.news)
-        line.setContentsMargins(12, 4, 4, 4)
+        set_margins(line, 12, 4, 4, 4)
         line.setSpacing(8)
         line.addWidget(self.news_words, 1)
         line.addWidget(self.news_link)
@@ -136,7 +136,7 @@ class LibraryPage(QWidget):
         inner.addWidget(self.search)
         inner.addWidget(self.news)
         centred = QHBoxLayout()
-        centred.setContentsMargins(_SIDE, 0, _SIDE + _SCROLL_BAR, 0)
+        set_margins(centred, _SIDE, 0, _SIDE + _SCROLL_BAR, 0)
         centred.addWidget(head)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)

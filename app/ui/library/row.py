@@ -23,12 +23,21 @@ from app.system.translation import tr
 from app.ui.library.row_values import Action, HeadingView, RowView
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import BODY, READING, SMALL, figures, font
-from app.ui.widgets.controls import Bar, ElidedLabel, IconButton, TextButton, label, set_property
+from app.ui.widgets.controls import (
+    Bar,
+    ElidedLabel,
+    IconButton,
+    TextButton,
+    label,
+    mirror_children,
+    set_property,
+)
 
 WIDE = 600  # pixels: in narrower rows the memory bar is below the text
 _PADDING = 11
 _GAP = 12
 _METER_WIDTH = 156
+_MOST_METER = 232  # where the words under it are longer
 _ACTION_WIDTH = 92  # pixels: minimum width, so that the buttons of a list align
 _NAME_WIDTH = 120  # pixels: less than that of a name is not left beside a badge
 _LINE = 20
@@ -164,8 +173,9 @@ class LibraryRow(QWidget):
         left = view.indent * 20
         meter = view.meter is not None
         if meter and wide:
-            right -= _METER_WIDTH + 2 * _GAP
-            self._place_meter(right + _GAP, _METER_WIDTH, _PADDING)
+            meter_width = max(_METER_WIDTH, min(self.meter_under.natural_width(), _MOST_METER))
+            right -= meter_width + 2 * _GAP
+            self._place_meter(right + _GAP, meter_width, _PADDING)
         y = _PADDING
         if view.name:
             y = self._place_name(left, right - _GAP, y)
@@ -182,6 +192,7 @@ class LibraryRow(QWidget):
         if view.note or view.links:
             beside = view.name and y < _PADDING + 2 * _LINE  # the buttons are on the same lines
             y = self._place_note(left, right - _GAP if beside else width, y)
+        mirror_children(self, width)
         return max(y, _PADDING + 2 * _LINE if view.name else 0) + _PADDING
 
     def _place_right(self, width: int) -> int:
@@ -253,7 +264,8 @@ class LibraryRow(QWidget):
             painter = QPainter(self)
             line = 2 if self._palette.hairline == self._palette.text else 1
             left = self.view.indent * 20
-            rule = QRect(left, self.height() - line, self.width() - left, line)
+            start = 0 if self.layoutDirection() is Qt.LayoutDirection.RightToLeft else left
+            rule = QRect(start, self.height() - line, self.width() - left, line)
             painter.fillRect(rule, QColor(self._palette.hairline))
             painter.end()
 
@@ -380,6 +392,7 @@ class LibraryHeading(QWidget):
         text = min(words.natural_width(), right)
         words.setGeometry(0, bottom - 22, text, 22)
         self.detail.setGeometry(text + 12, bottom - 21, max(right - text - 20, 0), 22)
+        mirror_children(self, width)
 
     def controls(self) -> list[QAbstractButton]:
         """The visible links in Tab order."""

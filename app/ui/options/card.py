@@ -25,7 +25,7 @@ from app.ui.settings.fields import segments_style
 from app.ui.settings.row import PreferenceRow
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import READING, SMALL, font
-from app.ui.widgets.controls import IconButton, TextButton, label
+from app.ui.widgets.controls import IconButton, TextButton, align_text_at_start, label, set_margins
 
 CARD_WIDTH = 540
 _NARROW = 460  # pixels: in a narrower card fields are below their names
@@ -65,7 +65,7 @@ class OptionsCard(QWidget):
         self.budget = PreferenceRow("thinking_budget", THINKING["thinking_budget"], USUAL_BUDGET)
         self.rows = {name: self._row(name) for name in SAMPLERS}
         self.more_button = TextButton(tr("More values"), "link")
-        self.more_button.setStyleSheet("margin-left: -5px;")  # aligns its text with the names
+        align_text_at_start(self.more_button)
         self.reset_button = TextButton(tr("Reset all"), "link")
         self.reset_button.setToolTip(tr("Any text, thinking and sampling as in the settings"))
         self._lay_out()
@@ -91,7 +91,7 @@ class OptionsCard(QWidget):
         self._content = QWidget()
         self._content.setObjectName("rows")
         rows = QVBoxLayout(self._content)
-        rows.setContentsMargins(0, 0, 8, 0)
+        set_margins(rows, 0, 0, 8, 0)
         rows.setSpacing(0)
         rows.addWidget(_heading(tr("Format")))
         rows.addSpacing(6)
@@ -114,7 +114,7 @@ class OptionsCard(QWidget):
         rows.addStretch(1)
         self._area = _Area(self._content)
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(24, 16, 16, 20)
+        set_margins(layout, 24, 16, 16, 20)
         layout.setSpacing(12)
         layout.addLayout(head)
         layout.addWidget(self._area, 1)

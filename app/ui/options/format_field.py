@@ -14,7 +14,7 @@ from app.ui.chat.format_words import example, help_text, short_name
 from app.ui.settings.fields import Segments
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import SMALL, code_font
-from app.ui.widgets.controls import TextButton, label, set_property
+from app.ui.widgets.controls import TextButton, label, set_margins, set_property
 from app.ui.widgets.plain_text import PlainTextField
 
 _DEBOUNCE_MILLISECONDS = 350
@@ -67,7 +67,7 @@ class FormatField(QWidget):
         self._area = QFrame()
         self._area.setObjectName("area")
         inside = QVBoxLayout(self._area)
-        inside.setContentsMargins(10, 7, 4, 7)
+        set_margins(inside, 10, 7, 4, 7)
         inside.addWidget(self.editor)
         self.status = label("", "secondary", SMALL)
         self.status.setWordWrap(True)

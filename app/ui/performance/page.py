@@ -24,7 +24,7 @@ from app.ui.performance.plot import AnswerPlot
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, READING, SMALL, figures, font
 from app.ui.widgets import accessibility
-from app.ui.widgets.controls import Column, IconButton, TextButton, label
+from app.ui.widgets.controls import Column, IconButton, TextButton, label, set_margins
 from engine import MetricsRead, prometheus_text
 
 _SHOWN_GAIN = 1.05  # of speculative decoding; a smaller one is noise
@@ -150,7 +150,7 @@ class PerformancePage(QWidget):
         """The head is above the rows, also beside a scroll bar."""
         bar = self.view.verticalScrollBar()
         width = bar.sizeHint().width() if bar.maximum() > 0 else 0
-        self._head.setContentsMargins(0, 0, width, 0)
+        set_margins(self._head, 0, 0, width, 0)
 
     def _keep_height(self) -> None:
         """What is below does not jump while the pointer moves from answer to answer."""

@@ -12,6 +12,8 @@ from functools import partial
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QFocusEvent, QHideEvent, QKeyEvent
 from PySide6.QtWidgets import (
+    QApplication,
+    QBoxLayout,
     QFrame,
     QHBoxLayout,
     QLineEdit,
@@ -26,7 +28,7 @@ from app.settings.table import Setting
 from app.system.translation import number, tr
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, figures, font
-from app.ui.widgets.controls import TextButton, icon_after_text, label, set_property
+from app.ui.widgets.controls import TextButton, icon_after_text, label, set_margins, set_property
 from app.ui.widgets.plain_text import PlainTextField
 from app.ui.widgets.units import typed_number
 
@@ -47,7 +49,7 @@ class Segments(QFrame):
         super().__init__()
         self.setObjectName("segments")
         self.buttons: dict[str, QRadioButton] = {}
-        layout = QHBoxLayout(self)
+        self._line = layout = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
         layout.setContentsMargins(2, 2, 2, 2)
         layout.setSpacing(2)
         for choice, words in zip(setting.choices, setting.words or setting.choices, strict=True):
@@ -63,6 +65,15 @@ class Segments(QFrame):
             self.buttons[choice] = button
             layout.addWidget(button)
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
+
+    def fit(self, width: int) -> None:
+        """Place the choices below one another where they have no room side by side."""
+        shown = [
+            button.sizeHint().width() for button in self.buttons.values() if button.isEnabled()
+        ]
+        directions = QBoxLayout.Direction
+        is_narrow = sum(shown) + 2 * len(shown) + 2 > width
+        self._line.setDirection(directions.TopToBottom if is_narrow else directions.LeftToRight)
 
     def offer(self, choices: Collection[str]) -> None:
         """Show only these choices, and a chosen one that is not among them, disabled."""
@@ -215,10 +226,12 @@ class NumberField(LineField):
         self.unit = label(tr(setting.unit), "secondary", SMALL)  # inside the field, at its end
         self.unit.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         inside = QHBoxLayout(self.line)
-        inside.setContentsMargins(0, 0, 10, 0)
+        set_margins(inside, 0, 0, 10, 0)
         inside.addStretch()
         inside.addWidget(self.unit)
-        self.line.setTextMargins(0, 0, self.unit.sizeHint().width(), 0)
+        beside = self.unit.sizeHint().width()
+        mirrored = QApplication.isRightToLeft()
+        self.line.setTextMargins(beside if mirrored else 0, 0, 0 if mirrored else beside, 0)
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
 
     def _format(self, value: object) -> str:
@@ -275,7 +288,7 @@ class TextField(QFrame):
         self._debounce.timeout.connect(self.finish)
         self.editor.textChanged.connect(self._debounce.start)
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(10, 7, 4, 7)
+        set_margins(layout, 10, 7, 4, 7)
         layout.addWidget(self.editor)
 
     def show_value(self, value: object) -> None:

@@ -32,7 +32,7 @@ from app.ui.settings.storage import StorageSection
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import HEADING, READING, font
 from app.ui.widgets import accessibility
-from app.ui.widgets.controls import Column, IconButton, TextButton, label
+from app.ui.widgets.controls import Column, IconButton, TextButton, label, set_margins
 from engine import DeviceInfo
 
 ABOUT = "about"
@@ -53,7 +53,7 @@ class ReloadLine(QFrame):
         self.button = TextButton(tr("Reload the model"), "link")
         self.button.clicked.connect(self.reload_requested)
         layout = QHBoxLayout(self)
-        layout.setContentsMargins(12, 6, 6, 6)
+        set_margins(layout, 12, 6, 6, 6)
         layout.addWidget(self.words, 1)
         layout.addWidget(self.button)
         self.hide()
@@ -303,7 +303,7 @@ def _with_scroll_bar_margin(column: Column) -> QWidget:
     """Add a right margin that aligns a column with one beside a scroll bar."""
     result = QWidget()
     layout = QHBoxLayout(result)
-    layout.setContentsMargins(0, 0, _SCROLL_BAR, 0)
+    set_margins(layout, 0, 0, _SCROLL_BAR, 0)
     layout.addWidget(column)
     return result
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFont
+from PySide6.QtGui import QFont, QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.settings.table import Setting
@@ -86,6 +86,11 @@ class PreferenceRow(QWidget):
         self._line.setSpacing(6 if below else 24)
         side = Qt.AlignmentFlag.AlignVCenter if not below else Qt.AlignmentFlag(0)
         self._line.setAlignment(self.field, side)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if isinstance(self.field, Segments):
+            self.field.fit(self.width())
 
     def offer(self, choices: Collection[str], help: str = "") -> None:
         """Enable only these choices of a setting that has choices, and show this help if given."""

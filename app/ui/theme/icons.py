@@ -9,25 +9,30 @@ from __future__ import annotations
 from functools import lru_cache
 
 from PySide6.QtCore import QByteArray, QRectF, Qt
-from PySide6.QtGui import QColor, QIcon, QImage, QPainter, QPixmap
+from PySide6.QtGui import QColor, QGuiApplication, QIcon, QImage, QPainter, QPixmap, QTransform
 from PySide6.QtSvg import QSvgRenderer
 
 from app.system import paths
 
+_DIRECTED = ("chevron_right", "continue", "next", "previous", "sidebar")
 _RATIOS = (1.0, 1.5, 2.0, 3.0)  # common device pixel ratios
 
 
-@lru_cache(maxsize=512)
 def icon(name: str, color: str, size: int = 20) -> QIcon:
     """The icon `name` in `color` (`#RRGGBB`), for drawing at `size` pixels; needs a QApplication.
 
     Its disabled state is the same drawing at 40 % opacity. Raises FileNotFoundError for a name
     that is not in resources/icons.
     """
+    return _icon(name, color, size, _is_mirrored(name))
+
+
+@lru_cache(maxsize=512)
+def _icon(name: str, color: str, size: int, mirrored: bool) -> QIcon:
     drawing = source(f"icons/{name}.svg").replace("currentColor", color)
     result = QIcon()
     for ratio in _RATIOS:
-        plain = render(drawing, size, size, ratio)
+        plain = _directed(render(drawing, size, size, ratio), mirrored)
         result.addPixmap(plain)
         result.addPixmap(_faded(plain, 0.4), QIcon.Mode.Disabled)
     return result
@@ -35,7 +40,7 @@ def icon(name: str, color: str, size: int = 20) -> QIcon:
 
 def pixmap(name: str, color: str, size: int = 20, ratio: float = 1.0) -> QPixmap:
     """The icon as a pixmap for a paint device with the device pixel ratio `ratio`."""
-    return _pixmap(name, color, size, ratio)
+    return _pixmap(name, color, size, ratio, _is_mirrored(name))
 
 
 def application_icon() -> QIcon:
@@ -69,9 +74,18 @@ def render(drawing: str, width: int, height: int, ratio: float) -> QPixmap:
 
 
 @lru_cache(maxsize=512)
-def _pixmap(name: str, color: str, size: int, ratio: float) -> QPixmap:
+def _pixmap(name: str, color: str, size: int, ratio: float, mirrored: bool) -> QPixmap:
     drawing = source(f"icons/{name}.svg").replace("currentColor", color)
-    return render(drawing, size, size, ratio)
+    return _directed(render(drawing, size, size, ratio), mirrored)
+
+
+def _is_mirrored(name: str) -> bool:
+    """Whether an icon shows a direction, and the window is from right to left."""
+    return name in _DIRECTED and QGuiApplication.isRightToLeft()
+
+
+def _directed(picture: QPixmap, mirrored: bool) -> QPixmap:
+    return picture.transformed(QTransform.fromScale(-1, 1)) if mirrored else picture
 
 
 def _faded(picture: QPixmap, opacity: float) -> QPixmap:

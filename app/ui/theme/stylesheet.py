@@ -6,6 +6,8 @@ than widgets. Buttons have the focus policy TabFocus, so a click never shows the
 
 from __future__ import annotations
 
+from PySide6.QtWidgets import QApplication
+
 from app.ui.theme.palette import Palette
 
 
@@ -18,10 +20,15 @@ def style_sheet(palette: Palette) -> str:
     )
 
 
+def _end() -> str:
+    """The side where a line of the window ends; Qt mirrors no side of a style sheet."""
+    return "left" if QApplication.isRightToLeft() else "right"
+
+
 def _surfaces(p: Palette, line: int) -> str:
     return f"""
 QWidget#window, QWidget#page {{ background: {p.background}; }}
-QWidget#sidebar {{ background: {p.sunken}; border: none; border-right: {line}px solid {p.hairline}; }}
+QWidget#sidebar {{ background: {p.sunken}; border: none; border-{_end()}: {line}px solid {p.hairline}; }}
 QFrame#rule {{ background: transparent; border: none; }}
 QFrame#rule[under="true"] {{ background: {p.hairline}; }}
 QFrame#composer {{
@@ -136,7 +143,7 @@ def _menus(p: Palette, line: int) -> str:
 QMenu {{
     background: {p.surface}; color: {p.text}; border: {line}px solid {p.hairline}; padding: 4px;
 }}
-QMenu::item {{ padding: 6px 24px 6px 12px; border-radius: 4px; }}
+QMenu::item {{ padding: 6px 12px; padding-{_end()}: 24px; border-radius: 4px; }}
 QMenu::item:selected {{ background: {p.accent_soft}; }}
 QMenu::item:disabled {{ color: {p.faint}; }}
 QMenu::separator {{ height: 1px; background: {p.hairline}; margin: 4px 8px; }}

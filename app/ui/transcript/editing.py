@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QWidget
 
 from app.domain.parts import Parts
@@ -111,7 +112,7 @@ class Editing:
             return
         left, offset = self._place()
         width = self._width()
-        x = left + round(self._stack.column) - width
+        x = left if QGuiApplication.isRightToLeft() else left + round(self._stack.column) - width
         y = round(self._stack.top(index)) - offset
         height = round(self._stack.views[index].edit_height)
         self.editor.setGeometry(x, y, width, height)

@@ -17,7 +17,7 @@ from app.system.translation import tr
 from app.ui.blocks.style import ReadingStyle
 from app.ui.theme.theme import RADIUS_CARD, SMALL, font
 from app.ui.transcript.sections import attachment_words
-from app.ui.widgets.controls import ElidedLabel, IconButton, TextButton
+from app.ui.widgets.controls import ElidedLabel, IconButton, TextButton, set_margins
 from app.ui.widgets.message_field import MessageField
 
 _BUTTONS = 44  # pixels of height below the text
@@ -58,7 +58,7 @@ class _Attachment(QFrame):
         self.setFixedHeight(_ATTACHMENT - 4)
         self.remove_button = IconButton("close", tr("Remove the attachment"), 16)
         row = QHBoxLayout(self)
-        row.setContentsMargins(12, 0, 4, 0)
+        set_margins(row, 12, 0, 4, 0)
         row.setSpacing(8)
         shown = ElidedLabel("secondary", font(SMALL), parent=self)
         shown.show_words(words)
@@ -95,7 +95,7 @@ class MessageEditor(QFrame):
         buttons.addWidget(self._cancel)
         buttons.addWidget(self._send)
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(12, 8, 8, 8)  # plus the field's document margin of 4 pixels
+        set_margins(layout, 12, 8, 8, 8)  # plus the field's document margin of 4 pixels
         layout.setSpacing(4)
         self.attachments: list[tuple[Part, _Attachment]] = []
         for part in attachments(parts):

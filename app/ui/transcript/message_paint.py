@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QPen
+from PySide6.QtGui import QColor, QGuiApplication, QPainter, QPen
 
 from app.domain.message import MessageState
 from app.markdown.blocks import BOX, BULLET, TICKED, Heading
@@ -228,23 +228,30 @@ def _paint_row(
     color = style.ink if hovered or focused else style.secondary
     ratio = painter.device().devicePixelRatio()
     name = "chevron_right" if row.folded else "chevron_down"
-    left, middle = area.left() + 8, area.center().y()
+    mirrored = QGuiApplication.isRightToLeft()
+    middle = area.center().y()
     if row.foldable or row.kind is Kind.IMAGE:
         name = "image" if row.kind is Kind.IMAGE else name
-        painter.drawPixmap(QPointF(left - 4, middle - 8), pixmap(name, color.name(), 16, ratio))
+        left = area.right() - 20 if mirrored else area.left() + 4
+        painter.drawPixmap(QPointF(left, middle - 8), pixmap(name, color.name(), 16, ratio))
     painter.setFont(style.note)
     painter.setPen(color)
-    place = QRectF(left + ROW_TEXT, area.top(), area.width() - ROW_TEXT - 12, area.height())
+    beside = ROW_TEXT + 8
+    place = area.adjusted(4, 0, -beside, 0) if mirrored else area.adjusted(beside, 0, -4, 0)
     words = painter.fontMetrics().elidedText(
         row.words, Qt.TextElideMode.ElideRight, round(place.width())
     )
-    painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, words)
+    align = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading
+    painter.drawText(place, align, words)
     width = painter.fontMetrics().horizontalAdvance(words)
     if row.kind is Kind.THOUGHT and view.thinking and row.folded and row == view.rows[-1]:
-        _dot(painter, style, QPointF(place.left() + width + 12, middle))
+        end = place.right() - width - 12 if mirrored else place.left() + width + 12
+        _dot(painter, style, QPointF(end, middle))
     if focused:
         painter.setPen(QPen(style.accent, 2))
-        ring = QRectF(area.left(), area.top() + 1, width + ROW_TEXT + 16, area.height() - 2)
+        wide = width + ROW_TEXT + 16
+        start = area.right() - wide if mirrored else area.left()
+        ring = QRectF(start, area.top() + 1, wide, area.height() - 2)
         painter.drawRoundedRect(ring, 6, 6)
 
 

@@ -13,6 +13,8 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 
+from PySide6.QtGui import QGuiApplication
+
 from app.domain.message import Message
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.style import ReadingStyle
@@ -155,7 +157,8 @@ class MessageListLayout:
             return 0.0
         width = self.width(index)
         first = (self.column - 2 * width - COLUMN_GAP) // 2
-        return first if place == 1 else first + width + COLUMN_GAP
+        at_left = (place == 1) is not QGuiApplication.isRightToLeft()
+        return first if at_left else first + width + COLUMN_GAP
 
     def _width(self, message_id: int) -> float:
         paired = message_id in self._seconds or message_id in self._compared

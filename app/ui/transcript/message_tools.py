@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QFontMetricsF, QPainter, QPen
+from PySide6.QtGui import QFontMetricsF, QGuiApplication, QPainter, QPen
 
 from app.domain.message import AdapterMark, Message, MessageState, StopReason
 from app.domain.parts import clipboard_text
@@ -181,9 +181,12 @@ def paint(
     name = _ICONS.get(tool.name, tool.name)
     picture = pixmap("check" if done else name, color.name(), _ICON, ratio)
     inset = (_BOX - _ICON) / 2
-    painter.drawPixmap(area.topLeft() + QPointF(inset, inset), picture)
+    mirrored = QGuiApplication.isRightToLeft()
+    left = area.right() - _BOX if mirrored else area.left()
+    painter.drawPixmap(QPointF(left + inset, area.top() + inset), picture)
     if tool.label:
         painter.setPen(color)
-        words = area.adjusted(_BOX - 2, 0, 0, 0)
-        painter.drawText(words, Qt.AlignmentFlag.AlignVCenter, tool.label)
+        words = area.adjusted(0, 0, 2 - _BOX, 0) if mirrored else area.adjusted(_BOX - 2, 0, 0, 0)
+        align = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading
+        painter.drawText(words, align, tool.label)
     painter.setOpacity(1.0)

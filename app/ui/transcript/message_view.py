@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from PySide6.QtCore import QPointF, QRectF
-from PySide6.QtGui import QFontMetricsF
+from PySide6.QtGui import QFontMetricsF, QGuiApplication
 
 from app.domain.message import Message, MessageState
 from app.domain.parts import TextPart, append_text, growing_part_index, prompt_text, without_error
@@ -125,9 +125,9 @@ class MessageView:
             section = self.sections[number]
             words = self._row_words(number)
             width = QFontMetricsF(self._style.note).horizontalAdvance(words) + ROW_TEXT + 20
-            area = QRectF(
-                self._row_x - 8, y, min(max(width, 220.0), self._row_width + 16), ROW_LINE
-            )
+            wide = min(max(width, 220.0), self._row_width + 16)
+            at_end = self._row_width + 16 - wide if QGuiApplication.isRightToLeft() else 0.0
+            area = QRectF(self._row_x - 8 + at_end, y, wide, ROW_LINE)
             folded = number not in self.unfolded
             found.append(Row(number, section.kind, words, area, folded, section.foldable))
         return found
@@ -427,7 +427,8 @@ class MessageView:
         natural = max((part.view.natural_width for part in self.parts), default=0.0)
         natural = max(natural, *(row.area.width() - 20 for row in self.rows), 0.0)
         width = available if wide else min(available, max(natural + 1, 12.0))
-        left = self._column - width - CARD_PADDING_X
+        mirrored = QGuiApplication.isRightToLeft()
+        left = CARD_PADDING_X if mirrored else self._column - width - CARD_PADDING_X
         if width < available and any(part.view.right_to_left for part in self.parts):
             end = self._stack(0, top, 0.0, width)
         for part in self.parts:
@@ -436,7 +437,7 @@ class MessageView:
         ends_with_row = bool(last) and last[0].has_row and self.is_folded(len(self.sections) - 1)
         full = width + 2 * CARD_PADDING_X
         bottom = end + CARD_PADDING_Y - (_ROW_TRIM if ends_with_row else 0.0)
-        self.card = QRectF(self._column - full, 0.0, full, bottom)
+        self.card = QRectF(0.0 if mirrored else self._column - full, 0.0, full, bottom)
 
     def _stack(self, first: int, top: float, left: float, width: float) -> float:
         """Lay out from part `first` on, from top to bottom; returns the y of the end of all."""

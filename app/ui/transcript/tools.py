@@ -57,6 +57,12 @@ class Tools(QObject):
         areas = message_tools.place(
             tools, self._layout.style, edge, message.tools_top, from_right=message.own
         )
+        if QGuiApplication.isRightToLeft():
+            width = stack.width(index)
+            areas = [
+                QRectF(width - area.right(), area.top(), area.width(), area.height())
+                for area in areas
+            ]
         return tools, areas
 
     def shown(self, index: int) -> tuple[list[Tool], list[QRectF]]:

@@ -10,7 +10,7 @@ from app.system.translation import tr
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import SMALL
-from app.ui.widgets.controls import IconButton, TextButton, label
+from app.ui.widgets.controls import IconButton, TextButton, label, set_margins
 
 _NEWS = {"switch": "model"}  # icons of the notices that are about no problem, by kind
 
@@ -38,7 +38,7 @@ class Banner(QFrame):
         self.action.setVisible(bool(notice.action))
         self.close_button = IconButton("close", tr("Close"), 16)
         layout = QHBoxLayout(self)
-        layout.setContentsMargins(12, 6, 6, 6)
+        set_margins(layout, 12, 6, 6, 6)
         layout.setSpacing(8)
         layout.addWidget(self.picture)
         texts = QVBoxLayout()

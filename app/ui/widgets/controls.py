@@ -26,6 +26,7 @@ from PySide6.QtWidgets import (
     QGraphicsOpacityEffect,
     QHBoxLayout,
     QLabel,
+    QLayout,
     QPushButton,
     QSizePolicy,
     QStyle,
@@ -91,6 +92,28 @@ class TextButton(QPushButton):
     def keyPressEvent(self, arg__1: QKeyEvent) -> None:
         if not click_by_enter(self, arg__1):
             super().keyPressEvent(arg__1)
+
+
+def set_margins(layout: QLayout, start: int, top: int, end: int, bottom: int) -> None:
+    """Set the margins of a layout in the direction of the window; Qt does not mirror them."""
+    left, right = (end, start) if QApplication.isRightToLeft() else (start, end)
+    layout.setContentsMargins(left, top, right, bottom)
+
+
+def mirror_children(widget: QWidget, width: int) -> None:
+    """Mirror the places of all children, just set from left to right, where the window is."""
+    if widget.layoutDirection() is Qt.LayoutDirection.RightToLeft:
+        for child in widget.findChildren(
+            QWidget, options=Qt.FindChildOption.FindDirectChildrenOnly
+        ):
+            place = child.geometry()
+            child.move(width - place.x() - place.width(), place.y())
+
+
+def align_text_at_start(button: QAbstractButton) -> None:
+    """Move a link, which has a padding, so that its text begins where others do."""
+    mirrored = QApplication.isRightToLeft()
+    button.setStyleSheet("margin-right: -5px;" if mirrored else "margin-left: -5px;")
 
 
 def icon_after_text(button: QAbstractButton) -> None:

@@ -43,8 +43,9 @@ class Popover(QWidget):
         self.hide()
 
     def open_below(self, anchor: QWidget) -> None:
-        """Show the card below the left edge of `anchor`."""
-        below = anchor.mapTo(self._over, QPoint(0, anchor.height() + 6))
+        """Show the card below the beginning of `anchor`."""
+        beside = anchor.width() - self._width if QApplication.isRightToLeft() else 0
+        below = anchor.mapTo(self._over, QPoint(beside, anchor.height() + 6))
         self._open(below)
 
     def open_centred(self) -> None:

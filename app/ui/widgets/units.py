@@ -6,7 +6,7 @@ import re
 
 from PySide6.QtCore import QDate, QDateTime, QLocale
 
-from app.system.byte_size import size
+from app.system.byte_size import size, size_of
 from app.system.translation import number, tr
 
 # Parts of a locale's long date format: "dddd, d MMMM yyyy", "yyyy年M月d日dddd", "d 'de' MMMM 'de' yyyy".
@@ -16,11 +16,7 @@ _YEAR = re.compile(r"(\s*'[^']*')?[,،]?\s*y+[年년]?(\s*'[^']*')?\.?")
 
 def progress(done_bytes: int, size_bytes: int) -> str:
     """`1.2 of 2.5 GB`, or only the bytes so far if the size is unknown."""
-    if size_bytes <= 0:
-        return size(done_bytes)
-    done, whole = size(done_bytes), size(size_bytes)
-    unit = whole.rpartition(" ")[2]
-    return tr("{done} of {whole}", done=done.removesuffix(f" {unit}"), whole=whole)
+    return size_of(done_bytes, size_bytes) if size_bytes > 0 else size(done_bytes)
 
 
 def load_progress(done_bytes: int, total_bytes: int) -> str:
