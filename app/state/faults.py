@@ -115,7 +115,7 @@ def _look_words(look: str, file: str) -> tuple[str, str]:
 def _kind_words(look: str) -> str:
     match look:
         case FileLook.ZIP:
-            return tr("a ZIP store_queue or a PyTorch checkpoint")
+            return tr("a ZIP archive or a PyTorch checkpoint")
         case FileLook.SAFETENSORS:
             return tr("a safetensors file")
         case FileLook.JPEG:
