@@ -63,7 +63,8 @@ def extracted(root: Path = ROOT) -> Catalog:
 
 def keys(catalog: Catalog) -> set[Key]:
     """The strings of a catalog, without its header."""
-    return {message.id for message in catalog if message.id}
+    ids = (message.id for message in catalog if message.id)
+    return {one if isinstance(one, str) else (one[0], one[1]) for one in ids}
 
 
 def read(path: Path, language: str | None = None) -> Catalog:

@@ -317,7 +317,7 @@ class ModelDefaultsCard(QWidget):
 
 def _in_lines(buttons: Iterable[QWidget]) -> QVBoxLayout:
     """The buttons side by side, on as many lines as they need."""
-    lines, room = QVBoxLayout(), 0
+    lines, line, room = QVBoxLayout(), QHBoxLayout(), 0
     lines.setSpacing(2)
     for button in buttons:
         button.ensurePolished()
