@@ -16,11 +16,10 @@ from pathlib import Path
 CATALOG = "resources/catalog.json"  # one of its lines holds one description
 _DESCRIPTION = re.compile(r'"description": (".*")')
 TRANSLATING = ("tr", "trn")
-# Tables of texts that are passed to tr where they are shown: by module, the names of constructors
+# Tables of texts that are passed to tr where they are shown: by module or folder, the names of constructors
 # of their rows, with the arguments that are texts, and of the variables that hold them.
 TABLES: dict[str, dict[str, tuple[int | str, ...]]] = {
-    "app/settings/table.py": {"Setting": (0, 1, 2, "unit", "words", "named", "exact")},
-    "app/settings/answer_options.py": {
+    "app/settings/": {
         "Setting": (0, 1, 2, "unit", "words", "named", "exact"),
         "replace": ("help", "words"),
     },
@@ -45,6 +44,12 @@ class Text:
     plural: str = ""  # the second text of a trn
 
 
+def tables_of(name: str) -> dict[str, tuple[int | str, ...]]:
+    """The tables of a module, which is named by its file."""
+    found = (tables for place, tables in TABLES.items() if name.startswith(place))
+    return {constructor: places for tables in found for constructor, places in tables.items()}
+
+
 def texts(source: str, tables: dict[str, tuple[int | str, ...]] | None = None) -> list[Text]:
     """The texts of a module, in the order of its lines; `tables` as in `TABLES`."""
     found = _Finder(tables or {}).walk(ast.parse(source), shown=False)
@@ -55,7 +60,7 @@ def shown_texts(root: Path) -> Iterator[tuple[str, Text]]:
     """Every text of the window with the file it is in, relative to the repository."""
     for path in sorted((root / "app").rglob("*.py")):
         name = path.relative_to(root).as_posix()
-        for text in texts(path.read_text(encoding="utf-8"), TABLES.get(name)):
+        for text in texts(path.read_text(encoding="utf-8"), tables_of(name)):
             if text.shown:
                 yield name, text
     for number, line in enumerate((root / CATALOG).read_text(encoding="utf-8").splitlines(), 1):

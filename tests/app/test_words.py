@@ -92,7 +92,7 @@ def test_every_text_of_the_window_passes_through_tr() -> None:
         f"{name_of(path)}:{text.line}: {text.text!r}"
         for path in modules(*FOLDERS)
         for text in window_texts.texts(
-            path.read_text(encoding="utf-8"), window_texts.TABLES.get(name_of(path))
+            path.read_text(encoding="utf-8"), window_texts.tables_of(name_of(path))
         )
         if not text.shown and text.text not in NO_TEXTS.get(name_of(path), ())
     ]
