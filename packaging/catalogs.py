@@ -25,7 +25,7 @@ Key = str | tuple[str, str]  # a string, or its singular and plural
 
 
 class Clash(Exception):
-    """One string has two plurals; gettext knows a string by its singular alone."""
+    """One string has two plurals, or one and none; gettext knows a string by its singular alone."""
 
 
 def languages() -> list[str]:
@@ -45,6 +45,7 @@ def extracted(root: Path = ROOT) -> Catalog:
     """
     plurals: dict[str, str] = {}
     places: dict[str, list[str]] = {}
+    single: set[str] = set()
     for name, text in window_texts.shown_texts(root):
         if text.plural and plurals.setdefault(text.text, text.plural) != text.plural:
             raise Clash(
@@ -54,6 +55,10 @@ def extracted(root: Path = ROOT) -> Catalog:
         files = places.setdefault(text.text, [])
         if name not in files:
             files.append(name)
+        if not text.plural:
+            single.add(text.text)
+    if both := single & plurals.keys():
+        raise Clash(f"{min(both)!r} is used with a plural and without. Word one of them otherwise.")
     template = Catalog(charset="utf-8", fuzzy=False)
     for text, files in places.items():
         key = (text, plurals[text]) if text in plurals else text

@@ -150,3 +150,13 @@ def test_two_plurals_of_one_string_are_refused(tmp_path: Path) -> None:
     (tmp_path / "resources" / "catalog.json").write_text("{}")
     with pytest.raises(catalogs.Clash, match="another plural"):
         catalogs.extracted(tmp_path)
+
+
+def test_a_string_with_a_plural_and_without_is_refused(tmp_path: Path) -> None:
+    source = 'tr("Stop the answer")\ntrn("Stop the answer", "Stop {count} answers", 2)\n'
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "one.py").write_text(source)
+    (tmp_path / "resources").mkdir()
+    (tmp_path / "resources" / "catalog.json").write_text("{}")
+    with pytest.raises(catalogs.Clash, match="with a plural and without"):
+        catalogs.extracted(tmp_path)

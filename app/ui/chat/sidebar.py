@@ -108,7 +108,8 @@ class ConversationList(QListView):
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         if busy := [each for each in chosen if self._model.find(each).data(BUSY_ROLE)]:
-            stop = menu.addAction(trn("Stop the answer", "Stop {count} answers", len(busy)))
+            several = trn("Stop {count} answer", "Stop {count} answers", len(busy))
+            stop = menu.addAction(several if len(busy) > 1 else tr("Stop the answer"))
             stop.triggered.connect(lambda: [self.stop_requested.emit(each) for each in busy])
         rename = menu.addAction(tr("Rename"))
         rename.setEnabled(len(chosen) == 1)
