@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine import THOUGHT_ENDS, THOUGHT_OPENS, Fault, Role, split_answer
 
@@ -59,7 +59,8 @@ class FilePart:
     """An attached text: of a file, or pasted."""
 
     name: str  # of the file; "": pasted
-    text: str = ""
+    text: str = ""  # what the model and the search see of the file
+    sha256: str = ""  # of the file's bytes, which are kept under it; "": they are not
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,7 @@ def without_empty_ends(parts: Iterable[Part]) -> Parts:
 
 
 def _with_text(part: TextPart | FilePart, text: str) -> Part:
-    return FilePart(part.name, text) if isinstance(part, FilePart) else TextPart(text)
+    return replace(part, text=text)
 
 
 def attachments(parts: Iterable[Part]) -> Parts:

@@ -86,12 +86,18 @@ def find_conversations(database: sqlite3.Connection, words: Sequence[str]) -> li
     return [to_conversation(row) for row in rows]
 
 
-def purge_deleted(database: sqlite3.Connection, before: float) -> int:
-    """Permanently remove conversations and messages deleted before a time; returns how many."""
-    return sum(
-        database.execute(f"DELETE FROM {table} WHERE deleted <= ?", (before,)).rowcount
+def any_deleted(database: sqlite3.Connection, before: float) -> bool:
+    """Whether a conversation or message was deleted before a time."""
+    return any(
+        database.execute(f"SELECT 1 FROM {table} WHERE deleted <= ? LIMIT 1", (before,)).fetchone()
         for table in ("conversation", "deleted_message")
     )
+
+
+def purge_deleted(database: sqlite3.Connection, before: float) -> None:
+    """Permanently remove conversations and messages deleted before a time."""
+    for table in ("conversation", "deleted_message"):
+        database.execute(f"DELETE FROM {table} WHERE deleted <= ?", (before,))
 
 
 def to_message(database: sqlite3.Connection, row: tuple[Any, ...]) -> Message:

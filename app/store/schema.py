@@ -232,6 +232,7 @@ class RowNotFound(StoreError):
 
 _TEMPORARY = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR))
 _NO_PERMISSION = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
+_DISK_FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 _EQUIVALENT = {
     sqlite3.SQLITE_LOCKED: sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_PROTOCOL: sqlite3.SQLITE_BUSY,  # lock of the write-ahead log timed out
@@ -251,6 +252,8 @@ def translate_errors(path: Path) -> Generator[None]:
     except OSError as error:
         if error.errno in _NO_PERMISSION:
             raise ReadOnlyStore(path.parent) from error
+        if error.errno in _DISK_FULL:
+            raise StoreError(*_sentences(sqlite3.SQLITE_FULL, error), temporary=True) from error
         reason = error.strerror or error
         raise StoreError(
             tr("Your chats at {path} cannot be opened: {reason}.", path=path, reason=reason),
@@ -273,7 +276,7 @@ def _store_error(error: sqlite3.Error, path: Path) -> StoreError:
     return StoreError(what, remedy, temporary=code in _TEMPORARY)
 
 
-def _sentences(code: int, error: sqlite3.Error) -> tuple[str, str]:
+def _sentences(code: int, error: Exception) -> tuple[str, str]:
     """Reason and advice for a primary result code of SQLite."""
     match code:
         case sqlite3.SQLITE_BUSY:

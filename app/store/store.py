@@ -27,11 +27,13 @@ from app.domain.unsent import Unsent
 from app.store import adapters as store_adapters
 from app.store import comparisons, deleted_messages
 from app.store.adapters import StoredAdapters
+from app.store.blobs import Blobs, names_in
 from app.store.hits import best_hits
 from app.store.lock import lock_store, set_aside
 from app.store.queries import (
     BRANCH,
     NEW_CHAT,
+    any_deleted,
     find,
     find_conversations,
     find_draft,
@@ -109,6 +111,7 @@ class Store:
         self._path = path
         self._lock = lock
         self._database = database
+        self.blobs = Blobs(path, writable=lock is not None)
 
     # --- the file ---------------------------------------------------------------------------
 
@@ -303,24 +306,41 @@ class Store:
 
     def purge(self, conversation_ids: Sequence[int]) -> None:
         """Permanently remove these conversations, as far as they are deleted."""
-        with self._writing(durable=True) as database:
+        with self._purging() as database:
             database.executemany(
                 "DELETE FROM conversation WHERE id = ? AND deleted IS NOT NULL",
                 [(conversation_id,) for conversation_id in conversation_ids],
             )
-        self._remove_backups()
 
     def purge_deleted(self, older_than_seconds: float) -> None:
         """Permanently remove conversations and messages deleted longer ago than this."""
         before = time.time() - older_than_seconds
-        with self._writing(durable=True) as database:
-            purged = purge_deleted(database, before)
-        self._remove_backups(math.inf if purged else before)
+        with self._reading() as database:
+            some = any_deleted(database, before)
+        if some:
+            with self._purging() as database:
+                purge_deleted(database, before)
+        else:
+            with translate_errors(self._path):
+                remove_backups(self._path, before)
 
-    def _remove_backups(self, before: float = math.inf) -> None:
-        """Remove the copies made before a migration, which contain what is purged now."""
+    @contextmanager
+    def _purging(self) -> Generator[sqlite3.Connection]:
+        """A transaction that removes rows; what only they name goes, too, and no copy is left."""
+        with self._writing(durable=True) as database:
+            named = names_in(database) if self.blobs else set[str]()
+            yield database
         with translate_errors(self._path):
-            remove_backups(self._path, before)
+            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the log has the rows
+            remove_backups(self._path, math.inf)  # the copies made before a migration have them
+            if named:
+                self.blobs.remove(named - names_in(self._database))
+
+    def remove_unnamed_blobs(self) -> None:
+        """Remove the blobs that nothing names, such as those of messages that were never sent."""
+        if self.blobs:
+            with self._reading() as database:
+                self.blobs.remove_unnamed(names_in(database))
 
     # --- messages ---------------------------------------------------------------------------
 

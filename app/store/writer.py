@@ -148,6 +148,7 @@ class StoreQueue(QObject):
                 self._copy.close()
                 self._copy = None
             self._store.purge_deleted(KEEP_DELETED_SECONDS)
+            self._submit(self._tidy)
         return self._store
 
     def _open_for_reading(self) -> Store:
@@ -157,6 +158,14 @@ class StoreQueue(QObject):
         if self._copy is None:
             self._copy = Store.open_copy(self.path)
         return self._copy
+
+    def _tidy(self) -> None:
+        """After the first queries: remove files that nothing names."""
+        if self._store is not None:
+            try:
+                self._store.remove_unnamed_blobs()
+            except StoreError as error:
+                _log.warning("unused files could not be removed: %s", error)
 
     def _drain(self) -> bool:
         """Write the queued changes; False when one failed and is retried later."""

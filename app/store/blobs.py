@@ -1,0 +1,149 @@
+"""Blobs: the bytes of attached files and images, as files named by their SHA-256 (hexadecimal).
+
+They are in a folder beside the database, `<database>.blobs/ab/abcdef…`, readable by their owner
+only. A blob is there once, however many messages name it, and is checked when it is read. One that
+no row of the store names is removed, but not before it is an hour old: its message may not be
+written yet. A crash leaves at most a file that a later start removes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from app.store.schema import ReadOnlyStore, StoreError, translate_errors
+from app.system.json_file import sync_folder
+from app.system.translation import tr
+
+KEEP_SECONDS = 3600.0
+_CHUNK = 1 << 20  # bytes
+_NAME = re.compile(r"[0-9a-f]{64}")
+_UNFINISHED = ".part"
+# Columns with what was written, in which a name is only text.
+_TEXTS = {("part", "text"), ("chunk", "text"), ("conversation", "folded"), ("search", "folded")}
+
+
+class Blobs:
+    """The blobs of one store; methods raise only `StoreError`, except `ValueError` for no name."""
+
+    def __init__(self, database: Path, *, writable: bool = True) -> None:
+        self.folder = database.with_name(database.name + ".blobs")
+        self._database = database
+        self._writable = writable
+
+    def add(self, content: bytes | Path) -> str:
+        """Keep bytes or the content of a file, whatever its size; returns their SHA-256."""
+        if not self._writable:
+            raise ReadOnlyStore(self._database.parent)
+        try:
+            source = io.BytesIO(content) if isinstance(content, bytes) else content.open("rb")
+        except OSError as error:
+            raise _unreadable(content, error) from error
+        with source, translate_errors(self._database):
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            number, name = tempfile.mkstemp(_UNFINISHED, dir=self.folder)  # for its owner only
+            unfinished, found = Path(name), hashlib.sha256()
+            try:
+                with os.fdopen(number, "wb") as target:
+                    while chunk := _read(source, content):
+                        found.update(chunk)
+                        target.write(chunk)
+                    target.flush()
+                    os.fsync(target.fileno())
+                path = self._path(found.hexdigest())
+                path.parent.mkdir(mode=0o700, exist_ok=True)
+                os.replace(unfinished, path)  # also of a known one: it may be damaged, and is new
+                sync_folder(path.parent)
+            except BaseException:
+                unfinished.unlink(missing_ok=True)
+                raise
+        return found.hexdigest()
+
+    def read(self, sha256: str) -> bytes:
+        """The bytes of a blob."""
+        path = self._path(sha256)
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise StoreError(
+                tr("An attached file cannot be read: {reason} ({path}).", reason=reason, path=path),
+                tr("Attach the file again."),
+            ) from error
+        if hashlib.sha256(content).hexdigest() != sha256:
+            raise StoreError(
+                tr("An attached file is damaged on the disk: {path}.", path=path),
+                tr("Attach the file again."),
+            )
+        return content
+
+    def __bool__(self) -> bool:
+        """Whether there are files."""
+        return next(self._files(), None) is not None
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove blobs, whatever their age; those that are not there are ignored."""
+        with translate_errors(self._database):
+            for name in names if self._writable else ():
+                self._path(name).unlink(missing_ok=True)
+
+    def remove_unnamed(self, named: set[str]) -> None:
+        """Remove what is named nowhere and old enough."""
+        before = time.time() - KEEP_SECONDS
+        with translate_errors(self._database):
+            for path in self._files() if self._writable else ():
+                if path.name not in named and path.stat().st_mtime < before:
+                    path.unlink(missing_ok=True)
+
+    def _files(self) -> Iterator[Path]:
+        """All blobs, and what a crash left of unfinished ones; no file of another kind."""
+        yield from self.folder.glob(f"*{_UNFINISHED}")
+        yield from (p for p in self.folder.glob("[0-9a-f][0-9a-f]/*") if _NAME.fullmatch(p.name))
+
+    def _path(self, sha256: str) -> Path:
+        if not _NAME.fullmatch(sha256):
+            raise ValueError(sha256)
+        return self.folder / sha256[:2] / sha256
+
+
+def names_in(database: sqlite3.Connection) -> set[str]:
+    """All that a column of the store names, except the columns with what was written.
+
+    Any text of 64 hexadecimal digits counts, so that a later table or column is included.
+    """
+    found: set[str] = set()
+    tables = database.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'table'"
+        " AND name NOT LIKE 'search%' AND name NOT LIKE 'sqlite%'"
+    ).fetchall()
+    for (table,) in tables:
+        for _, column, kind, *_ in database.execute(f"PRAGMA table_info({table})").fetchall():
+            if kind == "TEXT" and (table, column) not in _TEXTS:
+                rows = database.execute(
+                    f"SELECT {column} FROM {table} WHERE length({column}) >= 64"
+                )
+                for (text,) in rows:
+                    found.update(_NAME.findall(text))
+    return found
+
+
+def _read(source: io.BufferedIOBase, content: bytes | Path) -> bytes:
+    try:
+        return source.read(_CHUNK)
+    except OSError as error:
+        raise _unreadable(content, error) from error
+
+
+def _unreadable(content: bytes | Path, error: OSError) -> StoreError:
+    reason = error.strerror or str(error)
+    return StoreError(
+        tr("{path} cannot be read: {reason}.", path=content, reason=reason),
+        tr("Check that the file exists and can be read, then try again."),
+    )
