@@ -36,6 +36,16 @@ THOUGHTS = (
     "   ",
 )
 STOPS = ("user", "length", "context", "", "Stopped at the answer length set in Settings")
+OPTIONS = json.dumps(
+    {
+        "sampling": {"temperature": 0.25, "seed": 7},
+        "format": "choices",
+        "texts": {"choices": "blue\nnaïve Größe", "regex": "[a-z]+"},
+        "thinking": "budget",
+        "thinking_budget": 512,
+    }
+)
+NEW_OPTIONS = json.dumps({"sampling": {"top_k": 5}, "format": "json", "texts": {}})
 QUERIES = (
     "blue",
     "scatters",
@@ -101,6 +111,10 @@ def write(store: Any) -> None:
         from engine import ContextPolicy
 
         store.set_policy(made, ContextPolicy.STOP)
+    if hasattr(store, "set_answer_options"):
+        store.set_answer_options(made, OPTIONS)
+        store.set_answer_options(None, NEW_OPTIONS)
+        store.set_answer_options(gone, "")
 
 
 def finish(store: Any, message: int, state: Any, reason: Any) -> None:
@@ -190,6 +204,9 @@ def read(store: Any) -> dict[str, Any]:
         | {"0": store.draft(None).text},
         "search": {query: [c.id for c in store.conversations(query)] for query in QUERIES},
     }
+    if hasattr(store, "answer_options"):
+        options = store.answer_options().items()
+        found["options"] = {str(number): json.loads(text) for number, text in options}
     if hasattr(store, "adapters"):
         found["adapters"] = json.loads(json.dumps(asdict(store.adapters()), default=str))
     if hasattr(store, "trash"):

@@ -18,6 +18,7 @@ from app.store.part_rows import from_row, to_row
 from app.store.store import ReadOnlyStore, Store, StoreError
 from app.store.writer import StoreQueue
 from engine import Role
+from stage import until
 
 
 @pytest.fixture
@@ -193,7 +194,9 @@ def test_a_crash_leaves_only_what_a_later_start_removes(
         assert len(kept(store)) == 3
         make_old(store.blobs)
     queue = StoreQueue(path)
-    queue.read(lambda store: store.conversations(), lambda _: None)
+    shown: list[object] = []
+    queue.read(lambda store: store.conversations(), shown.append)
+    until(lambda: bool(shown))
     queue.close()
     with closing(Store.open(path)) as store:
         assert kept(store) == {other}

@@ -438,7 +438,7 @@ def test_salvage_survives_the_loss_of_any_page(path, tmp_path, fill_byte):
 
 
 def test_half_a_file_gives_its_readable_rows(path, tmp_path):
-    held = fill(path, conversations=12)
+    held = fill(path, conversations=12)  # much more than the tables themselves
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
     counts = Store.salvage(path, tmp_path / "saved.sqlite")
@@ -500,9 +500,9 @@ def test_salvage_knows_rows_of_a_schema_with_further_columns(path, tmp_path, mon
     store.add_message(old, None, Role.USER, "written before")
     store.close()
     further = """
-        ALTER TABLE conversation ADD COLUMN binder INTEGER NOT NULL DEFAULT 7;
-        ALTER TABLE conversation ADD COLUMN traits TEXT NOT NULL DEFAULT '{}';
-        ALTER TABLE message ADD COLUMN marked INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE conversation ADD COLUMN shelf INTEGER NOT NULL DEFAULT 7;
+        ALTER TABLE conversation ADD COLUMN notes TEXT NOT NULL DEFAULT '{}';
+        ALTER TABLE message ADD COLUMN starred INTEGER NOT NULL DEFAULT 0;
         ALTER TABLE message ADD COLUMN colour TEXT NOT NULL DEFAULT 'green';
     """
     monkeypatch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, further))
@@ -511,7 +511,7 @@ def test_salvage_knows_rows_of_a_schema_with_further_columns(path, tmp_path, mon
     new = store.create_conversation("Since").id
     store.add_message(new, None, Role.USER, "written since")
     database = store._database
-    database.execute("UPDATE conversation SET traits = '{\"a\":1}' WHERE id = ?", (new,))
+    database.execute("UPDATE conversation SET notes = '{\"a\":1}' WHERE id = ?", (new,))
     store.close()
     assert Store.salvage(path, tmp_path / "new.sqlite").partly == 0
     with closing(Store.open(tmp_path / "new.sqlite")) as found:
@@ -520,7 +520,7 @@ def test_salvage_knows_rows_of_a_schema_with_further_columns(path, tmp_path, mon
             "written before",
             "written since",
         ]
-        rows = found._database.execute("SELECT binder, traits FROM conversation ORDER BY id")
+        rows = found._database.execute("SELECT shelf, notes FROM conversation ORDER BY id")
         assert rows.fetchall() == [(7, "{}"), (7, '{"a":1}')]
 
 
@@ -554,37 +554,37 @@ def test_salvage_follows_migrations_that_drop_a_column_and_a_table(path, tmp_pat
     before = tmp_path / "before.sqlite"
     before.write_bytes(path.read_bytes())
     further = """
-        CREATE TABLE binder (id INTEGER PRIMARY KEY, parent INTEGER REFERENCES binder(id),
+        CREATE TABLE shelf (id INTEGER PRIMARY KEY, parent INTEGER REFERENCES shelf(id),
             name TEXT NOT NULL);
         ALTER TABLE message ADD COLUMN colour TEXT NOT NULL DEFAULT 'green';
         ALTER TABLE message DROP COLUMN seconds;
         ALTER TABLE message ADD COLUMN seconds REAL NOT NULL DEFAULT 2.5;
-        ALTER TABLE message ADD COLUMN binder INTEGER REFERENCES binder(id);
+        ALTER TABLE message ADD COLUMN shelf INTEGER REFERENCES shelf(id);
         DROP TABLE adapter;
         CREATE TABLE adapter (place TEXT PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID;
     """
     monkeypatch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, further))
     monkeypatch.setattr(schema.migrate, "__defaults__", (len(MIGRATIONS) + 1,))
     with closing(Store.open(path)) as store:
-        said = store.add_message(old, asked, Role.ASSISTANT, "written since").id
+        answer = store.add_message(old, asked, Role.ASSISTANT, "written since").id
         store._database.executescript(
-            "INSERT INTO binder VALUES (1, NULL, 'Kept'), (2, 1, 'Below');"
+            "INSERT INTO shelf VALUES (1, NULL, 'Kept'), (2, 1, 'Below');"
             "INSERT INTO adapter VALUES ('/b', 'Poet');"
-            f"UPDATE message SET colour = 'red', binder = 2, seconds = 4.0 WHERE id = {said};"
+            f"UPDATE message SET colour = 'red', shelf = 2, seconds = 4.0 WHERE id = {answer};"
         )
     with closing(sqlite3.connect(path)) as database, database:
-        database.execute("INSERT INTO binder VALUES (3, 77, 'Of a lost one')")
-        database.execute("UPDATE message SET binder = 78 WHERE id = ?", (asked,))
+        database.execute("INSERT INTO shelf VALUES (3, 77, 'Of a lost one')")
+        database.execute("UPDATE message SET shelf = 78 WHERE id = ?", (asked,))
     counts = Store.salvage(path, tmp_path / "new.sqlite"), Store.salvage(before, tmp_path / "old")
     assert [count.messages for count in counts] == [2, 1]
     with closing(Store.open(tmp_path / "new.sqlite")) as found:
         assert [m.text for m in found.branch(old)] == ["written before", "written since"]
         read = found._database.execute
-        assert read("SELECT colour, seconds, binder FROM message").fetchall() == [
+        assert read("SELECT colour, seconds, shelf FROM message").fetchall() == [
             ("green", 2.5, None),
             ("red", 4.0, 2),
         ]
-        assert read("SELECT * FROM binder").fetchall() == [
+        assert read("SELECT * FROM shelf").fetchall() == [
             (1, None, "Kept"),
             (2, 1, "Below"),
             (3, None, "Of a lost one"),

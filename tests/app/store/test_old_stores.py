@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.chat_settings import settings_of
+from app.domain.chat_settings import ChatSettings, settings_of
 from app.domain.message import Message, MessageState
 from app.domain.parts import ErrorPart, Part, TextPart, ThoughtPart, prompt_text, search_text
 from app.state.faults import explain
@@ -28,7 +28,7 @@ from store_contents import all_messages
 
 ROOT = Path(__file__).parents[3]
 OLD = Path(__file__).parent / "old"
-NAMES = ("schema-2", "schema-4", "schema-6", "schema-7", "schema-8")
+NAMES = ("schema-2", "schema-4", "schema-6", "schema-7", "schema-8", "schema-10")
 WITH_PARTS = NAMES[3:]
 SAME = (
     "id", "conversation", "parent", "created", "model", "prompt_tokens", "generated_tokens",
@@ -65,6 +65,25 @@ def compare(store: Store, held: dict[str, Any]) -> None:
         if query != "think":  # the tags were searched, too
             assert [c.id for c in store.conversations(query)] == ids
     compare_adapters(store, held)
+    compare_options(store, held)
+
+
+def settings_by_chat(store: Store) -> dict[str, ChatSettings]:
+    """By id, 0 for the new chat."""
+    kept = {str(c.id): c.settings for c in store.conversations()}
+    return kept | {"0": settings_of(store.new_chat_settings())}
+
+
+def compare_options(store: Store, held: dict[str, Any]) -> None:
+    """What was a chat's options is now in its settings."""
+    options: dict[str, Any] = held.get("options", {})
+    for number, now in settings_by_chat(store).items():
+        before = options.get(number, {})
+        assert now.sampling == before.get("sampling", {})
+        assert now.format.value == before.get("format", "free")
+        assert now.texts == before.get("texts", {})
+        assert now.thinking.value == before.get("thinking", "usual")
+        assert now.thinking_budget == before.get("thinking_budget", 1024)
 
 
 def compare_message(now: Message, before: dict[str, Any]) -> None:
@@ -98,10 +117,16 @@ def compare_error(now: ErrorPart, before: str) -> None:
 def compare_adapters(store: Store, held: dict[str, Any]) -> None:
     if "adapters" in held:
         kept = store.adapters()
-        stacks = {str(row.id): len(row.settings.adapters) for row in store.conversations()}
-        stacks["0"] = len(settings_of(store.new_chat_settings()).adapters)
-        stacks = {number: count for number, count in stacks.items() if count}
-        assert stacks == {n: len(uses) for n, uses in held["adapters"]["stacks"].items()}
+        stacks = {n: settings.adapters for n, settings in settings_by_chat(store).items()}
+        before = held["adapters"]["stacks"]
+        assert {
+            number: [(str(use.path), use.on, use.strength) for use in uses]
+            for number, uses in stacks.items()
+            if uses
+        } == {
+            number: [(use["path"], use["on"], use["strength"]) for use in uses]
+            for number, uses in before.items()
+        }
         assert list(kept.mixes) == list(held["adapters"]["mixes"])
     trash = [each.title for each in store.trash()]
     assert trash == [each["title"] for each in held.get("trash", [{"title": "A gone chat"}])]
@@ -232,6 +257,7 @@ def test_a_migration_that_fails_can_be_repeated(name: str, tmp_path: Path) -> No
             "ALTER TABLE message DROP COLUMN undecided",
         ),
         "schema-8": ("CREATE TABLE answer_options(in_the_way)", "DROP TABLE answer_options"),
+        "schema-10": ("CREATE TABLE record(in_the_way)", "DROP TABLE record"),
     }.get(name, ("CREATE TABLE part(in_the_way)", "DROP TABLE part"))
     with closing(sqlite3.connect(path)) as database:
         database.execute(begin)
@@ -246,7 +272,7 @@ def test_a_migration_that_fails_can_be_repeated(name: str, tmp_path: Path) -> No
 @pytest.mark.slow
 def test_a_migration_that_is_killed_loses_nothing(name: str, tmp_path: Path) -> None:
     if name in WITH_PARTS:
-        pytest.skip("a later migration only adds columns")
+        pytest.skip("no later migration changes the rows of messages")
     path, _ = unpacked(name, tmp_path)
     with closing(sqlite3.connect(path)) as database, database:
         database.executemany(
