@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,10 +126,10 @@ def _insert(database: sqlite3.Connection, found: _Sorted) -> None:
             values = layout.values(row, exact=exact)
             if values is not None and _is_sound(layout.table, values):
                 names, marks = ", ".join(values), ", ".join("?" * len(values))
-                database.execute(
-                    f"INSERT OR IGNORE INTO {layout.table}({names}) VALUES ({marks})",
-                    [*values.values()],
-                )
+                with suppress(sqlite3.IntegrityError):
+                    database.execute(
+                        f"INSERT INTO {layout.table}({names}) VALUES ({marks})", [*values.values()]
+                    )
     database.execute("COMMIT")
 
 

@@ -457,6 +457,15 @@ def test_salvaging_random_bytes_gives_an_empty_store(path, tmp_path, content):
     Store.open(tmp_path / "saved.sqlite").close()
 
 
+def test_of_pages_that_are_there_twice_the_ones_in_use_are_salvaged(path, tmp_path):
+    held = fill(path)
+    content = path.read_bytes()
+    path.write_bytes(content + content[4096:].replace(b"Text", b"Told"))
+    assert Store.salvage(path, tmp_path / "new.sqlite").partly == 0
+    with closing(Store.open(tmp_path / "new.sqlite")) as store:
+        assert all_messages(store) == held
+
+
 def test_interrupted_salvage_can_be_repeated(path, tmp_path):
     held = fill(path)
     for end in (".part", ".part-wal", ".part-shm"):
