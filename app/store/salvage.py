@@ -151,15 +151,6 @@ def _mend(database: sqlite3.Connection) -> int:
         )
     database.execute("UPDATE conversation SET folded = fold(title)")
     _mend_references(database)
-    # What no root reaches is in a cycle or below one.
-    database.execute(
-        "UPDATE message SET parent = NULL WHERE parent >= id AND id NOT IN ("
-        " WITH RECURSIVE reached(conversation, id) AS ("
-        "  SELECT conversation, id FROM message WHERE parent IS NULL UNION ALL"
-        "  SELECT m.conversation, m.id FROM message AS m JOIN reached AS r"
-        "   ON m.conversation = r.conversation AND m.parent = r.id)"
-        " SELECT id FROM reached)"
-    )
     database.execute(
         "UPDATE conversation SET leaf = (SELECT max(m.id) FROM message AS m"
         "  WHERE m.conversation = conversation.id)"
@@ -239,6 +230,17 @@ def _mend_references(database: sqlite3.Connection) -> None:
                 f"UPDATE {table} SET {optional[-1]} = NULL" if optional else f"DELETE FROM {table}"
             )
             database.execute(f"{change} WHERE {lost}")
+            if other == table and optional:  # what no root reaches is in a cycle or below one
+                up, own = optional[-1], named[-1]
+                same = " AND ".join(map("t.{} = r.{}".format, columns, named))
+                database.execute(
+                    f"UPDATE {table} SET {up} = NULL WHERE {up} >= {own} AND {own} NOT IN ("
+                    f" WITH RECURSIVE reached({', '.join(named)}) AS ("
+                    f"  SELECT {', '.join(named)} FROM {table} WHERE {up} IS NULL UNION ALL"
+                    f"  SELECT {', '.join(f't.{each}' for each in named)} FROM {table} AS t"
+                    f"   JOIN reached AS r ON {same})"
+                    f" SELECT {own} FROM reached)"
+                )
         if "conversation" in required and not keys:  # 0: the conversation that is not begun yet
             database.execute(
                 f"DELETE FROM {table} WHERE conversation <> 0"

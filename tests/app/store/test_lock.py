@@ -625,7 +625,7 @@ def test_salvage_keeps_deleted_messages_and_drafts_of_lost_chats(path, tmp_path)
         }
 
 
-def test_salvage_breaks_a_cycle_of_parents(path, tmp_path):
+def test_salvage_breaks_cycles_of_messages_and_folders(path, tmp_path):
     with closing(Store.open(path)) as store:
         chat = store.create_conversation("A chat").id
         first = store.add_message(chat, None, Role.USER, "First").id
@@ -633,6 +633,14 @@ def test_salvage_breaks_a_cycle_of_parents(path, tmp_path):
         third = store.add_message(chat, second, Role.USER, "Third").id
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE message SET parent = ? WHERE id = ?", (second, first))
+        rows = [(5, 6, "a"), (6, 5, "b"), (7, 6, "c"), (8, None, "d"), (9, 8, "e"), (10, 10, "f")]
+        database.executemany(
+            "INSERT INTO folder(id, parent, name, created) VALUES (?, ?, ?, 1.0)", rows
+        )
+        database.execute("UPDATE conversation SET folder = 77")
     Store.salvage(path, tmp_path / "new.sqlite")
     with closing(Store.open(tmp_path / "new.sqlite")) as found:
         assert [m.id for m in found.branch(chat)] == [first, second, third]
+        folders = dict(found._database.execute("SELECT id, parent FROM folder"))
+        assert folders == {5: None, 6: 5, 7: 6, 8: None, 9: 8, 10: None}
+        assert found.conversations()[0].folder is None
