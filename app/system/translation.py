@@ -58,20 +58,27 @@ class _Used:
 
     catalog = Catalog()
     number: Callable[[float, int], str] = staticmethod(english_number)
+    right_to_left = False
 
 
-def use(catalog: Catalog, number: Callable[[float, int], str] = english_number) -> None:
+def use(
+    catalog: Catalog,
+    number: Callable[[float, int], str] = english_number,
+    *,
+    right_to_left: bool = False,
+) -> None:
     """Set the language of all texts from now on; `number` formats a value with n decimals."""
     _Used.catalog, _Used.number = catalog, staticmethod(number)
+    _Used.right_to_left = right_to_left
 
 
 def tr(text: str, /, **values: object) -> str:
     """`text` in the user's language, with `{name}` replaced by the value of that name.
 
-    Values that are numbers are formatted by `number`.
+    Values that are numbers are formatted by `number`, others are `isolated`.
     """
     found = _Used.catalog.text(text)
-    return found.format_map(_formatted(values)) if values else found
+    return _filled(found, values) if values else found
 
 
 def trn(one: str, many: str, count: int, /, **values: object) -> str:
@@ -80,7 +87,7 @@ def trn(one: str, many: str, count: int, /, **values: object) -> str:
     `{count}` is the number unless `values` give another.
     """
     found = _Used.catalog.form(one, many, count)
-    return found.format_map(_formatted({"count": count} | values))
+    return _filled(found, {"count": count} | values)
 
 
 def number(value: float, decimals: int | None = None) -> str:
@@ -91,6 +98,14 @@ def number(value: float, decimals: int | None = None) -> str:
     if decimals is None:
         decimals = len(f"{value:.{_MOST_DECIMALS}f}".rstrip("0").partition(".")[2])
     return _Used.number(value, decimals)
+
+
+def isolated(text: str) -> str:
+    """A name or a text of another direction, so that it does not mix with the words around it.
+
+    Only a language from right to left needs that: Unicode's first strong isolate.
+    """
+    return f"\u2068{text}\u2069" if text and _Used.right_to_left else text
 
 
 def listed(parts: Iterable[str]) -> str:
@@ -149,10 +164,13 @@ def read_catalog(path: Path) -> Catalog:
     return Catalog(forms, gettext.c2py(rule[1].strip())) if rule else Catalog(forms)
 
 
-def _formatted(values: Mapping[str, object]) -> dict[str, object]:
-    return {
-        name: number(value)
-        if isinstance(value, int | float) and not isinstance(value, bool)
-        else value
-        for name, value in values.items()
-    }
+def _filled(found: str, values: Mapping[str, object]) -> str:
+    """A string with its values; one from right to left says so, as it may begin with a name."""
+    filled = found.format_map({name: _shown(value) for name, value in values.items()})
+    return f"\u200f{filled}" if _Used.right_to_left else filled
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return number(value)
+    return isolated(str(value)) if _Used.right_to_left else value

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from PySide6.QtCore import QLibraryInfo, QLocale, QTranslator
+from PySide6.QtCore import QLibraryInfo, QLocale, Qt, QTranslator
 from PySide6.QtWidgets import QApplication
 
 from app.system.translation import (
@@ -38,7 +38,12 @@ def set_language(application: QApplication, chosen: str = "") -> str:
             _log.exception("the catalog of the language %s cannot be read", code)
             code = ENGLISH
     locale = locale_of(code, system)
-    use(catalog, lambda value, decimals: locale.toString(float(value), "f", decimals))
+    mirrored = locale.textDirection() is Qt.LayoutDirection.RightToLeft
+    use(
+        catalog,
+        lambda value, decimals: locale.toString(float(value), "f", decimals),
+        right_to_left=mirrored,
+    )
     QLocale.setDefault(locale)
     if code != ENGLISH:
         texts = QTranslator(application)

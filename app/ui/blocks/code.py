@@ -27,7 +27,7 @@ IMMEDIATE_LINES = (
     120  # blocks of up to so many lines are highlighted when first painted, longer ones later
 )
 TAB_COLUMNS = 4  # tab width in columns
-_COPY_WIDTH = 76.0
+_COPY_WIDTH = 104.0  # pixels: room for the word in other languages
 
 
 class CodeView:
@@ -253,7 +253,9 @@ class CodeView:
         painter.setPen(style.secondary)
         middle = Qt.AlignmentFlag.AlignVCenter
         label = self._code.language or tr("text")
-        painter.drawText(header.adjusted(CODE_PADDING, 2, -100, 0), middle, label)
+        beside = -self.copy_area().width() - 16
+        left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignAbsolute
+        painter.drawText(header.adjusted(CODE_PADDING, 2, beside, 0), middle | left, label)
         area = self.copy_area()
         hovered = canvas.hover is not None and area.contains(canvas.hover)
         area.translate(origin)

@@ -29,7 +29,7 @@ from PySide6.QtWidgets import (
 
 from app.state.chat import ModelFile
 from app.system.byte_size import size
-from app.system.translation import tr
+from app.system.translation import isolated, tr
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import BODY, SMALL, font
@@ -130,7 +130,9 @@ class RowPainter(QStyledItemDelegate):
         painter.setFont(face)
         painter.setPen(QColor(color))
         short = QFontMetrics(face).elidedText(text, Qt.TextElideMode.ElideMiddle, rect.width())
-        painter.drawText(rect, Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeading, short)
+        painter.drawText(
+            rect, Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeading, isolated(short)
+        )
 
 
 class ModelList(QListView):

@@ -50,7 +50,7 @@ from PySide6.QtWidgets import (
 
 from app.domain.chat import Conversation, Hit
 from app.system.text_search import occurrences, query_terms
-from app.system.translation import listed, tr
+from app.system.translation import isolated, listed, tr
 from app.ui.blocks.text import runs_right_to_left
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette, mix
@@ -296,7 +296,7 @@ class RowPainter(QStyledItemDelegate):
         painter.setFont(face)
         painter.setPen(QColor(self._palette.text))
         align = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading
-        painter.drawText(rect, align | Qt.TextFlag.TextSingleLine, title)
+        painter.drawText(rect, align | Qt.TextFlag.TextSingleLine, isolated(title))
 
     def _paint_dot(self, painter: QPainter, place: QPointF, *, filled: bool) -> None:
         """Paint the dot of an answer that is written, or the ring of one that waits."""

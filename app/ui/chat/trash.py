@@ -20,7 +20,7 @@ from app.domain.chat import KEEP_DELETED_SECONDS, TrashedConversation
 from app.state.chat import State
 from app.state.library import LibraryState, TrashedModel
 from app.system.byte_size import size
-from app.system.translation import tr, trn
+from app.system.translation import isolated, tr, trn
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, READING, figures, font
 from app.ui.widgets import accessibility
@@ -261,9 +261,9 @@ def _words(entry: Entry) -> str:
     moment = QDateTime.fromSecsSinceEpoch(int(entry.deleted + KEEP_DELETED_SECONDS))
     removal = tr("Will be removed on {day}", day=day(moment.date()))
     if isinstance(entry, TrashedConversation):
-        return f"{entry.title}\n{removal}"
+        return f"{isolated(entry.title)}\n{removal}"
     kind = tr("Model, {size}", size=size(entry.size_bytes))
-    return f"{entry.name}\n{kind} · {removal}"
+    return f"{isolated(entry.name)}\n{kind} · {removal}"
 
 
 def _delete_words(entries: Sequence[Entry]) -> str:

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWi
 
 from app.domain.parts import attachments, typed_text
 from app.state.chat import WaitingMessage
-from app.system.translation import tr
+from app.system.translation import isolated, tr
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import BODY, SMALL, font
 from app.ui.transcript.sections import attachment_words
@@ -110,4 +110,6 @@ class WaitingMessages(QScrollArea):
 def _words(message: WaitingMessage) -> str:
     """The typed text on one line, and what is attached."""
     attached = map(attachment_words, attachments(message.parts))
-    return " · ".join(filter(None, (" ".join(typed_text(message.parts).split()), *attached)))
+    return " · ".join(
+        filter(None, (isolated(" ".join(typed_text(message.parts).split())), *attached))
+    )

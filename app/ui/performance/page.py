@@ -24,7 +24,14 @@ from app.ui.performance.plot import AnswerPlot
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, READING, SMALL, figures, font
 from app.ui.widgets import accessibility
-from app.ui.widgets.controls import Column, IconButton, TextButton, label, set_margins
+from app.ui.widgets.controls import (
+    Column,
+    IconButton,
+    TextButton,
+    label,
+    make_selectable,
+    set_margins,
+)
 from engine import MetricsRead, prometheus_text
 
 _SHOWN_GAIN = 1.05  # of speculative decoding; a smaller one is noise
@@ -195,7 +202,7 @@ class PerformancePage(QWidget):
             words = label("", "", BODY)
             words.setFont(figures(BODY))
             words.setWordWrap(True)
-            words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+            make_selectable(words)
             self._values.append(words)
             self._grid.addWidget(label(name, "secondary", BODY), place, 0, top)
             self._grid.addWidget(words, place, 1, top)

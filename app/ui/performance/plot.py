@@ -168,7 +168,8 @@ class AnswerPlot(QWidget):
             painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
             painter.setPen(QColor(colours.secondary))
             label = QRectF(0, y - line / 2, _LEFT - 8, line)
-            painter.drawText(label, Qt.AlignmentFlag.AlignRight, number(value))
+            side = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignAbsolute
+            painter.drawText(label, side, number(value))
         points = {
             at: QPointF(self._x(at), area.bottom() - area.height() * value / top)
             for at, value in enumerate(values)

@@ -231,6 +231,9 @@ class NumberField(LineField):
         inside.addWidget(self.unit)
         beside = self.unit.sizeHint().width()
         mirrored = QApplication.isRightToLeft()
+        if mirrored:  # digits alone would be at the left
+            side = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignAbsolute
+            self.line.setAlignment(side | Qt.AlignmentFlag.AlignVCenter)
         self.line.setTextMargins(beside if mirrored else 0, 0, 0 if mirrored else beside, 0)
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
 

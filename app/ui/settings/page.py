@@ -26,7 +26,7 @@ from app.state.snapshots import SessionState
 from app.system import paths
 from app.system.translation import tr
 from app.ui.settings.about import AboutSection, LicenceView, licences
-from app.ui.settings.fields import segments_style, value_words
+from app.ui.settings.fields import ChoiceButton, segments_style, value_words
 from app.ui.settings.row import PreferenceRow
 from app.ui.settings.storage import StorageSection
 from app.ui.theme.palette import Palette
@@ -166,6 +166,9 @@ class Preferences(QWidget):
         self.setStyleSheet(_page_style(palette))
         self.close_button.apply_palette(palette)
         self.licences.apply_palette(palette)
+        for row in self.rows.values():
+            if isinstance(row.field, ChoiceButton):
+                row.field.apply_palette(palette)
 
     def show_settings(
         self, settings: Settings, used: Mapping[str, UsedValue] | None = None, model: str = ""

@@ -17,7 +17,7 @@ from app.system.translation import listed, number, tr, trn
 from app.ui.theme.theme import BODY, READING, figures, font
 from app.ui.transcript.endings import ending, short_ending
 from app.ui.transcript.message_tools import adapters_in_words
-from app.ui.widgets.controls import label
+from app.ui.widgets.controls import label, make_selectable
 from app.ui.widgets.units import moment
 
 CARD_WIDTH = 460
@@ -54,7 +54,7 @@ class AnswerCard(QWidget):
             words = label(value, "", BODY)
             words.setFont(figures(BODY))
             words.setWordWrap(True)
-            words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+            make_selectable(words)
             words.setAccessibleName(f"{name}: {value}")
             top = Qt.AlignmentFlag.AlignTop
             self._grid.addWidget(label(name, "secondary", BODY), place, 0, top)

@@ -196,7 +196,11 @@ def _paint_marker(
         side = Qt.AlignmentFlag.AlignLeft if to_right else Qt.AlignmentFlag.AlignRight
         left = edge + 8 + beside if to_right else edge - 68 - beside
         area = QRectF(at.x() + left, middle - style.line / 2, 60, style.line)
+        side |= Qt.AlignmentFlag.AlignAbsolute  # by the text's direction, not the window's
+        directions, window = Qt.LayoutDirection, painter.layoutDirection()
+        painter.setLayoutDirection(directions.RightToLeft if to_right else directions.LeftToRight)
         painter.drawText(area, side | Qt.AlignmentFlag.AlignVCenter, number)
+        painter.setLayoutDirection(window)
 
 
 def _paint_box(painter: QPainter, style: ReadingStyle, box: QRectF, *, ticked: bool) -> None:
@@ -264,11 +268,19 @@ def _paint_end(painter: QPainter, view: MessageView, style: ReadingStyle, at: QP
         behind = -10 if view.parts[-1].view.right_to_left else 10
         _dot(painter, style, point + QPointF(behind, 0))
         return
-    _dot(painter, style, point + QPointF(DOT / 2, 0))
+    mirrored = QGuiApplication.isRightToLeft()
+    _dot(
+        painter,
+        style,
+        QPointF(at.x() + view.column - DOT / 2, point.y())
+        if mirrored
+        else point + QPointF(DOT / 2, 0),
+    )
     if view.note:
         painter.setFont(style.note)
         painter.setPen(style.secondary)
-        place = QRectF(point.x() + 18, point.y() - style.line / 2, view.column - 18, style.line)
+        left = at.x() if mirrored else point.x() + 18
+        place = QRectF(left, point.y() - style.line / 2, view.column - 18, style.line)
         metrics = painter.fontMetrics()
         words = metrics.elidedText(view.note, Qt.TextElideMode.ElideRight, round(place.width()))
         painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, words)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.state.chat import Notice, State
@@ -10,7 +10,7 @@ from app.system.translation import tr
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import SMALL
-from app.ui.widgets.controls import IconButton, TextButton, label, set_margins
+from app.ui.widgets.controls import IconButton, TextButton, label, make_selectable, set_margins
 
 _NEWS = {"switch": "model"}  # icons of the notices that are about no problem, by kind
 
@@ -26,10 +26,10 @@ class Banner(QFrame):
         self.picture = QLabel()
         self.words = label(f"{notice.sentence} {notice.remedy}".strip())
         self.words.setWordWrap(True)
-        self.words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        make_selectable(self.words)
         self.detail = label(notice.detail, "secondary", SMALL)
         self.detail.setWordWrap(True)
-        self.detail.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        make_selectable(self.detail)
         self.detail.hide()
         self.details_button = TextButton(tr("Details"), "link")
         self.details_button.setVisible(bool(notice.detail))

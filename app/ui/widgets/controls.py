@@ -116,6 +116,14 @@ def align_text_at_start(button: QAbstractButton) -> None:
     button.setStyleSheet("margin-right: -5px;" if mirrored else "margin-left: -5px;")
 
 
+def make_selectable(words: QLabel) -> None:
+    """Let the mouse select a text, which stays at its side of the window in any direction."""
+    words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    if QApplication.isRightToLeft():  # Qt would place a Latin name at the left
+        side = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignAbsolute
+        words.setAlignment(side | Qt.AlignmentFlag.AlignVCenter)
+
+
 def icon_after_text(button: QAbstractButton) -> None:
     """Place the icon of a button behind its text, in the direction of the window."""
     directions, mirrored = Qt.LayoutDirection, QApplication.isRightToLeft()

@@ -112,6 +112,15 @@ def test_numbers_in_texts_are_those_of_the_language() -> None:
     assert tr("{a}: {flag}", a="text", flag=True) == "text: True"
 
 
+def test_a_language_from_right_to_left_keeps_names_apart() -> None:
+    use(Catalog({"{name} is in use.": ("{name} قيد الاستخدام.",)}), right_to_left=True)
+    assert tr("{name} is in use.", name="a (1)") == "\u200f\u2068a (1)\u2069 قيد الاستخدام."
+    assert tr("{count} s", count=3) == "\u200f3 s"
+    assert translation.isolated("") == ""
+    use(Catalog())
+    assert translation.isolated("a") == "a"
+
+
 def test_a_list_has_the_commas_of_the_language() -> None:
     assert listed(("a", "", "b", "c")) == "a, b, c"
     assert listed(()) == ""
