@@ -181,7 +181,7 @@ def problem(model: CatalogModel, formats: Collection[str], architectures: Collec
         return tr("{format} is not supported yet.", format=model.format)
     if model.rope_scaling not in ROPE_SCALINGS:
         return tr(
-            "Its way to a long context ({kind}) is not supported yet.", kind=model.rope_scaling
+            "It extends its context by {kind}, which is not supported yet.", kind=model.rope_scaling
         )
     return ""
 

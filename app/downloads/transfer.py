@@ -251,7 +251,9 @@ class FileDownload:
                 tr("The part downloaded before is from another file; starting again.")
             )
         else:
-            raise _InvalidResponse(tr("{host} has no bytes for this file.", host=response.host))
+            raise _InvalidResponse(
+                tr("{host} cannot send the rest of this file.", host=response.host)
+            )
 
     def _check_range(self, response: Response) -> int | None:
         """Check Content-Range; returns the size of the whole file, None when not stated."""

@@ -189,7 +189,7 @@ def _problem(file: HubFile, layout: str, read: BeginningFacts | None) -> str:
         case "adapter":
             return tr("An adapter (LoRA): it changes another model and cannot chat alone.")
         case "imatrix":
-            return tr("Only used to make smaller files of a model (importance matrix).")
+            return tr("Used to make smaller files of a model (importance matrix); it cannot chat.")
         case "vocabulary":
             return tr("Only the vocabulary of a model, without the model.")
         case "incomplete":

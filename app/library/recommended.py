@@ -47,7 +47,7 @@ class Recommendations(QObject):
         self._models: tuple[CatalogModel, ...] = ()
         self._plans: dict[str, MemoryPlan] = {}
         self._architectures: frozenset[str] | None = None  # of the engine; None: not asked yet
-        self._computer_gb = catalog.computer_of(total_memory())
+        self._computer_bytes = total_memory()
         self._available = 0  # bytes of memory at the start
 
     def start(self) -> None:
@@ -86,7 +86,8 @@ class Recommendations(QObject):
         """Rebuild the rows after installed files or downloads have changed."""
         rows = [self._row(model) for model in self._models]
         fitting = {model.id for model in self._models if self._fits(model)}
-        self._library.set_catalog(arranged(rows, fitting, self._computer_gb), self._computer_gb)
+        computer_gb = catalog.computer_of(self._computer_bytes)
+        self._library.set_catalog(arranged(rows, fitting, computer_gb), self._computer_bytes)
 
     def _fits(self, model: CatalogModel) -> bool:
         """Whether it fits in the memory: predicted or, before that takes its seconds, estimated."""

@@ -18,30 +18,31 @@ _MORE = {
         named=(-1, "Random"),
     ),
     "typical_p": Setting(
-        "Typical-p", "Prefer tokens about as surprising as usual.", low=0.01, high=1, step=0.01,
+        "Typical-p", "Leaves out words that are far more or far less predictable than the rest of "
+        "the text. Lower leaves out more.", low=0.01, high=1, step=0.01,
         named=(1, "Off"),
     ),
     "top_n_sigma": Setting(
-        "Top-n-sigma", "Keep tokens whose scores are this close to the best, in standard "
-        "deviations.", low=0, high=10, step=0.1, named=(0, "Off"),
+        "Top-n-sigma", "Leaves out words that score far below the likeliest one. Lower leaves out "
+        "more.", low=0, high=10, step=0.1, named=(0, "Off"),
     ),
     "temperature_range": Setting(
-        "Dynamic temperature", "Vary the temperature by up to this much: more where the model is "
-        "unsure.", low=0, high=2, step=0.05, named=(0, "Off"),
+        "Dynamic temperature", "Varies the temperature by up to this much: higher where the model "
+        "is unsure, lower where it is sure.", low=0, high=2, step=0.05, named=(0, "Off"),
     ),
     "xtc_probability": Setting(
-        "XTC probability", "How often the likeliest words are left out, for unusual texts.", low=0,
-        high=1, step=0.05, named=(0, "Off"),
+        "XTC probability", "How often the most obvious words are skipped, for less predictable "
+        "texts.", low=0, high=1, step=0.05, named=(0, "Off"),
     ),
     "xtc_threshold": Setting(
-        "XTC threshold", "Only words likelier than this are left out.", low=0, high=0.5, step=0.01,
+        "XTC threshold", "Words at least this likely count as obvious. The last of them stays.", low=0, high=0.5, step=0.01,
     ),
     "frequency_penalty": Setting(
         "Frequency penalty", "Words become less likely with each use.", low=-2, high=2, step=0.05,
         named=(0, "Off"),
     ),
     "presence_penalty": Setting(
-        "Presence penalty", "Words become less likely once used.", low=-2, high=2, step=0.05,
+        "Presence penalty", "Words that were used once become less likely.", low=-2, high=2, step=0.05,
         named=(0, "Off"),
     ),
     "dry_multiplier": Setting(
@@ -52,11 +53,12 @@ _MORE = {
         "DRY length", "Phrases up to this long may be repeated.", "tokens", low=1, high=100,
     ),
     "mirostat": Setting(
-        "Mirostat", "Steers to an even surprise, instead of top-k, top-p, min-p and typical-p.",
+        "Mirostat", "Keeps a text evenly predictable from start to end. It replaces top-k, top-p, "
+        "min-p and typical-p.",
         choices=("0", "1", "2"), words=("Off", "1", "2"),
     ),
     "mirostat_tau": Setting(
-        "Mirostat target", "The surprise it steers to.", "bits", low=0.1, high=20, step=0.1,
+        "Mirostat target", "Lower is more predictable, higher more varied.", "bits", low=0.1, high=20, step=0.1,
     ),
 }  # fmt: skip
 

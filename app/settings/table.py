@@ -157,7 +157,7 @@ class Settings:
         int,
         Setting(
             "Top-k",
-            "Choose among this many of the likeliest tokens.",
+            "Only this many of the likeliest words can come next. Fewer is more predictable.",
             "tokens",
             0,
             1000,
@@ -169,7 +169,8 @@ class Settings:
         float,
         Setting(
             "Top-p",
-            "Choose among the likeliest tokens that together reach this probability.",
+            "Only the likeliest words that together reach this probability can come next. Lower is "
+            "more predictable.",
             low=0.01,
             high=1,
             group="answers",
@@ -181,7 +182,8 @@ class Settings:
         float,
         Setting(
             "Min-p",
-            "Ignore tokens less likely than this share of the likeliest one.",
+            "Leaves out words that are unlikely beside the likeliest one: 0.1 leaves out those below a "
+            "tenth of its probability.",
             low=0,
             high=1,
             group="answers",
@@ -209,7 +211,7 @@ class Settings:
         int,
         Setting(
             "Longest answer",
-            "Stop every answer after this many tokens.",
+            "Stops every answer after this many tokens. A token is a word or a part of one.",
             "tokens",
             0,
             1_000_000,
@@ -244,7 +246,7 @@ class Settings:
         int,
         Setting(
             "Context length",
-            "How much of a chat the model can see.",
+            "How much of a chat the model can read at once. Longer needs more memory.",
             "tokens",
             0,
             10_000_000,
@@ -299,7 +301,7 @@ class Settings:
         int,
         Setting(
             "Threads",
-            "Processor cores to use.",
+            "How many processor cores a model may use.",
             "",
             0,
             1024,
@@ -310,9 +312,7 @@ class Settings:
     ] = 0
     parallel_downloads: Annotated[
         int,
-        Setting(
-            "Downloads at once", "More downloads wait in a queue.", "", 1, 4, group="downloads"
-        ),
+        Setting("Downloads at once", "Further downloads wait.", "", 1, 4, group="downloads"),
     ] = 2
     hub_endpoint: Annotated[
         str,
@@ -328,7 +328,7 @@ class Settings:
         str,
         Setting(
             "Proxy",
-            "Written as http://host:port. Leave empty to use the system proxy.",
+            "Between this computer and the internet, as http://host:port. Empty: the system's.",
             exact="HTTP proxy that passes HTTPS connections on (CONNECT)",
             group="downloads",
             check=wrong_proxy,

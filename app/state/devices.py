@@ -84,7 +84,7 @@ def refusal_words(refusal: DeviceRefusal) -> str:
         case DeviceFault.DRIVER_FAILS:
             return tr("The GPU or its driver failed.")
         case DeviceFault.COMPUTES_WRONGLY:
-            return tr("The GPU computes wrongly.")
+            return tr("The GPU gave wrong results.")
         case DeviceFault.OUT_OF_MEMORY:
             return tr("The memory of the GPU ran out.")
         case DeviceFault.TOO_LARGE:

@@ -145,7 +145,7 @@ def _type_words(kind: str, file: str) -> tuple[str, str]:
             text = tr("{file} has no vocabulary that can be read; it cannot chat.", file=file)
             return text, tr("Choose a model that was made to chat.")
         case "embeddings" | "reranker":
-            text = tr("{file} makes embeddings or scores texts; it cannot chat.", file=file)
+            text = tr("{file} compares or rates texts (embeddings); it cannot chat.", file=file)
             return text, tr("Choose a model that was made to chat.")
         case _:
             return tr("{file} is not a model.", file=file), tr("Choose the file of a model.")
@@ -178,7 +178,7 @@ def _run_words(fault: Fault, file: str) -> tuple[str, str] | None:
             return text, tr("Shorten it, or choose a longer context in the model's settings.")
         case FaultKind.TEMPLATE:
             return (
-                tr("This model cannot read this chat."),
+                tr("The chat template of this model cannot write this chat."),
                 tr("Start a new chat, or choose another model."),
             )
         case _:

@@ -211,7 +211,7 @@ class LibraryState(QObject):
         self.installed: tuple[InstalledRow, ...] = ()
         self.downloads: tuple[Download, ...] = ()
         self.catalog: tuple[CatalogRow, ...] = ()
-        self.computer_gb = 0  # of `catalog.COMPUTERS`; 0: not known yet
+        self.computer_bytes = 0  # memory of this computer; 0: not known yet
         self.better: BetterModel | None = None
         self.bytes_per_second = 0.0  # of the last downloads; 0: none was measured
         self.hub = Hub()
@@ -242,10 +242,10 @@ class LibraryState(QObject):
             self.downloads = tuple(rows)
             self.downloads_changed.emit()
 
-    def set_catalog(self, rows: Sequence[CatalogRow], computer_gb: int = 0) -> None:
-        """Set the recommended models in the order they are shown, and this computer's size."""
-        if (self.catalog, self.computer_gb) != (tuple(rows), computer_gb):
-            self.catalog, self.computer_gb = tuple(rows), computer_gb
+    def set_catalog(self, rows: Sequence[CatalogRow], computer_bytes: int = 0) -> None:
+        """Set the recommended models in the order they are shown, and this computer's memory."""
+        if (self.catalog, self.computer_bytes) != (tuple(rows), computer_bytes):
+            self.catalog, self.computer_bytes = tuple(rows), computer_bytes
             self.catalog_changed.emit()
 
     def set_speed(self, bytes_per_second: float) -> None:

@@ -143,13 +143,13 @@ def folders(*more: FolderRow) -> list[FolderRow]:
 
 def library_empty(state: State, library: LibraryState, page: LibraryPage) -> None:
     library.set_installed([])
-    library.set_catalog(offered(), 8)
+    library.set_catalog(offered(), 8_400_000_000)
     library.set_folders(folders(), 41_300_000_000)
 
 
 def library_full(state: State, library: LibraryState, page: LibraryPage) -> None:
     library.set_installed([SMOL, BONSAI, replace(QWEN, own_settings=True)])
-    library.set_catalog(offered(), 8)
+    library.set_catalog(offered(), 8_400_000_000)
     library.set_folders(folders(FolderRow(DRIVE, False, True, 1)), 41_300_000_000)
     state.set_model(in_use(SMOL))
 
@@ -207,7 +207,7 @@ def on_computer(gigabytes: int, available: int) -> LoadedScene:
 
     def scene(state: State, library: LibraryState, page: LibraryPage) -> None:
         library_full(state, library, page)
-        library.set_catalog(offered(gigabytes, available), gigabytes)
+        library.set_catalog(offered(gigabytes, available), gigabytes * 10**9)
         page.window().resize(1000, 1500)
         page.refresh()
         page.list.scroll_to("get")

@@ -11,7 +11,7 @@ from PySide6.QtGui import QActionGroup
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QStackedLayout, QWidget
 
 from app.state.chat import Generation, ModelPhase, State
-from app.state.devices import PROCESSOR, moved_words, place_words
+from app.state.devices import moved_words, place_words
 from app.system.translation import listed, number, tr, trn
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import SMALL, figures
@@ -134,9 +134,7 @@ class StatusLine(QWidget):
         reduced = tr("reduced speed") if slow else ""
         if loaded.paged_layers:
             reduced = tr("runs from the disk")
-        # The processor's kernels are named as before; a GPU by its own name.
-        is_plain = all(part.name == PROCESSOR for part in loaded.runs_on)
-        place = loaded.kernels if is_plain else place_words(loaded.runs_on)
+        place = place_words(loaded.runs_on) if loaded.runs_on else ""
         base = tr("not made to chat") if loaded.base else ""
         return [part for part in (loaded.name, base, place, reduced, speed, progress) if part]
 
@@ -182,7 +180,7 @@ def _details(loaded: ModelLoaded) -> list[str]:
     ]
     if loaded.runs_on:
         lines.append(tr("Runs on: {place}", place=place_words(loaded.runs_on)))
-        lines.append(tr("Kernels: {kernels}", kernels=loaded.kernels))
+    lines.append(tr("Kernels: {kernels}", kernels=loaded.kernels))
     if loaded.moved is not None:
         lines.append(moved_words(loaded.moved, loaded.runs_on))
     if loaded.template:
@@ -193,7 +191,7 @@ def _details(loaded: ModelLoaded) -> list[str]:
         lines.append(loaded.template_problem)
     if loaded.sampling_unusable:
         keys = listed(loaded.sampling_unusable)
-        lines.append(tr("Recommended by the file, but unusable: {keys}", keys=keys))
+        lines.append(tr("The file recommends values that cannot be used: {keys}", keys=keys))
     if loaded.vocabulary:
         lines.append(tr("Vocabulary: {source}", source=loaded.vocabulary))
     return lines
@@ -207,11 +205,16 @@ def _slow_details(slow: Sequence[SlowPart]) -> list[str]:
 def _slow_line(slow: SlowPart) -> str:
     match slow.reason:
         case SlowReason.NO_KERNEL:
-            return tr("{part}: there is no fast kernel for this format.", part=slow.part)
+            return tr(
+                "{part}: this version has no fast code for this weight format.", part=slow.part
+            )
         case SlowReason.WRONG_KERNEL:
-            return tr("{part}: the fast kernel failed its check on this computer.", part=slow.part)
+            return tr(
+                "{part}: the fast code gave wrong results on this computer and is not used.",
+                part=slow.part,
+            )
         case SlowReason.WRONG_PROGRAM:
-            return tr("The fast path failed its check on this computer.")
+            return tr("The fast code gave wrong results on this computer and is not used.")
         case SlowReason.DECODED:
             return tr("{part}: unpacked again for every token, to save memory.", part=slow.part)
         case SlowReason.PAGED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
@@ -57,6 +58,7 @@ class AnswerCards(QObject):
         if self.details is None:
             self.details = AnswerCard()
             self._add("details", self.details, CARD_WIDTH, tr("About this answer"))
+            self.details.resized.connect(partial(self._centre, "details"))
         self.details.show_message(message)
         self._popovers["details"].open_centred()
 
@@ -74,7 +76,7 @@ class AnswerCards(QObject):
             self._add("comparison", card, CARD_WIDTH, tr("Compare two answers"))
             card.accepted.connect(self._accept)
             card.closed.connect(self._popovers["comparison"].close_card)
-            card.resized.connect(self._centre_comparison)
+            card.resized.connect(partial(self._centre, "comparison"))
             self._state.conversation_changed.connect(self._close_stale)
         self._question = message_id
         self.comparison.show_choices(message_id, choices, mixes, thinks=thinks)
@@ -86,8 +88,8 @@ class AnswerCards(QObject):
         if all(message.id != self._question for message in self._state.messages):
             self._popovers["comparison"].close_card()
 
-    def _centre_comparison(self) -> None:
-        popover = self._popovers["comparison"]
+    def _centre(self, name: str) -> None:
+        popover = self._popovers[name]
         if not popover.isHidden():
             popover.centre()
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from app.downloads.catalog import COMPUTERS, Thinking
+from app.downloads.catalog import Thinking, computer_of
 from app.downloads.queue import Download, Phase
 from app.state.chat import ModelStatus
 from app.state.library import (
@@ -25,7 +25,7 @@ from app.system.byte_size import size
 from app.system.translation import listed, number, tr, trn
 from app.ui.library.installed_rows import GET, on_this_machine
 from app.ui.library.row_values import Action, HeadingView, RowView, Verb, View
-from app.ui.library.words import DOTS, exact_numbers, joined, model_count, predicted
+from app.ui.library.words import DOTS, bits_each, exact_numbers, joined, model_count, predicted
 from app.ui.widgets.units import parameters, progress, speed, time_left
 from engine import model_label
 
@@ -60,7 +60,7 @@ def views(
     if words:
         shown += selected(offered, every_match) if offered else []
         return [*shown, *on_the_hub(library.hub, query)]
-    return [*shown, *get_a_model(offered, library.computer_gb), *folders(library.folders)]
+    return [*shown, *get_a_model(offered, library.computer_bytes), *folders(library.folders)]
 
 
 # --- downloading --------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def _download_words(row: Download, amount: str) -> str:
 # --- catalog ------------------------------------------------------------------------------------
 
 
-def get_a_model(rows: Sequence[CatalogRow], computer_gb: int) -> Iterator[View]:
+def get_a_model(rows: Sequence[CatalogRow], computer_bytes: int) -> Iterator[View]:
     """The catalog section: the model for this computer, then all others by size of computer."""
     yield HeadingView(
         GET, tr("Get a model"), tr("A short selection. Search above for any other model.")
@@ -139,7 +139,8 @@ def get_a_model(rows: Sequence[CatalogRow], computer_gb: int) -> Iterator[View]:
     yield from (catalog_row(row) for row in rows if row.offer.recommended)
     others = (row for row in rows if not row.offer.recommended)
     for memory_gb, members in groupby(others, key=lambda row: row.model.memory_gb):
-        detail = tr("like this computer") if memory_gb == computer_gb else ""
+        is_this = computer_bytes and memory_gb == computer_of(computer_bytes)
+        detail = tr("this computer has {size}", size=size(computer_bytes)) if is_this else ""
         yield HeadingView(f"memory:{memory_gb}", _computers(memory_gb), detail, small=True)
         yield from map(catalog_row, members)
     if not rows:
@@ -147,10 +148,8 @@ def get_a_model(rows: Sequence[CatalogRow], computer_gb: int) -> Iterator[View]:
 
 
 def _computers(memory_gb: int) -> str:
-    """The heading of the models for computers of one size."""
-    if memory_gb == COMPUTERS[-1]:
-        return tr("For {count} GB of memory and more", count=memory_gb)
-    return tr("For {count} GB of memory", count=memory_gb)
+    """The heading of the models that computers from one size on can run."""
+    return tr("For {count} GB of memory or more", count=memory_gb)
 
 
 def selected(rows: Sequence[CatalogRow], every: bool) -> Iterator[View]:
@@ -168,12 +167,13 @@ def catalog_row(row: CatalogRow) -> RowView:
     """The row of one catalog model."""
     model, offer = row.model, row.offer
     exact = joined(
+        model.format,
         model.layout,
         *exact_numbers(model.parameters, model.context, model.size_bytes),
     )
     facts = joined(
         tr("{count} parameters", count=parameters(model.parameters)),
-        model.format,
+        bits_each(model.parameters, model.size_bytes) or model.format,
         size(model.size_bytes) if model.size_bytes else tr("size unknown"),
     )
     licence = Action(

@@ -69,8 +69,8 @@ def memory_words(memory: Memory) -> str:
     """The label over the memory bar: needed of available."""
     needed, available = size(memory.needed_bytes), size(memory.available_bytes)
     if memory.at_least:
-        return tr("at least {needed} of {available}", needed=needed, available=available)
-    return tr("{needed} of {available}", needed=needed, available=available)
+        return tr("at least {needed} of {available} free", needed=needed, available=available)
+    return tr("{needed} of {available} free", needed=needed, available=available)
 
 
 def memory_parts(memory: Memory) -> str:
@@ -122,6 +122,13 @@ def predicted(memory: Memory | None) -> Meter | None:
     under = fit_words(fit) if certain else ""
     share = memory.needed_bytes / max(memory.available_bytes, 1)
     return Meter(share, memory_words(memory), memory_tip(memory), _UNDER[fit], under)
+
+
+def bits_each(weights: int, size_bytes: int) -> str:
+    """How exactly a file stores each parameter: fewer bits are smaller and less exact."""
+    if not weights or not size_bytes:
+        return ""
+    return tr("{count} bits each", count=number(8 * size_bytes / weights, 1))
 
 
 def exact_numbers(weights: int, context: int, size_bytes: int) -> list[str]:

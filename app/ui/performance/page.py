@@ -32,6 +32,7 @@ from app.ui.widgets.controls import (
     make_selectable,
     set_margins,
 )
+from app.ui.widgets.units import usual_time
 from engine import MetricsRead, prometheus_text
 
 _SHOWN_GAIN = 1.05  # of speculative decoding; a smaller one is noise
@@ -61,7 +62,7 @@ class PerformancePage(QWidget):
         words = tr("How fast answers are written will be shown here, from the first one on.")
         self.nothing = label(words, "secondary")
         self.nothing.setWordWrap(True)
-        self.copy_button = TextButton(tr("Copy as Prometheus text"), "outlined")
+        self.copy_button = TextButton(tr("Copy all measurements (Prometheus text)"), "outlined")
         self.rows: list[Row] = []
         self._values: list[QLabel] = []
         self.view = QScrollArea(self)
@@ -224,23 +225,16 @@ def answer_words(one: AnswerFigures, from_end: int) -> str:
     if one.first_token_seconds > 0:
         parts.append(tr("first word after {seconds} s", seconds=number(one.first_token_seconds, 2)))
     if one.token_seconds_p95 > 0:
-        parts.append(token_time(one.token_seconds_p50, one.token_seconds_p95))
+        parts.append(
+            tr("{time} per token", time=usual_time(one.token_seconds_p50, one.token_seconds_p95))
+        )
     if one.reused_tokens:
         share = number(100 * one.reused_tokens / max(one.prompt_tokens, 1), 0)
-        parts.append(tr("{percent} % of the chat from memory", percent=share))
+        parts.append(tr("{percent} % of the chat was still in memory", percent=share))
     if one.accepted_tokens and one.draft_gain >= _SHOWN_GAIN:
         gain = number(one.draft_gain, 1)
-        parts.append(tr("{gain} times as fast with guessed words", gain=gain))
+        parts.append(tr("{gain} times as fast by guessing ahead", gain=gain))
     return tr("{which}: {facts}.", which=which, facts=listed(parts))
-
-
-def token_time(median: float, most: float) -> str:
-    """The time of a token, in the median and of nearly all."""
-    return tr(
-        "a token in {median} ms, 95 % within {most} ms",
-        median=number(1000 * median, 1),
-        most=number(1000 * most, 1),
-    )
 
 
 def typical_rows(answers: Sequence[AnswerFigures]) -> list[Row]:
@@ -277,32 +271,24 @@ def metrics_rows(metrics: MetricsRead | None) -> list[Row]:
     rows: list[Row] = []
     first, token = metrics.first_token_seconds, metrics.token_seconds
     if first.p95 > 0:
-        waits = tr(
-            "half within {median} s, 95 % within {most} s",
-            median=number(first.p50, 2),
-            most=number(first.p95, 2),
-        )
-        rows.append((tr("First word"), waits))
+        rows.append((tr("Wait for the first word"), usual_time(first.p50, first.p95)))
     if token.p95 > 0:
-        times = tr(
-            "half within {median} ms, 95 % within {most} ms",
-            median=number(1000 * token.p50, 1),
-            most=number(1000 * token.p95, 1),
-        )
-        rows.append((tr("Each token"), times))
+        rows.append((tr("Time per token"), usual_time(token.p50, token.p95)))
     if metrics.prompt_tokens:
         share = number(100 * metrics.reused_tokens / metrics.prompt_tokens, 0)
         read = tr(
-            "{percent} % of {tokens} tokens", percent=share, tokens=number(metrics.prompt_tokens)
+            "{percent} % of {tokens} tokens were still in memory",
+            percent=share,
+            tokens=number(metrics.prompt_tokens),
         )
-        rows.append((tr("Read from memory"), read))
+        rows.append((tr("Not read again"), read))
     if metrics.drafted_tokens:
         right = tr(
-            "{right} of {all} tokens were right",
+            "{right} of {all} guessed tokens were right",
             right=number(metrics.accepted_tokens),
             all=number(metrics.drafted_tokens),
         )
-        rows.append((tr("Guessed words"), right))
+        rows.append((tr("Guessing ahead"), right))
     heading = tr("Since {model} was loaded", model=metrics.model)
     return [(heading, ""), *rows] if rows else []
 
@@ -321,7 +307,7 @@ def memory_rows(metrics: MetricsRead | None) -> list[Row]:
             active=size(metrics.active_page_bytes),
             disk=disk,
         )
-    rows = [(tr("Cached chats"), cached), (tr("Memory in use"), size(metrics.resident_bytes))]
+    rows = [(tr("Chats kept ready"), cached), (tr("Memory in use"), size(metrics.resident_bytes))]
     if metrics.device_bytes:
-        rows.append((tr("On other devices"), size(metrics.device_bytes)))
+        rows.append((tr("GPU memory in use"), size(metrics.device_bytes)))
     return rows

@@ -5,27 +5,30 @@ from __future__ import annotations
 import json
 from typing import cast
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 
 from app.domain.answer_details import AnswerDetails
 from app.domain.message import Message, MessageState, StopReason
+from app.domain.parts import clipboard_text
 from app.settings.samplers import SAMPLERS
 from app.state.performance import tokens_per_second
 from app.system.translation import listed, number, tr, trn
 from app.ui.theme.theme import BODY, READING, figures, font
 from app.ui.transcript.endings import ending, short_ending
 from app.ui.transcript.message_tools import adapters_in_words
-from app.ui.widgets.controls import label, make_selectable
-from app.ui.widgets.units import moment
+from app.ui.widgets.controls import TextButton, label, make_selectable
+from app.ui.widgets.units import moment, usual_time, word_count
 
 CARD_WIDTH = 460
 _SHOWN_GAIN = 1.05  # of speculative decoding; a smaller one is noise
 
 
 class AnswerCard(QWidget):
-    """Rows of names and values, whose text can be selected."""
+    """Rows of names and values, whose text can be selected; the exact figures on request."""
+
+    resized = Signal()  # the size hint has changed
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -41,6 +44,11 @@ class AnswerCard(QWidget):
         self._grid.setVerticalSpacing(8)
         self._grid.setColumnStretch(1, 1)
         layout.addLayout(self._grid)
+        self._exact: list[QWidget] = []  # of the rows that are shown on request
+        self.more = TextButton("", "link")
+        self.more.clicked.connect(lambda: self._show_exact(not self._is_exact))
+        self._is_exact = False
+        layout.addWidget(self.more, 0, Qt.AlignmentFlag.AlignLeading)
         self.rows: list[tuple[str, str]] = []
 
     def show_message(self, message: Message) -> None:
@@ -49,7 +57,9 @@ class AnswerCard(QWidget):
             if (widget := item.widget()) is not None:
                 widget.hide()
                 widget.deleteLater()
-        self.rows = answer_rows(message)
+        first, exact = answer_rows(message), exact_rows(message)
+        self.rows = [*first, *exact]
+        self._exact.clear()
         for place, (name, value) in enumerate(self.rows):
             words = label(value, "", BODY)
             words.setFont(figures(BODY))
@@ -57,8 +67,20 @@ class AnswerCard(QWidget):
             make_selectable(words)
             words.setAccessibleName(f"{name}: {value}")
             top = Qt.AlignmentFlag.AlignTop
-            self._grid.addWidget(label(name, "secondary", BODY), place, 0, top)
+            title = label(name, "secondary", BODY)
+            self._grid.addWidget(title, place, 0, top)
             self._grid.addWidget(words, place, 1, top)
+            if place >= len(first):
+                self._exact += [title, words]
+        self.more.setVisible(bool(exact))
+        self._show_exact(False)
+
+    def _show_exact(self, shown: bool) -> None:
+        self._is_exact = shown
+        self.more.setText(tr("Hide details") if shown else tr("Details"))
+        for widget in self._exact:
+            widget.setVisible(shown)
+        self.resized.emit()
 
 
 def answer_rows(message: Message) -> list[tuple[str, str]]:
@@ -69,15 +91,27 @@ def answer_rows(message: Message) -> list[tuple[str, str]]:
         (tr("Adapters"), adapters_in_words(message.adapters)),
         (tr("Read"), _read(message)),
         (tr("Written"), _written(message)),
+        (tr("Length"), length_words(clipboard_text(message.parts))),
         (tr("Thoughts"), _thoughts(made) if made else ""),
         (tr("Speed"), _speed(message)),
-        (tr("Token times"), _token_times(made) if made else ""),
-        (tr("Guessed"), _guessed(made) if made else ""),
-        (tr("Sampling"), _sampling(made) if made else ""),
-        (tr("Format"), made.constraint if made else ""),
-        (tr("Seed"), str(made.seed) if made and made.temperature > 0 and made.seed >= 0 else ""),
         (tr("Time"), moment(made.ended if made and made.ended else message.created)),
         (tr("Ended"), _ended(message)),
+    ]
+    return [(name, value) for name, value in rows if value]
+
+
+def exact_rows(message: Message) -> list[tuple[str, str]]:
+    """The names and values that are shown on request: measured figures and exact terms."""
+    made = message.details
+    if made is None:
+        return []
+    seed = str(made.seed) if made.temperature > 0 and made.seed >= 0 else ""
+    rows = [
+        (tr("Time per token"), _token_times(made)),
+        (tr("Guessing ahead"), _guessed(made)),
+        (tr("Sampling"), _sampling(made)),
+        (tr("Format"), made.constraint),
+        (tr("Seed"), seed),
     ]
     return [(name, value) for name, value in rows if value]
 
@@ -89,6 +123,14 @@ def _model(message: Message) -> str:
     return f"{made.model} ({made.format})" if made.format else made.model
 
 
+def length_words(text: str) -> str:
+    """The length of a text in words and characters; "" if it has none."""
+    if not (words := word_count(text)):
+        return ""
+    counted = trn("{count} word", "{count} words", words)
+    return listed((counted, trn("{count} character", "{count} characters", len(text))))
+
+
 def _read(message: Message) -> str:
     if not message.prompt_tokens:
         return ""
@@ -96,7 +138,8 @@ def _read(message: Message) -> str:
     reused = message.details.reused_tokens if message.details else 0
     if not reused:
         return whole
-    return tr("{tokens}, {reused} of them from memory", tokens=whole, reused=number(reused))
+    kept = number(reused)
+    return tr("{tokens}; {reused} of them were still in memory", tokens=whole, reused=kept)
 
 
 def _written(message: Message) -> str:
@@ -112,7 +155,7 @@ def _thoughts(made: AnswerDetails) -> str:
     tokens = trn("{count} token", "{count} tokens", made.thought_tokens)
     if not made.thought_budget:
         return tokens
-    return tr("{tokens}, ended by the budget", tokens=tokens)
+    return tr("{tokens}, then the thinking budget was used up", tokens=tokens)
 
 
 def _speed(message: Message) -> str:
@@ -123,7 +166,7 @@ def _speed(message: Message) -> str:
         parts.append(tr("{speed} tokens/s", speed=speed))
     if made and made.accepted_tokens and made.draft_gain >= _SHOWN_GAIN:
         gain = number(made.draft_gain, 1)
-        parts.append(tr("{gain} times as fast with guessed words", gain=gain))
+        parts.append(tr("{gain} times as fast by guessing ahead", gain=gain))
     if made and made.first_token_seconds > 0:
         parts.append(
             tr("first word after {seconds} s", seconds=number(made.first_token_seconds, 2))
@@ -134,18 +177,14 @@ def _speed(message: Message) -> str:
 def _token_times(made: AnswerDetails) -> str:
     if made.token_seconds_p95 <= 0:
         return ""
-    return tr(
-        "half within {median} ms, 95 % within {most} ms",
-        median=number(1000 * made.token_seconds_p50, 1),
-        most=number(1000 * made.token_seconds_p95, 1),
-    )
+    return usual_time(made.token_seconds_p50, made.token_seconds_p95)
 
 
 def _guessed(made: AnswerDetails) -> str:
     if not made.drafted_tokens:
         return ""
     right, drafted = number(made.accepted_tokens), number(made.drafted_tokens)
-    return tr("{right} of {all} tokens were right", right=right, all=drafted)
+    return tr("{right} of {all} guessed tokens were right", right=right, all=drafted)
 
 
 def _sampling(made: AnswerDetails) -> str:
@@ -181,7 +220,7 @@ def _more(made: AnswerDetails) -> list[str]:
 
 def _ended(message: Message) -> str:
     if message.state is MessageState.COMPLETE:
-        return tr("By the model, complete")
+        return tr("The answer is complete")
     if message.state is MessageState.STOPPED and message.stop == StopReason.USER:
         return tr("Stopped by you")
     return ending(message) or short_ending(message)

@@ -12,6 +12,8 @@ from app.system.translation import number, tr
 # Parts of a locale's long date format: "dddd, d MMMM yyyy", "yyyy年M月d日dddd", "d 'de' MMMM 'de' yyyy".
 _WEEKDAY = re.compile(r"[,،]?\s*dddd[,،]?\s*")
 _YEAR = re.compile(r"(\s*'[^']*')?[,،]?\s*y+[年년]?(\s*'[^']*')?\.?")
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_WORD = re.compile(rf"[{_CJK}]|(?:(?![{_CJK}])\w)+(?:['\u2019.-](?:(?![{_CJK}])\w)+)*")
 
 
 def progress(done_bytes: int, size_bytes: int) -> str:
@@ -73,6 +75,22 @@ def typed_number(text: str) -> float | None:
         if is_number:
             return value
     return None
+
+
+def usual_time(median: float, most: float) -> str:
+    """A measured time in seconds: its median, and what nearly all are within (95 %)."""
+    return tr("typically {median}, rarely more than {most}", median=_time(median), most=_time(most))
+
+
+def _time(seconds: float) -> str:
+    if seconds < 0.1:
+        return tr("{time} ms", time=number(1000 * seconds, 1))
+    return tr("{time} s", time=number(seconds, 2))
+
+
+def word_count(text: str) -> int:
+    """The number of words in a text; each Chinese or Japanese character counts as one."""
+    return sum(1 for _ in _WORD.finditer(text))
 
 
 def parameters(count: int) -> str:

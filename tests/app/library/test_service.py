@@ -10,6 +10,7 @@ from pytestqt.qtbot import QtBot
 
 import tiny
 from app.domain.model_ref import Local
+from app.downloads.catalog import computer_of
 from app.downloads.queue import Phase
 from app.settings.model_settings import AS_IN_SETTINGS, ModelDefaults
 from app.settings.table import Settings
@@ -330,7 +331,7 @@ def test_the_choice_for_this_computer_comes_first(fixture: LibraryFixture) -> No
     best = [row.model for row in rows if row.offer.recommended]
     assert best == [rows[0].model]
     assert best[0].choice
-    assert best[0].memory_gb <= fixture.library_state.computer_gb
+    assert best[0].memory_gb <= computer_of(fixture.library_state.computer_bytes)
 
 
 def test_per_model_settings_are_saved_and_override_the_settings(

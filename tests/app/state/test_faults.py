@@ -34,7 +34,7 @@ FIT = Fault(FaultKind.MEMORY, "", 9 * GB, 6 * GB, 8192, 2048)
         ),
         (
             Fault(FaultKind.OTHER_TYPE, "embeddings"),
-            "m.gguf makes embeddings or scores texts; it cannot chat. Choose a model that was made "
+            "m.gguf compares or rates texts (embeddings); it cannot chat. Choose a model that was made "
             "to chat.",
         ),
         (

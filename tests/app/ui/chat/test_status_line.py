@@ -60,11 +60,12 @@ def test_load_is_never_at_nothing_or_all_of_it(stage: Stage) -> None:
         assert line(stage).percent.text() == shown
 
 
-def test_idle_line_names_model_and_kernels(stage: Stage) -> None:
+def test_idle_line_names_the_model_and_its_tip_the_kernels(stage: Stage) -> None:
     stage.ready(MODEL)
-    assert words(stage) == "Small Model 135M · reference"
+    assert words(stage) == "Small Model 135M"
     assert line(stage).context.text() == "0 of 8,192"
     assert "712 MB" in line(stage).words.toolTip()
+    assert "Kernels: reference" in line(stage).words.toolTip()
 
 
 def test_prefill_shows_its_progress(stage: Stage) -> None:
@@ -147,18 +148,10 @@ def test_reduced_speed_and_its_reason_are_shown(reason: SlowReason, stage: Stage
     assert "Slower" not in line(stage).words.toolTip()
     slow = replace(loaded, kernels="cpu", slow=(SlowPart(reason, "linear IQ1_S"),))
     stage.state.set_model(replace(stage.state.model, loaded=slow))
-    assert words(stage) == "Small Model 135M · cpu · reduced speed"
+    assert words(stage) == "Small Model 135M · reduced speed"
     *_, heading, why = line(stage).words.toolTip().splitlines()
     assert heading == "Slower than this computer could run it:"
     assert why.endswith(".")
-
-
-def test_the_placement_of_a_split_model_is_shown(stage: Stage) -> None:
-    stage.ready(MODEL)
-    assert stage.state.model.loaded is not None
-    split = replace(stage.state.model.loaded, kernels="layers 1-12: cpu avx512, 13-24: torch cuda")
-    stage.state.set_model(replace(stage.state.model, loaded=split))
-    assert words(stage).endswith(" · layers 1-12: cpu avx512, 13-24: torch cuda")
 
 
 def test_narrow_line_is_elided_at_the_left(stage: Stage) -> None:
@@ -186,11 +179,11 @@ def test_speed_is_cleared_for_the_next_model(stage: Stage) -> None:
     stage.controller.load_model(MODEL.with_name("Other.gguf"))
     stage.engine.finish_load("Other")
     stage.drain()
-    assert words(stage) == "Other · reference"
+    assert words(stage) == "Other"
     stage.controller.load_model(MODEL)
     stage.engine.finish_load()
     stage.drain()
-    assert words(stage) == "Small Model 135M · reference"
+    assert words(stage) == "Small Model 135M"
 
 
 def test_failed_load_keeps_the_speed_of_the_loaded_model(stage: Stage) -> None:
@@ -222,7 +215,7 @@ def test_line_and_tip_say_what_runs_where(stage: Stage) -> None:
     stage.controller.load_model(MODEL)
     stage.engine.finish_load(runs_on=(processor,))
     stage.drain()
-    assert words(stage) == "Small Model 135M · reference"
+    assert words(stage) == "Small Model 135M · processor"
     assert "Runs on: processor" in line(stage).words.toolTip()
 
 
@@ -232,4 +225,7 @@ def test_tip_names_what_is_wrong_with_the_file(stage: Stage) -> None:
     stage.engine.finish_load(template_problem="The exact reason.", unusable=(key,))
     stage.drain()
     tip = line(stage).words.toolTip().splitlines()
-    assert tip[-2:] == ["The exact reason.", f"Recommended by the file, but unusable: {key}"]
+    assert tip[-2:] == [
+        "The exact reason.",
+        f"The file recommends values that cannot be used: {key}",
+    ]

@@ -28,7 +28,7 @@ def shown(qtbot: QtBot) -> Iterator[Shown]:
 
 def test_catalog_offers_supported_models_and_explains_others(qtbot: QtBot, shown: Shown) -> None:
     show(shown, scenes.library_empty)
-    shown.library.set_catalog(scenes.offered(without="gemma4"), 8)
+    shown.library.set_catalog(scenes.offered(without="gemma4"), 8_400_000_000)
     flush()
     runs = shown.row("Ternary Bonsai 8B")
     assert runs.link.text() == "Apache-2.0"
@@ -62,7 +62,7 @@ def test_one_model_is_recommended_for_this_computer(
 ) -> None:
     rows = scenes.offered(computer_gb, available, without)
     assert [row.model.name for row in rows if row.offer.recommended] == [name] * bool(name)
-    shown.library.set_catalog(rows, computer_gb)
+    shown.library.set_catalog(rows, computer_gb * 10**9)
     flush()
     shown.page.list.scroll_to("get")
     flush()
@@ -72,14 +72,14 @@ def test_one_model_is_recommended_for_this_computer(
 
 
 def test_other_models_are_grouped_by_size_of_computer_this_one_first(shown: Shown) -> None:
-    shown.library.set_catalog(scenes.offered(16, 13_100_000_000), 16)
+    shown.library.set_catalog(scenes.offered(16, 13_100_000_000), 25_700_000_000)
     library_rows = views(shown.library, ModelStatus(), "")
     headings = [view for view in library_rows if isinstance(view, HeadingView) and view.small]
     assert [(view.text, view.detail) for view in headings] == [
-        ("For 16 GB of memory", "like this computer"),
-        ("For 8 GB of memory", ""),
-        ("For 4 GB of memory", ""),
-        ("For 32 GB of memory and more", ""),
+        ("For 16 GB of memory or more", "this computer has 25.7 GB"),
+        ("For 8 GB of memory or more", ""),
+        ("For 4 GB of memory or more", ""),
+        ("For 32 GB of memory or more", ""),
     ]
 
 
@@ -123,7 +123,7 @@ def test_all_matches_of_the_catalog_are_shown_on_request(qtbot: QtBot, shown: Sh
 def test_a_catalog_row_says_its_size_and_whether_the_model_thinks(shown: Shown) -> None:
     rows = {row.model.id: row for row in scenes.offered()}
     thinks, can = catalog_row(rows["bonsai-27b"]), catalog_row(rows["gemma4-e2b"])
-    assert thinks.detail == "26.9B parameters · Q1_0 · 3.8 GB · "
+    assert thinks.detail == "26.9B parameters · 1.1 bits each · 3.8 GB · "
     assert thinks.note.endswith("slow without a GPU. Thinks before it answers.")
     assert can.note.endswith("Can think before it answers.")
     assert not catalog_row(rows["bonsai-8b"]).note.endswith("it answers.")

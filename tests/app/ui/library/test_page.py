@@ -96,7 +96,7 @@ def test_failed_load_beside_a_loaded_model_is_shown_in_the_row_of_the_failed_fil
 def test_memory_is_predicted_then_measured(shown: Shown) -> None:
     show(shown, scenes.library_full)
     predicted, measured = shown.row("Bonsai 8B"), shown.row(SMOL.name)
-    assert predicted.meter_words.text() == "2.1 GB of 6.2 GB"
+    assert predicted.meter_words.text() == "2.1 GB of 6.2 GB free"
     assert predicted.meter_under.text() == "fits in memory"
     assert measured.meter_words.text() == "Uses 310 MB"  # by the definition of the prediction
     assert measured.meter_under.text() == ""
@@ -125,7 +125,7 @@ def test_the_memory_says_what_it_is_made_of(shown: Shown) -> None:
     shown.library.set_installed([replace(BONSAI, memory=memory)])
     flush()
     row = shown.row("Bonsai 8B")
-    assert row.meter_words.text() == "4.2 GB of 22.5 GB"
+    assert row.meter_words.text() == "4.2 GB of 22.5 GB free"
     made_of = "2.2 GB model, 1.9 GB for 32,768 tokens, 100 MB working memory"
     assert made_of in row.meter_words.toolTip()
 

@@ -19,7 +19,7 @@ from app.state.performance import MOST_ANSWERS, AnswerFigures
 from app.store.store import Store
 from app.ui.performance.page import PerformancePage, answer_words
 from app.ui.performance.plot import nice_above
-from app.ui.transcript.answer_card import answer_rows
+from app.ui.transcript.answer_card import answer_rows, exact_rows
 from app.ui.widgets import accessibility
 from engine import Failed, Finished, FinishReason, Histogram, MetricsRead, ReadMetrics, Role
 from fakes import MODEL
@@ -91,11 +91,11 @@ def test_metrics_are_read_once_at_a_time_and_shown(stage: Stage) -> None:
     assert rows["Typical speed"] == "21.0 tokens/s"
     assert rows["Typical wait"] == "first word after 0.50 s"
     assert rows["Since M was loaded"] == ""
-    assert rows["First word"] == "half within 0.25 s, 95 % within 1.50 s"
-    assert rows["Each token"] == "half within 20.0 ms, 95 % within 45.0 ms"
-    assert rows["Read from memory"] == "25 % of 200 tokens"
-    assert rows["Guessed words"] == "0 of 9 tokens were right"
-    assert rows["Cached chats"] == "5 MB in memory, 2 MB of it in use, 7 MB on disk"
+    assert rows["Wait for the first word"] == "typically 0.25 s, rarely more than 1.50 s"
+    assert rows["Time per token"] == "typically 20.0 ms, rarely more than 45.0 ms"
+    assert rows["Not read again"] == "25 % of 200 tokens were still in memory"
+    assert rows["Guessing ahead"] == "0 of 9 guessed tokens were right"
+    assert rows["Chats kept ready"] == "5 MB in memory, 2 MB of it in use, 7 MB on disk"
     shown = {label.text() for label in page.findChildren(QLabel) if label.isVisible()}
     assert {name for name, _ in page.rows} < shown
     assert {value for _, value in page.rows if value} < shown
@@ -180,11 +180,12 @@ def test_the_card_and_the_page_show_the_same_wait(stage: Stage) -> None:
     assert details is not None
     (found,) = stage.states.performance.answers
     assert found.first_token_seconds == details.first_token_seconds == 3.25
-    rows = dict(answer_rows(stage.state.messages[-1]))
-    assert rows["Read"] == "9 tokens, 4 of them from memory"
+    answer = stage.state.messages[-1]
+    rows = dict([*answer_rows(answer), *exact_rows(answer)])
+    assert rows["Read"] == "9 tokens; 4 of them were still in memory"
     assert rows["Speed"].endswith("first word after 3.25 s")
-    assert rows["Token times"] == "half within 40.0 ms, 95 % within 70.0 ms"
-    assert rows["Guessed"] == "2 of 6 tokens were right"
+    assert rows["Time per token"] == "typically 40.0 ms, rarely more than 70.0 ms"
+    assert rows["Guessing ahead"] == "2 of 6 guessed tokens were right"
 
 
 def test_nothing_jumps_while_the_pointer_moves(qtbot: QtBot, stage: Stage) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from app.domain.answer_details import AnswerDetails
@@ -12,7 +14,8 @@ from app.domain.message import Message, MessageState, StopReason
 from app.domain.parts import TextPart
 from app.settings.table import Settings
 from app.store.store import Store
-from app.ui.transcript.answer_card import answer_rows
+from app.ui.transcript.answer_card import AnswerCard, answer_rows, exact_rows
+from app.ui.widgets.units import word_count
 from engine import FinishReason, Role
 from fakes import MODEL
 from stage import Stage, until
@@ -36,28 +39,29 @@ ANSWER = Message(
 
 
 def shown(message: Message) -> dict[str, str]:
-    return dict(answer_rows(message))
+    return dict([*answer_rows(message), *exact_rows(message)])
 
 
 def test_every_detail_has_a_row() -> None:
     rows = shown(ANSWER)
     assert rows["Model"] == "Small Model 135M (Q4_1)"
-    assert rows["Read"] == "40 tokens, 12 of them from memory"
+    assert rows["Read"] == "40 tokens; 12 of them were still in memory"
     assert rows["Written"] == "24 tokens"
+    assert rows["Length"] == "1 word, 8 characters"
     assert rows["Speed"] == "12.0 tokens/s, first word after 0.31 s"
     assert rows["Sampling"] == "temperature 0.3, top-k 40, top-p 0.95"
     assert rows["Seed"] == "7"
-    assert rows["Ended"] == "By the model, complete"
+    assert rows["Ended"] == "The answer is complete"
     assert "Adapters" not in rows
 
 
 def test_a_gain_from_drafts_is_shown_and_none_is_not() -> None:
     drafted = replace(DETAILS, drafted_tokens=20, accepted_tokens=12, draft_gain=1.62)
     speed = shown(replace(ANSWER, details=drafted))["Speed"]
-    assert speed == "12.0 tokens/s, 1.6 times as fast with guessed words, first word after 0.31 s"
+    assert speed == "12.0 tokens/s, 1.6 times as fast by guessing ahead, first word after 0.31 s"
     for gain, accepted in ((1.01, 12), (1.62, 0)):
         vain = replace(drafted, draft_gain=gain, accepted_tokens=accepted)
-        assert "guessed" not in shown(replace(ANSWER, details=vain))["Speed"]
+        assert "guessing" not in shown(replace(ANSWER, details=vain))["Speed"]
 
 
 def test_greedy_answer_has_no_seed() -> None:
@@ -71,6 +75,32 @@ def test_answer_of_an_earlier_version_shows_what_is_known() -> None:
     assert rows["Model"] == "Old"
     assert {"Read", "Written", "Time", "Ended"} <= rows.keys()
     assert not {"Speed", "Sampling", "Seed"} & rows.keys()
+
+
+def test_exact_figures_are_shown_on_request(qtbot: QtBot) -> None:
+    card = AnswerCard()
+    qtbot.addWidget(card)
+    card.show_message(ANSWER)
+    card.show()
+    assert not {"Sampling", "Seed"} & visible(card)
+    card.more.click()
+    assert {"Model", "Sampling", "Seed"} <= visible(card)
+    card.show_message(ANSWER)  # of the next answer they are hidden again
+    assert not {"Sampling", "Seed"} & visible(card)
+    card.show_message(replace(ANSWER, details=None))
+    assert not card.more.isVisible()
+
+
+def visible(card: AnswerCard) -> set[str]:
+    return {line.text() for line in card.findChildren(QLabel) if line.isVisible()}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("", 0), ("  \n", 0), ("It's a test.", 3), ("你好", 2), ("一 2 x", 3), ("Grüße, Ödön!", 2)],
+)
+def test_words_are_counted_in_every_script(text: str, words: int) -> None:
+    assert word_count(text) == words
 
 
 def test_stopped_answers_say_why() -> None:
