@@ -6,6 +6,7 @@ import time
 import unicodedata
 from collections.abc import Iterator, Sequence
 
+from app.chat.greetings import topic
 from app.domain.chat import Conversation, Hit
 from app.domain.chat_settings import ChatSettings, settings_text
 from app.domain.ids import new_id
@@ -102,7 +103,10 @@ def one_line(text: str) -> str:
 
 
 def title_of(parts: Parts) -> str:
-    """Title of a conversation: the first words of its first message, not of what was pasted."""
+    """Title of a conversation: the first sentence of its first message, not of what was pasted.
+
+    Greetings and polite openings are left out, unless there is nothing else.
+    """
     words = next((found for text in _title_sources(parts) if (found := one_line(text))), "")
     if len(words) <= _TITLE_LENGTH:
         return words
@@ -118,8 +122,9 @@ def _title_sources(parts: Parts) -> Iterator[str]:
     """The typed text without code, the whole typed text, and each attachment's name and text."""
     text = typed_text(parts)
     own = PlainText(text[:_TITLE_SOURCE].translate(_CONTROLS))  # else it shows U+FFFD for them
-    prose = [block.place for block in own.blocks if isinstance(block, Paragraph)]
-    yield "\n".join(own.source(place.start, place.end) for place in prose)
+    places = [block.place for block in own.blocks if isinstance(block, Paragraph)]
+    prose = "\n".join(own.source(place.start, place.end) for place in places)
+    yield topic(prose)
     yield text
     for part in attachments(parts):
         if isinstance(part, FilePart | ImagePart):
