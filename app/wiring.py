@@ -141,6 +141,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     sidebar.result_opened.connect(controller.navigation.open_found)
     sidebar.result_opened.connect(window.close_page)
     sidebar.renamed.connect(controller.conversations.rename)
+    window.top_bar.title.renamed.connect(controller.conversations.rename)
     sidebar.delete_requested.connect(controller.deletions.delete)
     sidebar.stop_requested.connect(controller.stop_in)
     sidebar.undo_requested.connect(controller.deletions.undo)

@@ -115,9 +115,7 @@ class Window(QWidget):
         self.sidebar = Sidebar(state, states.library)
         self.top_bar = TopBar(state)
         self.banners = Banners(state)
-        self.chat = ChatPage(
-            state, states.library, states.sessions, lambda: self.sidebar.has_typing_focus
-        )
+        self.chat = ChatPage(state, states.library, states.sessions, lambda: self.has_typing_focus)
         self.transcript, self.composer = self.chat.transcript, self.chat.composer
         self.library = LibraryPage(state, states.library)
         self.adapters = AdapterPanel(state, states.adapters)
@@ -379,10 +377,21 @@ class Window(QWidget):
             self.search()
 
     def rename_chat(self) -> None:
-        """Edit the title of the shown chat in the sidebar, or of the one chosen there."""
+        """Edit the title of the chat chosen in the sidebar, or of the shown one.
+
+        Without the sidebar it is edited in the top bar, if that has room for it.
+        """
+        if self.sidebar.isHidden() and self.top_bar.title.can_edit:
+            self.top_bar.title.edit()
+            return
         if self.sidebar.isHidden():
             self.toggle_sidebar()
         self.sidebar.rename()
+
+    @property
+    def has_typing_focus(self) -> bool:
+        """Whether the user types outside the chat: a search or a title."""
+        return self.sidebar.has_typing_focus or self.top_bar.title.field.hasFocus()
 
     def search(self) -> None:
         """Show the sidebar and focus its search field."""
@@ -406,6 +415,7 @@ class Window(QWidget):
             page.setFocus()
         self.picker_card.close_card()
         self._pages.setCurrentWidget(page)
+        self.top_bar.title.set_on_chat(page is self.chat)
 
     # --- the state ------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Top bar of every page: model button, page buttons and, without the sidebar, its two buttons."""
+"""Top bar of every page: model, title, page buttons and, without the sidebar, its two buttons."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from app.state.chat import State
 from app.system.translation import tr
+from app.ui.chat.chat_title import ChatTitle
 from app.ui.chat.model_picker import ModelButton
 from app.ui.theme.palette import Palette
 from app.ui.widgets.controls import IconButton
@@ -19,6 +20,7 @@ class TopBar(QWidget):
         self.show_button = IconButton("sidebar", tr("Show the sidebar (Ctrl+B)"))
         self.new_button = IconButton("plus", tr("New chat (Ctrl+N)"))
         self.model_button = ModelButton(state)
+        self.title = ChatTitle(state)
         self.library_button = IconButton("library", tr("Models (Ctrl+M)"))
         self.adapters_button = IconButton("leaf", tr("Adapters (Ctrl+J)"))
         self.settings_button = IconButton("settings", tr("Settings (Ctrl+,)"))
@@ -28,6 +30,7 @@ class TopBar(QWidget):
         layout.setSpacing(4)
         for widget in (self.show_button, self.new_button, self.model_button):
             layout.addWidget(widget)
+        layout.addWidget(self.title)
         layout.addStretch(1)
         self._right = (
             self.library_button,
