@@ -37,13 +37,16 @@ from app.chat.runner import Runner
 from app.chat.snapshots import SnapshotController
 from app.chat.store_faults import StoreFaults
 from app.chat.token_count import TokenCount
+from app.domain.answer_details import AnswerDetails
 from app.domain.ids import new_id
 from app.domain.message import Message, MessageState
 from app.domain.parts import (
     Content,
     Parts,
+    edited_answer,
     parts_of,
     prompt_text,
+    typed_text,
     without_empty_ends,
     without_error,
 )
@@ -59,7 +62,7 @@ from app.settings.table import (
     without_own,
 )
 from app.settings.used_sampling import UsedValue
-from app.state.chat import UNFINISHED, Notice
+from app.state.chat import Notice
 from app.state.states import States
 from app.store.store import Store
 from app.store.writer import StoreQueue
@@ -418,24 +421,47 @@ class Controller(QObject):
         self.comparisons.reopen(message_id)
 
     def edit(self, message_id: int, content: Content) -> None:
-        """Send an edited user message as a sibling; the old branch stays."""
+        """Send an edited user message, or keep an edited answer, as a sibling.
+
+        The old branch stays.
+        """
         place, old = self._find(message_id)
+        if old is None or self.state.busy or old.undecided:
+            return
+        if old.role is Role.ASSISTANT:
+            self._keep_edited(place, old, content)
+            return
         parts = without_empty_ends(parts_of(Role.USER, content))
-        if old is None or old.role is not Role.USER or self.state.busy or not parts:
+        if old.role is not Role.USER or not parts:
             return
         if self.chat_settings.refuses(old.conversation):
             return
         self.state.cut(old.conversation, place)
         self._ask(old.conversation, old.parent, parts, old.siblings + 1)
 
+    def _keep_edited(self, place: int, old: Message, content: Content) -> None:
+        """Show an answer with another text as a new version, from which the chat goes on."""
+        text = content if isinstance(content, str) else typed_text(content)
+        parts = edited_answer(old.parts, text)
+        if not text.strip() or parts == old.parts:
+            return
+        self.state.cut(old.conversation, place)
+        made = replace(old.details or AnswerDetails(model=old.model), edited=True)
+        siblings = old.siblings + 1
+        edited = self._add(old.conversation, old.parent, Role.ASSISTANT, parts, siblings, made)
+        self._store_queue.write(
+            lambda store: store.finish(edited.id, MessageState.COMPLETE, details=made)
+        )
+
     def continue_answer(self, message_id: int) -> None:
-        """Continue an unfinished answer; new text is appended to it."""
+        """Let the model go on after the last answer; new text is appended to it."""
         place, old = self._find(message_id)
         last = place == len(self.state.messages) - 1
         if (
             old is None
             or not last
-            or old.state not in UNFINISHED
+            or old.role is not Role.ASSISTANT
+            or old.state is MessageState.STREAMING
             or self.state.busy
             or old.undecided
         ):
@@ -529,15 +555,24 @@ class Controller(QObject):
         self._answer(self._add(conversation_id, own.id, Role.ASSISTANT, (), 1))
 
     def _add(
-        self, conversation_id: int, parent: int | None, role: Role, parts: Parts, sibling: int
+        self,
+        conversation_id: int,
+        parent: int | None,
+        role: Role,
+        parts: Parts,
+        sibling: int,
+        details: AnswerDetails | None = None,
     ) -> Message:
-        """Append a message to the branch, as the newest of `sibling` siblings."""
+        """Append a message to the branch, as the newest of `sibling` siblings.
+
+        An answer is to be written, unless there are `details` of how it was made.
+        """
         own = role is Role.USER
-        state = MessageState.COMPLETE if own else MessageState.STREAMING
-        model = "" if own else self.state.model.name
+        state = MessageState.COMPLETE if own or details else MessageState.STREAMING
+        model = "" if own else details.model if details else self.state.model.name
         message = Message(
             new_id(), conversation_id, parent, role, parts, state, time.time(), model,
-            "", 0, 0, 0.0, sibling, sibling,
+            "", 0, 0, 0.0, sibling, sibling, details=details,
         )  # fmt: skip
 
         def add(store: Store) -> None:

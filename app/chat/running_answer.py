@@ -109,6 +109,7 @@ class RunningAnswer:
             thought_tokens=event.thought_tokens,
             thought_seconds=round(earlier.thought_seconds + event.thought_seconds, 2),
             thought_budget=self.budget if event.thought_budget_reached else earlier.thought_budget,
+            edited=earlier.edited,
         )
 
 

@@ -210,6 +210,19 @@ def typed_text(parts: Iterable[Part]) -> str:
     return prompt_text(part for part in parts if isinstance(part, TextPart))
 
 
+def edited_answer(parts: Parts, text: str) -> Parts:
+    """An answer whose text the user has changed: its thoughts and tools, and then that text.
+
+    The blank lines between thoughts and text stay; the same text gives the same parts.
+    """
+    before = typed_text(parts)
+    if text.strip("\n") == before.strip("\n"):
+        return parts
+    kept = tuple(part for part in parts if not isinstance(part, TextPart | ErrorPart))
+    blank = before[: len(before) - len(before.lstrip("\n"))]
+    return (*kept, TextPart(blank + text.strip("\n")))
+
+
 def search_text(parts: Iterable[Part]) -> str:
     """The text by which a message is found: of all its parts, without their markup."""
     pieces: list[str] = []

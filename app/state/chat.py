@@ -18,7 +18,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.domain.chat import Conversation, Folder, Hit, TrashedConversation
 from app.domain.chat_settings import NO_SETTINGS, ChatSettings
-from app.domain.message import Message, MessageState
+from app.domain.message import Message
 from app.domain.model_ref import ModelRef, local_path
 from app.domain.parts import Parts, append_text
 from app.engines.client import Capabilities
@@ -571,6 +571,3 @@ class State(QObject):
                 branch[index] = new(branch[index])
                 self._branches = changed(self._branches, conversation, tuple(branch))
                 return
-
-
-UNFINISHED = (MessageState.STOPPED, MessageState.INTERRUPTED, MessageState.FAILED)

@@ -304,6 +304,12 @@ def editing(stage: Stage) -> None:
     flush()
 
 
+def editing_answer(stage: Stage) -> None:
+    long_question(stage)
+    stage.window.transcript.edit_message(stage.state.messages[1].id)
+    flush()
+
+
 def renaming(stage: Stage) -> None:
     ready(stage)
     sidebar = stage.window.sidebar
@@ -479,6 +485,7 @@ SCENES: dict[str, Scene] = {
         interrupted,
         siblings,
         editing,
+        editing_answer,
         renaming,
         several_selected,
         hovering,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QFont, QFontMetrics, QKeyEvent, QMouseEvent, QResizeEvent
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QFont, QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QSizePolicy, QWidget
 
 from app.state.chat import State
@@ -29,8 +29,6 @@ class ChatTitle(QWidget):
         self.button = TextButton("", "quiet")
         self.button.setFont(font(BODY, QFont.Weight.Normal))
         self.button.setToolTip(tr("Rename the chat (F2)"))
-        self.button.setMinimumWidth(0)
-        self.button.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         self.button.clicked.connect(self.edit)
         self.field = _TitleField()
         self.field.setAccessibleName(tr("Title of the chat"))
@@ -39,9 +37,11 @@ class ChatTitle(QWidget):
         self.field.cancelled.connect(self._close)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self.button, 1)
-        layout.addWidget(self.field, 1)
-        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        layout.addWidget(self.button)
+        layout.addWidget(self.field)
+        layout.addStretch(1)
+        # The width that the other parts of the top bar leave.
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         state.conversation_changed.connect(self._on_shown)
         state.conversations_changed.connect(self.refresh)
         self.refresh()
@@ -56,8 +56,7 @@ class ChatTitle(QWidget):
         title = self._state.title(self._state.current)
         self.button.setAccessibleName(tr("Chat: {title}", title=title))
         self.setVisible(bool(title) and self._on_chat)
-        self.updateGeometry()
-        self._elide()
+        self._fit()
 
     @property
     def can_edit(self) -> bool:
@@ -72,7 +71,6 @@ class ChatTitle(QWidget):
         self.field.setText(self._state.title(self._edited))
         self.button.hide()
         self.field.show()
-        self.updateGeometry()
         self.field.selectAll()
         self.field.setFocus(Qt.FocusReason.OtherFocusReason)
 
@@ -93,32 +91,25 @@ class ChatTitle(QWidget):
             return
         had_focus = self.field.hasFocus()
         self._edited = None
-        self.button.show()
         self.field.hide()
-        self.updateGeometry()
+        self._fit()
         if had_focus:
             self.button.setFocus(Qt.FocusReason.OtherFocusReason)
 
-    def _elide(self) -> None:
-        title = self._state.title(self._state.current)
-        room = max(self.width() - _PADDING, 0)
+    def _fit(self) -> None:
+        """Fit button and field to the width; one that is too narrow shows neither."""
+        title, metrics = self._state.title(self._state.current), self.button.fontMetrics()
+        width = min(metrics.horizontalAdvance(title) + _PADDING + 2, self.width())
         mode = Qt.TextElideMode.ElideRight
-        shown = QFontMetrics(self.button.font()).elidedText(title, mode, room)
+        shown = metrics.elidedText(title, mode, max(width - _PADDING, 0))
         self.button.setText(shown.replace("&", "&&"))  # no mnemonic
-
-    def sizeHint(self) -> QSize:
-        if self._edited is not None:
-            return QSize(_EDITED_WIDTH, self.field.sizeHint().height())
-        title = self._state.title(self._state.current)
-        width = QFontMetrics(self.button.font()).horizontalAdvance(title) + _PADDING + 2
-        return QSize(width, self.button.sizeHint().height())
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(0, self.button.minimumSizeHint().height())
+        self.button.setFixedWidth(max(width, 0))
+        self.button.setVisible(self.width() >= _LEAST_WIDTH and self._edited is None)
+        self.field.setFixedWidth(max(min(_EDITED_WIDTH, self.width()), 0))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._elide()
+        self._fit()
 
 
 class _TitleField(QLineEdit):

@@ -30,7 +30,7 @@ class TopBar(QWidget):
         layout.setSpacing(4)
         for widget in (self.show_button, self.new_button, self.model_button):
             layout.addWidget(widget)
-        layout.addWidget(self.title)
+        layout.addWidget(self.title, 1)
         layout.addStretch(1)
         self._right = (
             self.library_button,

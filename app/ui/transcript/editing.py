@@ -1,4 +1,4 @@
-"""In-place editing of a user message: positions the editor widget over the message.
+"""In-place editing of a message: positions the editor widget over the message.
 
 While it is open, the message takes the editor's height in the layout.
 """
@@ -13,9 +13,10 @@ from PySide6.QtWidgets import QWidget
 
 from app.domain.parts import Parts
 from app.ui.blocks.style import ReadingStyle
-from app.ui.transcript.message_editor import MessageEditor
+from app.ui.transcript.message_editor import AnswerEditor, MessageEditor
 from app.ui.transcript.message_stack import MessageListLayout
 from app.ui.transcript.message_view import CARD_SHARE
+from engine import Role
 
 
 class Editing:
@@ -55,7 +56,8 @@ class Editing:
         view.hidden_for_edit = True
         self.message_id = view.message.id
         unsent = self._unsent.pop(self.message_id, None)
-        self.editor = MessageEditor(view.message.parts, unsent, style, self._viewport)
+        kind = AnswerEditor if view.message.role is Role.ASSISTANT else MessageEditor
+        self.editor = kind(view.message.parts, unsent, style, self._viewport)
         self.editor.submitted.connect(self._submit)
         self.editor.cancelled.connect(self._cancel)
         self.editor.refused.connect(self._refused)
@@ -118,7 +120,8 @@ class Editing:
         self.editor.setGeometry(x, y, width, height)
 
     def _width(self) -> int:
-        return round(self._stack.column * CARD_SHARE)
+        is_answer = isinstance(self.editor, AnswerEditor)
+        return round(self._stack.column * (1 if is_answer else CARD_SHARE))
 
     def _submit(self, parts: Parts) -> None:
         message_id = self.message_id

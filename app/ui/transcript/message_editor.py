@@ -1,7 +1,8 @@
 """Message editor: the attachments of a message, a text field, and Cancel and Send buttons.
 
 Enter sends, Shift+Enter inserts a line break, Esc cancels; while an input method composes, all
-keys go to the input method.
+keys go to the input method. An answer is often long: there Enter inserts a line break, and
+Ctrl+Enter keeps it.
 """
 
 from __future__ import annotations
@@ -30,23 +31,31 @@ class _Field(MessageField):
     submitted = Signal()
     cancelled = Signal()
 
-    def __init__(self, parent: QWidget) -> None:
+    def __init__(self, name: str, submit: Qt.KeyboardModifier, parent: QWidget) -> None:
+        """Enter submits with the modifier `submit`, or with none but Shift."""
         super().__init__(parent)
+        self._submit = submit
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setTabChangesFocus(True)
-        self.setAccessibleName(tr("Edit your message"))
+        self.setAccessibleName(name)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
 
     def keyPressEvent(self, e: QKeyEvent) -> None:
         enter = e.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
         if self.composing:
             super().keyPressEvent(e)
-        elif enter and not e.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+        elif enter and self._submits(e):
             self.submitted.emit()
         elif e.key() == Qt.Key.Key_Escape:
             self.cancelled.emit()
         else:
             super().keyPressEvent(e)
+
+    def _submits(self, event: QKeyEvent) -> bool:
+        modifiers = event.modifiers()
+        if self._submit is Qt.KeyboardModifier.NoModifier:
+            return not modifiers & Qt.KeyboardModifier.ShiftModifier
+        return bool(modifiers & self._submit)
 
 
 class _Attachment(QFrame):
@@ -73,6 +82,7 @@ class MessageEditor(QFrame):
     cancelled = Signal()
     refused = Signal(list)  # the paths of pasted files; none: a picture was pasted
     resized = Signal()  # the text changed, and with it the needed height
+    SUBMIT = Qt.KeyboardModifier.NoModifier  # with Enter
 
     def __init__(
         self, parts: Parts, edited: Parts | None, style: ReadingStyle, parent: QWidget
@@ -80,15 +90,15 @@ class MessageEditor(QFrame):
         """`parts` is the message, and `edited` what an earlier editor of it contained."""
         super().__init__(parent)
         self.setObjectName("editor")
-        self._field = _Field(self)
-        self._field.set_text(typed_text(parts))
+        self._field = _Field(self._name(), self.SUBMIT, self)
+        self._field.set_text(self._text_of(parts))
         self._before = (*attachments(parts), *self._typed())
         if edited is not None:
             parts = edited
             self._field.set_text(typed_text(parts))
         self.setFocusProxy(self._field)
         self._cancel = TextButton(tr("Cancel"), "quiet", parent=self)
-        self._send = TextButton(tr("Send"), "outlined", parent=self)
+        self._send = TextButton(self._verb(), "outlined", parent=self)
         buttons = QHBoxLayout()
         buttons.setSpacing(8)
         buttons.addStretch(1)
@@ -113,6 +123,15 @@ class MessageEditor(QFrame):
         self._field.textChanged.connect(self._changed)
         self.apply_style(style)
         self._changed()
+
+    def _text_of(self, parts: Parts) -> str:
+        return typed_text(parts)
+
+    def _name(self) -> str:
+        return tr("Edit your message")
+
+    def _verb(self) -> str:
+        return tr("Send")
 
     def place_cursor(self) -> None:
         """Move the cursor to the end; call it after the text was laid out."""
@@ -186,3 +205,18 @@ class MessageEditor(QFrame):
     def _changed(self) -> None:
         self._send.setEnabled(bool(self.parts()))
         self.resized.emit()
+
+
+class AnswerEditor(MessageEditor):
+    """The text of an answer, which is kept as a new version instead of being sent."""
+
+    SUBMIT = Qt.KeyboardModifier.ControlModifier
+
+    def _text_of(self, parts: Parts) -> str:
+        return typed_text(parts).strip("\n")  # blank lines after the thoughts
+
+    def _name(self) -> str:
+        return tr("Edit the answer (Ctrl+Enter keeps it)")
+
+    def _verb(self) -> str:
+        return tr("Keep this version")

@@ -56,6 +56,8 @@ def tools_for(message: Message, *, busy: bool, last: bool = True) -> list[Tool]:
         tools.append(Tool("leaf", adapters_in_words(message.adapters), lasting=True))
     if word := short_ending(message):
         tools.append(Tool("word", word, lasting=True))
+    if message.details and message.details.edited:
+        tools.append(Tool("word", tr("Edited"), lasting=True))
     if message.state in _UNFINISHED and last and not busy:
         full = message.stop == StopReason.CONTEXT
         tip = tr("Continue without the oldest messages") if full else tr("Continue this answer")
@@ -65,6 +67,10 @@ def tools_for(message: Message, *, busy: bool, last: bool = True) -> list[Tool]:
     if not busy:
         if message.role is Role.ASSISTANT:
             tools.append(Tool("regenerate", tr("Answer again")))
+            if message.state is MessageState.COMPLETE and last:
+                tools.append(Tool("continue", tr("Let the model go on after this answer")))
+            if clipboard_text(message.parts):
+                tools.append(Tool("edit", tr("Edit this answer")))
             tools.append(Tool("compare", tr("Compare two answers…")))
             if message.details or message.generated_tokens:
                 tools.append(Tool("info", tr("About this answer")))

@@ -297,9 +297,9 @@ class Transcript(QAbstractScrollArea):
     # --- tools ------------------------------------------------------------------------------
 
     def edit_message(self, message_id: int) -> None:
-        """Edit a user message in place."""
+        """Edit a message in place: a question is sent again, an answer kept as a new version."""
         index = self.stack.index_of(message_id)
-        if index is None or self.tools.busy or not self.stack.views[index].own:
+        if index is None or self.tools.busy:
             return
         self.editing.end()
         self.scroller.follow = False

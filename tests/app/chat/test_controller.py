@@ -8,7 +8,7 @@ import pytest
 
 from app.chat.conversations import title_of
 from app.domain.message import Message, MessageState, StopReason
-from app.domain.parts import ErrorPart, FilePart, Parts, TextPart
+from app.domain.parts import ErrorPart, FilePart, Parts, TextPart, ThoughtPart, clipboard_text
 from app.settings.table import Settings, load
 from app.state.chat import ModelFile, ModelPhase
 from app.store.store import Store
@@ -253,12 +253,49 @@ def test_continue_appends_to_the_same_message(stage: Stage) -> None:
     assert stored(stage)[-1] == (ASSISTANT, "Because of the air.", MessageState.COMPLETE)
 
 
-def test_a_complete_answer_is_not_continued(stage: Stage) -> None:
+def test_a_complete_answer_goes_on_if_it_is_the_last(stage: Stage) -> None:
     stage.ready(MODEL)
     ask(stage)
-    last = answer(stage)
-    stage.controller.continue_answer(last.id)
-    assert stage.engine.count(Generate) == 1
+    first = answer(stage, "One.")
+    stage.controller.continue_answer(first.id)
+    stage.drain()
+    assert stage.engine.last_generate.turns[-1] == Turn(ASSISTANT, "One.")
+    assert answer(stage, " Two.").text == "One. Two."
+    ask(stage)
+    answer(stage, "Three.")
+    stage.controller.continue_answer(first.id)
+    assert stage.engine.count(Generate) == 3
+
+
+def test_an_edited_answer_is_a_new_version_from_which_the_chat_goes_on(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage)
+    first = answer(stage, "<think>\nHm.\n</think>\n\nOne way.")
+    stage.controller.edit(first.id, "  ")
+    stage.controller.edit(first.id, "One way.")
+    assert stage.state.messages[-1] == first  # nothing was changed
+    stage.controller.edit(first.id, "Another way.")
+    edited = stage.state.messages[-1]
+    assert (edited.sibling, edited.siblings, edited.state) == (2, 2, MessageState.COMPLETE)
+    assert edited.details is not None
+    assert edited.details.edited
+    assert edited.model == first.model
+    assert clipboard_text(edited.parts) == "Another way."
+    assert any(isinstance(part, ThoughtPart) for part in edited.parts)
+    assert stage.engine.count(Generate) == 1  # no answer is written for it
+    stage.controller.continue_answer(edited.id)
+    stage.drain()
+    assert stage.engine.last_generate.turns[-1].text.endswith("Another way.")
+    last = answer(stage, " Go on.")
+    assert last.details is not None
+    assert last.details.edited
+    kept = stored_branch(stage)[-1]
+    assert clipboard_text(kept.parts) == "Another way. Go on."
+    assert kept.details is not None
+    assert kept.details.edited
+    stage.controller.navigation.show_sibling(edited.id, -1)
+    stage.wait_until_idle()
+    assert clipboard_text(stage.state.messages[-1].parts) == "One way."
 
 
 def test_regenerate_keeps_the_old_answer_as_a_sibling(stage: Stage) -> None:
@@ -368,7 +405,9 @@ def test_every_end_is_reported_and_stored_and_the_answer_kept(
         FinishReason.CANCELLED: StopReason.USER,
     }.get(reason, "")
     offered = [tool.name for tool in tools_for(last, busy=False)]
-    assert ("continue" in offered) is not is_complete
+    lasting = [tool.name for tool in tools_for(last, busy=False) if tool.lasting]
+    assert "continue" in offered
+    assert ("continue" in lasting) is not is_complete
     assert bool(ending(last) or short_ending(last)) is not is_complete
     kept = stored_branch(stage)[-1]
     assert (kept.state, kept.stop) == (last.state, last.stop)

@@ -137,8 +137,14 @@ def test_only_the_last_answer_can_be_continued(view: Transcript) -> None:
 
 def test_each_state_offers_its_tools() -> None:
     stopped = message(1, "a", state=MessageState.STOPPED)
-    assert names(stopped) == ["word", "continue", "copy", "regenerate", "compare", "delete"]
+    assert names(stopped) == [
+        *("word", "continue", "copy", "regenerate", "edit", "compare", "delete")
+    ]
     assert names(stopped, busy=True) == ["word", "copy"]
+    complete = message(1, "a")
+    assert names(complete) == ["copy", "regenerate", "continue", "edit", "compare", "delete"]
+    edited = replace(complete, details=AnswerDetails(edited=True))
+    assert [tool.text for tool in tools_for(edited, busy=False) if tool.lasting] == ["Edited"]
     assert names(message(1, "a", own=True)) == ["copy", "edit", "delete"]
     assert names(streaming(1)) == []
     failed = message(1, "", state=MessageState.FAILED, error="e")
@@ -308,6 +314,24 @@ def test_enter_while_an_input_method_composes_does_not_send(view: Transcript, qt
     field.setPlainText("日本")
     with qtbot.waitSignal(view.edit_submitted):
         qtbot.keyClick(field, Qt.Key.Key_Return)
+
+
+def test_an_answer_is_edited_with_line_breaks_and_kept_with_ctrl_enter(
+    view: Transcript, qtbot: QtBot
+) -> None:
+    view.set_messages([message(1, "Ask", own=True), message(2, "Said")])
+    click(qtbot, view, tool_point(view, 1, "edit"))
+    editor = view.editing.editor
+    assert editor is not None
+    assert editor.width() == round(view.stack.column)
+    field = editor.findChild(QPlainTextEdit)
+    assert field.accessibleName() == "Edit the answer (Ctrl+Enter keeps it)"
+    qtbot.keyClick(field, Qt.Key.Key_Return)
+    qtbot.keyClicks(field, "more")
+    with qtbot.waitSignal(view.edit_submitted) as request:
+        qtbot.keyClick(field, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
+    assert request.args == [2, (TextPart("Said\nmore"),)]
+    assert view.editing.editor is None
 
 
 def test_message_height_follows_the_editor(view: Transcript, qtbot: QtBot) -> None:
