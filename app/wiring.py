@@ -150,6 +150,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     window.remove_requested.connect(controller.deletions.remove)
     sidebar.searched.connect(controller.conversations.search)
 
+    transcript.speech_requested.connect(controller.reading.toggle)
     transcript.regenerate_requested.connect(controller.regenerate)
     transcript.compare_requested.connect(ask_comparison)
     window.adapters.compare_requested.connect(compare_last)

@@ -33,6 +33,7 @@ from app.chat.outbox import Outbox
 from app.chat.performance import Performance
 from app.chat.prompts import PromptBuilder
 from app.chat.quitting import Quitting, RejectedNotices
+from app.chat.reading_aloud import ReadingAloud
 from app.chat.runner import Runner
 from app.chat.snapshots import SnapshotController
 from app.chat.store_faults import StoreFaults
@@ -66,6 +67,7 @@ from app.state.chat import Notice
 from app.state.states import States
 from app.store.store import Store
 from app.store.writer import StoreQueue
+from app.system.speech import Speech
 from app.system.translation import number, tr
 from app.system.worker import BackgroundWorker
 from engine import (
@@ -228,6 +230,7 @@ class Controller(QObject):
             self.conversations,
             self.drafts,
         )
+        self.reading = ReadingAloud(state, Speech(self))
         self._faulted.connect(self.report)
 
     # --- life -----------------------------------------------------------------------------------
@@ -271,6 +274,7 @@ class Controller(QObject):
 
     def shut_down(self) -> None:
         """Stop all answers and downloads, and send the command that saves the cached context."""
+        self.reading.stop()
         self.outbox.close()
         self._answers.close()
         self.switch.drop()

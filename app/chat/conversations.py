@@ -6,9 +6,9 @@ import time
 import unicodedata
 from collections.abc import Iterator, Sequence
 
-from app.chat.greetings import topic
 from app.domain.chat import Conversation, Hit
 from app.domain.chat_settings import ChatSettings, settings_text
+from app.domain.greetings import topic
 from app.domain.ids import new_id
 from app.domain.parts import FilePart, ImagePart, Parts, attachments, typed_text
 from app.markdown.blocks import Paragraph

@@ -151,6 +151,7 @@ class State(QObject):
     memory_changed = Signal()  # of the shown conversation
     deletions_changed = Signal()
     trash_changed = Signal()
+    reading_changed = Signal()
     typed_changed = Signal()
     capabilities_changed = Signal()
     settings_changed = Signal(object)  # conversation, or None: the new chat
@@ -183,6 +184,8 @@ class State(QObject):
     trash = ReadOnly[tuple[TrashedConversation, ...]]()  # the last deleted first
     devices = ReadOnly[tuple[DeviceInfo, ...]]()  # beside the processor
     typed_tokens = ReadOnly[int]()  # of the text in the composer; 0: none, or not counted yet
+    reading = ReadOnly[int | None]()  # message that is read aloud
+    can_read = ReadOnly[bool]()  # the system can read aloud
     capabilities = ReadOnly[Capabilities]()  # of the engine; decide what the window offers
     offered = ReadOnly[int]()  # how many of the newest deletions the sidebar offers to undo
 
@@ -209,6 +212,8 @@ class State(QObject):
         self._deletions = tuple[Deletion, ...]()
         self._offered = 0
         self._typed_tokens = 0
+        self._reading: int | None = None
+        self._can_read = False
         self._devices = tuple[DeviceInfo, ...]()
         self._capabilities = Capabilities()
         self._trash = tuple[TrashedConversation, ...]()
@@ -515,6 +520,18 @@ class State(QObject):
             return
         self._notices = changed(self._notices, kind, notice)
         self.notices_changed.emit()
+
+    def set_reading(self, message_id: int | None) -> None:
+        """Set which message is read aloud."""
+        if message_id != self._reading:
+            self._reading = message_id
+            self.reading_changed.emit()
+
+    def set_can_read(self, offered: bool) -> None:
+        """Set whether messages can be read aloud."""
+        if offered != self._can_read:
+            self._can_read = offered
+            self.reading_changed.emit()
 
     def set_typed_tokens(self, tokens: int) -> None:
         """Set the number of tokens of the text in the composer."""

@@ -63,6 +63,7 @@ class ChatPage(QWidget):
         self._lay_out()
         self._connect()
         self._show_conversation()
+        self._show_reading()
 
     def _lay_out(self) -> None:
         self._pages = QStackedWidget()
@@ -101,6 +102,7 @@ class ChatPage(QWidget):
         state.waiting_changed.connect(self.transcript.set_waiting)
         state.generations_changed.connect(self._show_busy)
         state.outbox_changed.connect(self._show_waiting)
+        state.reading_changed.connect(self._show_reading)
         state.model_changed.connect(self._show_model)
         self.transcript.at_end_changed.connect(self._show_jump)
         self.jump_button.clicked.connect(self.transcript.jump_to_end)
@@ -125,6 +127,10 @@ class ChatPage(QWidget):
         ):
             part.apply_palette(palette)
         self.jump_button.apply_palette(palette)
+
+    def _show_reading(self) -> None:
+        state = self._state
+        self.transcript.set_reading(state.reading, offered=state.can_read)
 
     def flush_draft(self) -> None:
         """Emit the unsent text now instead of after the debounce of `Composer.edited`."""

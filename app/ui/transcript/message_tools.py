@@ -23,7 +23,8 @@ from engine import Role
 ROW = 32.0  # pixels: height of the tool row
 _BOX = 28.0
 _ICON = 16
-_ICONS = {"delete": "trash", "keep": "check", "compared": "compare"}  # named otherwise
+# Those that are named otherwise.
+_ICONS = {"delete": "trash", "keep": "check", "compared": "compare", "silence": "stop"}
 _UNFINISHED = (MessageState.STOPPED, MessageState.INTERRUPTED)
 
 
@@ -32,7 +33,7 @@ class Tool:
     """One tool button of a message, or a static text between the buttons."""
 
     name: str  # leaf, copy, regenerate, compare, compared, info, edit, continue, delete, previous,
-    # next, keep, stop, or word
+    # next, keep, stop, speak, silence, or word
     text: str  # tooltip and accessible name; of a "word", the text itself
     label: str = ""  # shown beside the icon
     enabled: bool = True
@@ -44,10 +45,11 @@ class Tool:
         return self.enabled and self.name != "word"
 
 
-def tools_for(message: Message, *, busy: bool, last: bool = True) -> list[Tool]:
+def tools_for(message: Message, *, busy: bool, last: bool = True, speech: str = "") -> list[Tool]:
     """The tools of a message in its state; `busy` leaves out those that start a generation.
 
-    Only the `last` answer of a branch can be continued.
+    Only the `last` answer of a branch can be continued. `speech` is "speak" where an answer can be
+    read aloud, "silence" while it is.
     """
     if message.state is MessageState.STREAMING:
         return []
@@ -64,6 +66,10 @@ def tools_for(message: Message, *, busy: bool, last: bool = True) -> list[Tool]:
         tools.append(Tool("continue", tip, tr("Continue"), lasting=True))
     if clipboard_text(message.parts):
         tools.append(Tool("copy", tr("Copy as Markdown")))
+        if speech == "silence":
+            tools.append(Tool("silence", tr("Stop reading aloud"), lasting=True))
+        elif speech and message.role is Role.ASSISTANT:
+            tools.append(Tool("speak", tr("Read aloud")))
     if not busy:
         if message.role is Role.ASSISTANT:
             tools.append(Tool("regenerate", tr("Answer again")))

@@ -30,12 +30,15 @@ class Tools(QObject):
     adapters_requested = Signal()  # the adapter icon of a message was clicked
     delete_requested = Signal(object)  # message
     details_requested = Signal(object)  # message
+    speech_requested = Signal(object)  # id of a message: read it aloud, or stop reading it
     sibling_requested = Signal(object, int)  # message, -1 or +1
 
     def __init__(self, layout: TranscriptLayout) -> None:
         super().__init__(layout)
         self._layout = layout
         self.busy = False  # an answer is being generated
+        self.can_read = False  # the system can read aloud
+        self.reading: int | None = None  # message that is read aloud
         self._done: tuple[int, str] = (0, "")
         self._copied: CodeView | None = None
         self._timer = QTimer(self)
@@ -52,7 +55,9 @@ class Tools(QObject):
         if stack.place_in_pair(index):
             tools = message_tools.column_tools(message.message, busy=self.busy)
         else:
-            tools = message_tools.tools_for(message.message, busy=self.busy, last=last)
+            tools = message_tools.tools_for(
+                message.message, busy=self.busy, last=last, speech=self._speech(message.message.id)
+            )
         edge = stack.column if message.own else 0.0
         areas = message_tools.place(
             tools, self._layout.style, edge, message.tools_top, from_right=message.own
@@ -64,6 +69,11 @@ class Tools(QObject):
                 for area in areas
             ]
         return tools, areas
+
+    def _speech(self, message_id: int) -> str:
+        if message_id == self.reading:
+            return "silence"
+        return "speak" if self.can_read else ""
 
     def shown(self, index: int) -> tuple[list[Tool], list[QRectF]]:
         """The visible tools of a message, with their rectangles in message coordinates."""
@@ -108,6 +118,8 @@ class Tools(QObject):
                 self.continue_requested.emit(message.id)
             case "info":
                 self.details_requested.emit(message.id)
+            case "speak" | "silence":
+                self.speech_requested.emit(message.id)
             case "delete":
                 self.delete_requested.emit(message.id)
             case _:

@@ -65,6 +65,7 @@ class Transcript(QAbstractScrollArea):
     keep_requested = Signal(object)  # message, one of two compared answers
     stop_requested = Signal(object)  # message, an answer being written
     reopen_requested = Signal(object)  # message, whose comparison is shown again
+    speech_requested = Signal(object)  # id of a message: read it aloud, or stop reading it
     adapters_requested = Signal()  # the adapter icon of a message was clicked
     sibling_requested = Signal(object, int)  # message, -1 or +1
     refused = Signal(list)  # the paths of files pasted into an edited message; none: a picture
@@ -123,6 +124,7 @@ class Transcript(QAbstractScrollArea):
         tools.continue_requested.connect(self.continue_requested)
         tools.delete_requested.connect(self.delete_requested)
         tools.details_requested.connect(self.details_requested)
+        tools.speech_requested.connect(self.speech_requested)
         tools.compare_requested.connect(self.compare_requested)
         tools.keep_requested.connect(self.keep_requested)
         tools.stop_requested.connect(self.stop_requested)
@@ -269,6 +271,12 @@ class Transcript(QAbstractScrollArea):
             if busy:
                 self.editing.end()
             self.viewport().update()
+
+    def set_reading(self, message_id: int | None, *, offered: bool) -> None:
+        """Set which message is read aloud, and whether that is offered for the others."""
+        self.tools.reading, self.tools.can_read = message_id, offered
+        self.access.changed()
+        self.viewport().update()
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""

@@ -97,7 +97,7 @@ def test_each_tool_of_a_message_has_a_name_and_an_action(view: Transcript, qtbot
         [message(1, "Ask", own=True, sibling=2, siblings=2), message(2, "Said"), message(3, "Last")]
     )
     shown_on_hover = [
-        *("Copy as Markdown", "Answer again"),
+        *("Copy as Markdown", "Answer again", "Edit this answer"),
         *("Compare two answers…", "Delete message"),
     ]
     assert list(controls(view, 1)) == shown_on_hover
@@ -129,7 +129,7 @@ def test_links_code_and_thoughts_have_a_name_and_an_action(view: Transcript, qtb
     view.set_messages([message(1, LINKS + CODE)])
     wait_for_layout(view, qtbot)
     found = controls(view, 0)
-    thoughts, *links, code, _, _, _, _ = found
+    thoughts, *links, code, _, _, _, _, _, _ = found
     assert links == ["a fine page", "mail", "cell"]
     for name, address in zip(
         links, ("https://example.org/a", "mailto:a@b.c", "https://example.org/b"), strict=True
