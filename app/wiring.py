@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QUrl
-from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog
 
 from app.chat.adapters import Adapters
@@ -16,6 +14,7 @@ from app.domain.parts import Content, Parts
 from app.library.service import Library
 from app.settings.table import thinking
 from app.state.chat import ModelPhase, Notice
+from app.system.file_manager import show_in_folder
 from app.system.translation import tr
 from app.ui.adapters.panel import AdapterPanel
 from app.ui.comparison.values import Choice, default_choices
@@ -330,13 +329,3 @@ def connect_preferences(
     controller.library.defaults.changed.connect(show_settings)
     state.model_changed.connect(show_model)
     show_model()
-
-
-def show_in_folder(path: Path) -> bool:
-    """Open a file's folder, or the nearest existing one, in the system's file manager."""
-    return QDesktopServices.openUrl(QUrl.fromLocalFile(str(nearest_folder(path))))
-
-
-def nearest_folder(path: Path) -> Path:
-    """The folder itself, or else its nearest existing parent."""
-    return next((each for each in (path, *path.parents) if each.is_dir()), Path.home())

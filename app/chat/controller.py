@@ -67,6 +67,7 @@ from app.state.chat import Notice
 from app.state.states import States
 from app.store.store import Store
 from app.store.writer import StoreQueue
+from app.system.file_manager import show_in_folder
 from app.system.speech import Speech
 from app.system.translation import number, tr
 from app.system.worker import BackgroundWorker
@@ -314,6 +315,8 @@ class Controller(QObject):
         """Run the action of a notice's button."""
         if kind == "store":
             self._faults.repair()
+        elif kind == "repair" and self._faults.aside is not None:
+            show_in_folder(self._faults.aside)
         elif kind == "quit":
             self.quitting.quit_anyway()
         elif kind == SWITCH_NOTICE:

@@ -33,6 +33,7 @@ class StoreFaults:
         self._state, self._store_queue = state, store_queue
         self._answers, self._adapters, self._settings = answers, adapters, chat_settings
         self._conversations, self._drafts = conversations, drafts
+        self.aside: Path | None = None  # the damaged file that is kept
         store_queue.fault_changed.connect(self._on_fault)
 
     def repair(self) -> None:
@@ -58,7 +59,8 @@ class StoreFaults:
         self._settings.write_all()
         self._drafts.write_all()
         remedy = tr("The damaged file is kept as {file}.", file=aside)
-        self._state.set_notice("repair", Notice(sentence, remedy))
+        self._state.set_notice("repair", Notice(sentence, remedy, tr("Show in folder")))
+        self.aside = aside
         self._conversations.read()
 
     def _on_fault(self, error: StoreError | None) -> None:

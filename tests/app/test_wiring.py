@@ -7,9 +7,9 @@ from pathlib import Path
 
 from PySide6.QtWidgets import QScrollArea
 
+from app.system.file_manager import nearest_folder
 from app.ui.settings.fields import Segments
 from app.ui.settings.page import Preferences
-from app.wiring import nearest_folder
 from engine import CacheType, SaveSnapshot, snapshots_folder
 from fakes import MODEL
 from stage import Stage, flush, until

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QEvent, QObject, QSignalBlocker, Qt, QUrl, Signal
+from PySide6.QtCore import QEvent, QObject, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import (
-    QDesktopServices,
     QFont,
     QKeyEvent,
     QMouseEvent,
@@ -16,6 +15,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QSizePolicy, QVBoxLayo
 from app.state.adapters import AdapterEntry
 from app.state.faults import explain
 from app.system.byte_size import size
+from app.system.file_manager import show_in_folder
 from app.system.translation import tr, trn
 from app.ui.adapters.strength_slider import StrengthField, StrengthSlider
 from app.ui.theme.palette import Palette
@@ -210,7 +210,7 @@ class AdapterRow(QFrame):
         self.file.setToolTip(str(self.path))
 
     def _show_in_folder(self) -> None:
-        QDesktopServices.openUrl(QUrl.fromLocalFile(str(self.path.parent)))
+        show_in_folder(self.path)
 
     def _on_slider(self) -> None:
         strength = self.slider.strength
