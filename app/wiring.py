@@ -10,6 +10,7 @@ from app.chat.adapters import Adapters
 from app.chat.chat_settings import NOTICE as OPTIONS_NOTICE
 from app.chat.comparison import Side
 from app.chat.controller import Controller
+from app.domain.message import AnswerAgain
 from app.domain.parts import Content, Parts
 from app.library.service import Library
 from app.settings.table import thinking
@@ -85,6 +86,12 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     def keep_sidebar(wanted: bool) -> None:
         controller.change_settings(sidebar_open=wanted)
 
+    def answer_again(message_id: int, how: AnswerAgain) -> None:
+        if how is AnswerAgain.OTHER_MODEL:
+            window.choose_model_for(message_id)
+        else:
+            controller.regenerate(message_id, how)
+
     def ask_comparison(message_id: int) -> None:
         app_settings = controller.library.defaults.settings_for(controller.state.model.path)
         offered = controller.state.capabilities.adapters
@@ -150,7 +157,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     sidebar.searched.connect(controller.conversations.search)
 
     transcript.speech_requested.connect(controller.reading.toggle)
-    transcript.regenerate_requested.connect(controller.regenerate)
+    transcript.regenerate_requested.connect(answer_again)
     transcript.compare_requested.connect(ask_comparison)
     window.adapters.compare_requested.connect(compare_last)
     window.cards.comparison_requested.connect(compare)

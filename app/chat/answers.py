@@ -364,7 +364,7 @@ class Answers:
             job.command.thinking,
             job.command.constraint,
             job.command.thinking_budget or 0,
-            job.before if job.parts else None,
+            job.before,
         )
         self._state.set_generation(
             Generation(request, job.conversation, job.message, self._state.model.model)

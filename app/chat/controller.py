@@ -31,7 +31,7 @@ from app.chat.navigation import Navigation
 from app.chat.opening import Opening
 from app.chat.outbox import Outbox
 from app.chat.performance import Performance
-from app.chat.prompts import PromptBuilder
+from app.chat.prompts import PromptBuilder, length_instruction
 from app.chat.quitting import Quitting, RejectedNotices
 from app.chat.reading_aloud import ReadingAloud
 from app.chat.runner import Runner
@@ -40,10 +40,11 @@ from app.chat.store_faults import StoreFaults
 from app.chat.token_count import TokenCount
 from app.domain.answer_details import AnswerDetails
 from app.domain.ids import new_id
-from app.domain.message import Message, MessageState
+from app.domain.message import AnswerAgain, Message, MessageState
 from app.domain.parts import (
     Content,
     Parts,
+    clipboard_text,
     edited_answer,
     parts_of,
     prompt_text,
@@ -51,6 +52,7 @@ from app.domain.parts import (
     without_empty_ends,
     without_error,
 )
+from app.domain.word_count import word_count
 from app.engines.client import ClientMaker
 from app.engines.local import local
 from app.engines.requests import RequestRouter
@@ -402,15 +404,18 @@ class Controller(QObject):
         """Stop the answer of any conversation; its partial text stays."""
         self._answers.stop(conversation_id)
 
-    def regenerate(self, message_id: int) -> None:
-        """Generate another answer as a sibling of this one."""
+    def regenerate(self, message_id: int, how: AnswerAgain = AnswerAgain.SAME) -> None:
+        """Generate another answer as a sibling of this one, by the model in use."""
         place, old = self._find(message_id)
         if old is None or old.role is not Role.ASSISTANT or self.state.busy:
             return
         if self.chat_settings.refuses(old.conversation):
             return
         self.state.cut(old.conversation, place)
-        again = self._add(old.conversation, old.parent, Role.ASSISTANT, (), old.siblings + 1)
+        extra = length_instruction(how, word_count(clipboard_text(old.parts)))
+        made = AnswerDetails(extra=extra) if extra else None
+        siblings = old.siblings + 1
+        again = self._add(old.conversation, old.parent, Role.ASSISTANT, (), siblings, made)
         self._answer(again)
 
     def compare(self, message_id: int, left: Side, right: Side) -> None:
@@ -455,7 +460,9 @@ class Controller(QObject):
         self.state.cut(old.conversation, place)
         made = replace(old.details or AnswerDetails(model=old.model), edited=True)
         siblings = old.siblings + 1
-        edited = self._add(old.conversation, old.parent, Role.ASSISTANT, parts, siblings, made)
+        edited = self._add(
+            old.conversation, old.parent, Role.ASSISTANT, parts, siblings, made, written=True
+        )
         self._store_queue.write(
             lambda store: store.finish(edited.id, MessageState.COMPLETE, details=made)
         )
@@ -569,21 +576,25 @@ class Controller(QObject):
         parts: Parts,
         sibling: int,
         details: AnswerDetails | None = None,
+        *,
+        written: bool = False,
     ) -> Message:
         """Append a message to the branch, as the newest of `sibling` siblings.
 
-        An answer is to be written, unless there are `details` of how it was made.
+        An answer is to be written, unless it is `written`: by the model of its `details`.
         """
         own = role is Role.USER
-        state = MessageState.COMPLETE if own or details else MessageState.STREAMING
-        model = "" if own else details.model if details else self.state.model.name
+        state = MessageState.COMPLETE if own or written else MessageState.STREAMING
+        model = details.model if written and details else self.state.model.name
         message = Message(
-            new_id(), conversation_id, parent, role, parts, state, time.time(), model,
+            new_id(), conversation_id, parent, role, parts, state, time.time(), "" if own else model,
             "", 0, 0, 0.0, sibling, sibling, details=details,
         )  # fmt: skip
 
         def add(store: Store) -> None:
-            store.add_message(conversation_id, parent, role, parts, state, model, id=message.id)
+            store.add_message(
+                conversation_id, parent, role, parts, state, message.model, id=message.id
+            )
 
         self._store_queue.write(add, message.text)
         self.state.add(message)
@@ -591,7 +602,8 @@ class Controller(QObject):
 
     def _answer(self, message: Message) -> None:
         branch = self.state.branches[message.conversation]
-        self._answers.enqueue(message, self._prompts.command(message.conversation, branch))
+        extra = message.details.extra if message.details else ""
+        self._answers.enqueue(message, self._prompts.command(message.conversation, branch, extra))
 
     def _model_settings(self) -> Settings:
         return self.library.defaults.settings_for(self.state.model.path)

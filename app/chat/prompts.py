@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from app.domain.message import Message
+from app.domain.message import AnswerAgain, Message
 from app.domain.parts import Part, ToolResultPart, prompt_text
 from app.settings.table import Settings, sampling, thinking
 from app.state.chat import State
+from app.system.translation import tr
 from engine import Generate, Role, Sampling, Turn
 
+_FEWEST_WORDS = 15  # that an answer is asked to have
 _Piece = tuple[int, Turn]  # the message, and the text of some of its parts
 
 
@@ -47,12 +49,16 @@ class PromptBuilder:
         """Prompt turns of a branch of a chat, with its instructions."""
         return turns_of(messages, self.instructions(conversation))
 
-    def command(self, conversation: int, messages: Sequence[Message]) -> Generate:
-        """The request to answer a branch, or to continue its last answer; request 0."""
+    def command(self, conversation: int, messages: Sequence[Message], extra: str = "") -> Generate:
+        """The request to answer a branch, or to continue its last answer; request 0.
+
+        `extra` is an instruction for this answer only: it follows the question, so that the cached
+        context of the chat before it stays of use.
+        """
         app, chat = self._settings(), self._state.settings(conversation)
         return Generate(
             0,
-            self.turns(conversation, messages),
+            with_extra(self.turns(conversation, messages), extra),
             chat.applied(self.usual_sampling()),
             app.max_tokens,
             chat.stop,
@@ -74,6 +80,27 @@ def turns_of(messages: Sequence[Message], system: str) -> tuple[Turn, ...]:
         text = "\n\n".join(turn.text for _, turn in group)
         turns.append(Turn(group[0][1].role, text))
     return tuple(turns)
+
+
+def length_instruction(how: AnswerAgain, words: int) -> str:
+    """The instruction to answer at another length than an answer of so many words; "" for none."""
+    match how:
+        case AnswerAgain.SHORTER:
+            return tr("Answer in at most {count} words.", count=max(words // 2, _FEWEST_WORDS))
+        case AnswerAgain.LONGER:
+            most = max(words * 2, 2 * _FEWEST_WORDS)
+            return tr("Answer in more detail, in about {count} words.", count=most)
+        case AnswerAgain.SAME | AnswerAgain.OTHER_MODEL:
+            return ""
+
+
+def with_extra(turns: tuple[Turn, ...], extra: str) -> tuple[Turn, ...]:
+    """The turns with an instruction after the last question."""
+    at = max((at for at, turn in enumerate(turns) if turn.role is Role.USER), default=-1)
+    if not extra or at < 0:
+        return turns
+    asked = Turn(Role.USER, f"{turns[at].text}\n\n{extra}")
+    return (*turns[:at], asked, *turns[at + 1 :])
 
 
 def memory_start(messages: Sequence[Message], dropped_turns: int) -> int | None:

@@ -28,7 +28,7 @@ class QueuedAnswer:
     command: Generate
     adapters: Uses | None  # None: the conversation's
     aside: bool = False  # the other answer of a comparison
-    before: AnswerDetails | None = None  # of the part that is continued
+    before: AnswerDetails | None = None  # known before, and of the part that is continued
     checked_again: bool = False  # the engine refused its adapters after it had accepted them
 
 
@@ -45,7 +45,7 @@ class RunningAnswer:
     thinking: bool | None = None  # None: the default of the chat template
     constraint: Constraint | None = None  # what the answer has to be
     budget: int = 0  # tokens of thoughts; 0: no limit
-    earlier: AnswerDetails | None = None  # of the part that is continued
+    earlier: AnswerDetails | None = None  # known before, and of the part that is continued
     written: list[str] = field(default_factory=list)  # its text since then, in pieces
     unsaved: list[str] = field(default_factory=list)
     tokens_per_second: float = 0.0
@@ -110,6 +110,7 @@ class RunningAnswer:
             thought_seconds=round(earlier.thought_seconds + event.thought_seconds, 2),
             thought_budget=self.budget if event.thought_budget_reached else earlier.thought_budget,
             edited=earlier.edited,
+            extra=earlier.extra,
         )
 
 

@@ -36,6 +36,7 @@ class AnswerDetails:
     thought_seconds: float = 0.0  # the same
     thought_budget: int = 0  # tokens, if the budget ended the thoughts
     edited: bool = False  # the user has changed the text
+    extra: str = ""  # instruction for this answer only
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,15 @@ class StopReason(StrEnum):
     REPETITION = "repetition"  # the text repeated itself
 
 
+class AnswerAgain(StrEnum):
+    """How an answer is asked for again."""
+
+    SAME = "same"
+    SHORTER = "shorter"
+    LONGER = "longer"
+    OTHER_MODEL = "other model"
+
+
 class MessageState(Enum):
     """State of a message."""
 

@@ -25,6 +25,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app.actions import ACTIONS
+from app.domain.message import AnswerAgain
 from app.state.states import States
 from app.system.translation import tr
 from app.ui.adapters.panel import AdapterPanel
@@ -89,6 +90,7 @@ class Window(QWidget):
         self._states = states
         self._state = states.chat
         self._wants_sidebar = True
+        self._again: int | None = None  # answer that the model to be chosen writes again
         self._close_confirmed = False
         self._has_painted = False
         self.actions_by_id: dict[str, QAction] = {}
@@ -162,6 +164,7 @@ class Window(QWidget):
         self.picker.browse_requested.connect(self.open_library)
         self.picker.unload_requested.connect(self.picker_card.close_card)
         self.picker.resized.connect(self._fit_picker)
+        self.picker_card.closed.connect(self._forget_again)
         self.chat.empty_view.open_requested.connect(self.open_file)
         self.chat.empty_view.browse_requested.connect(self.open_library)
         self.sidebar.trash_button.clicked.connect(self.toggle_trash)
@@ -265,6 +268,11 @@ class Window(QWidget):
     def open_picker(self) -> None:
         """Open the model picker."""
         self.picker_card.open_below(self.top_bar.model_button)
+
+    def choose_model_for(self, message_id: int) -> None:
+        """Open the model picker; the chosen model loads and answers a message's question again."""
+        self.open_picker()
+        self._again = message_id
 
     def open_library(self) -> None:
         """Show the model library instead of the conversation."""
@@ -434,8 +442,14 @@ class Window(QWidget):
     # --- actions --------------------------------------------------------------------------------
 
     def _choose_model(self, path: Path) -> None:
+        again, self._again = self._again, None
         self.picker_card.close_card()
         self.model_chosen.emit(path)
+        if again is not None:
+            self.transcript.regenerate_requested.emit(again, AnswerAgain.SAME)
+
+    def _forget_again(self) -> None:
+        self._again = None
 
     def _choose_file(self, name: str) -> None:
         self.model_chosen.emit(Path(name))

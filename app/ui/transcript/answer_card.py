@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 from app.domain.answer_details import AnswerDetails
 from app.domain.message import Message, MessageState, StopReason
 from app.domain.parts import clipboard_text
+from app.domain.word_count import word_count
 from app.settings.samplers import SAMPLERS
 from app.state.performance import tokens_per_second
 from app.system.translation import listed, number, tr, trn
@@ -89,6 +90,7 @@ def answer_rows(message: Message) -> list[tuple[str, str]]:
     rows = [
         (tr("Model"), _model(message)),
         (tr("Adapters"), adapters_in_words(message.adapters)),
+        (tr("Asked for"), made.extra if made else ""),
         (tr("Read"), _read(message)),
         (tr("Written"), _written(message)),
         (tr("Length"), length_words(clipboard_text(message.parts))),

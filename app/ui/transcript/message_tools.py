@@ -24,7 +24,13 @@ ROW = 32.0  # pixels: height of the tool row
 _BOX = 28.0
 _ICON = 16
 # Those that are named otherwise.
-_ICONS = {"delete": "trash", "keep": "check", "compared": "compare", "silence": "stop"}
+_ICONS = {
+    "delete": "trash",
+    "keep": "check",
+    "compared": "compare",
+    "silence": "stop",
+    "variants": "chevron_down",
+}
 _UNFINISHED = (MessageState.STOPPED, MessageState.INTERRUPTED)
 
 
@@ -32,7 +38,7 @@ _UNFINISHED = (MessageState.STOPPED, MessageState.INTERRUPTED)
 class Tool:
     """One tool button of a message, or a static text between the buttons."""
 
-    name: str  # leaf, copy, regenerate, compare, compared, info, edit, continue, delete, previous,
+    name: str  # leaf, copy, regenerate, variants, compare, compared, info, edit, continue, delete, previous,
     # next, keep, stop, speak, silence, or word
     text: str  # tooltip and accessible name; of a "word", the text itself
     label: str = ""  # shown beside the icon
@@ -73,6 +79,7 @@ def tools_for(message: Message, *, busy: bool, last: bool = True, speech: str = 
     if not busy:
         if message.role is Role.ASSISTANT:
             tools.append(Tool("regenerate", tr("Answer again")))
+            tools.append(Tool("variants", tr("Answer again: shorter, longer…")))
             if message.state is MessageState.COMPLETE and last:
                 tools.append(Tool("continue", tr("Let the model go on after this answer")))
             if clipboard_text(message.parts):
@@ -146,6 +153,8 @@ def place(
     for tool in tools:
         if tool.name == "word":
             widths.append(metrics.horizontalAdvance(tool.text) + 8)
+        elif tool.name == "variants":  # belongs to the tool before it
+            widths.append(_BOX - 8)
         elif tool.label:
             widths.append(_BOX + metrics.horizontalAdvance(tool.label) + 6)
         else:
@@ -194,8 +203,9 @@ def paint(
     picture = pixmap("check" if done else name, color.name(), _ICON, ratio)
     inset = (_BOX - _ICON) / 2
     mirrored = QGuiApplication.isRightToLeft()
-    left = area.right() - _BOX if mirrored else area.left()
-    painter.drawPixmap(QPointF(left + inset, area.top() + inset), picture)
+    box = _BOX if tool.label else area.width()  # of the icon
+    left = area.right() - box if mirrored else area.left()
+    painter.drawPixmap(QPointF(left + (box - _ICON) / 2, area.top() + inset), picture)
     if tool.label:
         painter.setPen(color)
         words = area.adjusted(0, 0, 2 - _BOX, 0) if mirrored else area.adjusted(_BOX - 2, 0, 0, 0)

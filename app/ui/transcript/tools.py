@@ -8,6 +8,7 @@ from __future__ import annotations
 from PySide6.QtCore import QMimeData, QObject, QRectF, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
 
+from app.domain.message import AnswerAgain
 from app.domain.parts import clipboard_text
 from app.ui.blocks.code import CodeView
 from app.ui.transcript import message_tools
@@ -20,7 +21,8 @@ DONE = 1400  # milliseconds for which a used tool shows a tick
 class Tools(QObject):
     """Activates message tools, and keeps which one shows a tick."""
 
-    regenerate_requested = Signal(object)  # message
+    regenerate_requested = Signal(object, object)  # message, AnswerAgain
+    variants_requested = Signal(object, object)  # index of a message, QRectF of the tool in it
     edit_requested = Signal(object)  # message
     continue_requested = Signal(object)  # message
     compare_requested = Signal(object)  # message, whose question is to be answered twice
@@ -101,7 +103,10 @@ class Tools(QObject):
                 self._timer.start(DONE)
                 self._layout.message_changed.emit(index)
             case "regenerate":
-                self.regenerate_requested.emit(message.id)
+                self.regenerate_requested.emit(message.id, AnswerAgain.SAME)
+            case "variants":
+                tools, areas = self.all(index)
+                self.variants_requested.emit(index, areas[tools.index(tool)])
             case "edit":
                 self.edit_requested.emit(message.id)
             case "leaf":

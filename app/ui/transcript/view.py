@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, Signal
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
     QFocusEvent,
@@ -23,9 +23,9 @@ from PySide6.QtGui import (
     QResizeEvent,
     QWheelEvent,
 )
-from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QToolTip, QWidget
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QToolTip, QWidget
 
-from app.domain.message import Message, MessageState
+from app.domain.message import AnswerAgain, Message, MessageState
 from app.domain.parts import clipboard_text
 from app.system.translation import tr
 from app.ui.blocks.style import ReadingStyle
@@ -56,7 +56,7 @@ _RESIZE_MILLISECONDS = 120  # milliseconds from the last resize to idle layout
 class Transcript(QAbstractScrollArea):
     """Scroll area that shows the messages of one conversation."""
 
-    regenerate_requested = Signal(object)  # message
+    regenerate_requested = Signal(object, object)  # message, AnswerAgain
     edit_submitted = Signal(object, object)  # message, new parts
     continue_requested = Signal(object)  # message
     delete_requested = Signal(object)  # message
@@ -120,6 +120,7 @@ class Transcript(QAbstractScrollArea):
         places.hover_changed.connect(self._repaint_hover)
         places.changed.connect(lambda: self.viewport().update())
         tools.regenerate_requested.connect(self.regenerate_requested)
+        tools.variants_requested.connect(self._open_variants)
         tools.edit_requested.connect(self.edit_message)
         tools.continue_requested.connect(self.continue_requested)
         tools.delete_requested.connect(self.delete_requested)
@@ -271,6 +272,27 @@ class Transcript(QAbstractScrollArea):
             if busy:
                 self.editing.end()
             self.viewport().update()
+
+    def variants_menu(self, message_id: int) -> QMenu:
+        """The ways to ask for an answer again."""
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        for how, text in (
+            (AnswerAgain.SAME, tr("Answer again")),
+            (AnswerAgain.SHORTER, tr("Shorter")),
+            (AnswerAgain.LONGER, tr("Longer")),
+            (AnswerAgain.OTHER_MODEL, tr("With another model…")),
+        ):
+            ask = partial(self.regenerate_requested.emit, message_id, how)
+            menu.addAction(text).triggered.connect(ask)
+        return menu
+
+    def _open_variants(self, index: int, area: QRectF) -> None:
+        """Open the menu below its tool."""
+        places = self.places
+        x, y = places.left_of(index) + area.left(), places.message_top(index) + area.bottom()
+        menu = self.variants_menu(self.stack.views[index].message.id)
+        menu.popup(self.viewport().mapToGlobal(QPoint(round(x), round(y))))
 
     def set_reading(self, message_id: int | None, *, offered: bool) -> None:
         """Set which message is read aloud, and whether that is offered for the others."""

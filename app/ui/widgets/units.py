@@ -12,8 +12,6 @@ from app.system.translation import number, tr
 # Parts of a locale's long date format: "dddd, d MMMM yyyy", "yyyy年M月d日dddd", "d 'de' MMMM 'de' yyyy".
 _WEEKDAY = re.compile(r"[,،]?\s*dddd[,،]?\s*")
 _YEAR = re.compile(r"(\s*'[^']*')?[,،]?\s*y+[年년]?(\s*'[^']*')?\.?")
-_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_WORD = re.compile(rf"[{_CJK}]|(?:(?![{_CJK}])\w)+(?:['\u2019.-](?:(?![{_CJK}])\w)+)*")
 
 
 def progress(done_bytes: int, size_bytes: int) -> str:
@@ -86,11 +84,6 @@ def _time(seconds: float) -> str:
     if seconds < 0.1:
         return tr("{time} ms", time=number(1000 * seconds, 1))
     return tr("{time} s", time=number(seconds, 2))
-
-
-def word_count(text: str) -> int:
-    """The number of words in a text; each Chinese or Japanese character counts as one."""
-    return sum(1 for _ in _WORD.finditer(text))
 
 
 def parameters(count: int) -> str:

@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 
 import tiny
 import tiny_lora
-from app.domain.message import MessageState
+from app.domain.message import AnswerAgain, MessageState
 from app.settings.table import Settings
 from app.ui.adapters.panel import AdapterPanel
 from app.ui.transcript.message_tools import tools_for
@@ -58,7 +58,9 @@ def add(stage: Stage, path: Path) -> None:
 def answer(stage: Stage) -> str:
     """Ask in a new conversation, and wait for the complete answer."""
     if stage.state.messages:
-        stage.window.transcript.regenerate_requested.emit(stage.state.messages[-1].id)
+        stage.window.transcript.regenerate_requested.emit(
+            stage.state.messages[-1].id, AnswerAgain.SAME
+        )
     else:
         stage.window.composer.submitted.emit(QUESTION)
     until(lambda: not stage.state.busy and bool(stage.state.messages))

@@ -194,11 +194,11 @@ def test_a_cut_document_is_called_incomplete(stage: Stage) -> None:
     assert message.state is MessageState.STOPPED
     assert message.details is not None
     assert message.details.incomplete
-    from app.ui.transcript.answer_card import answer_rows
+    from app.ui.transcript.answer_card import exact_rows
     from app.ui.transcript.endings import ending
 
     assert ending(message).endswith("the document is incomplete")
-    rows = dict(answer_rows(message))
+    rows = dict(exact_rows(message))
     assert rows["Format"] == "list of choices"
     assert "Typical-p 0.8" in rows["Sampling"]
     assert "temperature 0.1" in rows["Sampling"]

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from app.chat.conversations import title_of
-from app.domain.message import Message, MessageState, StopReason
+from app.domain.message import AnswerAgain, Message, MessageState, StopReason
 from app.domain.parts import ErrorPart, FilePart, Parts, TextPart, ThoughtPart, clipboard_text
 from app.settings.table import Settings, load
 from app.state.chat import ModelFile, ModelPhase
 from app.store.store import Store
+from app.ui.transcript.answer_card import answer_rows
 from app.ui.transcript.endings import ending, short_ending
 from app.ui.transcript.message_tools import tools_for
 from engine import (
@@ -296,6 +297,59 @@ def test_an_edited_answer_is_a_new_version_from_which_the_chat_goes_on(stage: St
     stage.controller.navigation.show_sibling(edited.id, -1)
     stage.wait_until_idle()
     assert clipboard_text(stage.state.messages[-1].parts) == "One way."
+
+
+@pytest.mark.parametrize(
+    ("how", "asked"),
+    [
+        (AnswerAgain.SHORTER, "Answer in at most 20 words."),
+        (AnswerAgain.LONGER, "Answer in more detail, in about 80 words."),
+    ],
+)
+def test_another_length_is_asked_for_once(stage: Stage, how: AnswerAgain, asked: str) -> None:
+    stage.ready(MODEL)
+    ask(stage, "Why?")
+    first = answer(stage, "word " * 40)
+    stage.controller.regenerate(first.id, how)
+    stage.drain()
+    assert stage.engine.last_generate.turns[-1] == Turn(USER, f"Why?\n\n{asked}")
+    again = answer(stage, "Because")
+    assert ("Asked for", asked) in answer_rows(again)
+    assert stored_branch(stage)[-1].details == again.details
+    assert stage.state.messages[0].text == "Why?"  # the question is as it was
+    stage.controller.continue_answer(again.id)
+    stage.drain()
+    assert [turn.text for turn in stage.engine.last_generate.turns] == [
+        f"Why?\n\n{asked}",
+        "Because",
+    ]
+    again = answer(stage, ".")
+    assert ("Asked for", asked) in answer_rows(again)
+    stage.controller.regenerate(again.id)
+    stage.drain()
+    assert stage.engine.last_generate.turns[-1] == Turn(USER, "Why?")
+
+
+def test_another_model_loads_and_answers_again(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage)
+    first = answer(stage, "One way.")
+    window = stage.window
+    window.transcript.regenerate_requested.emit(first.id, AnswerAgain.OTHER_MODEL)
+    assert window.picker_card.isVisible()
+    window.picker_card.close_card()  # given up
+    window.open_picker()
+    window.picker.chosen.emit(MODEL)
+    assert stage.state.messages[-1].id == first.id
+    window.transcript.regenerate_requested.emit(first.id, AnswerAgain.OTHER_MODEL)
+    other = MODEL.with_name("Other.gguf")
+    window.picker.chosen.emit(other)
+    stage.drain()
+    stage.engine.finish_load("Other")
+    stage.drain()
+    again = answer(stage, "Another way.")
+    assert again.details is not None
+    assert (again.sibling, again.details.model) == (2, "Other")
 
 
 def test_regenerate_keeps_the_old_answer_as_a_sibling(stage: Stage) -> None:

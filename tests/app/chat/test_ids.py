@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 from app.chat.comparison import Side
 from app.domain.answer_details import AnswerDetails
 from app.domain.ids import new_id
-from app.domain.message import Message, MessageState
+from app.domain.message import AnswerAgain, Message, MessageState
 from app.store.store import Store, StoreError
 from engine import Role, Sampling
 from fakes import MODEL
@@ -64,7 +64,7 @@ def test_a_whole_chat_has_the_same_ids_in_the_state_and_the_store(
     controller.send("Why?")
     answer(stage, "Because.")
     asked, first = check(stage)
-    chat.transcript.regenerate_requested.emit(first)
+    chat.transcript.regenerate_requested.emit(first, AnswerAgain.SAME)
     answer(stage, "So.")
     _, second = check(stage)
     assert asked < first < second

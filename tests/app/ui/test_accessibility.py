@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QPlainTextEdit
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
+from app.domain.message import AnswerAgain
 from app.ui.adapters.strength_slider import StrengthSlider
 from app.ui.transcript.view import Transcript
 from stage import flush
@@ -97,7 +98,8 @@ def test_each_tool_of_a_message_has_a_name_and_an_action(view: Transcript, qtbot
         [message(1, "Ask", own=True, sibling=2, siblings=2), message(2, "Said"), message(3, "Last")]
     )
     shown_on_hover = [
-        *("Copy as Markdown", "Answer again", "Edit this answer"),
+        *("Copy as Markdown", "Answer again", "Answer again: shorter, longer…"),
+        "Edit this answer",
         *("Compare two answers…", "Delete message"),
     ]
     assert list(controls(view, 1)) == shown_on_hover
@@ -119,7 +121,7 @@ def test_each_tool_of_a_message_has_a_name_and_an_action(view: Transcript, qtbot
     assert own["Next version"].state().disabled
     with qtbot.waitSignal(view.regenerate_requested) as request:
         press(controls(view, 1)["Answer again"])
-    assert request.args == [2]
+    assert request.args == [2, AnswerAgain.SAME]
     with qtbot.waitSignal(view.delete_requested) as request:
         press(controls(view, 1)["Delete message"])
     assert request.args == [2]
@@ -129,7 +131,7 @@ def test_links_code_and_thoughts_have_a_name_and_an_action(view: Transcript, qtb
     view.set_messages([message(1, LINKS + CODE)])
     wait_for_layout(view, qtbot)
     found = controls(view, 0)
-    thoughts, *links, code, _, _, _, _, _, _ = found
+    thoughts, *links, code, _, _, _, _, _, _, _ = found
     assert links == ["a fine page", "mail", "cell"]
     for name, address in zip(
         links, ("https://example.org/a", "mailto:a@b.c", "https://example.org/b"), strict=True

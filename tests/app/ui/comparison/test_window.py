@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 import tiny
 import tiny_lora
 from adapter_stage import FORMAL, PIRATE, accept
-from app.domain.message import Message
+from app.domain.message import AnswerAgain, Message
 from app.engines.client import Capabilities
 from app.settings.table import Settings
 from app.ui.comparison.card import ComparisonCard
@@ -110,7 +110,9 @@ def test_with_and_without_the_adapter_kept_restarted_and_reopened(
     with opened(tmp_path, model) as stage:
         base = ask(stage).text
         add_adapter(stage, tiny_lora.write(tmp_path / "pirate.gguf", model, size=1.5, seed=5))
-        stage.window.transcript.regenerate_requested.emit(stage.state.messages[-1].id)
+        stage.window.transcript.regenerate_requested.emit(
+            stage.state.messages[-1].id, AnswerAgain.SAME
+        )
         ended(stage)
         adapted = stage.state.messages[-1].text
         assert adapted != base

@@ -12,10 +12,10 @@ from pytestqt.qtbot import QtBot
 from app.domain.answer_details import AnswerDetails
 from app.domain.message import Message, MessageState, StopReason
 from app.domain.parts import TextPart
+from app.domain.word_count import word_count
 from app.settings.table import Settings
 from app.store.store import Store
 from app.ui.transcript.answer_card import AnswerCard, answer_rows, exact_rows
-from app.ui.widgets.units import word_count
 from engine import FinishReason, Role
 from fakes import MODEL
 from stage import Stage, until

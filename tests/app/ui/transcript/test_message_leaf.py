@@ -23,6 +23,7 @@ def test_adapter_icon_marks_an_answer_and_names_its_adapters(qtbot: QtBot) -> No
     assert [tool.name for tool in tools_for(plain, busy=False)] == [
         "copy",
         "regenerate",
+        "variants",
         "continue",
         "edit",
         "compare",

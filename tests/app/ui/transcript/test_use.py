@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QPlainTextEdit
 from pytestqt.qtbot import QtBot
 
 from app.domain.answer_details import AnswerDetails
-from app.domain.message import Message, MessageState
+from app.domain.message import AnswerAgain, Message, MessageState
 from app.domain.parts import TextPart
 from app.ui.blocks.code import CodeView
 from app.ui.transcript.message_tools import tools_for
@@ -138,17 +138,25 @@ def test_only_the_last_answer_can_be_continued(view: Transcript) -> None:
 def test_each_state_offers_its_tools() -> None:
     stopped = message(1, "a", state=MessageState.STOPPED)
     assert names(stopped) == [
-        *("word", "continue", "copy", "regenerate", "edit", "compare", "delete")
+        *("word", "continue", "copy", "regenerate", "variants", "edit", "compare", "delete")
     ]
     assert names(stopped, busy=True) == ["word", "copy"]
     complete = message(1, "a")
-    assert names(complete) == ["copy", "regenerate", "continue", "edit", "compare", "delete"]
+    assert names(complete) == [
+        "copy",
+        "regenerate",
+        "variants",
+        "continue",
+        "edit",
+        "compare",
+        "delete",
+    ]
     edited = replace(complete, details=AnswerDetails(edited=True))
     assert [tool.text for tool in tools_for(edited, busy=False) if tool.lasting] == ["Edited"]
     assert names(message(1, "a", own=True)) == ["copy", "edit", "delete"]
     assert names(streaming(1)) == []
     failed = message(1, "", state=MessageState.FAILED, error="e")
-    assert names(failed) == ["regenerate", "compare", "delete"]
+    assert names(failed) == ["regenerate", "variants", "compare", "delete"]
     switch = tools_for(message(1, "a", sibling=1, siblings=3), busy=False)[-3:]
     assert [(tool.name, tool.text, tool.enabled) for tool in switch] == [
         ("previous", "Previous version", False),
@@ -166,7 +174,12 @@ def test_tools_emit_their_requests(view: Transcript, qtbot: QtBot) -> None:
     )
     with qtbot.waitSignal(view.regenerate_requested) as request:
         click(qtbot, view, tool_point(view, 1, "regenerate"))
-    assert request.args == [2]
+    assert request.args == [2, AnswerAgain.SAME]
+    menu = view.variants_menu(2)
+    for action, how in zip(menu.actions(), AnswerAgain, strict=True):
+        with qtbot.waitSignal(view.regenerate_requested) as request:
+            action.trigger()
+        assert request.args == [2, how]
     with qtbot.waitSignal(view.continue_requested) as request:
         click(qtbot, view, tool_point(view, 1, "continue"))
     assert request.args == [2]
