@@ -34,6 +34,7 @@ ACTIONS = (
     Action("undo", "Undo the last deletion", standard="Undo"),
     Action("rename", "Rename the chat", ("F2",)),
     Action("search", "Search chats", ("Ctrl+K",)),
+    Action("prompts", "Saved prompts", ("Ctrl+Shift+S",)),
     Action("find", "Find in this chat", standard="Find"),
     Action("find_next", "Next match", ("F3",), standard="FindNext"),
     Action("find_previous", "Previous match", ("Shift+F3",), standard="FindPrevious"),
@@ -60,6 +61,7 @@ OTHER_KEYS = (
     OtherKey("Answer", "Stop the answer", "Esc"),
     OtherKey("Chat", "Send", "Return"),
     OtherKey("Chat", "New line", "Shift+Return"),
+    OtherKey("Chat", "Insert a saved prompt (in an empty field)", "/"),
     OtherKey("Chat", "Edit your last message (in an empty field)", "Up"),
     OtherKey("Chat", "Delete the chat (in the sidebar)", "Del"),
 )

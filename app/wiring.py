@@ -156,6 +156,10 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     window.remove_requested.connect(controller.deletions.remove)
     sidebar.searched.connect(controller.conversations.search)
 
+    composer.prompt_saved.connect(controller.snippets.add)
+    window.prompts.renamed.connect(controller.snippets.rename)
+    window.prompts.deleted.connect(controller.snippets.delete)
+    window.prompts.restore_requested.connect(controller.snippets.restore)
     transcript.speech_requested.connect(controller.reading.toggle)
     transcript.regenerate_requested.connect(answer_again)
     transcript.compare_requested.connect(ask_comparison)

@@ -36,6 +36,7 @@ from app.chat.quitting import Quitting, RejectedNotices
 from app.chat.reading_aloud import ReadingAloud
 from app.chat.runner import Runner
 from app.chat.snapshots import SnapshotController
+from app.chat.snippets import Snippets
 from app.chat.store_faults import StoreFaults
 from app.chat.token_count import TokenCount
 from app.domain.answer_details import AnswerDetails
@@ -224,6 +225,7 @@ class Controller(QObject):
             open_conversation=self.navigation.open,
             stop_opening=self.navigation.stop_opening,
         )
+        self.snippets = Snippets(states.snippets, store_queue)
         self._faults = StoreFaults(
             state,
             store_queue,
@@ -232,6 +234,7 @@ class Controller(QObject):
             self.chat_settings,
             self.conversations,
             self.drafts,
+            self.snippets,
         )
         self.reading = ReadingAloud(state, Speech(self))
         self._faulted.connect(self.report)
@@ -251,6 +254,7 @@ class Controller(QObject):
         self.deletions.read()
         self.drafts.load_new_chat()
         self.adapters.read()
+        self.snippets.read()
         self.chat_settings.read()
         self.library.start()
         chosen = model or first_model(self.settings.last_model)

@@ -10,6 +10,7 @@ from app.state.chat_settings import ChatSettingsState
 from app.state.library import LibraryState
 from app.state.performance import PerformanceState
 from app.state.snapshots import SessionState
+from app.state.snippets import SnippetState
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +23,4 @@ class States:
     sessions: SessionState = field(default_factory=SessionState)
     performance: PerformanceState = field(default_factory=PerformanceState)
     chat_settings: ChatSettingsState = field(default_factory=ChatSettingsState)
+    snippets: SnippetState = field(default_factory=SnippetState)

@@ -23,9 +23,10 @@ from app.domain.chat_settings import AdapterChoice
 from app.domain.ids import id_seen, new_id
 from app.domain.message import AdapterMark, Message, MessageState, StopReason
 from app.domain.parts import Content, ErrorPart, parts_of
+from app.domain.snippet import Snippet
 from app.domain.unsent import Unsent
 from app.store import adapters as store_adapters
-from app.store import comparisons, deleted_messages
+from app.store import comparisons, deleted_messages, snippets
 from app.store.adapters import StoredAdapters
 from app.store.blobs import Blobs, names_in
 from app.store.hits import best_hits
@@ -510,6 +511,23 @@ class Store:
         """What is unsent in a conversation."""
         with self._reading() as database:
             return find_draft(database, conversation_id or 0)
+
+    # --- saved prompts ----------------------------------------------------------------------
+
+    def snippets(self) -> list[Snippet]:
+        """The saved prompts, the oldest first."""
+        with self._reading() as database:
+            return snippets.read_snippets(database)
+
+    def write_snippet(self, snippet: Snippet) -> None:
+        """Save a prompt in place of the one with its id."""
+        with self._writing(durable=True) as database:
+            snippets.write_snippet(database, snippet)
+
+    def delete_snippet(self, snippet_id: int) -> None:
+        """Delete a saved prompt."""
+        with self._writing(durable=True) as database:
+            snippets.delete_snippet(database, snippet_id)
 
     # --- adapters ---------------------------------------------------------------------------
 

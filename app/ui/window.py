@@ -32,6 +32,9 @@ from app.ui.adapters.panel import AdapterPanel
 from app.ui.chat.model_picker import CARD_WIDTH as PICKER_WIDTH
 from app.ui.chat.model_picker import ModelPicker
 from app.ui.chat.page import ChatPage
+from app.ui.chat.prompt_list import PromptList
+from app.ui.chat.prompt_manager import CARD_WIDTH as PROMPTS_WIDTH
+from app.ui.chat.prompt_manager import PromptManager
 from app.ui.chat.sidebar import Sidebar
 from app.ui.chat.top_bar import TopBar
 from app.ui.comparison.cards import AnswerCards
@@ -126,6 +129,9 @@ class Window(QWidget):
         self.shortcuts_card = Popover(self, Shortcuts(), SHORTCUTS_WIDTH, tr("Keyboard shortcuts"))
         self.drop_area = DropArea(self)
         self.cards = AnswerCards(self, state)
+        self.prompts = PromptManager(states.snippets)
+        self.prompts_card = Popover(self, self.prompts, PROMPTS_WIDTH, tr("Saved prompts"))
+        self.prompt_list = PromptList(states.snippets, self.composer, self.chat)
         self.options = AnswerOptionsView(states.chat_settings, self.composer, self)
 
     def _lay_out(self) -> None:
@@ -165,6 +171,11 @@ class Window(QWidget):
         self.picker.unload_requested.connect(self.picker_card.close_card)
         self.picker.resized.connect(self._fit_picker)
         self.picker_card.closed.connect(self._forget_again)
+        self.prompt_list.manage_requested.connect(self.open_prompts)
+        self.prompts.close_button.clicked.connect(self.prompts_card.close_card)
+        self.prompts.save_requested.connect(self.composer.save_prompt)
+        self.prompts.inserted.connect(self._insert_prompt)
+        self.prompts.resized.connect(self._fit_prompts)
         self.chat.empty_view.open_requested.connect(self.open_file)
         self.chat.empty_view.browse_requested.connect(self.open_library)
         self.sidebar.trash_button.clicked.connect(self.toggle_trash)
@@ -175,6 +186,7 @@ class Window(QWidget):
             "new": self.sidebar.new_requested.emit,
             "undo": self.undo_requested.emit,
             "search": self.search,
+            "prompts": self.open_prompts,
             "find": self.open_find,
             "find_next": partial(self.chat.find_again, forward=True),
             "find_previous": partial(self.chat.find_again, forward=False),
@@ -224,6 +236,9 @@ class Window(QWidget):
             self.picker_card,
             self.shortcuts_card,
             self.cards,
+            self.prompts,
+            self.prompts_card,
+            self.prompt_list,
             self.options,
             self.drop_area,
         ):
@@ -268,6 +283,11 @@ class Window(QWidget):
     def open_picker(self) -> None:
         """Open the model picker."""
         self.picker_card.open_below(self.top_bar.model_button)
+
+    def open_prompts(self) -> None:
+        """Open the card of the saved prompts."""
+        self.prompts.set_can_save(bool(self.composer.editor.text().strip()))
+        self.prompts_card.open_centred()
 
     def choose_model_for(self, message_id: int) -> None:
         """Open the model picker; the chosen model loads and answers a message's question again."""
@@ -448,6 +468,16 @@ class Window(QWidget):
         if again is not None:
             self.transcript.regenerate_requested.emit(again, AnswerAgain.SAME)
 
+    def _insert_prompt(self, text: str) -> None:
+        self.prompts_card.close_card()
+        self.close_page()
+        self.composer.insert(text)
+        self.composer.setFocus()
+
+    def _fit_prompts(self) -> None:
+        if not self.prompts_card.isHidden():
+            self.prompts_card.centre()
+
     def _forget_again(self) -> None:
         self._again = None
 
@@ -513,7 +543,12 @@ class Window(QWidget):
         self.composer.set_limit(self.height() // 3)
         if event.oldSize().width() != self.width():
             self._update_sidebar()
-        for card in (self.picker_card, self.shortcuts_card, *self.cards.popovers):
+        for card in (
+            self.picker_card,
+            self.shortcuts_card,
+            self.prompts_card,
+            *self.cards.popovers,
+        ):
             if not card.isHidden():
                 card.fit()
         self.options.fit()

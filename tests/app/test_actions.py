@@ -58,6 +58,7 @@ def seen(stage: Stage, quits: int) -> dict[str, object]:
         "theme": stage.theme.choice,
         "performance": window.performance is not None,
         "shortcuts": window.shortcuts_card.isVisible(),
+        "prompts": window.prompts_card.isVisible(),
         "quit": quits,
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QMimeData
+from PySide6.QtTest import QTest
 
 from app.domain.parts import FilePart, TextPart
 from engine import FinishReason
@@ -54,6 +55,34 @@ def waiting(stage: Stage) -> None:
     stage.drain()
 
 
+PROMPTS = (
+    "Summarise this in three sentences, for a reader who has not seen it:\n",
+    "Review this code. Name faults only, the worst one first.\n",
+    "Translate into plain German.",
+    "Rewrite this more politely, and keep its length.",
+)
+
+
+def saved_prompts(stage: Stage) -> None:
+    """The list behind "/"."""
+    ready(stage)
+    for text in PROMPTS:
+        stage.controller.snippets.add(text)
+    stage.window.composer.setFocus()
+    QTest.keyClicks(stage.window.composer.editor, "/")
+    flush()
+
+
+def prompt_card(stage: Stage) -> None:
+    """The card of the saved prompts, after one was deleted."""
+    saved_prompts(stage)
+    stage.window.prompt_list.close_list()
+    stage.window.composer.set_text("Explain this to a child.")
+    stage.window.open_prompts()
+    stage.controller.snippets.delete(stage.states.snippets.snippets[0].id)
+    flush()
+
+
 def own_code(stage: Stage) -> None:
     """A question with pasted code that has no fence."""
     ready(stage)
@@ -62,5 +91,9 @@ def own_code(stage: Stage) -> None:
 
 
 SCENES: dict[str, Scene] = {
-    scene.__name__: scene for scene in (drafting, full_composer, pasted, waiting, own_code)
+    scene.__name__: scene
+    for scene in (
+        *(drafting, full_composer, pasted, waiting, own_code),
+        *(saved_prompts, prompt_card),
+    )
 }

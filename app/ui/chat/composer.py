@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import (
+    QContextMenuEvent,
     QFocusEvent,
     QFontMetrics,
     QInputMethodEvent,
     QKeyEvent,
     QKeySequence,
+    QTextCursor,
 )
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
@@ -47,6 +49,8 @@ class _Editor(MessageField):
     long_pasted = Signal(object)  # a text that is too long for the field; as `str` Qt alters it
     undo_pressed = Signal()
     typing = Signal()  # an input method is composing
+    slash_typed = Signal()  # as the first character of the text
+    save_requested = Signal()  # the text is to be kept as a prompt
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -74,10 +78,24 @@ class _Editor(MessageField):
         elif e.key() == Qt.Key.Key_Escape:
             e.ignore()  # handled by the window
         else:
+            was_empty = self.document().isEmpty()
             super().keyPressEvent(e)
+            if was_empty and e.text() == "/" and self.text() == "/":
+                self.slash_typed.emit()
+
+    def contextMenuEvent(self, e: QContextMenuEvent) -> None:
+        menu = self.createStandardContextMenu()
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.addSeparator()
+        save = menu.addAction(tr("Save as a prompt"), self.save_requested.emit)
+        save.setEnabled(bool(self.text().strip()))
+        menu.popup(e.globalPos())
 
     def inputMethodEvent(self, e: QInputMethodEvent) -> None:
+        was_empty = not self.text()
         super().inputMethodEvent(e)
+        if was_empty and e.commitString() in ("/", "\uff0f"):
+            self.slash_typed.emit()
         if self.composing:
             self.typing.emit()
 
@@ -106,6 +124,7 @@ class Composer(QFrame):
     typed = Signal(str)  # the text, throttled; also when it was replaced
     edit_last_requested = Signal()
     refused = Signal(list)  # the paths of pasted files; none: a picture was pasted
+    prompt_saved = Signal(str)  # the typed text is to be kept as a prompt
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -149,6 +168,7 @@ class Composer(QFrame):
         self.editor.undo_pressed.connect(self._history.undo)
         self.editor.textChanged.connect(self._on_text)
         self.editor.typing.connect(self.typing)
+        self.editor.save_requested.connect(self.save_prompt)
         self.editor.document().documentLayout().documentSizeChanged.connect(self._fit_height)
         self.button.clicked.connect(self._on_button)
         self.set_model_name("")
@@ -213,6 +233,23 @@ class Composer(QFrame):
         self.editor.setTextCursor(cursor)
         self._show_button()
         self._fit_height()
+
+    def save_prompt(self) -> None:
+        """Ask to keep the typed text as a prompt."""
+        self.end_composition()
+        if (text := self.editor.text()).strip():
+            self.prompt_saved.emit(text)
+
+    def replace_text(self, text: str) -> None:
+        """Put another text in place of the typed one, which Undo brings back."""
+        cursor = self.editor.textCursor()
+        cursor.select(QTextCursor.SelectionType.Document)
+        self.editor.setTextCursor(cursor)
+        if text:
+            self.editor.insert_text(text)
+        else:
+            cursor.removeSelectedText()
+        self.editor.setFocus()
 
     def insert(self, text: str) -> None:
         """Insert text at the cursor, as if typed."""

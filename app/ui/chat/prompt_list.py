@@ -1,0 +1,176 @@
+"""List of the saved prompts above the message field, opened by "/" in an empty field.
+
+The focus stays in the field, where typing filters the list. It is open only after a typed "/", and
+only while something matches: a pasted or typed path is text like any other.
+"""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QObject, QPoint, Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QFrame, QListWidget, QListWidgetItem, QVBoxLayout, QWidget
+
+from app.domain.snippet import Snippet, matching
+from app.state.snippets import SnippetState
+from app.system.translation import tr
+from app.ui.chat.composer import Composer
+from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.theme import BODY, RADIUS_CARD, font
+from app.ui.widgets import accessibility
+from app.ui.widgets.controls import TextButton
+
+_MOST_ROWS = 7  # shown at once; more scroll
+_ROW_HEIGHT = 32
+_PREVIEW = 120  # characters of a text beside its name
+SLASHES = ("/", "\uff0f")  # the second one is of Chinese and Japanese input methods
+
+
+class PromptList(QFrame):
+    """Shows the matching prompts; Up and Down choose, Enter and Tab insert, Escape closes."""
+
+    manage_requested = Signal()
+
+    def __init__(self, state: SnippetState, composer: Composer, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setObjectName("prompts")
+        self._state, self._composer = state, composer
+        self._palette = LIGHT
+        self._is_wanted = False  # a "/" was typed, and neither Escape nor another text ended it
+        self.list = QListWidget()
+        self.list.setAccessibleName(tr("Saved prompts"))
+        self.list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.list.setFont(font(BODY))
+        self.list.setTextElideMode(Qt.TextElideMode.ElideRight)
+        self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.list.setUniformItemSizes(True)
+        self.list.itemClicked.connect(self._insert)
+        self.manage = TextButton(tr("Manage saved prompts…"), "link")
+        self.manage.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.manage.clicked.connect(self._manage)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(8, 8, 8, 8)
+        layout.setSpacing(4)
+        layout.addWidget(self.list)
+        layout.addWidget(self.manage, 0, Qt.AlignmentFlag.AlignLeading)
+        self.hide()
+        editor = composer.editor
+        editor.slash_typed.connect(self._open)
+        # Not `textChanged`, which is blocked where the composer is emptied.
+        editor.document().contentsChanged.connect(self._follow)
+        editor.focused.connect(self._on_focus)
+        editor.installEventFilter(self)
+        composer.installEventFilter(self)
+        state.changed.connect(self._follow)
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Apply the colours of a theme."""
+        self._palette = palette
+        line = 2 if palette.hairline == palette.text else 1
+        self.setStyleSheet(
+            f"QFrame#prompts {{ background: {palette.surface}; border: {line}px solid"
+            f" {palette.hairline}; border-radius: {RADIUS_CARD}px; }}"
+            f"QListWidget {{ background: transparent; border: none; color: {palette.text}; }}"
+            f"QListWidget::item {{ height: {_ROW_HEIGHT}px; padding: 0 8px; border-radius: 6px; }}"
+            f"QListWidget::item:selected {{ background: {palette.accent_soft};"
+            f" color: {palette.text}; }}"
+        )
+
+    def close_list(self) -> None:
+        """Hide the list until the next "/" in an empty field."""
+        self._is_wanted = False
+        self.hide()
+
+    def _open(self) -> None:
+        self._is_wanted = True
+        self._follow()
+
+    def _follow(self) -> None:
+        """Show what matches the text behind the "/"."""
+        text = self._composer.editor.text()
+        if not self._is_wanted or not text.startswith(SLASHES) or "\n" in text:
+            self.close_list()
+            return
+        found = matching(self._state.snippets, text[1:])
+        self.list.clear()
+        for snippet in found:
+            item = QListWidgetItem(_words(snippet))
+            item.setToolTip(snippet.text[:1000])
+            item.setData(Qt.ItemDataRole.UserRole, snippet.text)
+            self.list.addItem(item)
+        self.list.setVisible(bool(found))
+        if found:
+            self._choose(0)
+        if found or len(text) == 1:
+            self._place()
+            self.show()
+            self.raise_()
+        else:
+            self.hide()  # "/usr/bin": shown again when something matches
+
+    def _place(self) -> None:
+        """Above the message field, and as wide."""
+        composer, parent = self._composer, self.parentWidget()
+        if parent is None:
+            return
+        rows = min(self.list.count(), _MOST_ROWS)
+        self.list.setFixedHeight(rows * _ROW_HEIGHT + 2)
+        top = composer.mapTo(parent, QPoint(0, 0))
+        height = self.sizeHint().height()
+        self.setGeometry(top.x(), max(top.y() - height - 6, 0), composer.width(), height)
+
+    def _choose(self, row: int) -> None:
+        self.list.setCurrentRow(row)
+        item = self.list.currentItem()
+        if self.isVisible() and item is not None:
+            accessibility.announce(self._composer.editor, item.text())
+
+    def _insert(self, item: QListWidgetItem) -> None:
+        text = str(item.data(Qt.ItemDataRole.UserRole))
+        self.close_list()
+        self._composer.replace_text(text)
+
+    def _manage(self) -> None:
+        self.close_list()
+        self._composer.replace_text("")
+        self.manage_requested.emit()
+
+    def _on_focus(self, focused: bool) -> None:
+        # The field keeps the focus of a window that is not in front.
+        if not focused and self.window().focusWidget() is not self._composer.editor:
+            self.close_list()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if watched is self._composer and event.type() in (QEvent.Type.Resize, QEvent.Type.Move):
+            if self.isVisible():
+                self._place()
+        elif self.isVisible() and event.type() == QEvent.Type.KeyPress:
+            return isinstance(event, QKeyEvent) and self._takes(event)
+        return super().eventFilter(watched, event)
+
+    def _takes(self, event: QKeyEvent) -> bool:
+        """Whether a key in the field is for the list; all others type."""
+        if self._composer.editor.composing:
+            return False
+        count, row = self.list.count(), self.list.currentRow()
+        match event.key():
+            case Qt.Key.Key_Escape:
+                self.close_list()
+                return True
+            case Qt.Key.Key_Down | Qt.Key.Key_Up if count:
+                step = 1 if event.key() == Qt.Key.Key_Down else -1
+                self._choose((row + step) % count)
+                return True
+            case Qt.Key.Key_Return | Qt.Key.Key_Enter | Qt.Key.Key_Tab if count:
+                if event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier:
+                    return False
+                self._insert(self.list.item(row))
+                return True
+            case _:
+                return False
+
+
+def _words(snippet: Snippet) -> str:
+    """The name and the beginning of the text, unless the name is that beginning."""
+    begin = " ".join(snippet.text[: 2 * _PREVIEW].split())[:_PREVIEW]
+    is_begin = begin.casefold().startswith(snippet.name.rstrip("…").casefold())
+    return begin if is_begin else f"{snippet.name} — {begin}"

@@ -1,0 +1,171 @@
+"""Saved prompts: the list behind "/", the card that manages them, and what the store keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QMimeData, Qt
+from PySide6.QtGui import QGuiApplication, QInputMethodEvent
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from app.domain.snippet import Snippet
+from app.store.store import Store
+from app.ui.chat.composer import Composer
+from fakes import MODEL
+from stage import Stage, flush, until
+
+SUMMARY = "Summarise this in three sentences:\n"
+REVIEW = "Review this code. Name faults only."
+
+
+@pytest.fixture
+def composer(stage: Stage) -> Composer:
+    stage.ready(MODEL)
+    for text in (SUMMARY, REVIEW):
+        stage.controller.snippets.add(text)
+    stage.window.composer.setFocus()
+    return stage.window.composer
+
+
+def type_in(qtbot: QtBot, composer: Composer, text: str) -> None:
+    qtbot.keyClicks(composer.editor, text)
+
+
+def press(qtbot: QtBot, composer: Composer, key: Qt.Key) -> None:
+    qtbot.keyClick(composer.editor, key)
+
+
+def shown(stage: Stage) -> list[str]:
+    found = stage.window.prompt_list
+    if not found.isVisible():
+        return []
+    return [found.list.item(row).text() for row in range(found.list.count())]
+
+
+def test_a_slash_opens_the_list_and_enter_inserts(
+    qtbot: QtBot, stage: Stage, composer: Composer
+) -> None:
+    type_in(qtbot, composer, "/")
+    assert shown(stage) == [REVIEW, SUMMARY.strip()]
+    press(qtbot, composer, Qt.Key.Key_Down)
+    press(qtbot, composer, Qt.Key.Key_Return)
+    assert composer.editor.text() == SUMMARY
+    assert shown(stage) == []
+    assert stage.window.focusWidget() is composer.editor
+    assert stage.state.messages == ()  # nothing was sent
+    composer.editor.undo()
+    assert composer.editor.text() == "/"
+
+
+def test_typing_filters_and_escape_closes(qtbot: QtBot, stage: Stage, composer: Composer) -> None:
+    type_in(qtbot, composer, "/faults")
+    assert shown(stage) == [REVIEW]
+    press(qtbot, composer, Qt.Key.Key_Escape)
+    assert shown(stage) == []
+    composer.editor.selectAll()
+    type_in(qtbot, composer, "a")
+    press(qtbot, composer, Qt.Key.Key_Backspace)
+    type_in(qtbot, composer, "/")
+    assert len(shown(stage)) == 2
+    stage.window.activateWindow()
+    flush()
+    stage.window.sidebar.search.setFocus()
+    assert shown(stage) == []
+    composer.setFocus()
+    type_in(qtbot, composer, "faultsx")
+    press(qtbot, composer, Qt.Key.Key_Backspace)
+    assert shown(stage) == []
+    assert composer.editor.text() == "/faults"
+
+
+def test_a_path_is_text_like_any_other(qtbot: QtBot, stage: Stage, composer: Composer) -> None:
+    type_in(qtbot, composer, "/usr/bin")
+    assert shown(stage) == []
+    press(qtbot, composer, Qt.Key.Key_Return)
+    assert stage.state.messages[0].text == "/usr/bin"
+    stage.engine.finish()
+    stage.wait_until_idle()
+    for text in ("/", "/usr"):
+        data = QMimeData()
+        data.setText(text)
+        QGuiApplication.clipboard().setMimeData(data)
+        composer.editor.paste()
+        assert composer.editor.text() == text
+        assert shown(stage) == []
+        composer.set_text("")
+    type_in(qtbot, composer, "a /")
+    assert shown(stage) == []
+
+
+def test_an_input_method_keeps_its_keys(qtbot: QtBot, stage: Stage, composer: Composer) -> None:
+    commit = QInputMethodEvent("", [])
+    commit.setCommitString("\uff0f")
+    QApplication.sendEvent(composer.editor, commit)
+    assert len(shown(stage)) == 2
+    QApplication.sendEvent(composer.editor, QInputMethodEvent("rev", []))
+    press(qtbot, composer, Qt.Key.Key_Return)  # ends the composition, and inserts nothing
+    assert REVIEW not in composer.editor.text()
+
+
+def test_the_card_saves_renames_deletes_and_restores(
+    qtbot: QtBot, stage: Stage, composer: Composer
+) -> None:
+    window = stage.window
+    window.open_prompts()
+    assert not window.prompts.save_button.isEnabled()
+    window.prompts_card.close_card()
+    composer.insert("Translate into German: ")
+    window.open_prompts()
+    window.prompts.save_button.click()
+    names = [row.name.text() for row in window.prompts.rows]
+    assert window.prompts.area.height() >= window.prompts.rows[0].sizeHint().height()
+    assert names == [
+        "Review this code",
+        "Summarise this in three sentences",
+        "Translate into German",
+    ]
+    first = window.prompts.rows[0]
+    first.name.setText("  Faults ")
+    qtbot.keyClick(first.name, Qt.Key.Key_Return)
+    window.prompts.rows[1].delete.click()
+    assert [s.name for s in stage.states.snippets.snippets] == ["Faults", "Translate into German"]
+    window.prompts.undo.click()
+    assert len(stage.states.snippets.snippets) == 3
+    assert window.prompts.undo.isHidden()
+    window.prompts.rows[0].insert.click()
+    assert composer.editor.text() == f"Translate into German: {REVIEW}"
+    assert not window.prompts_card.isVisible()
+    found: list[list[Snippet]] = []
+    stage.store_queue.read(Store.snippets, found.append)
+    until(lambda: bool(found))
+    assert {s.name for s in found[0]} == {s.name for s in stage.states.snippets.snippets}
+
+
+def test_prompts_survive_a_restart(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.ready(MODEL)
+    stage.controller.snippets.add("/odd \u202e text\nwith lines\n")
+    stage.close()
+    again = Stage(tmp_path)
+    again.ready(MODEL)
+    until(lambda: bool(again.states.snippets.snippets))
+    assert again.states.snippets.snippets[0].text == "/odd \u202e text\nwith lines\n"
+    again.close()
+
+
+def test_without_prompts_the_card_is_offered(qtbot: QtBot, stage: Stage) -> None:
+    stage.ready(MODEL)
+    composer = stage.window.composer
+    composer.setFocus()
+    type_in(qtbot, composer, "/")
+    assert stage.window.prompt_list.isVisible()
+    press(qtbot, composer, Qt.Key.Key_Return)  # sends, since there is nothing to insert
+    assert stage.state.messages[0].text == "/"
+    stage.engine.finish()
+    stage.wait_until_idle()
+    type_in(qtbot, composer, "/")
+    stage.window.prompt_list.manage.click()
+    assert stage.window.prompts_card.isVisible()
+    assert composer.editor.text() == ""
