@@ -13,7 +13,7 @@ from app.domain.message import AnswerAgain, Message
 from app.domain.parts import Part, ToolResultPart, prompt_text
 from app.settings.table import Settings, sampling, thinking
 from app.state.chat import State
-from app.system.translation import tr
+from app.system.translation import number, tr
 from engine import Generate, Role, Sampling, Turn
 
 _FEWEST_WORDS = 15  # that an answer is asked to have
@@ -86,10 +86,11 @@ def length_instruction(how: AnswerAgain, words: int) -> str:
     """The instruction to answer at another length than an answer of so many words; "" for none."""
     match how:
         case AnswerAgain.SHORTER:
-            return tr("Answer in at most {count} words.", count=max(words // 2, _FEWEST_WORDS))
+            most = max(words // 2, _FEWEST_WORDS)
+            return tr("Answer in at most {count} words.", count=number(most))
         case AnswerAgain.LONGER:
             most = max(words * 2, 2 * _FEWEST_WORDS)
-            return tr("Answer in more detail, in about {count} words.", count=most)
+            return tr("Answer in more detail, in about {count} words.", count=number(most))
         case AnswerAgain.SAME | AnswerAgain.OTHER_MODEL:
             return ""
 
