@@ -158,7 +158,7 @@ class Window(QWidget):
         state.capabilities_changed.connect(self._show_capabilities)
         self.transcript.link_activated.connect(open_link)
         self.transcript.zoom_requested.connect(self.zoom_requested)
-        self.transcript.details_requested.connect(self.cards.open_details)
+        self.transcript.details_requested.connect(self._open_details)
         top.model_button.clicked.connect(self.open_picker)
         top.library_button.clicked.connect(self.toggle_library)
         top.adapters_button.clicked.connect(self.toggle_adapters)
@@ -467,6 +467,9 @@ class Window(QWidget):
         self.model_chosen.emit(path)
         if again is not None:
             self.transcript.regenerate_requested.emit(again, AnswerAgain.SAME)
+
+    def _open_details(self, message_id: int) -> None:
+        self.cards.open_details(message_id, self.transcript.selected_text())
 
     def _insert_prompt(self, text: str) -> None:
         self.prompts_card.close_card()

@@ -48,8 +48,8 @@ class AnswerCards(QObject):
         if self.comparison is not None:
             self.comparison.apply_palette(palette)
 
-    def open_details(self, message_id: int) -> None:
-        """Open the card about one answer."""
+    def open_details(self, message_id: int, selected: str = "") -> None:
+        """Open the card about one answer, and about the selected text."""
         message = self._state.message(message_id)
         if message is None:
             return
@@ -59,7 +59,7 @@ class AnswerCards(QObject):
             self.details = AnswerCard()
             self._add("details", self.details, CARD_WIDTH, tr("About this answer"))
             self.details.resized.connect(partial(self._centre, "details"))
-        self.details.show_message(message)
+        self.details.show_message(message, selected)
         self._popovers["details"].open_centred()
 
     def open_comparison(

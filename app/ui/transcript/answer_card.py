@@ -52,13 +52,15 @@ class AnswerCard(QWidget):
         layout.addWidget(self.more, 0, Qt.AlignmentFlag.AlignLeading)
         self.rows: list[tuple[str, str]] = []
 
-    def show_message(self, message: Message) -> None:
-        """Show the details of an answer."""
+    def show_message(self, message: Message, selected: str = "") -> None:
+        """Show the details of an answer, and the length of the selected text."""
         while (item := self._grid.takeAt(0)) is not None:
             if (widget := item.widget()) is not None:
                 widget.hide()
                 widget.deleteLater()
         first, exact = answer_rows(message), exact_rows(message)
+        if length := length_words(selected):
+            first.append((tr("Selected"), length))
         self.rows = [*first, *exact]
         self._exact.clear()
         for place, (name, value) in enumerate(self.rows):

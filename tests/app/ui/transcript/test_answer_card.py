@@ -144,6 +144,8 @@ def test_details_are_stored_and_shown_by_the_tool(qtbot: QtBot, stage: Stage) ->
     assert card.isVisible()
     qtbot.keyClick(card, Qt.Key.Key_Escape)
     assert card.isHidden()
+    transcript.selection.set((1, 0, 0), (1, 0, 4))
     transcript.tools.use(1, info)  # the second time it is made anew from the message
+    assert ("Selected", "1 word, 4 characters") in stage.window.cards.details.rows
     assert card.isVisible()
     stage.wait_for_animations()
