@@ -20,7 +20,7 @@ from app.ui.theme.theme import BODY, READING, figures, font
 from app.ui.transcript.endings import ending, short_ending
 from app.ui.transcript.message_tools import adapters_in_words
 from app.ui.widgets.controls import TextButton, label, make_selectable
-from app.ui.widgets.units import moment, usual_time, word_count
+from app.ui.widgets.units import moment, usual_time
 
 CARD_WIDTH = 460
 _SHOWN_GAIN = 1.05  # of speculative decoding; a smaller one is noise
