@@ -7,6 +7,7 @@ calls, since the app is delivered without Qt's D-Bus; where nobody answers, the 
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -22,10 +23,9 @@ def show_in_folder(path: Path) -> None:
     if not path.exists():
         _open(path)
     elif sys.platform == "win32":
-        explorer = QProcess()
-        explorer.setProgram("explorer")
-        explorer.setNativeArguments(f'/select,"{path}"')  # quotes only the path, as it reads it
-        if not explorer.startDetached()[0]:
+        try:  # no list of arguments: Explorer wants quotes around the path alone, not the option
+            subprocess.Popen(f'explorer /select,"{path}"')
+        except OSError:
             _open(path)
     elif sys.platform == "darwin":
         if not QProcess.startDetached("open", ["-R", str(path)])[0]:
@@ -58,10 +58,16 @@ def _ask_file_manager(path: Path) -> None:
             if not is_shown:
                 _open(path)
 
+    def on_finished(code: int, _: QProcess.ExitStatus) -> None:
+        answered(code == 0)
+
+    def on_error(_: QProcess.ProcessError) -> None:
+        answered(False)
+
     address = bytes(QUrl.fromLocalFile(str(path)).toEncoded().data()).decode("ascii")
     address = address.replace(",", "%2C")  # a comma separates the strings of an array
-    call.finished.connect(lambda code, status: answered(code == 0))
-    call.errorOccurred.connect(lambda error: answered(False))
+    call.finished.connect(on_finished)
+    call.errorOccurred.connect(on_error)
     arguments = ["--session", "--print-reply", f"--dest={_INTERFACE}"]
     arguments += [f"/{_INTERFACE.replace('.', '/')}", f"{_INTERFACE}.ShowItems"]
     call.start(program, [*arguments, f"array:string:{address}", "string:"])

@@ -120,9 +120,8 @@ class PromptList(QFrame):
 
     def _choose(self, row: int) -> None:
         self.list.setCurrentRow(row)
-        item = self.list.currentItem()
-        if self.isVisible() and item is not None:
-            accessibility.announce(self._composer.editor, item.text())
+        if self.isVisible():
+            accessibility.announce(self._composer.editor, self.list.item(row).text())
 
     def _insert(self, item: QListWidgetItem) -> None:
         text = str(item.data(Qt.ItemDataRole.UserRole))

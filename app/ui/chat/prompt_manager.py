@@ -11,7 +11,7 @@ from app.state.snippets import SnippetState
 from app.system.translation import tr
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import READING, SMALL, font
-from app.ui.widgets.controls import ElidedLabel, IconButton, TextButton, label
+from app.ui.widgets.controls import ElidedLabel, IconButton, TextButton, label, set_margins
 
 CARD_WIDTH = 520
 _LIST_HEIGHT = 320  # pixels
@@ -44,7 +44,7 @@ class PromptManager(QWidget):
         self.undo.clicked.connect(self.restore_requested)
         self.rows: list[PromptRow] = []
         self._column = QVBoxLayout()
-        self._column.setContentsMargins(0, 0, 8, 0)
+        set_margins(self._column, 0, 0, 8, 0)
         self._column.setSpacing(4)
         self._lay_out(title)
         state.changed.connect(self.refresh)
@@ -69,7 +69,7 @@ class PromptManager(QWidget):
         foot.addStretch(1)
         foot.addWidget(self.undo)
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(24, 16, 16, 20)
+        set_margins(layout, 24, 16, 16, 20)
         layout.setSpacing(8)
         layout.addLayout(head)
         layout.addWidget(self.hint)
@@ -98,8 +98,6 @@ class PromptManager(QWidget):
             row.deleteLater()
         self.rows = [self._row(snippet) for snippet in self._state.snippets]
         self.area.setVisible(bool(self.rows))
-        page = self.area.widget()
-        page.adjustSize()
         self.area.setFixedHeight(min(self._column.sizeHint().height() + 2, _LIST_HEIGHT))
         self.resized.emit()
 
