@@ -59,6 +59,7 @@ ACTIONS = (
 # In the shortcut list, but not bound to an action.
 OTHER_KEYS = (
     OtherKey("Answer", "Stop the answer", "Esc"),
+    OtherKey("Answer", "Keep the edited answer", "Ctrl+Return"),
     OtherKey("Chat", "Send", "Return"),
     OtherKey("Chat", "New line", "Shift+Return"),
     OtherKey("Chat", "Insert a saved prompt (in an empty field)", "/"),

@@ -83,6 +83,7 @@ from engine import (
     snapshots_size,
 )
 
+ENDED_NOTICE = "ended"  # kind of the notice that a continued answer is as it was
 LONG_NOTICE = "long"  # kind of the notice that a message is too long for the model
 
 
@@ -237,6 +238,7 @@ class Controller(QObject):
             self.snippets,
         )
         self.reading = ReadingAloud(state, Speech(self))
+        self._continued: Message | None = None  # the answer continued last, as it was before
         self._faulted.connect(self.report)
 
     # --- life -----------------------------------------------------------------------------------
@@ -485,6 +487,8 @@ class Controller(QObject):
         ):
             return
         parts = without_error(old.parts)
+        self._continued = old
+        self.state.set_notice(ENDED_NOTICE, None)
         message = replace(old, state=MessageState.STREAMING, stop="", parts=parts)
         self.state.change(message)
         self._store_queue.write(lambda store: store.append_text(message_id, ""))
@@ -528,6 +532,13 @@ class Controller(QObject):
     # --- steps ----------------------------------------------------------------------------------
 
     def _on_answer_ended(self, conversation_id: int, message_id: int) -> None:
+        before, now = self._continued, self.state.message(message_id)
+        if now is not None and before is not None and before.id == message_id:
+            self._continued = None
+            if (now.parts, now.state) == (before.parts, MessageState.COMPLETE):
+                sentence = tr("The model adds nothing to this answer.")
+                remedy = tr("Ask for more in a message, or edit the end of the answer.")
+                self.state.set_notice(ENDED_NOTICE, Notice(sentence, remedy))
         self.outbox.on_answer_ended(conversation_id, message_id)
 
     def _send_in(self, conversation_id: int, parts: Parts) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from app.chat.controller import ENDED_NOTICE
 from app.chat.conversations import title_of
 from app.domain.message import AnswerAgain, Message, MessageState, StopReason
 from app.domain.parts import ErrorPart, FilePart, Parts, TextPart, ThoughtPart, clipboard_text
@@ -262,10 +263,15 @@ def test_a_complete_answer_goes_on_if_it_is_the_last(stage: Stage) -> None:
     stage.drain()
     assert stage.engine.last_generate.turns[-1] == Turn(ASSISTANT, "One.")
     assert answer(stage, " Two.").text == "One. Two."
+    assert ENDED_NOTICE not in stage.state.notices
+    stage.controller.continue_answer(first.id)
+    stage.drain()
+    assert answer(stage, "").text == "One. Two."
+    assert ENDED_NOTICE in stage.state.notices  # else nothing seems to happen
     ask(stage)
     answer(stage, "Three.")
     stage.controller.continue_answer(first.id)
-    assert stage.engine.count(Generate) == 3
+    assert stage.engine.count(Generate) == 4
 
 
 def test_an_edited_answer_is_a_new_version_from_which_the_chat_goes_on(stage: Stage) -> None:
