@@ -25,8 +25,8 @@ PLACED_BY_SCENES = ("reduced_speed",)  # a tooltip
 BREAKS = re.compile(r" · |\n|: |, |\. ")
 WORD = re.compile(r"[^\W\d_]{2}")
 EDGES = " .…:;()•"
-# Too low in English too, in a window too low for them.
-LOW = ("thinking_narrow", "settings_narrow_storage")
+# Too low in English too, in a window too low for it.
+LOW = ("thinking_narrow",)
 
 
 def staged(scene: str, folder: Path) -> Iterator[Stage]:

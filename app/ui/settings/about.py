@@ -82,11 +82,10 @@ class AboutSection(QWidget):
         self.licences = TextButton(tr("Licences of all components"), "link")
         self.licences.setVisible(has_licences)
         self.licences.clicked.connect(self.licences_requested)
-        row = QHBoxLayout()
+        self._line = row = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         row.setContentsMargins(0, 4, 0, 0)
         self.performance = TextButton(tr("Performance of the last answers"), "link")
         self.performance.clicked.connect(self.performance_requested)
-        row.setSpacing(16)
         row.addWidget(self.performance)
         row.addWidget(self.licences)
         row.addStretch(1)
@@ -96,6 +95,15 @@ class AboutSection(QWidget):
         for widget in (self.version, self.promise, self.contacts, self.links):
             layout.addWidget(widget)
         layout.addLayout(row)
+        self.set_narrow(False)
+
+    def set_narrow(self, narrow: bool) -> None:
+        """Place the links below one another (narrow window) or side by side."""
+        direction = QBoxLayout.Direction
+        self._line.setDirection(direction.TopToBottom if narrow else direction.LeftToRight)
+        self._line.setSpacing(0 if narrow else 16)
+        for link in (self.performance, self.licences):
+            self._line.setAlignment(link, Qt.AlignmentFlag.AlignLeading)
 
     def show_settings(self, settings: Settings) -> None:
         """List the servers that the app contacts with these settings."""

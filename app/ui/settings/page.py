@@ -226,6 +226,7 @@ class Preferences(QWidget):
         for row in self.rows.values():
             row.set_narrow(narrow)
         self.storage.set_narrow(narrow)
+        self.about.set_narrow(narrow)
         self.licences.set_narrow(narrow)
 
     # --- Qt -------------------------------------------------------------------------------------
