@@ -41,7 +41,7 @@ class ChatSettingsController:
         self._faults: dict[Constraint, FormatFault | None] = {}  # by the loaded model's vocabulary
         self._model: object = None
         state.conversation_changed.connect(self._on_conversation)
-        state.conversations_changed.connect(self.refresh)
+        state.conversations_changed.connect(self._on_conversations)
         state.model_changed.connect(self._on_model)
         store_queue.fault_changed.connect(self._on_store_fault)
 
@@ -157,6 +157,11 @@ class ChatSettingsController:
         if asked is not None:
             self._faults = {asked: fault}  # of older texts none is needed again
         self.refresh()
+
+    def _on_conversations(self) -> None:
+        """The list was read, or a row of it has changed, most often by its time only."""
+        if self._state.settings(self._state.current) is not self._shown.settings:
+            self.refresh()
 
     def _on_conversation(self) -> None:
         self._state.set_notice(NOTICE, None)
