@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 
@@ -29,6 +29,7 @@ _SPACE = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
 _SPECIAL = re.compile(r"[\\`*_~<>$&#|!]|(?<=http|ttps)://|^[-+=]|(?<=\d)[.)]", re.MULTILINE)
 _ONLY_BULLETS = re.compile(r"(?:- *){3,}|(?:\* *){3,}")  # which would be a rule
 _BRACKETS = {"[": "&#91;", "]": "&#93;"}  # escaped by a backslash they begin a formula
+Show = Callable[[Code | Formula | Run], str]
 _STYLES = (("bold", "**", "strong"), ("italic", "*", "em"), ("strike", "~~", "del"))
 
 
@@ -49,9 +50,12 @@ class _Node:
         return self.level is not None and not self.level.quote
 
 
-def to_html(blocks: Sequence[Block]) -> str:
-    """The blocks as HTML, without raw HTML and without pictures."""
-    return "\n".join(_html_of(_tree(blocks)))
+def to_html(blocks: Sequence[Block], show: Show = lambda _: "") -> str:
+    """The blocks as HTML, without raw HTML and without pictures.
+
+    `show` returns the HTML of a code block or a formula; "" leaves it as its source.
+    """
+    return "\n".join(_html_of(_tree(blocks), show))
 
 
 def to_markdown(blocks: Sequence[Block]) -> str:
@@ -97,7 +101,7 @@ def _number(marker: str) -> tuple[str, str]:
 # --- HTML -----------------------------------------------------------------------------------------
 
 
-def _html_of(node: _Node) -> list[str]:
+def _html_of(node: _Node, show: Show) -> list[str]:
     """The HTML of the children of a container."""
     made: list[str] = []
     open_list, delimiter = "", ""
@@ -108,54 +112,58 @@ def _html_of(node: _Node) -> list[str]:
             made.append(f"</{open_list}>")
             open_list = ""
         if not isinstance(child, _Node):
-            made.append(_block_html(child))
+            made.append(_block_html(child, show))
         elif level:
             if not open_list:
                 open_list, delimiter = ("ol" if number else "ul"), number[-1:]
                 start = number[:-1]
                 made.append(f'<ol start="{start}">' if start not in ("", "1") else f"<{open_list}>")
-            made.append(_item_html(child, f"{box} " if box else ""))
+            made.append(_item_html(child, f"{box} " if box else "", show))
         elif child.level:
-            made += ["<blockquote>", *_html_of(child), "</blockquote>"]
+            made += ["<blockquote>", *_html_of(child, show), "</blockquote>"]
         else:
-            made += _html_of(child)
+            made += _html_of(child, show)
     if open_list:
         made.append(f"</{open_list}>")
     return made
 
 
-def _item_html(item: _Node, box: str) -> str:
+def _item_html(item: _Node, box: str, show: Show) -> str:
     """An item; its first paragraph has no `<p>`, as in a list without blank lines."""
     first = item.children[0]
     if not isinstance(first, Paragraph):
-        return "\n".join([f"<li>{box}", *_html_of(item), "</li>"])
-    rest = _html_of(_Node(None, item.children[1:]))
-    return "\n".join([f"<li>{box}{_runs_html(first.runs)}", *rest]) + "</li>"
+        return "\n".join([f"<li>{box}", *_html_of(item, show), "</li>"])
+    rest = _html_of(_Node(None, item.children[1:]), show)
+    return "\n".join([f"<li>{box}{_runs_html(first.runs, show)}", *rest]) + "</li>"
 
 
-def _block_html(block: Block) -> str:
+def _block_html(block: Block, show: Show) -> str:
     match block:
         case Paragraph():
-            return f"<p>{_runs_html(block.runs)}</p>"
+            return f"<p>{_runs_html(block.runs, show)}</p>"
         case Heading():
-            return f"<h{block.level}>{_runs_html(block.runs)}</h{block.level}>"
+            return f"<h{block.level}>{_runs_html(block.runs, show)}</h{block.level}>"
+        case Code() if shown := show(block):
+            return shown
+        case Formula() if shown := show(block):
+            return shown
         case Code():
             language = f' class="language-{escape(block.language)}"' if block.language else ""
             return f"<pre><code{language}>{escape(block.text, quote=False)}\n</code></pre>"
         case Table():
-            return _table_html(block)
+            return _table_html(block, show)
         case Formula():
             return f"<p>{_lines_html(block.source)}</p>"
         case Rule():
             return "<hr>"
 
 
-def _table_html(table: Table) -> str:
+def _table_html(table: Table, show: Show) -> str:
     made = ["<table>"]
     for n, row in enumerate((table.header, *table.rows)):
         tag = "td" if n else "th"
         cells = [
-            f'<{tag} style="text-align:{side}">{_runs_html(cell)}</{tag}>'
+            f'<{tag} style="text-align:{side}">{_runs_html(cell, show)}</{tag}>'
             for cell, side in zip(row, table.alignments, strict=True)
         ]
         made.append(f"<tr>{''.join(cells)}</tr>")
@@ -166,10 +174,10 @@ def _lines_html(text: str) -> str:
     return escape(text, quote=False).replace("\n", "<br>\n")
 
 
-def _runs_html(runs: Runs) -> str:
+def _runs_html(runs: Runs, show: Show) -> str:
     made: list[str] = []
     for run in runs:
-        text = _lines_html(run.text)
+        text = (run.formula and show(run)) or _lines_html(run.text)
         if run.code:
             text = f"<code>{text}</code>"
         for name, _, tag in reversed(_STYLES):

@@ -68,6 +68,13 @@ def lexer_for(language: str) -> Lexer | None:
     return _lexers.get(language)
 
 
+def lexer_of(language: str) -> Lexer | None:
+    """The lexer for a language, loaded on this thread if it is not yet; None if unknown."""
+    if language not in _lexers:
+        _load(language)
+    return lexer_for(language)
+
+
 @lru_cache(maxsize=1024)
 def role_of(token: TokenType) -> str:
     """The colour role of a token type; empty for plain text."""

@@ -44,6 +44,9 @@ _SCRIPT_COST = 2.0  # of sub- and superscripts
 _FENCE_COST = 2.2  # of brackets that grow with their content
 
 
+_lock = threading.Lock()  # the library keeps some values of a run in its modules
+
+
 @dataclass(frozen=True, slots=True)
 class Picture:
     """A typeset formula: an SVG, and its metrics as multiples of the font size."""
@@ -59,7 +62,12 @@ class Wrong(Exception):
 
 
 def typeset(tex: Tex) -> Picture:
-    """Typeset one formula. Raises Wrong."""
+    """Typeset one formula, on any thread. Raises Wrong."""
+    with _lock:
+        return _typeset(tex)
+
+
+def _typeset(tex: Tex) -> Picture:
     if len(tex.code) > LONGEST:
         raise Wrong("too long")
     tree = _mathml(_prepared(tex.code), display=tex.display)

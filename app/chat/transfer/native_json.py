@@ -1,0 +1,217 @@
+"""Our own format: everything of a chat as JSON, which is read back to an equal chat.
+
+Described in `resources/chat_export.md`. One chat on each line, so that a file of any size is written
+and read chat by chat.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
+from typing import IO, Any
+
+from app.chat.transfer.faults import TransferError
+from app.chat.transfer.imported import UNREADABLE, ImportedChat, Tree
+from app.chat.transfer.json_stream import JsonStream
+from app.chat.transfer.values import a_list, a_number, a_text, an_object
+from app.domain.answer_details import details_of
+from app.domain.chat_settings import settings_from, settings_values
+from app.domain.chat_tree import ChatTree, in_order
+from app.domain.message import AdapterMark, Message, MessageState
+from app.domain.parts import Part
+from app.domain.transfer import Dropped
+from app.store.part_rows import from_row, to_row
+from app.system.translation import tr
+from engine import Role
+
+FORMAT = "tokonoma-chats"
+VERSION = 1
+_LARGEST = float(1 << 53)
+_STATES = {state.value: state for state in MessageState}
+_ROLES = {role.value: role for role in Role}
+
+
+def write(file: IO[bytes], chats: Iterable[ChatTree], now: float) -> Iterator[int]:
+    """Write chats to a file; yields after each how many there are."""
+    head = {"format": FORMAT, "version": VERSION, "exported": now}
+    file.write(json.dumps(head)[:-1].encode() + b', "chats": [')
+    for count, chat in enumerate(chats, 1):
+        file.write(b",\n" if count > 1 else b"\n")
+        file.write(_encoded(values_of(chat)))
+        yield count
+    file.write(b"\n]}\n")
+
+
+def _encoded(values: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:  # half a character: only an escape can express it
+        return json.dumps(values, separators=(",", ":")).encode()
+
+
+def values_of(chat: ChatTree) -> dict[str, Any]:
+    """A chat as JSON values; what is as usual is left out."""
+    numbers = {message.id: n for n, message in enumerate(chat.messages, 1)}
+    values: dict[str, Any] = {
+        "title": chat.title,
+        "created": chat.created,
+        "updated": chat.updated,
+        "leaf": numbers.get(chat.leaf or 0),
+        "origin": chat.origin,
+        "folder": list(chat.folder),
+        "pinned": chat.pinned,
+        "archived": chat.archived,
+        "settings": settings_values(chat.settings),
+    }
+    kept = {name: value for name, value in values.items() if value or name in ("title", "created")}
+    return {**kept, "messages": [_message_values(each, numbers) for each in chat.messages]}
+
+
+def _message_values(message: Message, numbers: Mapping[int, int]) -> dict[str, Any]:
+    streaming = message.state is MessageState.STREAMING  # when the file is read, nobody writes it
+    state = MessageState.INTERRUPTED if streaming else message.state
+    values: dict[str, Any] = {
+        "stop": message.stop,
+        "model": message.model,
+        "prompt_tokens": message.prompt_tokens,
+        "generated_tokens": message.generated_tokens,
+        "seconds": message.seconds,
+        "adapters": [asdict(mark) for mark in message.adapters],
+        "details": None if message.details is None else asdict(message.details),
+        "compared": numbers.get(message.compared),
+        "undecided": message.undecided,
+    }
+    return {
+        "id": numbers[message.id],
+        "parent": numbers.get(message.parent or 0),
+        "role": message.role.value,
+        "state": state.value,
+        "created": message.created,
+        **{name: value for name, value in values.items() if value},
+        "parts": [_part_values(part) for part in message.parts],
+    }
+
+
+def _part_values(part: Part) -> dict[str, Any]:
+    kind, data, text = to_row(part)
+    more: dict[str, Any] = json.loads(data) if data else {}
+    return {"kind": kind, **more, "text": text}
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+def read(stream: JsonStream) -> Iterator[ImportedChat]:
+    """The chats of a file. Raises TransferError."""
+    head = stream.members("chats")
+    if a_number(head.get("version")) > VERSION:
+        raise TransferError(
+            tr("This file was exported by a newer version of Tokonoma."),
+            tr("Update Tokonoma to import it."),
+        )
+    for value in stream.elements():
+        yield to_chat(value)
+
+
+def to_chat(value: object) -> ImportedChat:
+    """Convert one chat; messages of a kind that is not known are left out and counted."""
+    chat = an_object(value)
+    if not isinstance(chat.get("messages"), list):
+        return UNREADABLE
+    rows: dict[str, Mapping[str, Any]] = {}
+    dropped = Counter[Dropped]()
+    for n, each in enumerate(a_list(chat["messages"])):
+        row = an_object(each)
+        key = _key(row.get("id"))
+        rows[key if key and key not in rows else f"#{n}"] = row
+    parents = {key: _key(row.get("parent")) or None for key, row in rows.items()}
+    tree = Tree()
+    for key in in_order(parents, {}):
+        row = rows[key]
+        role, state = _ROLES.get(a_text(row.get("role"))), _STATES.get(a_text(row.get("state")))
+        if role is None or state is None or not isinstance(row.get("parts"), list):
+            dropped[Dropped.DAMAGED] += 1
+            tree.leave_out(key, parents[key])
+            continue
+        if state is MessageState.STREAMING:
+            state = MessageState.INTERRUPTED
+        tree.add(
+            key,
+            parents[key],
+            lambda number, above, row=row, role=role, state=state: _message(
+                row, number, above, role, state
+            ),
+        )
+    messages = [_compared(each, tree) for each in tree.messages]
+    made = ChatTree(
+        title=a_text(chat.get("title")),
+        created=a_number(chat.get("created")),
+        updated=a_number(chat.get("updated")),
+        messages=tuple(messages),
+        leaf=tree.leaf(_key(chat.get("leaf"))) if chat.get("leaf") is not None else None,
+        settings=settings_from(chat.get("settings")),
+        folder=tuple(each for each in a_list(chat.get("folder")) if isinstance(each, str)),
+        pinned=chat.get("pinned") is True,
+        archived=chat.get("archived") is True,
+        origin=a_text(chat.get("origin")),
+    )
+    return ImportedChat(made, dropped)
+
+
+def _key(value: object) -> str:
+    number = _whole(value)
+    return str(number) if number else ""
+
+
+def _whole(value: object) -> int:
+    """A whole number that fits in a column of the store."""
+    number = a_number(value)
+    return int(number) if 0 <= number < _LARGEST else 0
+
+
+def _message(
+    row: Mapping[str, Any], number: int, parent: int | None, role: Role, state: MessageState
+) -> Message:
+    details = row.get("details")
+    return Message(
+        id=number,
+        conversation=0,
+        parent=parent,
+        role=role,
+        parts=tuple(_part(an_object(each)) for each in a_list(row["parts"])),
+        state=state,
+        created=a_number(row.get("created")),
+        model=a_text(row.get("model")),
+        stop=a_text(row.get("stop")),
+        prompt_tokens=_whole(row.get("prompt_tokens")),
+        generated_tokens=_whole(row.get("generated_tokens")),
+        seconds=a_number(row.get("seconds")),
+        sibling=1,
+        siblings=1,
+        adapters=tuple(_mark(an_object(each)) for each in a_list(row.get("adapters"))),
+        details=details_of(json.dumps(details)) if isinstance(details, dict) else None,
+        compared=_whole(row.get("compared")),  # the number in the file, for now
+        undecided=row.get("undecided") is True,
+    )
+
+
+def _compared(message: Message, tree: Tree) -> Message:
+    """The message with the number in the tree of what it was compared with."""
+    if not message.compared:
+        return message
+    return replace(message, compared=tree.parent(_key(message.compared)) or 0)
+
+
+def _mark(row: Mapping[str, Any]) -> AdapterMark:
+    return AdapterMark(
+        a_text(row.get("name")), a_number(row.get("strength")), a_text(row.get("sha256"))
+    )
+
+
+def _part(row: Mapping[str, Any]) -> Part:
+    more = {name: value for name, value in row.items() if name not in ("kind", "text")}
+    return from_row(
+        a_text(row.get("kind")), json.dumps(more) if more else "", a_text(row.get("text"))
+    )

@@ -1,0 +1,121 @@
+"""A chat as a document: one section for each message of its shown branch, as parsed blocks.
+
+Markdown, HTML and PDF are written from it, so that they say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from app.domain.chat_tree import ChatTree, shown_branch
+from app.domain.message import Message
+from app.domain.parts import (
+    ErrorPart,
+    FilePart,
+    ImagePart,
+    Part,
+    TextPart,
+    ThoughtPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from app.markdown.blocks import Block, Code, Level, Paragraph, Place, Run
+from app.markdown.inline import clean, clean_code
+from app.markdown.lines import Lines
+from app.markdown.stream import PlainText, parse
+from app.system.translation import tr
+from engine import Role
+
+_HERE = Place(0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One message of a document."""
+
+    heading: str  # who wrote it
+    when: str  # "": not known
+    is_user: bool
+    blocks: tuple[Block, ...]
+
+
+def sections(tree: ChatTree) -> Iterator[Section]:
+    """The sections of the shown branch, the instructions of the chat before it."""
+    said = tree.settings.resolved.text or tree.settings.instructions
+    if said and said.strip():
+        yield Section(tr("Instructions"), "", True, tuple(PlainText(said).blocks))
+    for message in shown_branch(tree):
+        blocks = tuple(block for part in message.parts for block in _blocks(message.role, part))
+        yield Section(_author(message), when(message.created), message.role is Role.USER, blocks)
+
+
+def one_line(text: str) -> str:
+    """The text on one line, with U+FFFD for control characters, as Markdown shows them."""
+    return " ".join(clean(_shown(text)).split())
+
+
+def _shown(text: str) -> str:
+    """The lines of a text as Markdown shows them: U+FFFD for control characters."""
+    lines = Lines()
+    lines.add(text, last=True)
+    return "\n".join(lines.complete)
+
+
+def when(seconds: float) -> str:
+    """A local time as in `2026-11-27 14:05`; "" for 0 and times that no calendar has."""
+    try:
+        return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M") if seconds else ""
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def _author(message: Message) -> str:
+    match message.role:
+        case Role.USER:
+            return tr("You")
+        case Role.SYSTEM:
+            return tr("Instructions")
+        case Role.ASSISTANT:
+            return one_line(message.model) or tr("Answer")
+
+
+def _blocks(role: Role, part: Part) -> Sequence[Block]:
+    match part:
+        case TextPart(text):
+            return parse(text) if role is Role.ASSISTANT else PlainText(text).blocks
+        case ThoughtPart(text):
+            return _quoted([_label(tr("Thoughts")), *parse(text)]) if text.strip() else ()
+        case ToolCallPart(name, arguments):
+            words = tr("Tool call: {name}", name=name)
+            return [_label(words), _code(arguments, "json")]
+        case ToolResultPart(name, text):
+            words = (
+                tr("Result of the tool: {name}", name=name) if name else tr("Result of the tool")
+            )
+            return [_label(words), _code(text)]
+        case FilePart(name, text):
+            words = tr("Attached: {name}", name=name) if name else tr("Attached text")
+            return [_label(words), _code(text)]
+        case ImagePart(name):
+            words = tr("Picture: {name}", name=name) if name else tr("Picture")
+            return [_label(words)]
+        case ErrorPart():
+            return [_label(tr("This answer failed."))]
+
+
+def _label(words: str) -> Paragraph:
+    return Paragraph(_HERE, (Run(one_line(words), italic=True),))
+
+
+def _code(text: str, language: str = "") -> Code:
+    return Code(_HERE, language, clean_code(_shown(text)), True)
+
+
+def _quoted(blocks: Sequence[Block]) -> list[Block]:
+    """The blocks in a quote."""
+    return [
+        replace(block, place=replace(block.place, path=(Level(True, n == 0), *block.place.path)))
+        for n, block in enumerate(blocks)
+    ]

@@ -1,0 +1,1 @@
+"""Chats as documents that look like the transcript: HTML and PDF."""

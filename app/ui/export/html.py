@@ -1,0 +1,165 @@
+"""A chat as one HTML file: formulas as pictures in it, highlighted code, light and dark.
+
+It has no scripts and loads nothing: every text of the chat is escaped, and the fonts are those of
+the reader's system. Its security policy forbids both, should a browser understand something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+
+from app.domain.chat_tree import ChatTree
+from app.domain.document import Section, one_line, sections, when
+from app.markdown.blocks import Code, Formula, Heading, Paragraph, Run
+from app.markdown.export import to_html
+from app.markdown.formulas import Tex, inline_tex
+from app.ui.blocks.highlight import exact_spans, lexer_of
+from app.ui.blocks.style import ReadingStyle
+from app.ui.blocks.text import runs_right_to_left
+from app.ui.blocks.typesetting import COLOR, Picture, Wrong, typeset
+from app.ui.theme.palette import DARK, LIGHT, Palette
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_LONGEST_CODE = 200_000  # characters of a block that is highlighted
+_ROLES = ("keyword", "string", "number", "comment", "name", "error")
+
+
+def style_sheet() -> str:
+    """The style sheet, with the colours of the light and the dark theme; GUI thread only."""
+    return f"""
+:root {{ color-scheme: light dark; {_colors(LIGHT)} }}
+@media (prefers-color-scheme: dark) {{ :root {{ {_colors(DARK)} }} }}
+* {{ box-sizing: border-box; }}
+body {{ margin: 0; padding: 2rem 1rem 4rem; background: var(--background); color: var(--text);
+  font: 1rem/1.6 Inter, system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }}
+main {{ max-width: 46rem; margin: 0 auto; overflow-wrap: break-word; }}
+header h1 {{ font-size: 1.6rem; line-height: 1.3; margin: 0 0 .25rem; }}
+header p, .author {{ color: var(--secondary); font-size: .85rem; margin: 0; }}
+section {{ margin-top: 2rem; }}
+section.user {{ background: var(--accent-soft); border-radius: 12px; padding: .75rem 1rem; }}
+.author b {{ color: var(--text); font-weight: 600; margin-inline-end: .5rem; }}
+h1, h2, h3, h4, h5, h6 {{ line-height: 1.35; margin: 1.5rem 0 .5rem; break-after: avoid; }}
+h1 {{ font-size: 1.5rem; }} h2 {{ font-size: 1.25rem; }} h3 {{ font-size: 1.1rem; }}
+h4, h5, h6 {{ font-size: 1rem; }}
+p {{ margin: .6rem 0; }}
+a {{ color: var(--accent); }}
+del {{ color: var(--secondary); }}
+blockquote {{ margin: .6rem 0; padding-inline-start: 1rem; color: var(--secondary);
+  border-inline-start: 2px solid var(--hairline); }}
+pre {{ background: var(--sunken); border-radius: 10px; padding: .8rem 1rem; overflow-x: auto;
+  direction: ltr; text-align: left; }}
+code {{ font: .88em/1.55 "JetBrains Mono", ui-monospace, "Cascadia Mono", Menlo, monospace;
+  font-variant-ligatures: none; tab-size: 4; }}
+:not(pre) > code {{ background: var(--sunken); border-radius: 4px; padding: .1em .3em; }}
+table {{ border-collapse: collapse; display: block; overflow-x: auto; margin: .8rem 0; }}
+th, td {{ padding: .5rem 1.5rem .5rem 0; border-bottom: 1px solid var(--hairline);
+  vertical-align: top; }}
+hr {{ border: 0; border-top: 1px solid var(--hairline); margin: 1.5rem 0; }}
+.math {{ margin: .6rem 0; text-align: center; overflow-x: auto; }}
+.math svg, .inline-math svg {{ overflow: visible; }}
+{_syntax_rules()}
+@media print {{ body {{ padding: 0; }} pre, table {{ overflow: visible; white-space: pre-wrap; }} }}
+""".strip()
+
+
+def _colors(palette: Palette) -> str:
+    """The variables of one theme."""
+    named = {
+        "background": palette.background,
+        "text": palette.text,
+        "secondary": palette.secondary,
+        "hairline": palette.hairline,
+        "accent": palette.accent,
+        "accent-soft": palette.accent_soft,
+        "sunken": palette.sunken,
+    }
+    syntax = ReadingStyle(palette).syntax
+    named |= {role: syntax[role].foreground().color().name() for role in _ROLES}
+    return " ".join(f"--{name}: {color};" for name, color in named.items())
+
+
+def _syntax_rules() -> str:
+    rules = [f".{role} {{ color: var(--{role}); }}" for role in _ROLES]
+    return "\n".join([*rules, ".comment { font-style: italic; }"])
+
+
+def chat_html(tree: ChatTree, sheet: str) -> Iterator[str]:
+    """The pieces of the document of one chat, one for each message; `sheet` is its style sheet."""
+    title = escape(one_line(tree.title))
+    made = when(tree.created)
+    yield (
+        f'<!DOCTYPE html>\n<html>\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="generator" content="Tokonoma">\n'
+        f"<title>{title}</title>\n<style>\n{sheet}\n</style>\n</head>\n<body>\n<main>\n"
+        f'<header><h1 dir="auto">{title}</h1><p>{made}</p></header>\n'
+    )
+    for section in sections(tree):
+        yield _section_html(section)
+    yield "</main>\n</body>\n</html>\n"
+
+
+def _section_html(section: Section) -> str:
+    said = f"<b>{escape(section.heading)}</b>{escape(section.when)}"
+    kind = ' class="user"' if section.is_user else ""
+    body = to_html(section.blocks, _shown)
+    side = ' dir="rtl"' if _is_right_to_left(section) else ""
+    return (
+        f'<section{kind}>\n<p class="author">{said}</p>\n<div{side}>\n{body}\n</div>\n</section>\n'
+    )
+
+
+def _is_right_to_left(section: Section) -> bool:
+    texts = (block for block in section.blocks if isinstance(block, Paragraph | Heading))
+    first = next(texts, None)
+    return first is not None and runs_right_to_left("".join(run.text for run in first.runs))
+
+
+def _shown(what: Code | Formula | Run) -> str:
+    """The HTML of code or a formula as the screen shows it; "" if it shows the source."""
+    if isinstance(what, Code):
+        return _code_html(what)
+    is_block = isinstance(what, Formula)
+    tex = Tex(what.tex, display=True) if is_block else inline_tex(what.text)
+    try:
+        picture = typeset(tex)
+    except Wrong:
+        return ""
+    svg = _svg(picture)
+    label = escape(tex.code)
+    if is_block:
+        return f'<div class="math" role="img" aria-label="{label}">{svg}</div>'
+    return f'<span class="inline-math" role="img" aria-label="{label}">{svg}</span>'
+
+
+def _svg(picture: Picture) -> str:
+    """The picture in the colour of the text, in units of its size, on its baseline."""
+    start = picture.svg.index(">", picture.svg.index("<svg")) + 1
+    box = picture.svg[:start].partition('viewBox="')[2].partition('"')[0]
+    height = picture.ascent + picture.descent
+    inside = picture.svg[start:].replace(COLOR, "currentColor")
+    return (
+        f'<svg viewBox="{box}" width="{picture.width:.4f}em" height="{height:.4f}em"'
+        f' style="vertical-align:{-picture.descent:.4f}em" aria-hidden="true">{inside}'
+    )
+
+
+def _code_html(code: Code) -> str:
+    lexer = lexer_of(code.language) if len(code.text) <= _LONGEST_CODE else None
+    if lexer is None:
+        return ""
+    lines = code.text.split("\n")
+    made: list[str] = []
+    for line, spans in zip(lines, exact_spans(lexer, code.text), strict=False):
+        at = 0
+        pieces: list[str] = []
+        for start, length, role in spans:
+            pieces.append(escape(line[at:start], quote=False))
+            at = start + length
+            pieces.append(f'<span class="{role}">{escape(line[start:at], quote=False)}</span>')
+        made.append("".join([*pieces, escape(line[at:], quote=False)]))
+    made += [escape(line, quote=False) for line in lines[len(made) :]]
+    text = "\n".join(made)
+    return f'<pre><code class="language-{escape(code.language)}">{text}\n</code></pre>'

@@ -1,0 +1,265 @@
+"""Chats written and read again: JSON exactly, Markdown and HTML as the same blocks."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from app.chat.transfer import native_json
+from app.chat.transfer.json_stream import JsonStream
+from app.chat.transfer.markdown_export import chat_markdown
+from app.domain.chat_tree import ChatTree, node, renumbered, shown_branch
+from app.domain.document import Section, sections
+from app.domain.message import MessageState
+from app.domain.parts import TextPart
+from app.markdown.blocks import Block, Code, Formula, Heading, Paragraph, Rule, Run, Table
+from app.markdown.stream import parse
+from app.ui.export.html import chat_html, style_sheet
+from chat_makers import chats
+from engine import Role
+
+MANY = [pytest.param(100, id="100"), pytest.param(1000, id="1000", marks=pytest.mark.sweep)]
+
+
+def through_json(*trees: ChatTree) -> list[ChatTree | None]:
+    file = io.BytesIO()
+    assert list(native_json.write(file, trees, 0.0)) == list(range(1, len(trees) + 1))
+    file.seek(0)
+    found = list(native_json.read(JsonStream(file)))
+    assert not any(chat.dropped for chat in found)
+    return [chat.tree for chat in found]
+
+
+@pytest.mark.parametrize("count", MANY)
+def test_json_is_read_back_to_equal_chats(count: int) -> None:
+    @settings(max_examples=count, deadline=None, database=None, derandomize=True)
+    @given(chats(), chats())
+    def check(one: ChatTree, two: ChatTree) -> None:
+        assert through_json(one, two) == [one, two]
+
+    check()
+
+
+def test_ids_of_the_store_are_numbered_anew() -> None:
+    big = 1 << 62
+    tree = ChatTree(
+        "t", 1.0, 2.0,
+        tuple(renumbered([
+            node(1, None, Role.USER, (TextPart("q"),)),
+            replace(node(2, 1, Role.ASSISTANT, ()), compared=3, undecided=True),
+            replace(node(3, 1, Role.ASSISTANT, ()), compared=2, undecided=True),
+        ], [big, big + 1, big + 9], 7)),
+        big + 9,
+    )  # fmt: skip
+    [found] = through_json(tree)
+    assert found is not None
+    assert found.leaf == 3
+    assert [each.compared for each in found.messages] == [0, 3, 2]
+    assert found.digest == tree.digest
+
+
+def test_an_answer_that_is_written_is_exported_as_interrupted() -> None:
+    written = node(1, None, Role.ASSISTANT, (TextPart("a"),), state=MessageState.STREAMING)
+    [found] = through_json(ChatTree("t", 1.0, 2.0, (written,), 1))
+    assert found is not None
+    assert found.messages[0].state is MessageState.INTERRUPTED
+
+
+def test_the_digest_is_of_what_was_said() -> None:
+    one = node(1, None, Role.USER, (TextPart("a"),))
+    tree = ChatTree("t", 1.0, 2.0, (one,), 1)
+    more = replace(tree, messages=(one, node(2, 1, Role.USER, (TextPart("b"),))))
+    renamed = replace(tree, title="other", updated=9.0, pinned=True)
+    assert renamed.digest == tree.digest != more.digest
+
+
+# --- Markdown ------------------------------------------------------------------------------------
+
+
+def shape(blocks: list[Block]) -> list[Any]:
+    """What blocks are, apart from where they were in their source and from white space."""
+    made: list[Any] = []
+    for block in blocks:
+        match block:
+            case Paragraph(place, runs) if place.joined and made:
+                made[-1][1].extend(words(runs))
+            case Paragraph(place, runs) | Heading(place, _, runs):
+                level = block.level if isinstance(block, Heading) else 0
+                made.append((level, words(runs), quotes(place)))
+            case Code(place, language, text):
+                made.append(("code", language, lines(text), quotes(place)))
+            case Table(_, alignments, header, rows):
+                made.append(
+                    (alignments, [[words(cell) for cell in row] for row in (header, *rows)])
+                )
+            case Formula(_, _, tex):
+                made.append(("formula", tex.split()))
+            case Rule():
+                made.append("rule")
+    return made
+
+
+def words(runs: tuple[Run, ...]) -> list[Any]:
+    """Each word and mark with its style."""
+    return [
+        replace(run, text=word) for run in runs for word in re.findall(r"\w+|[^\w\s]", run.text)
+    ]
+
+
+def lines(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
+
+
+def quotes(place: Any) -> str:
+    return "".join("q" if level.quote else "i" for level in place.path)
+
+
+@pytest.mark.parametrize("count", MANY)
+def test_markdown_is_parsed_back_to_the_same_blocks(count: int) -> None:
+    @settings(max_examples=count, deadline=None, database=None, derandomize=True)
+    @given(chats())
+    def check(tree: ChatTree) -> None:
+        text = chat_markdown(replace(tree, title="T"))
+        body = text.partition("\n---\n\n")[2]
+        wanted: list[Any] = shape(parse("# T"))
+        for section in sections(tree):
+            wanted += heading_of(section)
+            wanted += shape(list(section.blocks))
+        assert shape(parse(body)) == wanted
+
+    check()
+
+
+def heading_of(section: Section) -> list[Any]:
+    title = words((Run(section.heading),))
+    return [(2, title, "")] if title else []
+
+
+# --- HTML ----------------------------------------------------------------------------------------
+
+
+class Reader(HTMLParser):
+    """The text of each section's blocks, and every tag, attribute and address."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.addresses: list[str] = []
+        self._open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.addresses += [value or "" for name, value in attrs if name in ("href", "src")]
+        if tag == "section":
+            self.texts.append("")
+        named = dict(attrs)
+        if named.get("role") == "img" and self.texts:
+            self.texts[-1] += f" {named.get('aria-label')} "
+        if tag in ("br", "p", "li", "tr", "td", "th", "pre", "h1", "h2", "div") and self.texts:
+            self.texts[-1] += " "
+        if tag not in ("meta", "br", "hr", "path", "rect"):
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in ("path", "rect"):
+            assert self._open.pop() == tag, "a tag is closed that is not open"
+
+    def handle_data(self, data: str) -> None:
+        if self.texts:
+            self.texts[-1] += data
+
+    def close(self) -> None:
+        super().close()
+        assert not self._open
+
+
+ALLOWED = {
+    "html", "head", "meta", "title", "style", "body", "main", "header", "section", "div", "p", "b",
+    "h1", "h2", "h3", "h4", "h5", "h6", "a", "em", "strong", "del", "code", "pre", "span", "br",
+    "hr", "ul", "ol", "li", "blockquote", "table", "tr", "th", "td", "svg", "path", "rect",
+}  # fmt: skip
+
+
+def letters(text: str) -> str:
+    return "".join(re.findall(r"[^\W_]", text.replace("\0", "\ufffd")))
+
+
+def text_of(block: Block) -> str:
+    match block:
+        case Paragraph(_, runs) | Heading(_, _, runs):
+            return "".join(run.text for run in runs)
+        case Code():
+            return block.text
+        case Table(_, _, header, rows):
+            return " ".join(run.text for row in (header, *rows) for cell in row for run in cell)
+        case Formula():
+            return block.tex
+        case Rule():
+            return ""
+
+
+@pytest.fixture(scope="module")
+def sheet(qapp: object) -> str:
+    return style_sheet()
+
+
+@pytest.mark.parametrize("count", MANY)
+def test_html_has_the_same_blocks_and_nothing_that_acts(count: int, sheet: str) -> None:
+    @settings(max_examples=count, deadline=None, database=None, derandomize=True)
+    @given(chats())
+    def check(tree: ChatTree) -> None:
+        html = "".join(chat_html(tree, sheet))
+        reader = Reader()
+        reader.feed(html)
+        reader.close()
+        assert reader.tags <= ALLOWED
+        assert not {name for name in reader.attributes if name.startswith("on")}
+        assert all(re.match(r"https?://|mailto:", each) for each in reader.addresses)
+        wanted = list(sections(tree))
+        assert len(reader.texts) == len(wanted)
+        for found, section in zip(reader.texts, wanted, strict=True):
+            said = "".join(letters(text_of(block)) for block in section.blocks)
+            marks = "".join(level.marker for block in section.blocks for level in block.place.path)
+            head = letters(f"{section.heading}{section.when}")
+            assert letters(found).startswith(head)
+            if not letters(marks) and "$" not in said:
+                assert letters(found)[len(head) :] == said
+
+    check()
+
+
+def test_formulas_and_code_are_as_on_the_screen(sheet: str) -> None:
+    source = "Sum $a^2$:\n\n$$\\frac{a}{b}$$\n\n```python\ndef f(): return '<b>'\n```\n\n$\\nope$"
+    tree = ChatTree("T", 1.0, 2.0, (node(1, None, Role.ASSISTANT, (TextPart(source),)),), 1)
+    html = "".join(chat_html(tree, sheet))
+    assert html.count("<svg") == 2  # wrong TeX is shown as its source
+    assert 'aria-label="\\frac{a}{b}"' in html
+    assert "currentColor" in html
+    assert '<span class="keyword">def</span>' in html
+    assert "&lt;b&gt;" in html
+    assert "$\\nope$" in html
+    assert "prefers-color-scheme: dark" in html
+    assert "<script" not in html
+
+
+def test_only_the_shown_branch_is_a_document() -> None:
+    tree = ChatTree(
+        "T", 1.0, 2.0,
+        (
+            node(1, None, Role.USER, (TextPart("q"),)),
+            node(2, 1, Role.ASSISTANT, (TextPart("one"),)),
+            node(3, 1, Role.ASSISTANT, (TextPart("two"),)),
+        ),
+        2,
+    )  # fmt: skip
+    assert [each.id for each in shown_branch(tree)] == [1, 2]
+    assert "two" not in chat_markdown(tree)
