@@ -39,6 +39,7 @@ from app.chat.snapshots import SnapshotController
 from app.chat.snippets import Snippets
 from app.chat.store_faults import StoreFaults
 from app.chat.token_count import TokenCount
+from app.chat.transfer.controller import DONE_NOTICE, Transfer
 from app.domain.answer_details import AnswerDetails
 from app.domain.ids import new_id
 from app.domain.message import AnswerAgain, Message, MessageState
@@ -217,8 +218,15 @@ class Controller(QObject):
         self.quitting = Quitting(state, store_queue, self)
         self.quitting.may_quit.connect(self.may_quit)
         self._rejected_notices = RejectedNotices(state, store_queue)
+        self.transfer = Transfer(
+            state, states.transfer, store_queue, self.conversations, self.deletions, self
+        )
         self.opening = Opening(
-            state, user_files, self.load_model, lambda paths: self.library.model_index.link(paths)
+            state,
+            user_files,
+            self.load_model,
+            lambda paths: self.library.model_index.link(paths),
+            self.transfer.preview,
         )
         self.last_chat = LastChat(
             state,
@@ -290,6 +298,7 @@ class Controller(QObject):
         self.sessions.shut_down()
         self.library.close()
         self._own_files.close()
+        self.transfer.end()
 
     def stop_engine(self) -> None:
         """Stop the engine's thread; a step of `close` that may run on another thread."""
@@ -329,6 +338,8 @@ class Controller(QObject):
             self.quitting.quit_anyway()
         elif kind == SWITCH_NOTICE:
             self.switch.do_now()
+        elif kind == DONE_NOTICE:
+            self.transfer.undo()
         elif kind == FULL_NOTICE:
             self._go_on_without_oldest()
 

@@ -1,10 +1,14 @@
-"""Files given to the app by "Open with", a drop or a paste: models are opened, others explained."""
+"""Files given to the app by "Open with", a drop or a paste: models are opened, chats imported.
+
+Others are explained.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from app.chat.transfer.sources import may_have_chats
 from app.state.chat import Notice, State
 from app.system.translation import tr, trn
 from app.system.worker import BackgroundWorker
@@ -22,10 +26,14 @@ class Opening:
         files: BackgroundWorker,
         load: Callable[[Path], None],
         link: Callable[[Sequence[Path]], None],
+        preview: Callable[[Sequence[Path]], None],
     ) -> None:
-        """`files` is the worker for the user's files; `link` adds models to the list."""
+        """`files` is the worker for the user's files; `link` adds models to the list.
+
+        `preview` shows what files of chats contain.
+        """
         self._state, self._files = state, files
-        self._load, self._link = load, link
+        self._load, self._link, self._preview = load, link, preview
 
     def open(self, paths: Sequence[Path], *, load: bool = True) -> None:
         """Open files; without `load` another model is opened already, and all are only listed."""
@@ -34,10 +42,20 @@ class Opening:
             self._open(named, [], load=load)
             return
 
-        def opened(models: list[Path]) -> None:
-            self._open(models, [path for path in paths if path not in models], load=load)
+        def opened(found: tuple[list[Path], list[Path]]) -> None:
+            models, chats = found
+            if chats:
+                self._preview(chats)
+            rest = [path for path in paths if path not in models and path not in chats]
+            self._open(models, rest, load=load)
 
-        self._files.run(lambda: [path for path in paths if is_model(path)], opened)
+        def look() -> tuple[list[Path], list[Path]]:
+            models = [path for path in paths if is_model(path)]
+            return models, [
+                p for p in paths if p not in models and (p.is_dir() or may_have_chats(p))
+            ]
+
+        self._files.run(look, opened)
 
     def refuse(self, paths: Sequence[Path]) -> None:
         """Say why pasted files cannot be used; none: a picture was pasted."""

@@ -11,6 +11,7 @@ from app.state.library import LibraryState
 from app.state.performance import PerformanceState
 from app.state.snapshots import SessionState
 from app.state.snippets import SnippetState
+from app.state.transfer import TransferState
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,5 +23,6 @@ class States:
     adapters: AdapterState = field(default_factory=AdapterState)
     sessions: SessionState = field(default_factory=SessionState)
     performance: PerformanceState = field(default_factory=PerformanceState)
+    transfer: TransferState = field(default_factory=TransferState)
     chat_settings: ChatSettingsState = field(default_factory=ChatSettingsState)
     snippets: SnippetState = field(default_factory=SnippetState)

@@ -20,15 +20,17 @@ from typing import NamedTuple
 from app.domain.answer_details import AnswerDetails, AnswerRecord, details_text
 from app.domain.chat import KEEP_DELETED_SECONDS, Conversation, Hit, TrashedConversation
 from app.domain.chat_settings import AdapterChoice
+from app.domain.chat_tree import ChatTree
 from app.domain.ids import id_seen, new_id
 from app.domain.message import AdapterMark, Message, MessageState, StopReason
 from app.domain.parts import Content, ErrorPart, parts_of
 from app.domain.snippet import Snippet
 from app.domain.unsent import Unsent
 from app.store import adapters as store_adapters
-from app.store import comparisons, deleted_messages, snippets
+from app.store import chat_trees, comparisons, deleted_messages, snippets
 from app.store.adapters import StoredAdapters
 from app.store.blobs import Blobs, names_in
+from app.store.chat_trees import ImportPiece, Known
 from app.store.hits import best_hits
 from app.store.lock import lock_store, set_aside
 from app.store.queries import (
@@ -499,6 +501,28 @@ class Store:
         """The figures of the last answers of all conversations, the last one last."""
         with self._reading() as database:
             return last_answers(database, most)
+
+    # --- whole chats --------------------------------------------------------------------------
+
+    def tree(self, conversation_id: int) -> ChatTree:
+        """A chat with the messages of all branches."""
+        with self._reading() as database:
+            return chat_trees.read_tree(database, conversation_id)
+
+    def origins(self) -> dict[str, Known]:
+        """What is known of each origin of a chat, without deleted chats."""
+        with self._reading() as database:
+            return chat_trees.origins(database)
+
+    def import_pieces(self, pieces: Sequence[ImportPiece]) -> None:
+        """Insert pieces of chats, all of them or none."""
+        with self._writing(durable=False) as database:
+            chat_trees.import_pieces(database, pieces)
+
+    def remove_imported(self, conversation_ids: Sequence[int]) -> None:
+        """Remove chats of an import that was cancelled."""
+        with self._writing(durable=True) as database:
+            chat_trees.remove_imported(database, conversation_ids)
 
     # --- drafts -----------------------------------------------------------------------------
 

@@ -137,6 +137,7 @@ class Stage:
             self.states.adapters,
             self.states.sessions,
             self.states.performance,
+            self.states.transfer,
         ):
             each.deleteLater()
         flush()

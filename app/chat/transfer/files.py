@@ -1,0 +1,78 @@
+"""Files of exported chats: safe names, and content that is complete or not there."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from app.chat.transfer.faults import TransferError
+from app.system.json_file import sync_folder
+from app.system.translation import tr
+
+_LONGEST_NAME = 80  # characters
+_FORBIDDEN = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*\u200b-\u200f\u202a-\u202e\u2066-\u2069]+')
+_RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?=\.|$)", re.IGNORECASE)  # of Windows
+
+
+def safe_name(title: str) -> str:
+    """A name for a file on every system, from the title of a chat."""
+    plain = title.encode("utf-8", "replace").decode()
+    name = " ".join(_FORBIDDEN.sub(" ", plain).split())[:_LONGEST_NAME].strip(" .")
+    while len(name.encode()) > 2 * _LONGEST_NAME:  # file systems limit bytes
+        name = name[:-1].strip(" .")
+    if _RESERVED.match(name):
+        name = f"_{name}"
+    return name or tr("Chat")
+
+
+class FreePaths:
+    """Paths in a folder of files that do not exist, for titles of chats."""
+
+    def __init__(self, folder: Path, ending: str) -> None:
+        self._folder, self._ending = folder, ending
+        self._used: set[str] = set()
+
+    def path(self, title: str) -> Path:
+        """The path for one more chat; a number tells chats of one title apart."""
+        stem = safe_name(title)
+        names = (
+            f"{stem} {count}.{self._ending}" if count > 1 else f"{stem}.{self._ending}"
+            for count in itertools.count(1)
+        )
+        free = (each for each in names if each.casefold() not in self._used)
+        name = next(each for each in free if not (self._folder / each).exists())
+        self._used.add(name.casefold())
+        return self._folder / name
+
+
+@contextmanager
+def replaced(path: Path) -> Generator[IO[bytes]]:
+    """A file that replaces `path` when all is written; raises TransferError, and then it does not."""
+    fresh = path.with_name(f"{path.name}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with fresh.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(fresh, path)
+        except BaseException:
+            fresh.unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
+    except OSError as error:
+        raise not_written(path, error) from error
+
+
+def not_written(path: Path, error: OSError) -> TransferError:
+    """The error of a file that could not be written."""
+    return TransferError(
+        tr("{path} could not be written: {reason}.", path=path, reason=error.strerror or error),
+        tr("Check that the folder can be written to and that the disk is not full."),
+    )

@@ -1,0 +1,235 @@
+"""Importing and exporting in the app: preview, batches, Undo, files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.chat.transfer.controller import DONE_NOTICE, EXPORTED_NOTICE, NOTICE
+from app.chat.transfer.files import FreePaths, safe_name
+from app.chat.transfer.sources import opened
+from app.domain.transfer import ExportFormat, ImportPreview, Program
+from chat_makers import NODES, chatgpt_chat, write_silly_tavern
+from stage import Stage, until
+
+
+def export_of(folder: Path, *numbers: str, more: int = 0) -> Path:
+    """A ChatGPT export; its chats are continued by `more` messages."""
+    nodes = [*NODES]
+    for n in range(more):
+        nodes.append((f"more{n}", nodes[-1][0], "user" if n % 2 == 0 else "assistant", f"and {n}"))
+    chats = [chatgpt_chat(number, nodes, nodes[-1][0]) for number in numbers]
+    path = folder / "conversations.json"
+    path.write_text(json.dumps(chats), encoding="utf-8")
+    return path
+
+
+def done(stage: Stage) -> None:
+    until(lambda: not stage.controller.transfer.busy)
+    stage.wait_until_idle()
+
+
+def previewed(stage: Stage, *paths: Path) -> ImportPreview:
+    stage.controller.transfer.preview(paths)
+    done(stage)
+    preview = stage.states.transfer.preview
+    assert preview is not None
+    return preview
+
+
+def imported(stage: Stage, *paths: Path) -> None:
+    previewed(stage, *paths)
+    stage.controller.transfer.accept()
+    done(stage)
+
+
+def notice(stage: Stage, kind: str = NOTICE) -> str:
+    return stage.state.notices[kind].sentence
+
+
+def test_the_preview_counts_and_import_stores(stage: Stage, tmp_path: Path) -> None:
+    stage.start()
+    preview = previewed(stage, export_of(tmp_path, "a", "b"))
+    assert preview.programs == (Program.CHATGPT,)
+    assert preview.untested == (Program.CHATGPT,)
+    assert (preview.chats, preview.messages, preview.known) == (2, 10, 0)
+    assert stage.state.conversations == ()  # nothing is imported yet
+    stage.controller.transfer.accept()
+    done(stage)
+    assert [each.title for each in stage.state.conversations] == ["Numbers", "Numbers"]
+    assert notice(stage, DONE_NOTICE) == "2 chats were imported."
+    stage.controller.open_conversation(stage.state.conversations[0].id)
+    stage.wait_until_idle()
+    shown = [message.text for message in stage.state.messages]
+    assert shown == [NODES[0][3], NODES[1][3], NODES[3][3], NODES[4][3]]
+    assert stage.state.messages[1].siblings == 2
+
+
+def test_one_undo_deletes_what_was_imported_and_another_brings_it_back(
+    stage: Stage, tmp_path: Path
+) -> None:
+    stage.start()
+    imported(stage, export_of(tmp_path, "a", "b"))
+    stage.controller.act_on_notice(DONE_NOTICE)
+    stage.wait_until_idle()
+    assert stage.state.conversations == ()
+    assert len(stage.state.trash) == 2
+    stage.controller.deletions.undo()
+    stage.wait_until_idle()
+    assert len(stage.state.conversations) == 2
+
+
+def test_nothing_is_imported_twice(stage: Stage, tmp_path: Path) -> None:
+    stage.start()
+    imported(stage, export_of(tmp_path, "a", "b"))
+    preview = previewed(stage, export_of(tmp_path, "a", "b", "c", "c"))
+    assert (preview.chats, preview.known, preview.changed) == (1, 2, 0)
+    stage.controller.transfer.accept()
+    done(stage)
+    assert len(stage.state.conversations) == 3
+
+
+def test_a_chat_that_was_continued_there_is_imported_again(stage: Stage, tmp_path: Path) -> None:
+    stage.start()
+    imported(stage, export_of(tmp_path, "a"))
+    preview = previewed(stage, export_of(tmp_path, "a", more=2))
+    assert (preview.chats, preview.known, preview.changed) == (1, 0, 1)
+    stage.controller.transfer.accept()
+    done(stage)
+    assert len(stage.state.conversations) == 2
+    older = previewed(stage, export_of(tmp_path, "a", more=1))  # all of it is here
+    assert (older.chats, older.known) == (0, 1)
+
+
+def test_deleted_chats_can_be_imported_again(stage: Stage, tmp_path: Path) -> None:
+    stage.start()
+    path = export_of(tmp_path, "a")
+    imported(stage, path)
+    stage.controller.deletions.delete([stage.state.conversations[0].id])
+    stage.wait_until_idle()
+    assert previewed(stage, path).chats == 1
+
+
+def test_export_everything_delete_all_and_import(stage: Stage, tmp_path: Path) -> None:
+    stage.start()
+    imported(stage, export_of(tmp_path, "a", "b"), write_silly_tavern(tmp_path / "s.jsonl"))
+    ids = [each.id for each in stage.state.conversations]
+    assert len(ids) == 3
+    path = tmp_path / "all.json"
+    stage.controller.transfer.export_chats(ids, ExportFormat.JSON, path)
+    done(stage)
+    assert str(path) in notice(stage, EXPORTED_NOTICE)
+    assert previewed(stage, path).known == 3
+    stage.controller.transfer.cancel()
+    stage.controller.deletions.delete(ids)
+    stage.controller.deletions.remove(ids)
+    stage.wait_until_idle()
+    imported(stage, path)
+    assert len(stage.state.conversations) == 3
+    with opened([path]) as source:
+        before = [chat.tree for _, chat in source.chats(lambda _: None)]
+    again = tmp_path / "again.json"
+    stage.controller.transfer.export_chats(
+        [each.id for each in stage.state.conversations], ExportFormat.JSON, again
+    )
+    done(stage)
+    with opened([again]) as source:
+        after = [chat.tree for _, chat in source.chats(lambda _: None)]
+    assert {tree.origin: tree for tree in before if tree} == {
+        tree.origin: tree for tree in after if tree
+    }
+    stage.controller.conversations.search("gardener")
+    stage.wait_until_idle()
+
+
+@pytest.mark.parametrize("format", [ExportFormat.MARKDOWN, ExportFormat.HTML])
+def test_several_chats_are_a_file_each(stage: Stage, tmp_path: Path, format: ExportFormat) -> None:
+    stage.start()
+    imported(stage, export_of(tmp_path, "a", "b"))
+    folder = tmp_path / "out"
+    ids = [each.id for each in stage.state.conversations]
+    stage.controller.transfer.export_chats(ids, format, folder)
+    done(stage)
+    names = sorted(each.name for each in folder.iterdir())
+    assert names == [f"Numbers 2.{format.value}", f"Numbers.{format.value}"]
+    assert "It is" in (folder / names[0]).read_text(encoding="utf-8")
+
+
+def test_whole_chats_are_copied(stage: Stage, tmp_path: Path) -> None:
+    stage.start()
+    imported(stage, export_of(tmp_path, "a"))
+    copied: list[str] = []
+    stage.controller.transfer.copy([stage.state.conversations[0].id], copied.append)
+    until(lambda: bool(copied))
+    assert "## You\n\nWhat is 2 < 3?" in copied[0]
+    assert "It is **true**." in copied[0]
+
+
+def test_a_folder_that_cannot_be_written_is_said(stage: Stage, tmp_path: Path) -> None:
+    stage.start()
+    imported(stage, export_of(tmp_path, "a"))
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    path = tmp_path / "file" / "chat.md"
+    number = stage.state.conversations[0].id
+    stage.controller.transfer.export_chats([number], ExportFormat.MARKDOWN, path)
+    done(stage)
+    assert "could not be written" in notice(stage)
+
+
+def test_files_without_chats_are_refused(stage: Stage, tmp_path: Path) -> None:
+    stage.start()
+    path = tmp_path / "x.json"
+    path.write_text("[1, 2]", encoding="utf-8")
+    stage.controller.opening.open([path])
+    stage.wait_until_idle()
+    done(stage)
+    assert "no chats" in notice(stage)
+    assert stage.states.transfer.preview is None
+
+
+def test_a_dropped_export_opens_the_preview(stage: Stage, tmp_path: Path) -> None:
+    stage.start()
+    path = export_of(tmp_path, "a").rename(tmp_path / "any name")
+    stage.window.files_dropped.emit([path])
+    until(lambda: stage.states.transfer.preview is not None)
+    stage.controller.transfer.cancel()
+    assert stage.states.transfer.preview is None
+
+
+def test_a_cancelled_import_leaves_nothing(stage: Stage, tmp_path: Path) -> None:
+    stage.start()
+    previewed(stage, export_of(tmp_path, *(f"n{n}" for n in range(400))))
+    transfer = stage.controller.transfer
+    transfer.accept()
+    until(lambda: stage.states.transfer.progress is not None)
+    transfer.cancel()
+    done(stage)
+    assert stage.state.conversations == ()
+    assert stage.state.trash == ()
+    assert DONE_NOTICE not in stage.state.notices
+
+
+def test_messages_of_the_window_are_stored_during_an_import(stage: Stage, tmp_path: Path) -> None:
+    stage.start()
+    previewed(stage, export_of(tmp_path, *(f"n{n}" for n in range(400))))
+    stage.controller.transfer.accept()
+    stored: list[int] = []
+    stage.store_queue.read(lambda store: len(store.conversations()), stored.append)
+    until(lambda: bool(stored))
+    assert stored[0] < 400
+    done(stage)
+    assert len(stage.state.conversations) == 400
+
+
+def test_names_are_safe_and_told_apart(tmp_path: Path) -> None:
+    assert safe_name("../../etc/passwd") == "etc passwd"
+    assert safe_name("con") == "_con"
+    assert safe_name("COM1.txt") == "_COM1.txt"
+    assert safe_name("a\0\u202eb:c?") == "a b c"
+    assert safe_name(" ... ") == "Chat"
+    assert len(safe_name("ü" * 500).encode()) <= 160
+    (tmp_path / "A.md").touch()
+    free = FreePaths(tmp_path, "md")
+    assert [free.path(title).name for title in ("A", "B", "b")] == ["A 2.md", "B.md", "b 2.md"]
