@@ -10,6 +10,7 @@ from app.chat.adapters import Adapters
 from app.chat.chat_settings import NOTICE as OPTIONS_NOTICE
 from app.chat.comparison import Side
 from app.chat.controller import Controller
+from app.chat.transfer.controller import EXPORTED_NOTICE
 from app.domain.message import AnswerAgain
 from app.domain.parts import Content, Parts
 from app.library.service import Library
@@ -17,6 +18,7 @@ from app.settings.table import thinking
 from app.state.chat import ModelPhase, Notice
 from app.system.file_manager import show_in_folder
 from app.system.translation import tr
+from app.transfer_dialogs import connect_storage, connect_transfer
 from app.ui.adapters.panel import AdapterPanel
 from app.ui.comparison.values import Choice, default_choices
 from app.ui.library.page import LibraryPage
@@ -64,6 +66,8 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     def act(kind: str) -> None:
         if kind == "model":
             window.open_picker()
+        elif kind == EXPORTED_NOTICE:
+            show_in_folder(controller.transfer.exported)
         elif kind == OPTIONS_NOTICE:
             window.options.open()
         else:
@@ -186,6 +190,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
 
     connect_library(window.library, controller.library, controller, window)
     connect_adapters(window.adapters, controller.adapters)
+    connect_transfer(window, controller)
     window.preferences_made.connect(wire_preferences)
 
     window.performance_opened.connect(controller.performance.refresh)
@@ -333,6 +338,7 @@ def connect_preferences(
     page.opened.connect(controller.sessions.measure)
     page.delete_requested.connect(controller.sessions.delete_saved)
     page.folder_requested.connect(show_in_folder)
+    connect_storage(page, window, controller)
     page.reload_requested.connect(reload)
     page.closed.connect(window.close_page)
     page.given_up.connect(controller.reset_sampling)

@@ -45,6 +45,7 @@ from app.ui.settings.shortcuts import CARD_WIDTH as SHORTCUTS_WIDTH
 from app.ui.settings.shortcuts import Shortcuts, keys_of
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
+from app.ui.transfer.view import TransferView
 from app.ui.widgets.banner import Banners
 from app.ui.widgets.controls import Column
 from app.ui.widgets.drop_area import DropArea
@@ -132,6 +133,7 @@ class Window(QWidget):
         self.prompts = PromptManager(states.snippets)
         self.prompts_card = Popover(self, self.prompts, PROMPTS_WIDTH, tr("Saved prompts"))
         self.prompt_list = PromptList(states.snippets, self.composer, self.chat)
+        self.transfer = TransferView(states.transfer, self)
         self.options = AnswerOptionsView(states.chat_settings, self.composer, self)
 
     def _lay_out(self) -> None:
@@ -142,6 +144,7 @@ class Window(QWidget):
         page.setSpacing(0)
         page.addWidget(self.top_bar)
         page.addWidget(Column(self.banners))
+        page.addWidget(Column(self.transfer))
         page.addWidget(self._pages, 1)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -239,6 +242,7 @@ class Window(QWidget):
             self.prompts,
             self.prompts_card,
             self.prompt_list,
+            self.transfer,
             self.options,
             self.drop_area,
         ):
@@ -555,6 +559,7 @@ class Window(QWidget):
             if not card.isHidden():
                 card.fit()
         self.options.fit()
+        self.transfer.fit()
 
     def moveEvent(self, event: QMoveEvent) -> None:
         super().moveEvent(event)

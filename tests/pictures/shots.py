@@ -32,6 +32,7 @@ import scenes_parts
 import scenes_performance
 import scenes_search
 import scenes_settings
+import scenes_transfer
 import scenes_trash
 from scenes_chat import Scene, fill
 from stage import Stage
@@ -50,6 +51,7 @@ SCENES: dict[str, Scene] = {
     **scenes_performance.SCENES,
     **scenes_search.SCENES,
     **scenes_settings.SCENES,
+    **scenes_transfer.SCENES,
     **scenes_trash.SCENES,
 }
 HIGH_CONTRAST = (
@@ -67,6 +69,7 @@ HIGH_CONTRAST = (
     "compared_narrow",
     "comparison_card",
     "trash",
+    "import_preview",
     "performance",
     "performance_one",
     "find",

@@ -6,7 +6,7 @@ the block's plain text; coordinates are pixels relative to the block's top-left 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -120,6 +120,11 @@ class TextView:
     def natural_width(self) -> float:
         """The width of the widest line, in pixels."""
         return self._flow.natural_width
+
+    @property
+    def line_tops(self) -> Sequence[float]:
+        """The y coordinates of the lines, and of the end of the last one."""
+        return self._flow.line_tops
 
     @property
     def first_line_drop(self) -> float:

@@ -52,6 +52,11 @@ class FormulaView:
         self._width = 0.0
 
     @property
+    def picture(self) -> Picture:
+        """The typeset formula."""
+        return self._picture
+
+    @property
     def length(self) -> int:
         """The number of text positions in the source."""
         return units(self._source)

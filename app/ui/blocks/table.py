@@ -8,7 +8,7 @@ A table whose first cell with letters is written from right to left has its firs
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from PySide6.QtCore import QPointF, QRectF
@@ -68,6 +68,11 @@ class TableView:
     def natural_width(self) -> float:
         """The width of all columns, in pixels."""
         return sum(self._widths)
+
+    @property
+    def row_tops(self) -> Sequence[float]:
+        """The y coordinates of the rows, and of the end of the last one."""
+        return (*self._row_tops, self.height)
 
     def _add(self, row: tuple[Runs, ...]) -> None:
         style = self._style

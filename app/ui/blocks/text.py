@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, reduce
 from math import ceil
@@ -252,6 +252,11 @@ class Flow:
                 break
             shift = formula.end - formula.at - 1
         return position + shift
+
+    @property
+    def line_tops(self) -> Sequence[float]:
+        """The y coordinates of the lines, and of the end of the last one."""
+        return self._tops or (0.0, self.height)
 
     @property
     def widest_word(self) -> float:

@@ -28,6 +28,7 @@ from app.ui.chat.sidebar_list import BUSY_ROLE, ID_ROLE, ConversationListModel, 
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import SIDEBAR_WIDTH, SMALL
+from app.ui.transfer.menu import add_formats
 from app.ui.widgets.controls import IconButton, TextButton, fade_in, label, set_margins
 from app.ui.widgets.typing import types_text
 
@@ -45,6 +46,8 @@ class ConversationList(QListView):
 
     opened = Signal(object)
     delete_requested = Signal(list)  # of ids
+    export_requested = Signal(list, object)  # ids and ExportFormat
+    copy_requested = Signal(list)  # of ids
     stop_requested = Signal(object)
 
     def __init__(
@@ -114,6 +117,10 @@ class ConversationList(QListView):
         rename = menu.addAction(tr("Rename"))
         rename.setEnabled(len(chosen) == 1)
         rename.triggered.connect(lambda: self.edit(index))
+        export = menu.addMenu(trn("Export", "Export {count} chats", len(chosen)))
+        add_formats(export, lambda format: self.export_requested.emit(chosen, format))
+        copy = menu.addAction(trn("Copy whole chat", "Copy {count} whole chats", len(chosen)))
+        copy.triggered.connect(lambda: self.copy_requested.emit(chosen))
         delete = menu.addAction(trn("Delete", "Delete {count} chats", len(chosen)))
         delete.triggered.connect(lambda: self.delete_requested.emit(chosen))
         return menu
@@ -161,6 +168,8 @@ class Sidebar(QWidget):
     result_opened = Signal(object, str)  # a search result: the conversation and the query
     renamed = Signal(object, str)
     delete_requested = Signal(list)
+    export_requested = Signal(list, object)  # ids and ExportFormat
+    copy_requested = Signal(list)  # of ids
     stop_requested = Signal(object)
     undo_requested = Signal()
     searched = Signal(str)
@@ -227,6 +236,8 @@ class Sidebar(QWidget):
         self.new_button.clicked.connect(self.new_requested)
         self.list.opened.connect(self._open)
         self.list.delete_requested.connect(self.delete_requested)
+        self.list.export_requested.connect(self.export_requested)
+        self.list.copy_requested.connect(self.copy_requested)
         self.list.stop_requested.connect(self.stop_requested)
         self.painter.delete_requested.connect(self._delete_one)
         self.painter.stop_requested.connect(self.stop_requested)

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFont
-from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QMenu, QVBoxLayout, QWidget
 
 from app.state.snapshots import SessionState
 from app.system import paths
 from app.system.byte_size import size
 from app.system.translation import tr
 from app.ui.theme.theme import BODY, SMALL, figures, font
+from app.ui.transfer.menu import add_formats
 from app.ui.widgets.controls import ElidedLabel, TextButton, label
 from engine import models_folder, snapshots_folder
 
@@ -103,8 +104,55 @@ class PlaceRow(QWidget):
         layout.addWidget(self.show_button)
 
 
+class TransferRow(QWidget):
+    """Buttons that import chats and export all of them."""
+
+    import_requested = Signal()
+    import_folder_requested = Signal()
+    export_requested = Signal(object)  # ExportFormat
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = label(
+            tr(
+                "Chats of ChatGPT, Claude, LM Studio, Jan, Open WebUI, SillyTavern, Ollama and"
+                " Tokonoma can be imported."
+            ),
+            "secondary",
+            SMALL,
+        )
+        self.words.setWordWrap(True)
+        self.import_button = TextButton(tr("Import chats…"), "outlined")
+        self.folder_button = TextButton(tr("Import a folder…"), "outlined")
+        self.export_button = TextButton(tr("Export all chats"), "outlined")
+        self.formats = QMenu(self)
+        add_formats(self.formats, self.export_requested.emit)
+        self.export_button.setMenu(self.formats)
+        self.import_button.clicked.connect(self.import_requested)
+        self.folder_button.clicked.connect(self.import_folder_requested)
+        self._buttons = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        self._buttons.setSpacing(8)
+        for button in (self.import_button, self.folder_button, self.export_button):
+            self._buttons.addWidget(button, 0, Qt.AlignmentFlag.AlignLeading)
+        self._buttons.addStretch(1)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 12)
+        layout.setSpacing(8)
+        layout.addWidget(self.words)
+        layout.addLayout(self._buttons)
+
+    def set_narrow(self, narrow: bool) -> None:
+        """Place the buttons below each other (narrow) or in a row."""
+        direction = QBoxLayout.Direction
+        self._buttons.setDirection(direction.TopToBottom if narrow else direction.LeftToRight)
+
+
 class StorageSection(QWidget):
     """The rows of the Storage group that are not settings."""
+
+    import_requested = Signal()
+    import_folder_requested = Signal()
+    export_requested = Signal(object)  # ExportFormat
 
     delete_requested = Signal()
     folder_requested = Signal(Path)
@@ -113,6 +161,10 @@ class StorageSection(QWidget):
         super().__init__()
         self.saved = SnapshotSizeLine(session_state)
         self.saved.delete_requested.connect(self.delete_requested)
+        self.chats = TransferRow()
+        self.chats.import_requested.connect(self.import_requested)
+        self.chats.import_folder_requested.connect(self.import_folder_requested)
+        self.chats.export_requested.connect(self.export_requested)
         self.places = [
             PlaceRow(tr("Chats"), paths.database()),
             PlaceRow(tr("Models"), models_folder()),
@@ -124,10 +176,12 @@ class StorageSection(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addWidget(self.saved)
+        layout.addWidget(self.chats)
         for place in self.places:
             place.folder_requested.connect(self.folder_requested)
             layout.addWidget(place)
 
     def set_narrow(self, narrow: bool) -> None:
         """Switch between the narrow and the wide layout."""
+        self.chats.set_narrow(narrow)
         self.saved.set_narrow(narrow)

@@ -143,7 +143,7 @@ def _paint_path(
             _bar(painter, line, at, part, x, part.y if level.begins else top)
         x += level_indent(level)
         if level.marker:
-            _paint_marker(painter, style, at, part, x, level.marker)
+            paint_marker(painter, style, at, part, x, level.marker)
 
 
 def _mirrored(part: PlacedBlock, x: float) -> float:
@@ -167,7 +167,7 @@ def _bar(
     painter.fillRect(area, color)
 
 
-def _paint_marker(
+def paint_marker(
     painter: QPainter, style: ReadingStyle, at: QPointF, part: PlacedBlock, x: float, marker: str
 ) -> None:
     """Paint the marker of a list item whose text begins at `x`."""

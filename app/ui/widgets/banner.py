@@ -12,7 +12,11 @@ from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import SMALL
 from app.ui.widgets.controls import IconButton, TextButton, label, make_selectable, set_margins
 
-_NEWS = {"switch": "model"}  # icons of the notices that are about no problem, by kind
+_NEWS = {
+    "switch": "model",
+    "imported": "check",
+    "exported": "check",
+}  # icons of the notices that are about no problem, by kind
 
 
 class Banner(QFrame):

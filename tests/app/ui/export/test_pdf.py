@@ -1,0 +1,181 @@
+"""PDF export: what stays together on a page, and the file itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QPointF
+from PySide6.QtGui import QPainter
+from PySide6.QtWidgets import QApplication
+
+from app.domain.chat_tree import ChatTree, node
+from app.domain.parts import TextPart, ThoughtPart
+from app.ui.export import pdf
+from app.ui.export.pdf import pdf_steps, rows_that_fit, together
+from app.ui.theme.theme import Theme
+from engine import Role
+
+SOURCE = """# Heading
+
+Text with $a^2$ and `code`.
+
+$$\\frac{a}{b}$$
+
+$$\\wrong{$$
+
+```python
+def f(): return 1
+```
+
+> - quoted
+>   1. nested
+
+| a | b |
+|---|---|
+| 1 | $x$ |
+
+---
+
+نص عربي
+"""
+
+
+class Rows:
+    """Rows of one height."""
+
+    def __init__(self, count: int, height: float = 10.0) -> None:
+        self.tops: Sequence[float] = [n * height for n in range(count + 1)]
+
+    def paint(self, painter: QPainter, at: QPointF, first: int, last: int) -> None:
+        raise AssertionError
+
+
+def chat(*texts: str) -> ChatTree:
+    messages = tuple(
+        node(n, n - 1 or None, Role.USER if n % 2 else Role.ASSISTANT, (TextPart(text),))
+        for n, text in enumerate(texts, 1)
+    )
+    return ChatTree("Title", 1.7e9, 1.7e9, messages, len(messages))
+
+
+@pytest.fixture
+def theme(qapp: QApplication) -> Iterator[Theme]:
+    made = Theme(qapp, "light")
+    yield made
+    made.deleteLater()
+
+
+def write(tree: ChatTree, path: Path) -> bytes:
+    for _ in pdf_steps(tree, path):
+        QApplication.processEvents()
+    return path.read_bytes()
+
+
+def pages(content: bytes) -> int:
+    return len(re.findall(rb"/Type\s*/Page\b", content))
+
+
+@pytest.mark.parametrize(
+    ("count", "first", "room", "empty", "end"),
+    [
+        (5, 0, 100.0, False, 5),  # all fit
+        (9, 0, 50.0, False, 5),
+        (9, 0, 15.0, False, 0),  # one line alone goes to the next page
+        (9, 0, 85.0, False, 7),  # the last line is not alone on the next page
+        (3, 0, 25.0, False, 0),  # three lines stay together
+        (3, 0, 25.0, True, 2),  # unless a page is too low for them
+        (9, 8, 5.0, True, 9),  # a row that is higher than a page
+    ],
+)
+def test_lines_are_not_left_alone(
+    count: int, first: int, room: float, empty: bool, end: int
+) -> None:
+    assert rows_that_fit(Rows(count), first, room, is_page_empty=empty) == end
+
+
+def test_no_more_stays_together_than_a_page_has(theme: Theme) -> None:
+    assert together(Rows(3), 0, 100.0) == 3
+    assert together(Rows(9), 0, 100.0) == 2
+    assert together(Rows(3, height=60.0), 0, 100.0) == 1
+
+
+def test_every_kind_of_block_is_written(theme: Theme, tmp_path: Path) -> None:
+    content = write(chat("What?\n\n  Really", SOURCE), tmp_path / "x.pdf")
+    assert content.startswith(b"%PDF")
+    assert content.rstrip().endswith(b"%%EOF")
+    assert b"/FontFile2" in content or b"/FontFile3" in content  # the fonts are in it
+    assert pages(content) == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["x.pdf"]
+
+
+def test_a_long_chat_has_pages_and_every_line_is_on_one(
+    theme: Theme, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows that are painted are all rows of the chat, each of them once, within its page."""
+    painted: list[tuple[object, int, int, float, float]] = []
+    paint = pdf._Pages._paint  # pyright: ignore[reportPrivateUsage]
+
+    def record(self: pdf._Pages, rows: pdf.Rows, first: int, last: int, left: float) -> None:  # pyright: ignore[reportPrivateUsage]
+        before = self.y
+        paint(self, rows, first, last, left)
+        painted.append((rows, first, last, before, self.height))
+
+    monkeypatch.setattr(pdf._Pages, "_paint", record)  # pyright: ignore[reportPrivateUsage]
+    code = "\n".join(f"line {n}" for n in range(200))
+    text = "\n\n".join(f"## Part {n}\n\n{'word ' * 150}" for n in range(20))
+    content = write(chat("Q", f"```\n{code}\n```\n\n{text}"), tmp_path / "x.pdf")
+    assert pages(content) > 4
+    ends: dict[int, int] = {}
+    for rows, first, last, top, height in painted:
+        assert first == ends.get(id(rows), 0)
+        ends[id(rows)] = last
+        tops = rows.tops  # type: ignore[attr-defined]
+        assert top + tops[last] - tops[first] <= height + 0.01
+    for rows, *_ in painted:
+        assert ends[id(rows)] == len(rows.tops) - 1  # type: ignore[attr-defined]
+
+
+def test_a_heading_is_on_the_page_of_what_follows(
+    theme: Theme, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new_pages: list[int] = []
+    order: list[str] = []
+    paint, turn = pdf._Pages._paint, pdf._Pages._new_page  # pyright: ignore[reportPrivateUsage]
+
+    def record(self: pdf._Pages, rows: pdf.Rows, first: int, last: int, left: float) -> None:  # pyright: ignore[reportPrivateUsage]
+        order.append("heading" if getattr(rows, "whole", False) else "text")
+        paint(self, rows, first, last, left)
+
+    def turned(self: pdf._Pages) -> None:  # pyright: ignore[reportPrivateUsage]
+        new_pages.append(len(order))
+        turn(self)
+
+    monkeypatch.setattr(pdf._Pages, "_paint", record)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(pdf._Pages, "_new_page", turned)  # pyright: ignore[reportPrivateUsage]
+    text = "\n\n".join(f"## Part {n}\n\n{'word ' * (40 + 7 * n)}" for n in range(40))
+    write(chat("Q", text), tmp_path / "x.pdf")
+    assert len(new_pages) > 3
+    assert "heading" in order
+    assert all(order[at - 1] != "heading" for at in new_pages)
+
+
+def test_nothing_is_left_of_a_cancelled_file(theme: Theme, tmp_path: Path) -> None:
+    (tmp_path / "x.pdf").write_bytes(b"before")
+    steps = pdf_steps(chat("Q", "answer " * 5000), tmp_path / "x.pdf")
+    next(steps)
+    steps.close()
+    assert [each.name for each in tmp_path.iterdir()] == ["x.pdf"]
+    assert (tmp_path / "x.pdf").read_bytes() == b"before"
+
+
+def test_a_path_that_cannot_be_written_is_an_error(theme: Theme, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r".+"):
+        list(pdf_steps(chat("Q"), tmp_path / "missing" / "x.pdf"))
+
+
+def test_thoughts_are_in_it(theme: Theme, tmp_path: Path) -> None:
+    tree = ChatTree("", 0.0, 0.0, (node(1, None, Role.ASSISTANT, (ThoughtPart("hm"),)),), 1)
+    assert pages(write(tree, tmp_path / "x.pdf")) == 1
