@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from app.chat.conversations import one_line, title_of
+from app.domain.chat_settings import ChatSettings
 from app.domain.chat_tree import ChatTree, renumbered
 from app.domain.ids import new_id
 from app.domain.message import Message
+from app.domain.model_ref import local_path
 from app.domain.transfer import Program
 from app.store.chat_trees import ImportPiece
 from app.system.translation import tr
@@ -16,6 +18,7 @@ from engine import Role
 
 MOST_MESSAGES = 300  # of a piece and of a transaction
 MOST_CHARACTERS = 1 << 20
+_ELSEWHERE = ("\\\\", "//")  # how paths to shared folders begin
 
 
 def pieces_of(tree: ChatTree, program: Program) -> Iterator[ImportPiece]:
@@ -26,7 +29,7 @@ def pieces_of(tree: ChatTree, program: Program) -> Iterator[ImportPiece]:
         (new.id for old, new in zip(tree.messages, messages, strict=True) if old.id == tree.leaf),
         None,
     )
-    chat = replace(tree, title=_title(tree, program), messages=())
+    chat = replace(tree, title=_title(tree, program), settings=_local(tree.settings), messages=())
     digest = tree.digest if tree.origin else ""
     start = 0
     while start < len(messages):
@@ -36,6 +39,17 @@ def pieces_of(tree: ChatTree, program: Program) -> Iterator[ImportPiece]:
             first=start == 0, last=end == len(messages),
         )  # fmt: skip
         start = end
+
+
+def _local(settings: ChatSettings) -> ChatSettings:
+    """The settings without files of other computers: a file must not make this one call them."""
+    model = local_path(settings.model)
+    if model is not None and str(model).startswith(_ELSEWHERE):
+        settings = replace(settings, model=None)
+    if any(str(each.path).startswith(_ELSEWHERE) for each in settings.adapters):
+        kept = (each for each in settings.adapters if not str(each.path).startswith(_ELSEWHERE))
+        settings = replace(settings, adapters=tuple(kept))
+    return settings
 
 
 def size_of(message: Message) -> int:

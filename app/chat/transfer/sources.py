@@ -88,8 +88,9 @@ _VALUES = {
 class Source:
     """The files with chats among those that the user chose."""
 
-    def __init__(self, found: Sequence[_Found]) -> None:
-        self._found = found
+    def __init__(self, found: Sequence[_Found], problem: TransferError | None = None) -> None:
+        """`problem` is why another one of the files was not read."""
+        self._found, self._problem = found, problem
 
     @property
     def programs(self) -> tuple[Program, ...]:
@@ -108,7 +109,7 @@ class Source:
 
         Raises TransferError where a file is damaged, after the chats before that place.
         """
-        problem: TransferError | None = None
+        problem = self._problem
         for found in self._found:
             try:
                 with _translated():
@@ -140,7 +141,7 @@ def opened(paths: Sequence[Path]) -> Generator[Source]:
                     " SillyTavern, Ollama and Tokonoma."
                 ),
             )
-        yield Source(found)
+        yield Source(found, problem)
 
 
 def may_have_chats(path: Path) -> bool:

@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from app.chat.transfer import native_json
 from app.chat.transfer.json_stream import JsonStream
 from app.chat.transfer.pieces import MOST_MESSAGES, pieces_of
+from app.domain.chat_settings import AdapterChoice, ChatSettings
 from app.domain.chat_tree import ChatTree, node, renumbered
+from app.domain.model_ref import Local
 from app.domain.parts import TextPart, prompt_text
 from app.domain.transfer import Program
 from app.store.schema import RowNotFound
@@ -133,6 +135,13 @@ def test_folders_are_made_once(store: Store) -> None:
         assert store.tree(added(store, tree)).folder == tree.folder
     count = store._database.execute("SELECT count(*) FROM folder").fetchone()  # pyright: ignore
     assert count == (2,)
+
+
+def test_no_file_of_another_computer_is_taken_over(store: Store) -> None:
+    there = (AdapterChoice(Path("//host/share/a")), AdapterChoice(Path("/here/a")))
+    record = ChatSettings(model=Local(Path("\\\\host\\share\\m.gguf")), adapters=there)
+    tree = store.tree(added(store, replace(chain(1), settings=record)))
+    assert tree.settings == ChatSettings(adapters=there[1:])
 
 
 def test_a_chat_that_is_gone_is_not_found(store: Store) -> None:

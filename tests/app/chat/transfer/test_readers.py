@@ -290,6 +290,17 @@ def test_what_precedes_damage_is_read(tmp_path: Path) -> None:
     assert [chat.tree.origin for chat in found if chat.tree] == ["chatgpt:g1"]
 
 
+def test_a_file_that_cannot_be_read_beside_others_is_said(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    good.write_text(json.dumps([chatgpt_chat()]), encoding="utf-8")
+    bad.write_bytes(b"[{")
+    with opened([bad, good]) as source:
+        chats = source.chats(lambda _: None)
+        assert next(chats)[0] is Program.CHATGPT
+        with pytest.raises(TransferError, match="not complete"):
+            next(chats)
+
+
 def test_reading_can_be_cancelled(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text(json.dumps([chatgpt_chat()]), encoding="utf-8")
