@@ -93,6 +93,7 @@ class Transfer(QObject):
         self._job: _Job | None = None
         self._fault: StoreError | None = None
         self._skipped: frozenset[str] = frozenset()  # origins that the preview found here
+        self._made: list[int] = []  # chats of the import that is not done yet
         self._imported: tuple[int, ...] = ()
         self.exported = Path()  # where chats were written last
         store_queue.fault_changed.connect(self._on_fault)
@@ -106,9 +107,10 @@ class Transfer(QObject):
         return self._job is not None
 
     def end(self) -> None:
-        """Stop what is being done, because the app closes."""
+        """Stop what is being done, because the app closes; nothing of an import is kept."""
         if self._job is not None:
             self._job.cancelled.set()
+        self._remove(self._made)
         self._worker.end()
 
     def cancel(self) -> None:
@@ -182,17 +184,22 @@ class Transfer(QObject):
         if preview is None or self.busy:
             return
         job, skipped = self._start(Work.IMPORTING), self._skipped
-        made: list[int] = []
+        self._made = made = list[int]()
 
         def ended(error: Exception | None) -> None:
-            if error is not None and made:
-                numbers = tuple(made)
-                self._store_queue.write(lambda store: store.remove_imported(numbers))
+            self._made = []
+            if error is not None:
+                self._remove(made)
             self._conversations.read()
 
         self._run(
             job, lambda: self._import(job, preview.paths, skipped, made), self._show_done, ended
         )
+
+    def _remove(self, made: Sequence[int]) -> None:
+        numbers = tuple(made)
+        if numbers:
+            self._store_queue.write(lambda store: store.remove_imported(numbers))
 
     def _import(
         self, job: _Job, paths: tuple[Path, ...], skipped: frozenset[str], made: list[int]

@@ -11,6 +11,7 @@ from app.chat.transfer.controller import DONE_NOTICE, EXPORTED_NOTICE, NOTICE
 from app.chat.transfer.files import FreePaths, safe_name
 from app.chat.transfer.sources import opened
 from app.domain.transfer import ExportFormat, ImportPreview, Program
+from app.store.store import Store
 from chat_makers import NODES, chatgpt_chat, write_silly_tavern
 from stage import Stage, until
 
@@ -209,6 +210,47 @@ def test_a_cancelled_import_leaves_nothing(stage: Stage, tmp_path: Path) -> None
     assert stage.state.conversations == ()
     assert stage.state.trash == ()
     assert DONE_NOTICE not in stage.state.notices
+
+
+def test_quitting_during_an_import_leaves_nothing(tmp_path: Path, qapp: object) -> None:
+    stage = Stage(tmp_path)
+    stage.start()
+    previewed(stage, export_of(tmp_path, *(f"n{n}" for n in range(400))))
+    stage.controller.transfer.accept()
+    seen: list[int] = []
+    stage.store_queue.read(lambda store: len(store.origins()), seen.append)
+    until(lambda: bool(seen))
+    stage.close()
+    store = Store.open(tmp_path / "conversations.sqlite")
+    assert (store.conversations(), store.trash()) == ([], [])
+    store.close()
+
+
+@pytest.mark.parametrize("numbers", [("a",), ("a", "b")])
+def test_pdf_is_written_between_the_events_of_the_window(
+    stage: Stage, tmp_path: Path, numbers: tuple[str, ...]
+) -> None:
+    stage.start()
+    imported(stage, export_of(tmp_path, *numbers))
+    target = tmp_path / ("x.pdf" if len(numbers) == 1 else "out")
+    ids = [each.id for each in stage.state.conversations]
+    stage.controller.transfer.export_chats(ids, ExportFormat.PDF, target)
+    done(stage)
+    files = [target] if len(numbers) == 1 else sorted(target.iterdir())
+    assert len(files) == len(numbers)
+    assert all(each.read_bytes().startswith(b"%PDF") for each in files)
+    assert notice(stage, EXPORTED_NOTICE).endswith(f"to {target}.")
+
+
+def test_a_pdf_that_cannot_be_written_is_said(stage: Stage, tmp_path: Path) -> None:
+    stage.start()
+    imported(stage, export_of(tmp_path, "a"))
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    number = stage.state.conversations[0].id
+    path = tmp_path / "file" / "x.pdf"
+    stage.controller.transfer.export_chats([number], ExportFormat.PDF, path)
+    done(stage)
+    assert "could not be written" in notice(stage)
 
 
 def test_messages_of_the_window_are_stored_during_an_import(stage: Stage, tmp_path: Path) -> None:
