@@ -42,8 +42,7 @@ def connect_storage(page: Preferences, window: Window, controller: Controller) -
     """Connect the buttons of the settings page."""
 
     def export_all(format: ExportFormat) -> None:
-        ids = [each.id for each in controller.state.conversations]
-        ask_for_target(window, controller, ids, format)
+        controller.transfer.all_chats(lambda ids: ask_for_target(window, controller, ids, format))
 
     page.storage.import_requested.connect(lambda: ask_for_files(window, controller))
     page.storage.import_folder_requested.connect(lambda: ask_for_folder(window, controller))

@@ -130,6 +130,14 @@ def origins(database: sqlite3.Connection) -> dict[str, Known]:
     return found
 
 
+def chat_ids(database: sqlite3.Connection) -> list[int]:
+    """The ids of all chats that are not deleted, the last active first."""
+    rows = database.execute(
+        "SELECT id FROM conversation WHERE deleted IS NULL ORDER BY updated DESC, id DESC"
+    )
+    return [row[0] for row in rows]
+
+
 def import_pieces(database: sqlite3.Connection, pieces: Sequence[ImportPiece]) -> None:
     """Insert pieces of chats."""
     for piece in pieces:

@@ -509,6 +509,11 @@ class Store:
         with self._reading() as database:
             return chat_trees.read_tree(database, conversation_id)
 
+    def chat_ids(self) -> list[int]:
+        """The ids of all chats that are not deleted, archived ones too."""
+        with self._reading() as database:
+            return chat_trees.chat_ids(database)
+
     def origins(self) -> dict[str, Known]:
         """What is known of each origin of a chat, without deleted chats."""
         with self._reading() as database:

@@ -276,6 +276,10 @@ class Transfer(QObject):
 
         self._run(job, write, lambda _: self.say_exported(path, len(numbers)))
 
+    def all_chats(self, then: Callable[[list[int]], None]) -> None:
+        """Give the ids of all chats that are not deleted to `then`, archived ones too."""
+        self._store_queue.read(lambda store: store.chat_ids(), then)
+
     def copy(self, ids: Sequence[int], then: Callable[[str], None]) -> None:
         """Give the text of whole chats, as Markdown, to `then`."""
         numbers = tuple(ids)

@@ -116,7 +116,11 @@ def test_deleted_chats_can_be_imported_again(stage: Stage, tmp_path: Path) -> No
 def test_export_everything_delete_all_and_import(stage: Stage, tmp_path: Path) -> None:
     stage.start()
     imported(stage, export_of(tmp_path, "a", "b"), write_silly_tavern(tmp_path / "s.jsonl"))
-    ids = [each.id for each in stage.state.conversations]
+    found: list[list[int]] = []
+    stage.controller.transfer.all_chats(found.append)
+    until(lambda: bool(found))
+    [ids] = found
+    assert set(ids) == {each.id for each in stage.state.conversations}
     assert len(ids) == 3
     path = tmp_path / "all.json"
     stage.controller.transfer.export_chats(ids, ExportFormat.JSON, path)
