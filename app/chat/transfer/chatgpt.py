@@ -60,7 +60,8 @@ def to_chat(value: object) -> ImportedChat:
             continue
         metadata = an_object(message.get("metadata"))
         state, stop = _ending(message, metadata)
-        model = a_text(metadata.get("model_slug")) if role is Role.ASSISTANT else ""
+        model = a_text(metadata.get("model_slug")) or a_text(chat.get("default_model_slug"))
+        model = model if role is Role.ASSISTANT else ""
         created = a_time(message.get("create_time"))
         tree.add(
             key,

@@ -226,6 +226,39 @@ def test_the_steps_of_an_answer_of_chatgpt_are_one_message(tmp_path: Path) -> No
     assert found.dropped == Counter({Dropped.IMAGES: 1, Dropped.AUDIO: 1})
 
 
+def test_slim_exports_of_chatgpt(tmp_path: Path) -> None:
+    """Nodes without children, metadata and times, and the model only at the chat."""
+    chat = chatgpt_chat() | {"default_model_slug": "gpt-5"}
+    del chat["create_time"]
+    for each in chat["mapping"].values():
+        del each["children"]
+        if each["message"]:
+            for name in ("create_time", "metadata", "status", "recipient"):
+                each["message"].pop(name, None)
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps([chat]), encoding="utf-8")
+    tree = only(path, Program.CHATGPT)
+    assert said(tree) == SHOWN_TEXTS
+    assert {each.model for each in tree.messages} == {"", "gpt-5"}
+    assert tree.settings.instructions
+
+
+def test_a_system_node_in_the_middle_does_not_cut_a_chat(tmp_path: Path) -> None:
+    nodes = [*NODES[:4], ("s", "c", "system", "be kind"), ("d", "s", *NODES[4][2:])]
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps([chatgpt_chat(nodes=nodes)]), encoding="utf-8")
+    assert said(only(path, Program.CHATGPT)) == SHOWN_TEXTS
+
+
+def test_two_first_questions_are_branches(tmp_path: Path) -> None:
+    nodes = [*NODES, ("a2", "", "user", "Another beginning")]
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps([chatgpt_chat(nodes=nodes)]), encoding="utf-8")
+    tree = only(path, Program.CHATGPT)
+    assert children(tree, None) == [TEXTS["a"], "Another beginning"]
+    assert said(tree) == SHOWN_TEXTS
+
+
 def test_attachments_of_claude(tmp_path: Path) -> None:
     chat = claude_chat()
     chat["chat_messages"][0]["attachments"] = [
