@@ -302,6 +302,7 @@ def test_installing_does_not_replace_another_program_of_the_same_name(tmp_path: 
 
 def test_info_plist_declares_the_file_type_and_entitlements_the_permissions() -> None:
     facts = plistlib.loads((PACKAGING / "macos" / "Info.plist").read_bytes())
+    assert facts["CFBundleLocalizations"] == ["en", *contents.LANGUAGES]  # of macOS's own menus
     (kind,) = facts["CFBundleDocumentTypes"]
     (declared,) = facts["UTImportedTypeDeclarations"]
     assert kind["LSItemContentTypes"] == [declared["UTTypeIdentifier"]]

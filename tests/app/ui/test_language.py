@@ -9,7 +9,7 @@ from PySide6.QtCore import QCoreApplication, QDate, QLocale, Qt, QTranslator
 from PySide6.QtWidgets import QApplication
 
 from app.system.byte_size import size
-from app.system.translation import LANGUAGES, Catalog, number, use
+from app.system.translation import LANGUAGES, Catalog, number, tr, use
 from app.ui.language import locale_of, set_language
 from app.ui.widgets.units import day, typed_number
 
@@ -33,6 +33,7 @@ def test_each_language_sets_texts_numbers_and_direction(
     assert set_language(application, language) == language
     assert application.isRightToLeft() is (language == "ar")
     assert QLocale().name().partition("_")[0] == language.partition("_")[0]
+    assert (tr("Settings") == "Settings") is (language == "en")
     cancel = QCoreApplication.translate("QPlatformTheme", "Cancel")
     assert (cancel == "Cancel") is (language == "en")
 
