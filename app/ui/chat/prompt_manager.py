@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLineEdit, QScrollArea, QVBox
 
 from app.domain.snippet import Snippet
 from app.state.snippets import SnippetState
-from app.system.translation import tr
+from app.system.translation import isolated, tr
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import READING, SMALL, font
 from app.ui.widgets.controls import ElidedLabel, IconButton, TextButton, label, set_margins
@@ -124,7 +124,7 @@ class PromptRow(QWidget):
         self.name.setAccessibleName(tr("Name of the prompt {name}", name=snippet.name))
         begin = " ".join(snippet.text[: 2 * _PREVIEW].split())[:_PREVIEW]
         self.preview = ElidedLabel("secondary", font(SMALL))
-        self.preview.show_words(begin)
+        self.preview.show_words(isolated(begin))
         self.insert = IconButton("edit", tr("Insert {name}", name=snippet.name))
         self.delete = IconButton("trash", tr("Delete {name}", name=snippet.name))
         words = QVBoxLayout()

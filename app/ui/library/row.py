@@ -21,6 +21,7 @@ from PySide6.QtWidgets import QAbstractButton, QMenu, QWidget
 
 from app.system.translation import tr
 from app.ui.library.row_values import Action, HeadingView, RowView
+from app.ui.library.words import Fit, fit_words
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import BODY, READING, SMALL, figures, font
 from app.ui.widgets.controls import (
@@ -39,6 +40,7 @@ _GAP = 12
 _METER_WIDTH = 156
 _MOST_METER = 232  # where the words under it are longer
 _ACTION_WIDTH = 92  # pixels: minimum width, so that the buttons of a list align
+_ACTION_PADDING = 26
 _NAME_WIDTH = 120  # pixels: less than that of a name is not left beside a badge
 _LINE = 20
 _NAVIGATION_KEYS = (
@@ -173,7 +175,9 @@ class LibraryRow(QWidget):
         left = view.indent * 20
         meter = view.meter is not None
         if meter and wide:
-            meter_width = max(_METER_WIDTH, min(self.meter_under.natural_width(), _MOST_METER))
+            words = (fit_words(fit) for fit in Fit)  # one width for all rows, in any language
+            longest = max(map(self.meter_under.fontMetrics().horizontalAdvance, words)) + 2
+            meter_width = max(_METER_WIDTH, min(longest, _MOST_METER))
             right -= meter_width + 2 * _GAP
             self._place_meter(right + _GAP, meter_width, _PADDING)
         y = _PADDING
@@ -205,7 +209,8 @@ class LibraryRow(QWidget):
         if view.action or view.status:
             part = self.action if view.action else self.status
             wanted = _size(part).width() if view.action else self.status.natural_width()
-            size = QSize(max(wanted, _ACTION_WIDTH), max(_size(part).height(), 28))
+            usual = self.action.fontMetrics().horizontalAdvance(tr("Download")) + _ACTION_PADDING
+            size = QSize(max(wanted, usual, _ACTION_WIDTH), max(_size(part).height(), 28))
             part.setGeometry(QRect(QPoint(x - size.width(), middle - size.height() // 2), size))
             x -= size.width()
         return x if x < width else width + _GAP
