@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from PySide6.QtCore import QEvent, QPoint, Qt
 from PySide6.QtWidgets import QApplication
@@ -181,13 +182,14 @@ _REFUSED = Resume(
 
 
 def _resume(stage: Stage, resume: Resume) -> None:
-    """Show an opened conversation with the given resume state."""
+    """Show the oldest conversation with the given resume state."""
     stage.ready(MODEL)
-    stage.controller.open_conversation(1)
+    oldest = min(row.id for row in stage.state.conversations)
+    stage.controller.open_conversation(oldest)
     stage.wait_until_idle()
     until(lambda: stage.engine.count(LoadSnapshot) == 1)
     stage.states.sessions.set_resume(None)
-    stage.states.sessions.set_resume(resume)
+    stage.states.sessions.set_resume(replace(resume, conversation=oldest))
     flush()
 
 
