@@ -175,6 +175,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     transcript.delete_requested.connect(controller.deletions.delete_message)
     transcript.adapters_requested.connect(window.open_adapters)
     transcript.edit_submitted.connect(controller.edit)
+    transcript.instructions_requested.connect(window.options.open)
     transcript.continue_requested.connect(controller.continue_answer)
     transcript.sibling_requested.connect(controller.navigation.show_sibling)
     window.chat.regenerate_requested.connect(controller.regenerate)

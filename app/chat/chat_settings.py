@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 
+from app.chat.prompts import PromptBuilder
+from app.chat.token_count import TokenCount
 from app.domain.chat_settings import NO_SETTINGS, ChatSettings, settings_of, settings_text
 from app.engines.requests import RequestRouter
 from app.state.chat import Notice, State
@@ -11,7 +13,7 @@ from app.state.chat_settings import ChatSettingsState, FormatFault, ShownSetting
 from app.store.store import Store, StoreError
 from app.store.writer import StoreQueue
 from app.system.translation import tr
-from engine import CheckConstraint, Constraint, ConstraintChecked, Failed, Sampling
+from engine import CheckConstraint, Constraint, ConstraintChecked, Failed
 
 NOTICE = "format"  # kind of the notice that a format cannot be used
 
@@ -25,15 +27,11 @@ class ChatSettingsController:
         shown: ChatSettingsState,
         store_queue: StoreQueue,
         router: RequestRouter,
-        usual: Callable[[], Sampling],
-        usual_instructions: Callable[[int | None], str],
+        prompts: PromptBuilder,
     ) -> None:
-        """`usual` is the sampling by the settings and the model in use, `usual_instructions` what
-        a chat has that has none of its own.
-        """
         self._state, self._shown = state, shown
-        self._store_queue, self._engine, self._usual = store_queue, router, usual
-        self._usual_instructions = usual_instructions
+        self._store_queue, self._engine, self._prompts = store_queue, router, prompts
+        self.token_count = TokenCount(state, router, self._on_tokens)  # of the instructions
         self._has_read = False  # the stored record of the new chat
         self._touched = False  # the new chat's settings were changed before they were read
         self._unsaved: set[int | None] = set()
@@ -120,15 +118,19 @@ class ChatSettingsController:
             self._asked, asked = constraint, constraint
             self._request = self._engine.send(lambda number: CheckConstraint(number, asked))
         loaded = self._state.model.loaded
+        instructions = self._prompts.instructions(self._state.current)
         shown = ShownSettings(
             settings,
-            self._usual(),
-            self._usual_instructions(self._state.current),
+            self._prompts.usual_sampling(),
+            self._prompts.usual_instructions(self._state.current),
             None if constraint is None else self._faults.get(constraint),
             checking=unknown,
             can_think=loaded is not None and (loaded.can_think or loaded.has_thinking_switch),
+            instructions=instructions,
+            instruction_tokens=self.token_count.of(instructions) or 0,
         )
         self._shown.set(shown)
+        self.token_count.count(instructions)
 
     # --- events ---------------------------------------------------------------------------------
 
@@ -149,6 +151,9 @@ class ChatSettingsController:
     def _on_store_fault(self, error: StoreError | None) -> None:
         if error is None and not self._has_read:
             self.read()
+
+    def _on_tokens(self, tokens: int) -> None:
+        self._shown.set(replace(self._shown.shown, instruction_tokens=tokens))
 
     # --- steps ----------------------------------------------------------------------------------
 

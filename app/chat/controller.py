@@ -40,6 +40,7 @@ from app.chat.snippets import Snippets
 from app.chat.store_faults import StoreFaults
 from app.chat.token_count import TokenCount
 from app.chat.transfer.controller import DONE_NOTICE, Transfer
+from app.chat.variables import has_variables
 from app.domain.answer_details import AnswerDetails
 from app.domain.ids import new_id
 from app.domain.message import AnswerAgain, Message, MessageState
@@ -143,8 +144,7 @@ class Controller(QObject):
             states.chat_settings,
             store_queue,
             self._engine,
-            self._prompts.usual_sampling,
-            self._prompts.usual_instructions,
+            self._prompts,
         )
         self.adapters = Adapters(
             state,
@@ -176,7 +176,7 @@ class Controller(QObject):
         self.drafts = UnsentText(state, store_queue)
         self.outbox = Outbox(state, self.drafts, self._send_in)
         self.models = ModelLoader(state, self._engine)
-        self.token_count = TokenCount(state, self._engine)
+        self.token_count = TokenCount(state, self._engine, state.set_typed_tokens)
         self.library.defaults.changed.connect(self.chat_settings.refresh)
         self.settings_changed.connect(self.chat_settings.refresh)
         self.performance = Performance(state, states.performance, store_queue, self._engine)
@@ -188,7 +188,7 @@ class Controller(QObject):
             answers=self._answers,
             adapters=self.adapters,
             sessions=self.sessions,
-            token_count=self.token_count,
+            token_counts=(self.token_count, self.chat_settings.token_count),
             performance=self.performance,
             speculative_model=self.speculative_model,
             chat_settings=self.chat_settings,
@@ -437,6 +437,8 @@ class Controller(QObject):
 
     def compare(self, message_id: int, left: Side, right: Side) -> None:
         """Answer the question of an answer, or the last question, twice at once."""
+        if self.state.current is not None:
+            self._keep_variables(self.state.current)
         self.comparisons.begin(message_id, left, right)
 
     def keep(self, message_id: int) -> None:
@@ -628,8 +630,16 @@ class Controller(QObject):
 
     def _answer(self, message: Message) -> None:
         branch = self.state.branches[message.conversation]
+        self._keep_variables(message.conversation)
         extra = message.details.extra if message.details else ""
         self._answers.enqueue(message, self._prompts.command(message.conversation, branch, extra))
+
+    def _keep_variables(self, conversation: int) -> None:
+        """Store the values of the variables in a chat's instructions, at its first question."""
+        found = self._prompts.resolved(conversation)
+        if has_variables(found.source):
+            settings = self.state.settings(conversation)
+            self.chat_settings.change(conversation, replace(settings, resolved=found))
 
     def _model_settings(self) -> Settings:
         return self.library.defaults.settings_for(self.state.model.path)

@@ -59,7 +59,7 @@ class Events:
         answers: Answers,
         adapters: Adapters,
         sessions: SnapshotController,
-        token_count: TokenCount,
+        token_counts: Sequence[TokenCount],
         performance: Performance,
         speculative_model: SpeculativeModel,
         chat_settings: ChatSettingsController,
@@ -71,7 +71,7 @@ class Events:
         """
         self._state, self._engine = state, router
         self._runner, self._models, self._answers = runner, models, answers
-        self._adapters, self._sessions, self._token_count = adapters, sessions, token_count
+        self._adapters, self._sessions, self._token_counts = adapters, sessions, token_counts
         self._performance, self._draft_models = performance, speculative_model
         self._settings = chat_settings
         self._remember, self._report = remember, report
@@ -134,7 +134,8 @@ class Events:
             case SnapshotSaved():
                 self._sessions.on_snapshot_saved(event)
             case TokensCounted():
-                self._token_count.on_counted(event)
+                for count in self._token_counts:
+                    count.on_counted(event)
             case Failed():
                 self._on_failed(event)
             case _:
@@ -152,7 +153,7 @@ class Events:
             self._answers,
             self._adapters,
             self._sessions,
-            self._token_count,
+            *self._token_counts,
             self._performance,
             self._draft_models,
             self._settings,

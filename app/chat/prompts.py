@@ -8,7 +8,10 @@ in the notation that most models with tools were trained on. Images and errors a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 
+from app.chat.variables import has_variables, resolved
+from app.domain.chat_settings import ResolvedText
 from app.domain.message import AnswerAgain, Message
 from app.domain.parts import Part, ToolResultPart, prompt_text
 from app.settings.table import Settings, sampling, thinking
@@ -23,10 +26,16 @@ _Piece = tuple[int, Turn]  # the message, and the text of some of its parts
 class PromptBuilder:
     """Reads the settings of a chat, of its folder, of the model and of the app, in this order."""
 
-    def __init__(self, state: State, settings: Callable[[], Settings]) -> None:
-        """`settings` are those of the model in use."""
+    def __init__(
+        self,
+        state: State,
+        settings: Callable[[], Settings],
+        now: Callable[[], datetime] = datetime.now,
+    ) -> None:
+        """`settings` are those of the model in use; `now` is the local time, for variables."""
         self._state = state
         self._settings = settings
+        self._now = now
 
     def usual_instructions(self, conversation: int | None) -> str:
         """What a chat without instructions of its own has: its folder's, or those of the app."""
@@ -35,10 +44,19 @@ class PromptBuilder:
 
     def instructions(self, conversation: int | None) -> str:
         """The instructions of a chat, with the variables that were replaced for it."""
+        return self.resolved(conversation).text
+
+    def resolved(self, conversation: int | None) -> ResolvedText:
+        """The instructions as they are typed, and with their variables replaced.
+
+        The values that were stored for the chat stay until another text is typed.
+        """
         settings = self._state.settings(conversation)
         text = settings.instructions
         text = self.usual_instructions(conversation) if text is None else text
-        return settings.resolved.text if text == settings.resolved.source else text
+        if text == settings.resolved.source:
+            return settings.resolved
+        return ResolvedText(text, resolved(text, self._now()) if has_variables(text) else text)
 
     def usual_sampling(self) -> Sampling:
         """The sampling by the settings and the model in use."""

@@ -31,6 +31,8 @@ class ShownSettings:
     fault: FormatFault | None = None
     checking: bool = False  # the newest description is being checked
     can_think: bool = False  # the model in use can think before it answers
+    instructions: str = ""  # as the model reads them, with their variables replaced
+    instruction_tokens: int = 0  # of them; 0: none, or not counted yet
 
 
 class ChatSettingsState(QObject):

@@ -20,6 +20,8 @@ DOMAIN = "tokonoma"  # of the catalogs: resources/locale/<language>/LC_MESSAGES/
 ENGLISH = "en"  # has no catalog
 # The languages with a catalog, by their own names.
 LANGUAGES = {ENGLISH: "English", "ar": "العربية", "de": "Deutsch", "zh_CN": "简体中文"}
+# Their English names, as a model is told them.
+_ENGLISH_NAMES = {ENGLISH: "English", "ar": "Arabic", "de": "German", "zh_CN": "Chinese"}
 _TRADITIONAL = {"Hant", "TW", "HK", "MO"}  # of Chinese, where nothing says that it is Hans
 _MOST_DECIMALS = 6
 # One line of a catalog: the keyword of a string, and the string, which may go on below.
@@ -57,6 +59,7 @@ class _Used:
     """The language that the window has."""
 
     catalog = Catalog()
+    language = ENGLISH
     number: Callable[[float, int], str] = staticmethod(english_number)
     right_to_left = False
 
@@ -65,11 +68,17 @@ def use(
     catalog: Catalog,
     number: Callable[[float, int], str] = english_number,
     *,
+    language: str = ENGLISH,
     right_to_left: bool = False,
 ) -> None:
     """Set the language of all texts from now on; `number` formats a value with n decimals."""
     _Used.catalog, _Used.number = catalog, staticmethod(number)
-    _Used.right_to_left = right_to_left
+    _Used.language, _Used.right_to_left = language, right_to_left
+
+
+def used_language() -> str:
+    """The English name of the language that the window has."""
+    return _ENGLISH_NAMES[_Used.language]
 
 
 def tr(text: str, /, **values: object) -> str:

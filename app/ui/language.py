@@ -42,6 +42,7 @@ def set_language(application: QApplication, chosen: str = "") -> str:
     use(
         catalog,
         lambda value, decimals: locale.toString(float(value), "f", decimals),
+        language=code,
         right_to_left=mirrored,
     )
     QLocale.setDefault(locale)

@@ -121,7 +121,13 @@ class Window(QWidget):
         self.sidebar = Sidebar(state, states.library)
         self.top_bar = TopBar(state)
         self.banners = Banners(state)
-        self.chat = ChatPage(state, states.library, states.sessions, lambda: self.has_typing_focus)
+        self.chat = ChatPage(
+            state,
+            states.library,
+            states.sessions,
+            states.chat_settings,
+            lambda: self.has_typing_focus,
+        )
         self.transcript, self.composer = self.chat.transcript, self.chat.composer
         self.library = LibraryPage(state, states.library)
         self.adapters = AdapterPanel(state, states.adapters)

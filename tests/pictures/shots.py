@@ -25,6 +25,7 @@ import scenes_answers
 import scenes_chat
 import scenes_comparison
 import scenes_composer
+import scenes_instructions
 import scenes_library
 import scenes_models
 import scenes_options
@@ -43,6 +44,7 @@ SCENES: dict[str, Scene] = {
     **scenes_answers.SCENES,
     **scenes_comparison.SCENES,
     **scenes_composer.SCENES,
+    **scenes_instructions.SCENES,
     **scenes_library.SCENES,
     **scenes_models.SCENES,
     **scenes_options.SCENES,

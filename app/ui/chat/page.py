@@ -11,8 +11,10 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QStackedWidget, QVBoxLayout, QWidget
 
+from app.domain.message import Message
 from app.domain.parts import Parts, clipboard_text
 from app.state.chat import ModelPhase, State
+from app.state.chat_settings import ChatSettingsState
 from app.state.library import LibraryState
 from app.state.snapshots import SessionState
 from app.system.translation import tr
@@ -24,6 +26,7 @@ from app.ui.chat.resume_line import ResumeLine
 from app.ui.chat.status_line import StatusLine
 from app.ui.chat.waiting_messages import WaitingMessages
 from app.ui.theme.palette import Palette
+from app.ui.transcript.instructions import instructions_message
 from app.ui.transcript.view import Transcript
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import Column, TextButton, set_property
@@ -41,11 +44,12 @@ class ChatPage(QWidget):
         state: State,
         library: LibraryState,
         sessions: SessionState,
+        chat_settings: ChatSettingsState,
         typing_elsewhere: Callable[[], bool],
     ) -> None:
         """`typing_elsewhere` returns whether a text field outside this page has the focus."""
         super().__init__()
-        self._state = state
+        self._state, self._settings = state, chat_settings
         self._typing_elsewhere = typing_elsewhere
         self._shown: int | None = None
         self.empty_view = EmptyView(state, library)
@@ -104,6 +108,7 @@ class ChatPage(QWidget):
         state.outbox_changed.connect(self._show_waiting)
         state.reading_changed.connect(self._show_reading)
         state.model_changed.connect(self._show_model)
+        self._settings.changed.connect(self._show_instructions)
         self.transcript.at_end_changed.connect(self._show_jump)
         self.jump_button.clicked.connect(self.transcript.jump_to_end)
         self.transcript.verticalScrollBar().valueChanged.connect(self._show_rule)
@@ -191,13 +196,21 @@ class ChatPage(QWidget):
             self.composer.set_text(state.drafts.get(state.current, ()))
             if not self._typing_elsewhere():
                 self.composer.setFocus()
-        self.transcript.set_messages(state.messages, state.compared)
+        self.transcript.set_messages(state.messages, state.compared, self._instructions())
         self._show_memory()
         for number, note in state.waiting.items():  # those of other chats are not shown
             self.transcript.set_waiting(number, note)
         self._show_page()
         self._show_busy(announce=not switched)
         self._show_waiting()
+
+    def _instructions(self) -> Message | None:
+        shown = self._settings.shown
+        return instructions_message(shown.instructions, shown.instruction_tokens)
+
+    def _show_instructions(self) -> None:
+        if self._shown == self._state.current:  # else the conversation is about to be shown
+            self.transcript.set_instructions(self._instructions())
 
     def _show_compared(self) -> None:
         self.transcript.set_compared(self._state.compared)

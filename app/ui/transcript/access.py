@@ -244,6 +244,8 @@ class AccessibleMessage(_PaintedItem):
             return ""
         view = self._layout.stack.views[self.index]
         message = view.message
+        if t is QAccessible.Text.Name and message.role is Role.SYSTEM:
+            return view.spoken  # its row says what it is
         if t is QAccessible.Text.Name:
             writer = _writer(message)
             if words := self._layout.header_words(self.index):
@@ -423,13 +425,8 @@ def _send_event(item: QAccessibleInterface, event: QAccessible.Event) -> None:
 
 def _writer(message: Message) -> str:
     """Who wrote a message and, for an answer that is not complete, why."""
-    match message.role:
-        case Role.USER:
-            return tr("You")
-        case Role.SYSTEM:
-            return tr("Instructions")
-        case _:
-            pass
+    if message.role is Role.USER:
+        return tr("You")
     match message.state:
         case MessageState.STOPPED:
             return tr("Answer, stopped")

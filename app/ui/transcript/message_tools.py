@@ -59,6 +59,9 @@ def tools_for(message: Message, *, busy: bool, last: bool = True, speech: str = 
     """
     if message.state is MessageState.STREAMING:
         return []
+    if message.role is Role.SYSTEM:
+        edit = tr("Edit the instructions of this chat")
+        return [Tool("edit", edit, tr("Edit")), Tool("copy", tr("Copy as Markdown"))]
     tools: list[Tool] = []
     if message.adapters:
         tools.append(Tool("leaf", adapters_in_words(message.adapters), lasting=True))

@@ -35,6 +35,7 @@ from app.ui.blocks.table import TableView
 from app.ui.blocks.text import Flow
 from app.ui.blocks.typesetting import TYPESETTER
 from app.ui.transcript.endings import ended_in_thoughts, ending
+from app.ui.transcript.instructions import instructions_section
 from app.ui.transcript.message_tools import ROW
 from app.ui.transcript.placed_block import ROW_INDENT, PlacedBlock, gap, indent
 from app.ui.transcript.sections import (
@@ -57,7 +58,7 @@ ROW_TEXT = 16.0  # x of the words of a row, after its icon
 _ROW_TRIM = 5.0  # by which a row at the edge of a card extends into its padding
 _ROW_GAP = 8.0  # between a row and other blocks
 _TOOLS_GAP = 4.0  # pixels between the text and the tool row
-_AFTER = {Role.USER: 8.0, Role.ASSISTANT: 20.0, Role.SYSTEM: 12.0}  # pixels to the next message
+_AFTER = {Role.USER: 8.0, Role.ASSISTANT: 20.0, Role.SYSTEM: 0.0}  # pixels to the next message
 
 
 class MessageView:
@@ -213,6 +214,8 @@ class MessageView:
     def _read_sections(self) -> tuple[list[Section], Reply | None, int]:
         """The sections, the parser of the last ones if they can grow, and how many are before."""
         parts = without_error(self.message.parts)
+        if self.message.role is Role.SYSTEM:
+            return [instructions_section(self.message)], None, 1
         if self.own:
             sections = own_sections(parts)
             return sections, None, len(sections)
@@ -359,7 +362,12 @@ class MessageView:
             self._show_lone_thoughts()
         if self._reply and grows:
             self._feed(text[len(known) :], last=not self.streaming)
-        elif new != old or self.streaming or (self._reply and self._is_json):
+        elif (
+            new != old
+            or self.streaming
+            or (self._reply and self._is_json)
+            or message.role is Role.SYSTEM  # the number of its tokens
+        ):
             self.parts.clear()
             self._read()
         self.layout()

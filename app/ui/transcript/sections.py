@@ -42,6 +42,7 @@ class Kind(Enum):
     TOOL = "tool"
     FILE = "file"
     IMAGE = "image"
+    INSTRUCTIONS = "instructions"
 
 
 @dataclass(slots=True)

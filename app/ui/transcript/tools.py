@@ -14,6 +14,7 @@ from app.ui.blocks.code import CodeView
 from app.ui.transcript import message_tools
 from app.ui.transcript.layout import TranscriptLayout
 from app.ui.transcript.message_tools import Tool
+from engine import Role
 
 DONE = 1400  # milliseconds for which a used tool shows a tick
 
@@ -24,6 +25,7 @@ class Tools(QObject):
     regenerate_requested = Signal(object, object)  # message, AnswerAgain
     variants_requested = Signal(object, object)  # index of a message, QRectF of the tool in it
     edit_requested = Signal(object)  # message
+    instructions_requested = Signal()  # edit those of the chat
     continue_requested = Signal(object)  # message
     compare_requested = Signal(object)  # message, whose question is to be answered twice
     keep_requested = Signal(object)  # message, one of two compared answers
@@ -107,6 +109,8 @@ class Tools(QObject):
             case "variants":
                 tools, areas = self.all(index)
                 self.variants_requested.emit(index, areas[tools.index(tool)])
+            case "edit" if message.role is Role.SYSTEM:
+                self.instructions_requested.emit()
             case "edit":
                 self.edit_requested.emit(message.id)
             case "leaf":

@@ -38,6 +38,7 @@ from app.ui.transcript.editing import Editing
 from app.ui.transcript.find import Finder
 from app.ui.transcript.formulas import FormulaUpdates
 from app.ui.transcript.idle import IdleLayout
+from app.ui.transcript.instructions import ID
 from app.ui.transcript.keys import Keys
 from app.ui.transcript.layout import TranscriptLayout
 from app.ui.transcript.message_stack import MessageListLayout
@@ -58,6 +59,7 @@ class Transcript(QAbstractScrollArea):
 
     regenerate_requested = Signal(object, object)  # message, AnswerAgain
     edit_submitted = Signal(object, object)  # message, new parts
+    instructions_requested = Signal()  # edit the instructions of the chat
     continue_requested = Signal(object)  # message
     delete_requested = Signal(object)  # message
     details_requested = Signal(object)  # message
@@ -84,6 +86,7 @@ class Transcript(QAbstractScrollArea):
             self._moved,
             self.at_end_changed.emit,
         )
+        self._instructions: Message | None = None
         self.places = TranscriptLayout(style, self.stack, self.scroller, self)
         self.selection = self.places.selection
         self.editing = Editing(
@@ -122,6 +125,7 @@ class Transcript(QAbstractScrollArea):
         tools.regenerate_requested.connect(self.regenerate_requested)
         tools.variants_requested.connect(self._open_variants)
         tools.edit_requested.connect(self.edit_message)
+        tools.instructions_requested.connect(self.instructions_requested)
         tools.continue_requested.connect(self.continue_requested)
         tools.delete_requested.connect(self.delete_requested)
         tools.details_requested.connect(self.details_requested)
@@ -164,7 +168,10 @@ class Transcript(QAbstractScrollArea):
         return self._idle.active
 
     def set_messages(
-        self, messages: Sequence[Message], compared: Mapping[int, Message] | None = None
+        self,
+        messages: Sequence[Message],
+        compared: Mapping[int, Message] | None = None,
+        instructions: Message | None = None,
     ) -> None:
         """Show a conversation at its end; keep the scroll position if it only continues.
 
@@ -172,22 +179,53 @@ class Transcript(QAbstractScrollArea):
         """
         self._updates.flush()
         self.editing.end()
-        kept = self.stack.set(messages, compared)
+        self._instructions = instructions
+        first = () if instructions is None or not messages else (instructions,)
+        kept = self.stack.set((*first, *messages), compared)
         self.selection.forget_from(kept)
         self.keys.forget()
-        self.scroller.follow = self.scroller.follow or kept == 0
+        self.scroller.follow = self.scroller.follow or kept <= len(first)
         self._relayout_all()
         self.access.changed()
         self._idle.start(0)
         self.finder.restart()
 
+    def set_instructions(self, message: Message | None) -> None:
+        """Show other instructions above the first message; nothing else moves."""
+        before, self._instructions = self._instructions, message
+        stack = self.stack
+        if message == before or not stack.views:
+            return
+        if message is not None and stack.index_of(message.id) is not None:
+            self.update_message(message)
+            return
+        self._updates.flush()
+        self.editing.end()
+        anchor = self.scroller.anchor()
+        own = [view.message for view in stack.views if view.message.id != ID]
+        compared = {each.id: each for each in own if each.id in stack.compared.values()}
+        pairs = {one: compared[other] for one, other in stack.compared.items()}
+        first = () if message is None else (message,)
+        left = [each for each in own if each.id not in compared]
+        stack.set((*first, *left), pairs)
+        moved = 1 if message is not None else -1
+        if anchor is not None and anchor[0] + moved >= 0:
+            anchor = (anchor[0] + moved, *anchor[1:])
+        self.selection.forget_from(0)
+        self.keys.forget()
+        self.scroller.relayout(anchor)
+        self.viewport().update()
+        self.access.changed()
+        self.finder.restart()
+
     def set_compared(self, compared: Mapping[int, Message]) -> None:
         """Show the open comparisons as columns, if they are not shown so already."""
         views, seconds = self.stack.views, set(self.stack.compared.values())
+        seconds.add(ID)
         messages = [view.message for view in views if view.message.id not in seconds]
         wanted = {each.id: compared[each.id].id for each in messages if each.id in compared}
         if wanted != self.stack.compared:
-            self.set_messages(messages, compared)
+            self.set_messages(messages, compared, self._instructions)
 
     def expect(self, manners: Mapping[int, Manner]) -> None:
         """Say in the headers of answers that have not begun what they will be written with."""
@@ -197,6 +235,8 @@ class Transcript(QAbstractScrollArea):
     def append_message(self, message: Message) -> None:
         """Append a message; a user message scrolls to the end."""
         self._updates.flush()
+        if self._instructions is not None and not self.stack.views:
+            self.stack.append(self._instructions)
         self.stack.append(message)
         if message.role is Role.USER:
             self.scroller.follow = True
