@@ -31,6 +31,7 @@ from app.chat.navigation import Navigation
 from app.chat.opening import Opening
 from app.chat.outbox import Outbox
 from app.chat.performance import Performance
+from app.chat.presets import ADDED, APPLIED, OFFERED, Presets
 from app.chat.prompts import PromptBuilder, length_instruction
 from app.chat.quitting import Quitting, RejectedNotices
 from app.chat.reading_aloud import ReadingAloud
@@ -197,6 +198,20 @@ class Controller(QObject):
         )
         self.conversations = Conversations(state, store_queue)
         self.navigation = Navigation(state, store_queue, self._answers, self.drafts)
+        self.presets = Presets(
+            state,
+            states.presets,
+            store_queue,
+            self.chat_settings,
+            self.conversations,
+            user_files,
+            lambda: self.settings,
+            self.library.defaults.own,
+            self,
+        )
+        self.presets.new_chat_requested.connect(self.navigation.new)
+        self.settings_changed.connect(self.presets.refresh)
+        self.library.defaults.changed.connect(self.presets.refresh)
         self.comparisons = Comparisons(
             state,
             store_queue,
@@ -227,6 +242,7 @@ class Controller(QObject):
             self.load_model,
             lambda paths: self.library.model_index.link(paths),
             self.transfer.preview,
+            self.presets.offer,
         )
         self.last_chat = LastChat(
             state,
@@ -244,6 +260,7 @@ class Controller(QObject):
             self.conversations,
             self.drafts,
             self.snippets,
+            self.presets,
         )
         self.reading = ReadingAloud(state, Speech(self))
         self._continued: Message | None = None  # the answer continued last, as it was before
@@ -266,6 +283,7 @@ class Controller(QObject):
         self.adapters.read()
         self.snippets.read()
         self.chat_settings.read()
+        self.presets.read()  # last: the untouched new chat begins with one
         self.library.start()
         chosen = model or first_model(self.settings.last_model)
         if chosen is not None:
@@ -342,6 +360,12 @@ class Controller(QObject):
             self.transfer.undo()
         elif kind == FULL_NOTICE:
             self._go_on_without_oldest()
+        elif kind == OFFERED:
+            self.presets.add_offered()
+        elif kind == ADDED:
+            self.presets.start_added()
+        elif kind == APPLIED:
+            self.presets.take_back()
 
     def change_settings(self, **values: Any) -> None:
         """Change settings by name and save them; a sampling value is then the user's own."""
@@ -374,7 +398,7 @@ class Controller(QObject):
 
     def new_conversation(self) -> None:
         """Show a new chat; it is created in the store with its first message."""
-        self.navigation.new()
+        self.presets.begin_new_chat()
 
     def open_conversation(self, conversation_id: int) -> None:
         """Show a conversation of the list."""
@@ -426,7 +450,7 @@ class Controller(QObject):
         place, old = self._find(message_id)
         if old is None or old.role is not Role.ASSISTANT or self.state.busy:
             return
-        if self.chat_settings.refuses(old.conversation):
+        if old.is_greeting or self.chat_settings.refuses(old.conversation):
             return
         self.state.cut(old.conversation, place)
         extra = length_instruction(how, word_count(clipboard_text(old.parts)))
@@ -494,6 +518,7 @@ class Controller(QObject):
             old is None
             or not last
             or old.role is not Role.ASSISTANT
+            or old.is_greeting
             or old.state is MessageState.STREAMING
             or self.state.busy
             or old.undecided
@@ -588,6 +613,7 @@ class Controller(QObject):
         """Create a conversation with the settings of the new chat."""
         conversation_id = self.conversations.begin(parts, self.chat_settings.begin())
         self.adapters.begin(conversation_id)
+        self.presets.renew()
         return conversation_id
 
     def _ask(
@@ -640,6 +666,11 @@ class Controller(QObject):
         if has_variables(found.source):
             settings = self.state.settings(conversation)
             self.chat_settings.change(conversation, replace(settings, resolved=found))
+
+    def set_model_preset(self, path: Path, preset: int | None) -> None:
+        """Begin new chats with a preset while this model is in use; None: as in the settings."""
+        defaults = self.library.defaults
+        defaults.change(path, replace(defaults.own(path), preset=preset))
 
     def _model_settings(self) -> Settings:
         return self.library.defaults.settings_for(self.state.model.path)

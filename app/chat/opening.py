@@ -1,13 +1,15 @@
-"""Files given to the app by "Open with", a drop or a paste: models are opened, chats imported.
+"""Files given to the app by "Open with", a drop or a paste, judged by their content.
 
-Others are explained.
+Models are opened, chats imported, presets and character cards offered, and others explained.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import Enum
 from pathlib import Path
 
+from app.chat.preset_files import FoundPreset, PresetFileError, may_be_preset, read_preset
 from app.chat.transfer.sources import may_have_chats
 from app.state.chat import Notice, State
 from app.system.translation import tr, trn
@@ -15,6 +17,14 @@ from app.system.worker import BackgroundWorker
 
 NOTICE = "paste"  # kind of the notice about files that cannot be used
 _MAGIC = b"GGUF"
+
+
+class Kind(Enum):
+    """What a file is."""
+
+    MODEL = "model"
+    CHATS = "chats"
+    OTHER = "other"
 
 
 class Opening:
@@ -27,13 +37,14 @@ class Opening:
         load: Callable[[Path], None],
         link: Callable[[Sequence[Path]], None],
         preview: Callable[[Sequence[Path]], None],
+        offer: Callable[[Sequence[FoundPreset]], None],
     ) -> None:
         """`files` is the worker for the user's files; `link` adds models to the list.
 
-        `preview` shows what files of chats contain.
+        `preview` shows what files of chats contain, `offer` asks whether to add presets.
         """
         self._state, self._files = state, files
-        self._load, self._link, self._preview = load, link, preview
+        self._load, self._link, self._preview, self._offer = load, link, preview, offer
 
     def open(self, paths: Sequence[Path], *, load: bool = True) -> None:
         """Open files; without `load` another model is opened already, and all are only listed."""
@@ -42,20 +53,19 @@ class Opening:
             self._open(named, [], load=load)
             return
 
-        def opened(found: tuple[list[Path], list[Path]]) -> None:
-            models, chats = found
-            if chats:
+        def opened(found: list[Kind | FoundPreset | str]) -> None:
+            def of(kind: Kind) -> list[Path]:
+                return [path for path, each in zip(paths, found, strict=True) if each is kind]
+
+            if chats := of(Kind.CHATS):
                 self._preview(chats)
-            rest = [path for path in paths if path not in models and path not in chats]
-            self._open(models, rest, load=load)
+            self._open(of(Kind.MODEL), of(Kind.OTHER), load=load)
+            if presets := [each for each in found if isinstance(each, FoundPreset)]:
+                self._offer(presets)
+            if sentences := [each for each in found if isinstance(each, str)]:
+                self._state.set_notice(NOTICE, Notice(" ".join(sentences)))
 
-        def look() -> tuple[list[Path], list[Path]]:
-            models = [path for path in paths if is_model(path)]
-            return models, [
-                p for p in paths if p not in models and (p.is_dir() or may_have_chats(p))
-            ]
-
-        self._files.run(look, opened)
+        self._files.run(lambda: [_judged(path) for path in paths], opened)
 
     def refuse(self, paths: Sequence[Path]) -> None:
         """Say why pasted files cannot be used; none: a picture was pasted."""
@@ -86,6 +96,17 @@ class Opening:
                 len(listed),
             )
             self._state.set_notice(NOTICE, Notice(sentence))
+
+
+def _judged(path: Path) -> Kind | FoundPreset | str:
+    """What a file is by its content; a text says why a preset cannot be used."""
+    if is_model(path):
+        return Kind.MODEL
+    chats = Kind.CHATS if path.is_dir() or may_have_chats(path) else Kind.OTHER
+    try:
+        return (read_preset(path) if may_be_preset(path) else None) or chats
+    except PresetFileError as error:
+        return str(error) if chats is Kind.OTHER else chats  # a damaged or large file of chats
 
 
 def is_model(path: Path) -> bool:

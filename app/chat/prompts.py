@@ -20,6 +20,7 @@ from app.system.translation import number, tr
 from engine import Generate, Role, Sampling, Turn
 
 _FEWEST_WORDS = 15  # that an answer is asked to have
+GREETED = "You began this conversation with these words:"  # before a greeting
 _Piece = tuple[int, Turn]  # the message, and the text of some of its parts
 
 
@@ -91,13 +92,14 @@ def turns_of(messages: Sequence[Message], system: str) -> tuple[Turn, ...]:
     """Prompt turns of a branch: empty turns dropped, consecutive turns of one role merged.
 
     An answer that failed before its first token leaves two user messages in a row; many chat
-    templates refuse that, so they are joined.
+    templates refuse that, so they are joined. Many also refuse a first turn by the model, such as
+    the greeting of a preset: it is put behind the instructions, where every model reads it.
     """
+    greeting, groups = _greeting(_groups(messages))
+    if greeting:
+        system = f"{system.rstrip()}\n\n{GREETED}\n{greeting}".lstrip()
     turns = [Turn(Role.SYSTEM, system)] if system.strip() else []
-    for group in _groups(messages):
-        text = "\n\n".join(turn.text for _, turn in group)
-        turns.append(Turn(group[0][1].role, text))
-    return tuple(turns)
+    return (*turns, *(Turn(group[0][1].role, _text(group)) for group in groups))
 
 
 def length_instruction(how: AnswerAgain, words: int) -> str:
@@ -127,8 +129,19 @@ def memory_start(messages: Sequence[Message], dropped_turns: int) -> int | None:
 
     `dropped_turns` is the engine's count of the turns after the instructions.
     """
-    groups = _groups(messages)
+    _, groups = _greeting(_groups(messages))
     return groups[dropped_turns][0][0] if 0 < dropped_turns < len(groups) else None
+
+
+def _greeting(groups: list[list[_Piece]]) -> tuple[str, list[list[_Piece]]]:
+    """What the model wrote before the first turn of the user, and the turns from that one on."""
+    if len(groups) > 1 and groups[0][0][1].role is Role.ASSISTANT:
+        return _text(groups[0]), groups[1:]
+    return "", groups
+
+
+def _text(group: Sequence[_Piece]) -> str:
+    return "\n\n".join(turn.text for _, turn in group)
 
 
 def _groups(messages: Sequence[Message]) -> list[list[_Piece]]:

@@ -9,6 +9,7 @@ from app.chat.answers import Answers
 from app.chat.chat_settings import ChatSettingsController
 from app.chat.conversations import Conversations
 from app.chat.drafts import UnsentText
+from app.chat.presets import Presets
 from app.chat.snippets import Snippets
 from app.state.chat import Notice, State
 from app.store.store import DamagedStore, Salvaged, StoreError
@@ -31,11 +32,12 @@ class StoreFaults:
         conversations: Conversations,
         drafts: UnsentText,
         snippets: Snippets,
+        presets: Presets,
     ) -> None:
         self._state, self._store_queue = state, store_queue
         self._answers, self._adapters, self._settings = answers, adapters, chat_settings
         self._conversations, self._drafts = conversations, drafts
-        self._snippets = snippets
+        self._snippets, self._presets = snippets, presets
         self.aside: Path | None = None  # the damaged file that is kept
         store_queue.fault_changed.connect(self._on_fault)
 
@@ -62,6 +64,7 @@ class StoreFaults:
         self._settings.write_all()
         self._drafts.write_all()
         self._snippets.write_all()
+        self._presets.write_all()
         remedy = tr("The damaged file is kept as {file}.", file=aside)
         self._state.set_notice("repair", Notice(sentence, remedy, tr("Show in folder")))
         self.aside = aside

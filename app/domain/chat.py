@@ -34,6 +34,9 @@ class Folder:
     position: float = 0.0  # among its siblings
 
 
+BUILT_IN = 1000  # presets of the app have ids up to this; `new_id` makes larger ones
+
+
 @dataclass(frozen=True, slots=True)
 class Preset:
     """Settings with a name: all parts of them, or some."""
@@ -44,6 +47,13 @@ class Preset:
     parts: frozenset[str] = frozenset(PARTS)  # of `PARTS`: those that it sets
     description: str = ""
     greeting: str = ""  # the first message of a new chat, by the model
+    greetings: tuple[str, ...] = ()  # other ones: versions of that message
+    hidden: bool = False  # one of the app that the user deleted
+
+    @property
+    def built_in(self) -> bool:
+        """Whether it is one of the app's, perhaps changed by the user."""
+        return 0 < self.id <= BUILT_IN
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,11 @@ class Message:
         return prompt_text(self.parts)
 
     @property
+    def is_greeting(self) -> bool:
+        """Whether it is the first message of a chat, by a preset and not by a model."""
+        return self.parent is None and self.role is Role.ASSISTANT and not self.model
+
+    @property
     def error(self) -> ErrorPart | None:
         """Why it failed."""
         return next((part for part in self.parts if isinstance(part, ErrorPart)), None)

@@ -30,6 +30,7 @@ class ModelDefaults:
     draft: Path | None = None  # a model that drafts for it; None: none
     memory_gb: float | None = None  # 0: what is free
     runs_on: str | None = None  # a choice of that setting
+    preset: int | None = None  # id of the one that new chats begin with while the model is in use
 
     @property
     def device(self) -> str:
@@ -124,6 +125,9 @@ def _fit(stored: object) -> ModelDefaults:
         elif field.name == "runs_on":
             if value in SETTINGS["runs_on"].choices:
                 fitting["runs_on"] = value
+        elif field.name == "preset":
+            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                fitting["preset"] = value
         elif field.name == "draft":
             if isinstance(value, str) and value:
                 fitting["draft"] = Path(value)

@@ -130,6 +130,7 @@ class Settings:
     last_model: Annotated[str, Setting()] = ""  # path; empty: the starter model
     offer_better_model: Annotated[bool, Setting()] = True  # on the empty page, with the starter
     last_conversation: Annotated[int, Setting()] = 0  # its id; 0: a new chat
+    new_chat_preset: Annotated[int, Setting()] = 0  # its id; 0: none
     sidebar_open: Annotated[bool, Setting()] = True
     window_geometry: Annotated[str, Setting()] = ""  # base64
     system_prompt: Annotated[

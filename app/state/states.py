@@ -9,6 +9,7 @@ from app.state.chat import State
 from app.state.chat_settings import ChatSettingsState
 from app.state.library import LibraryState
 from app.state.performance import PerformanceState
+from app.state.presets import PresetState
 from app.state.snapshots import SessionState
 from app.state.snippets import SnippetState
 from app.state.transfer import TransferState
@@ -26,3 +27,4 @@ class States:
     transfer: TransferState = field(default_factory=TransferState)
     chat_settings: ChatSettingsState = field(default_factory=ChatSettingsState)
     snippets: SnippetState = field(default_factory=SnippetState)
+    presets: PresetState = field(default_factory=PresetState)

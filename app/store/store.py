@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from app.domain.answer_details import AnswerDetails, AnswerRecord, details_text
-from app.domain.chat import KEEP_DELETED_SECONDS, Conversation, Hit, TrashedConversation
+from app.domain.chat import KEEP_DELETED_SECONDS, Conversation, Hit, Preset, TrashedConversation
 from app.domain.chat_settings import AdapterChoice
 from app.domain.chat_tree import ChatTree
 from app.domain.ids import id_seen, new_id
@@ -33,6 +33,7 @@ from app.store.blobs import Blobs, names_in
 from app.store.chat_trees import ImportPiece, Known
 from app.store.hits import best_hits
 from app.store.lock import lock_store, set_aside
+from app.store.presets import delete_preset, read_presets, set_preset
 from app.store.queries import (
     BRANCH,
     NEW_CHAT,
@@ -282,6 +283,21 @@ class Store:
         """The settings of the chat that is not begun yet, as JSON."""
         with self._reading() as database:
             return find_record(database, NEW_CHAT)
+
+    def presets(self) -> list[Preset]:
+        """The presets of the user, and those of the app that the user changed or deleted."""
+        with self._reading() as database:
+            return read_presets(database)
+
+    def set_preset(self, preset: Preset) -> None:
+        """Insert a preset, or replace the one with its id."""
+        with self._writing(durable=True) as database:
+            set_preset(database, preset)
+
+    def delete_preset(self, id: int) -> None:
+        """Remove a preset; one of the app is again as it came."""
+        with self._writing(durable=True) as database:
+            delete_preset(database, id)
 
     def delete(self, conversation_ids: Sequence[int]) -> None:
         """Mark conversations as deleted; `restore` undoes it until they are purged."""

@@ -80,7 +80,9 @@ def tools_for(message: Message, *, busy: bool, last: bool = True, speech: str = 
         elif speech and message.role is Role.ASSISTANT:
             tools.append(Tool("speak", tr("Read aloud")))
     if not busy:
-        if message.role is Role.ASSISTANT:
+        if message.is_greeting:
+            pass  # there is no question to answer again
+        elif message.role is Role.ASSISTANT:
             tools.append(Tool("regenerate", tr("Answer again")))
             tools.append(Tool("variants", tr("Answer again: shorter, longer…")))
             if message.state is MessageState.COMPLETE and last:

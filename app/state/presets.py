@@ -1,0 +1,68 @@
+"""Observable presets: those of the app and of the user, and what new chats begin with.
+
+Only `app.chat.presets` changes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal
+
+from app.domain.chat import Preset
+from app.state.read_only import ReadOnly
+
+
+@dataclass(frozen=True, slots=True)
+class PresetUse:
+    """The presets that new chats begin with, and the one of the shown chat."""
+
+    shown: int | None = None  # whose settings the shown chat has
+    new_chat: int | None = None  # by the settings
+    model: int | None = None  # by those of the model in use
+    model_path: Path | None = None  # of the model in use, if it is a file
+    model_name: str = ""
+
+
+class PresetState(QObject):
+    """Observable; every signal is sent after the values have changed."""
+
+    changed = Signal()  # `presets` or `deleted`
+    use_changed = Signal()
+    offered_changed = Signal()
+
+    presets = ReadOnly[tuple[Preset, ...]]()  # those of the app first, without deleted ones
+    deleted = ReadOnly[Preset | None]()  # that Undo restores
+    use = ReadOnly[PresetUse]()
+    offered = ReadOnly[tuple[Preset, ...]]()  # read from a file, to be added
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._presets, self._offered = tuple[Preset, ...](), tuple[Preset, ...]()
+        self._deleted: Preset | None = None
+        self._use = PresetUse()
+
+    def preset(self, id: int | None) -> Preset | None:
+        """A preset that is not deleted."""
+        return next((preset for preset in self.presets if preset.id == id), None)
+
+    # --- changing: the controller only ----------------------------------------------------------
+
+    def set(self, presets: Sequence[Preset], deleted: Preset | None) -> None:
+        """Replace the presets, and the one that Undo restores."""
+        if (tuple(presets), deleted) != (self._presets, self._deleted):
+            self._presets, self._deleted = tuple(presets), deleted
+            self.changed.emit()
+
+    def set_use(self, use: PresetUse) -> None:
+        """Say which presets are in use."""
+        if use != self._use:
+            self._use = use
+            self.use_changed.emit()
+
+    def set_offered(self, presets: Sequence[Preset]) -> None:
+        """Offer the presets of a file; none: they were added or refused."""
+        self._offered = tuple(presets)
+        self.offered_changed.emit()
