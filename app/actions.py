@@ -31,6 +31,7 @@ class OtherKey(NamedTuple):
 
 ACTIONS = (
     Action("new", "New chat", standard="New"),
+    Action("presets", "Presets", ("Ctrl+Shift+K",)),
     Action("undo", "Undo the last deletion", standard="Undo"),
     Action("rename", "Rename the chat", ("F2",)),
     Action("search", "Search chats", ("Ctrl+K",)),

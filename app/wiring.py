@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QFileDialog
 
@@ -28,6 +29,9 @@ from app.ui.transcript.endings import ending
 from app.ui.widgets.notification import AnswerNotifier
 from app.ui.window import Window
 from engine import AdapterUse
+
+if TYPE_CHECKING:
+    from app.ui.presets.page import PresetsPage
 
 ZOOM_STEPS = (80, 90, 100, 110, 125, 150, 175, 200)  # percent
 
@@ -193,6 +197,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     connect_adapters(window.adapters, controller.adapters)
     connect_transfer(window, controller)
     window.preferences_made.connect(wire_preferences)
+    connect_presets(window, controller)
 
     window.performance_opened.connect(controller.performance.refresh)
     window.sidebar_toggled.connect(keep_sidebar)
@@ -285,6 +290,35 @@ def ask_for_folder(page: LibraryPage, library: Library) -> None:
     dialog.fileSelected.connect(add)
     dialog.finished.connect(dialog.deleteLater)
     dialog.open()
+
+
+def connect_presets(window: Window, controller: Controller) -> None:
+    """Connect the menu, the chips and the page of presets to their controller."""
+    presets = controller.presets
+
+    def start(id: int) -> None:
+        presets.start(id)
+        window.close_page()
+
+    def wire(page: PresetsPage) -> None:
+        page.changed.connect(presets.save)
+        page.started.connect(start)
+        page.add_requested.connect(lambda: page.show_preset(presets.add()))
+        page.chat_saved.connect(lambda: page.show_preset(presets.save_chat()))
+        page.taken.connect(presets.take_from_chat)
+        page.deleted.connect(presets.delete)
+        page.undone.connect(presets.undo)
+        page.restore_requested.connect(presets.restore_built_in)
+        page.new_chat_chosen.connect(lambda id: controller.change_settings(new_chat_preset=id))
+        page.model_chosen.connect(presets.set_for_model)
+        page.files_chosen.connect(presets.open)
+        page.exported.connect(presets.export)
+
+    window.presets_made.connect(wire)
+    window.preset_menu.started.connect(start)
+    window.preset_menu.applied.connect(presets.apply)
+    window.preset_menu.save_requested.connect(lambda: window.open_presets(presets.save_chat()))
+    window.chat.empty_view.chips.chosen.connect(presets.apply)
 
 
 def connect_adapters(panel: AdapterPanel, adapters: Adapters) -> None:

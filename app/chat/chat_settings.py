@@ -7,6 +7,7 @@ from dataclasses import replace
 from app.chat.prompts import PromptBuilder
 from app.chat.token_count import TokenCount
 from app.domain.chat_settings import NO_SETTINGS, ChatSettings, settings_of, settings_text
+from app.domain.variables import has_variables
 from app.engines.requests import RequestRouter
 from app.state.chat import Notice, State
 from app.state.chat_settings import ChatSettingsState, FormatFault, ShownSettings
@@ -79,6 +80,13 @@ class ChatSettingsController:
         """Replace the settings of the shown chat."""
         self._state.set_notice(NOTICE, None)
         self.change(self._state.current, settings)
+
+    def keep_variables(self, conversation: int) -> None:
+        """Store the values of the variables in a chat's instructions, at its first question."""
+        found = self._prompts.resolved(conversation)
+        if has_variables(found.source):
+            settings = self._state.settings(conversation)
+            self.change(conversation, replace(settings, resolved=found))
 
     def begin(self) -> ChatSettings:
         """The settings of the new chat, which becomes a conversation: another one has none."""

@@ -31,7 +31,7 @@ from app.chat.navigation import Navigation
 from app.chat.opening import Opening
 from app.chat.outbox import Outbox
 from app.chat.performance import Performance
-from app.chat.presets import ADDED, APPLIED, OFFERED, Presets
+from app.chat.presets import Presets
 from app.chat.prompts import PromptBuilder, length_instruction
 from app.chat.quitting import Quitting, RejectedNotices
 from app.chat.reading_aloud import ReadingAloud
@@ -41,7 +41,6 @@ from app.chat.snippets import Snippets
 from app.chat.store_faults import StoreFaults
 from app.chat.token_count import TokenCount
 from app.chat.transfer.controller import DONE_NOTICE, Transfer
-from app.chat.variables import has_variables
 from app.domain.answer_details import AnswerDetails
 from app.domain.ids import new_id
 from app.domain.message import AnswerAgain, Message, MessageState
@@ -206,12 +205,11 @@ class Controller(QObject):
             self.conversations,
             user_files,
             lambda: self.settings,
-            self.library.defaults.own,
+            self.library.defaults,
             self,
         )
         self.presets.new_chat_requested.connect(self.navigation.new)
         self.settings_changed.connect(self.presets.refresh)
-        self.library.defaults.changed.connect(self.presets.refresh)
         self.comparisons = Comparisons(
             state,
             store_queue,
@@ -360,12 +358,8 @@ class Controller(QObject):
             self.transfer.undo()
         elif kind == FULL_NOTICE:
             self._go_on_without_oldest()
-        elif kind == OFFERED:
-            self.presets.add_offered()
-        elif kind == ADDED:
-            self.presets.start_added()
-        elif kind == APPLIED:
-            self.presets.take_back()
+        else:
+            self.presets.act_on_notice(kind)
 
     def change_settings(self, **values: Any) -> None:
         """Change settings by name and save them; a sampling value is then the user's own."""
@@ -462,7 +456,7 @@ class Controller(QObject):
     def compare(self, message_id: int, left: Side, right: Side) -> None:
         """Answer the question of an answer, or the last question, twice at once."""
         if self.state.current is not None:
-            self._keep_variables(self.state.current)
+            self.chat_settings.keep_variables(self.state.current)
         self.comparisons.begin(message_id, left, right)
 
     def keep(self, message_id: int) -> None:
@@ -656,21 +650,9 @@ class Controller(QObject):
 
     def _answer(self, message: Message) -> None:
         branch = self.state.branches[message.conversation]
-        self._keep_variables(message.conversation)
+        self.chat_settings.keep_variables(message.conversation)
         extra = message.details.extra if message.details else ""
         self._answers.enqueue(message, self._prompts.command(message.conversation, branch, extra))
-
-    def _keep_variables(self, conversation: int) -> None:
-        """Store the values of the variables in a chat's instructions, at its first question."""
-        found = self._prompts.resolved(conversation)
-        if has_variables(found.source):
-            settings = self.state.settings(conversation)
-            self.chat_settings.change(conversation, replace(settings, resolved=found))
-
-    def set_model_preset(self, path: Path, preset: int | None) -> None:
-        """Begin new chats with a preset while this model is in use; None: as in the settings."""
-        defaults = self.library.defaults
-        defaults.change(path, replace(defaults.own(path), preset=preset))
 
     def _model_settings(self) -> Settings:
         return self.library.defaults.settings_for(self.state.model.path)

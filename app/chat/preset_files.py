@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
-from app.chat.character_cards import CardError, card_preset, is_card, read_card
+from app.domain.character_cards import CardError, card_preset, is_card, read_card
 from app.domain.chat import Preset
 from app.domain.chat_settings import AnswerFormat, ChatSettings, changed_parts
 from app.domain.presets import file_text, made, preset_from_file

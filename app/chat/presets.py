@@ -22,7 +22,7 @@ from app.domain.chat_settings import NO_SETTINGS, ChatSettings
 from app.domain.ids import new_id
 from app.domain.message import Message, MessageState
 from app.domain.parts import TextPart, parts_of
-from app.settings.model_settings import ModelDefaults
+from app.library.settings_editor import ModelSettingsEditor
 from app.settings.table import Settings
 from app.state.chat import Notice, State
 from app.state.presets import PresetState, PresetUse
@@ -32,8 +32,9 @@ from app.system.translation import listed, tr, trn
 from app.system.worker import BackgroundWorker
 from engine import Role
 
-OFFERED, ADDED, APPLIED = "preset offered", "preset added", "preset applied"  # kinds of notices
-REFUSED = "preset refused"
+# Kinds of notices.
+OFFERED, ADDED = "preset_offered", "preset_added"
+APPLIED, REFUSED = "preset_applied", "preset_refused"
 
 
 class Presets(QObject):
@@ -50,10 +51,10 @@ class Presets(QObject):
         conversations: Conversations,
         files: BackgroundWorker,
         settings: Callable[[], Settings],
-        model_settings: Callable[[Path], ModelDefaults],
+        model_settings: ModelSettingsEditor,
         parent: QObject | None = None,
     ) -> None:
-        """`files` is the worker for the user's files; `model_settings` are those of a model."""
+        """`files` is the worker for the user's files."""
         super().__init__(parent)
         self._state, self._shown, self._store_queue = state, shown, store_queue
         self._chat_settings, self._conversations = chat_settings, conversations
@@ -67,6 +68,7 @@ class Presets(QObject):
         state.conversation_changed.connect(self._on_shown)
         state.conversations_changed.connect(self._show_use)
         state.settings_changed.connect(self._show_use)
+        model_settings.changed.connect(self.refresh)
         store_queue.fault_changed.connect(self._on_store_fault)
         self._show(None)
 
@@ -172,7 +174,9 @@ class Presets(QObject):
         own = dict(self._own)
         found = [own.pop(preset.id, preset) for preset in built_in()]
         found += own.values()
-        self._shown.set([preset for preset in found if not preset.hidden], deleted)
+        shown = [preset for preset in found if not preset.hidden]
+        restorable = any(preset.built_in for preset in self._own.values())
+        self._shown.set(shown, deleted, restorable=restorable)
         self.refresh()
 
     # --- chats ----------------------------------------------------------------------------------
@@ -192,10 +196,15 @@ class Presets(QObject):
             wanted.append(by_id[folder].preset)
             folder = by_id[folder].parent
         if (path := self._state.model.path) is not None:
-            wanted.append(self._model_settings(path).preset)
+            wanted.append(self._model_settings.own(path).preset)
         wanted.append(self._settings().new_chat_preset)
         found = (self._shown.preset(id) for id in wanted)
         return next((preset for preset in found if preset is not None), None)
+
+    def set_for_model(self, path: Path, id: int | None) -> None:
+        """Begin new chats with a preset while this model is in use; None: as in the settings."""
+        own = self._model_settings.own(path)
+        self._model_settings.change(path, replace(own, preset=id))
 
     def settings_for_new_chat(self, folder: int | None = None) -> ChatSettings:
         """The settings that a new chat begins with."""
@@ -298,7 +307,7 @@ class Presets(QObject):
         model, settings = self._state.model, self._state.settings(self._state.current)
         in_use = (each for each in self._shown.presets if presets.is_in_use(each, settings))
         shown, path = next(in_use, None), model.path
-        by_model = None if path is None else self._model_settings(path).preset
+        by_model = None if path is None else self._model_settings.own(path).preset
         self._shown.set_use(
             PresetUse(
                 None if shown is None else shown.id,
@@ -332,6 +341,15 @@ class Presets(QObject):
             "“{names}” is a preset.", "These are presets: {names}.", len(found), names=names
         )
         self._state.set_notice(OFFERED, Notice(sentence, notes, tr("Add it to the presets")))
+
+    def act_on_notice(self, kind: str) -> None:
+        """Run the action of a notice about presets."""
+        if kind == OFFERED:
+            self.add_offered()
+        elif kind == ADDED:
+            self.start_added()
+        elif kind == APPLIED:
+            self.take_back()
 
     def add_offered(self) -> None:
         """Add the presets that were offered."""

@@ -54,16 +54,26 @@ def is_in_use(preset: Preset, settings: ChatSettings) -> bool:
 
 
 def made(preset: Preset) -> Preset:
-    """A preset as it is stored: with the settings of its parts only, and a name on one line."""
-    settings = with_parts(NO_SETTINGS, preset.settings, preset.parts)
+    """A preset as it is stored: with a name on one line.
+
+    Settings of parts that it does not set stay with it, for when they are switched on again.
+    """
     name = " ".join(preset.name.split())[:_MOST_NAME].rstrip()
-    parts = preset.parts & frozenset(PARTS)
-    return replace(preset, name=name, parts=parts, settings=settings)
+    settings = replace(preset.settings, resolved=ResolvedText())
+    return replace(preset, name=name, parts=preset.parts & frozenset(PARTS), settings=settings)
+
+
+def shared(preset: Preset) -> Preset:
+    """A preset as it is in a file: with the settings of its parts only, and no paths in them."""
+    parts = preset.parts - LOCAL_PARTS
+    settings = with_parts(NO_SETTINGS, preset.settings, parts)
+    return made(replace(preset, parts=parts, settings=settings, hidden=False))
 
 
 def preset_from_chat(id: int, name: str, settings: ChatSettings) -> Preset:
     """A preset of all that a chat has changed."""
-    return made(Preset(id, name, settings, changed_parts(settings)))
+    parts = changed_parts(settings)
+    return made(Preset(id, name, with_parts(NO_SETTINGS, settings, parts), parts))
 
 
 # --- JSON ----------------------------------------------------------------------------------------
@@ -85,8 +95,8 @@ def preset_of(id: int, name: str, text: str) -> Preset:
 
 def file_text(preset: Preset) -> str:
     """The preset as a file to share."""
-    shared = made(replace(preset, parts=preset.parts - LOCAL_PARTS))
-    values = {"format": FORMAT, "version": VERSION, "name": shared.name, **_values(shared)}
+    given = shared(preset)
+    values = {"format": FORMAT, "version": VERSION, "name": given.name, **_values(given)}
     return json.dumps(values, ensure_ascii=False, indent=2) + "\n"
 
 
@@ -95,8 +105,7 @@ def preset_from_file(id: int, found: dict[str, Any]) -> Preset | None:
     name = found.get("name")
     if found.get("format") != FORMAT or not isinstance(name, str) or not name.strip():
         return None
-    preset = replace(_preset_from(id, name, found), hidden=False)
-    return made(replace(preset, parts=preset.parts - LOCAL_PARTS))
+    return shared(_preset_from(id, name, found))
 
 
 def _values(preset: Preset) -> dict[str, Any]:

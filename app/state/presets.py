@@ -29,12 +29,13 @@ class PresetUse:
 class PresetState(QObject):
     """Observable; every signal is sent after the values have changed."""
 
-    changed = Signal()  # `presets` or `deleted`
+    changed = Signal()  # `presets`, `deleted` or `restorable`
     use_changed = Signal()
     offered_changed = Signal()
 
     presets = ReadOnly[tuple[Preset, ...]]()  # those of the app first, without deleted ones
     deleted = ReadOnly[Preset | None]()  # that Undo restores
+    restorable = ReadOnly[bool]()  # some of the app were changed or deleted
     use = ReadOnly[PresetUse]()
     offered = ReadOnly[tuple[Preset, ...]]()  # read from a file, to be added
 
@@ -42,6 +43,7 @@ class PresetState(QObject):
         super().__init__(parent)
         self._presets, self._offered = tuple[Preset, ...](), tuple[Preset, ...]()
         self._deleted: Preset | None = None
+        self._restorable = False
         self._use = PresetUse()
 
     def preset(self, id: int | None) -> Preset | None:
@@ -50,10 +52,11 @@ class PresetState(QObject):
 
     # --- changing: the controller only ----------------------------------------------------------
 
-    def set(self, presets: Sequence[Preset], deleted: Preset | None) -> None:
-        """Replace the presets, and the one that Undo restores."""
-        if (tuple(presets), deleted) != (self._presets, self._deleted):
-            self._presets, self._deleted = tuple(presets), deleted
+    def set(self, presets: Sequence[Preset], deleted: Preset | None, *, restorable: bool) -> None:
+        """Replace the presets, and what can be restored."""
+        new = tuple(presets), deleted, restorable
+        if new != (self._presets, self._deleted, self._restorable):
+            self._presets, self._deleted, self._restorable = new
             self.changed.emit()
 
     def set_use(self, use: PresetUse) -> None:

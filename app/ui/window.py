@@ -32,6 +32,7 @@ from app.ui.adapters.panel import AdapterPanel
 from app.ui.chat.model_picker import CARD_WIDTH as PICKER_WIDTH
 from app.ui.chat.model_picker import ModelPicker
 from app.ui.chat.page import ChatPage
+from app.ui.chat.preset_menu import PresetMenu
 from app.ui.chat.prompt_list import PromptList
 from app.ui.chat.prompt_manager import CARD_WIDTH as PROMPTS_WIDTH
 from app.ui.chat.prompt_manager import PromptManager
@@ -58,6 +59,7 @@ from app.ui.widgets.typing import ComposingElsewhere, Field, type_into, types_te
 if TYPE_CHECKING:
     from app.ui.chat.trash import TrashPage
     from app.ui.performance.page import PerformancePage
+    from app.ui.presets.page import PresetsPage
 
 _PLACE_MILLISECONDS = 500  # after the last move or resize its place is saved
 _NARROW = 720  # pixels: in a narrower window the sidebar is hidden
@@ -80,6 +82,7 @@ class Window(QWidget):
     models_restored = Signal(list)  # of TrashedModel
     models_removed = Signal(list)  # of TrashedModel
     preferences_made = Signal(object)  # Preferences
+    presets_made = Signal(object)  # PresetsPage
     performance_opened = Signal()  # its page is shown, or has something new to show
 
     def __init__(self, states: States, preferences: Callable[[], Preferences]) -> None:
@@ -101,6 +104,7 @@ class Window(QWidget):
         self._make_preferences = preferences
         self.trash: TrashPage | None = None  # created on demand
         self.performance: PerformancePage | None = None  # created on demand
+        self.presets: PresetsPage | None = None  # created on demand
         self.preferences: Preferences | None = None  # created on demand: it takes 0.25 s
         self._palette = LIGHT
         self._make_parts()
@@ -126,6 +130,7 @@ class Window(QWidget):
             states.library,
             states.sessions,
             states.chat_settings,
+            states.presets,
             lambda: self.has_typing_focus,
         )
         self.transcript, self.composer = self.chat.transcript, self.chat.composer
@@ -140,6 +145,7 @@ class Window(QWidget):
         self.prompts_card = Popover(self, self.prompts, PROMPTS_WIDTH, tr("Saved prompts"))
         self.prompt_list = PromptList(states.snippets, self.composer, self.chat)
         self.transfer = TransferView(states.transfer, self)
+        self.preset_menu = PresetMenu(states.presets, self)
         self.options = AnswerOptionsView(states.chat_settings, self.composer, self)
 
     def _lay_out(self) -> None:
@@ -187,6 +193,11 @@ class Window(QWidget):
         self.prompts.resized.connect(self._fit_prompts)
         self.chat.empty_view.open_requested.connect(self.open_file)
         self.chat.empty_view.browse_requested.connect(self.open_library)
+        self.sidebar.preset_button.clicked.connect(
+            lambda: self.preset_menu.open_below(self.sidebar.preset_button)
+        )
+        self.preset_menu.manage_requested.connect(self.toggle_presets)
+        self.chat.empty_view.chips.manage_requested.connect(self.toggle_presets)
         self.sidebar.trash_button.clicked.connect(self.toggle_trash)
         self.sidebar.hide_button.clicked.connect(self.toggle_sidebar)
 
@@ -196,6 +207,7 @@ class Window(QWidget):
             "undo": self.undo_requested.emit,
             "search": self.search,
             "prompts": self.open_prompts,
+            "presets": self.toggle_presets,
             "find": self.open_find,
             "find_next": partial(self.chat.find_again, forward=True),
             "find_previous": partial(self.chat.find_again, forward=False),
@@ -231,7 +243,7 @@ class Window(QWidget):
         self._palette = palette
         if self.preferences is not None:
             self.preferences.apply_palette(palette)
-        for page in (self.trash, self.performance):
+        for page in (self.trash, self.performance, self.presets):
             if page is not None:
                 page.apply_palette(palette)
         for part in (
@@ -356,6 +368,29 @@ class Window(QWidget):
             self.close_page()
         else:
             self._show_page(self.trash)
+
+    def open_presets(self, id: int | None = None) -> None:
+        """Show the page of presets, or the editor of one; creates it on first use."""
+        if self.presets is None:
+            from app.ui.presets.page import PresetsPage
+
+            self.presets = PresetsPage(self._states.presets)
+            self.presets.apply_palette(self._palette)
+            self.presets.closed.connect(self.close_page)
+            self._pages.addWidget(self.presets)
+            self.presets_made.emit(self.presets)
+        self._show_page(self.presets)
+        if id is None:
+            self.presets.show_all()
+        else:
+            self.presets.show_preset(id)
+
+    def toggle_presets(self) -> None:
+        """Switch between the presets and the conversation."""
+        if self._pages.currentWidget() is self.presets:
+            self.close_page()
+        else:
+            self.open_presets()
 
     def toggle_performance(self) -> None:
         """Switch between the performance of answers and the conversation."""

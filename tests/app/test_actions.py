@@ -59,6 +59,7 @@ def seen(stage: Stage, quits: int) -> dict[str, object]:
         "performance": window.performance is not None,
         "shortcuts": window.shortcuts_card.isVisible(),
         "prompts": window.prompts_card.isVisible(),
+        "presets": window.presets is not None,
         "quit": quits,
     }
 

@@ -18,6 +18,7 @@ FOLDERS = ("app/ui", "app/chat", "app/library", "app/state")
 # Strings that look like texts of the window, and are none.
 NO_TEXTS = {
     "app/chat/controller.py": {"user files", "own files"},  # names of threads
+    "app/chat/prompts.py": {"You began this conversation with these words:"},  # for the model
     "app/chat/transfer/json_stream.py": {"Unterminated string"},  # of the parser's errors
     "app/chat/transfer/markdown_export.py": {"title: {…}", "date: {…}"},  # keys of a format
     "app/chat/transfer/open_webui.py": {'<details type="', "^(?:>|&gt;) ?"},
@@ -39,6 +40,8 @@ NO_TEXTS = {
         'root ::= "yes" | "no"',
     },
     "app/ui/export/pdf.py": {"Tokonoma"},
+    "app/ui/presets/editor.py": {"{{date}}, {{time}}, {{language}}"},  # names of variables
+    "app/ui/presets/page.py": {"{…} (*.json *.JSON *.png *.PNG)"},  # patterns
     "app/ui/settings/about.py": {"Tokonoma {…}"},  # its name
     "app/ui/settings/shortcuts.py": {"Return", "Enter"},  # names of keys
     "app/ui/theme/palette.py": {"high contrast"},  # a value of the settings
@@ -60,6 +63,7 @@ FROM_TABLES = {
     "app/ui/chat/empty_view.py",
     "app/ui/library/model_settings_card.py",
     "app/ui/library/rows.py",
+    "app/ui/presets/words.py",
     "app/ui/settings/fields.py",
     "app/ui/settings/row.py",
     "app/ui/settings/shortcuts.py",

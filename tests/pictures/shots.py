@@ -31,6 +31,7 @@ import scenes_models
 import scenes_options
 import scenes_parts
 import scenes_performance
+import scenes_presets
 import scenes_search
 import scenes_settings
 import scenes_transfer
@@ -51,6 +52,7 @@ SCENES: dict[str, Scene] = {
     **scenes_parts.SCENES,
     **scenes_adapters.SCENES,
     **scenes_performance.SCENES,
+    **scenes_presets.SCENES,
     **scenes_search.SCENES,
     **scenes_settings.SCENES,
     **scenes_transfer.SCENES,

@@ -10,9 +10,11 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.state.chat import ModelPhase, ModelStatus, State
 from app.state.library import LibraryState
+from app.state.presets import PresetState
 from app.system.byte_size import size
 from app.system.translation import tr
 from app.ui.chat.better_model import BetterModelLine
+from app.ui.chat.preset_chips import PresetChips
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette, recolored
 from app.ui.theme.theme import BODY, HEADING, READING, figures, font
@@ -26,7 +28,8 @@ SUGGESTIONS = (
     "Why are friends important?",
 )
 
-_DRAWING_FROM, _SUGGESTIONS_FROM = 480, 240  # pixels: minimum height of the view to show each
+# Minimum height of the view to show each, in pixels.
+_DRAWING_FROM, _SUGGESTIONS_FROM, _CHIPS_FROM = 560, 240, 300
 
 
 class Drawing(QWidget):
@@ -64,9 +67,16 @@ class EmptyView(QWidget):
     open_requested = Signal()
     browse_requested = Signal()
 
-    def __init__(self, state: State, library: LibraryState, parent: QWidget | None = None) -> None:
+    def __init__(
+        self,
+        state: State,
+        library: LibraryState,
+        presets: PresetState,
+        parent: QWidget | None = None,
+    ) -> None:
         super().__init__(parent)
         self._state = state
+        self.chips = PresetChips(presets)
         self._no_model = True
         self.drawing = Drawing()
         self.name = label("", "", HEADING)
@@ -106,6 +116,8 @@ class EmptyView(QWidget):
         for button in self.suggestions:
             button.clicked.connect(partial(self._suggest, button.text()))
         layout.addSpacing(8)
+        layout.addWidget(self.chips)
+        layout.addSpacing(8)
         layout.addWidget(self.better)
         layout.addStretch(4)
 
@@ -143,6 +155,7 @@ class EmptyView(QWidget):
         self.drawing.setVisible(height >= _DRAWING_FROM)
         for button in self.suggestions:
             button.setVisible(not self._no_model and height >= _SUGGESTIONS_FROM)
+        self.chips.setVisible(not self._no_model and height >= _CHIPS_FROM)
 
 
 def _facts(model: ModelStatus) -> str:

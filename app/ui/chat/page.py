@@ -16,6 +16,7 @@ from app.domain.parts import Parts, clipboard_text
 from app.state.chat import ModelPhase, State
 from app.state.chat_settings import ChatSettingsState
 from app.state.library import LibraryState
+from app.state.presets import PresetState
 from app.state.snapshots import SessionState
 from app.system.translation import tr
 from app.ui.chat.better_model import BetterModelLine
@@ -45,6 +46,7 @@ class ChatPage(QWidget):
         library: LibraryState,
         sessions: SessionState,
         chat_settings: ChatSettingsState,
+        presets: PresetState,
         typing_elsewhere: Callable[[], bool],
     ) -> None:
         """`typing_elsewhere` returns whether a text field outside this page has the focus."""
@@ -52,7 +54,7 @@ class ChatPage(QWidget):
         self._state, self._settings = state, chat_settings
         self._typing_elsewhere = typing_elsewhere
         self._shown: int | None = None
-        self.empty_view = EmptyView(state, library)
+        self.empty_view = EmptyView(state, library, presets)
         self.transcript = Transcript()
         self.find_bar = FindBar(self.transcript.finder)
         self.waiting = WaitingMessages()

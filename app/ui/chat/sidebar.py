@@ -183,6 +183,7 @@ class Sidebar(QWidget):
         self._palette = LIGHT
         self._outdated = False  # the list was not refreshed while a title was edited
         self.new_button = TextButton(tr("New chat"), "outlined", "plus")
+        self.preset_button = IconButton("chevron_down", tr("New chat with a preset"))
         self.hide_button = IconButton("sidebar", tr("Hide the sidebar (Ctrl+B)"))
         self.search = QLineEdit(placeholderText=tr("Search all chats"), clearButtonEnabled=False)
         self.search.setAccessibleName(tr("Search all chats"))
@@ -212,6 +213,7 @@ class Sidebar(QWidget):
         top = QHBoxLayout()
         top.setSpacing(8)
         top.addWidget(self.new_button, 1)
+        top.addWidget(self.preset_button)
         top.addWidget(self.hide_button)
         head = QVBoxLayout()
         head.setContentsMargins(12, 12, 12, 8)
@@ -261,6 +263,7 @@ class Sidebar(QWidget):
         self._palette = palette
         self.painter.apply_palette(palette)
         self.new_button.apply_palette(palette)
+        self.preset_button.apply_palette(palette)
         self.hide_button.apply_palette(palette)
         self.trash_button.apply_palette(palette)
         self._search_action.setIcon(icons.icon("search", palette.secondary, 16))

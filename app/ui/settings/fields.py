@@ -169,7 +169,7 @@ class LineField(QWidget):
         self.line.setMaximumWidth(_TEXT_WIDTH)
         self.line.setAccessibleName(tr(setting.label))
         self.line.setAccessibleDescription(tr(setting.help))
-        self.line.editingFinished.connect(self._finish)
+        self.line.editingFinished.connect(self.finish)
         self.line.textEdited.connect(self._on_edited)
         self.line.reverted.connect(lambda: self.show_value(self._value))
         layout = QHBoxLayout(self)
@@ -192,7 +192,8 @@ class LineField(QWidget):
         stripped = text.strip()
         return stripped, self._setting.check(stripped) if self._setting.check else ""
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Emit `picked` if a valid text was typed that is not emitted yet."""
         if not self.line.isModified():
             return
         value, wrong = self._parse(self.line.text())
@@ -264,7 +265,7 @@ class NumberField(LineField):
         moved = min(max(moved, self._setting.low), self._setting.high)
         self.line.setText(self._format(int(moved) if self._whole else moved))
         self.line.setModified(True)
-        self._finish()
+        self.finish()
 
 
 class TextField(QFrame):

@@ -87,6 +87,14 @@ QAbstractButton[look="suggestion"] {{
     padding: 6px 16px; min-height: 20px;
 }}
 QAbstractButton[look="suggestion"]:hover {{ background: {p.accent_soft}; border-color: {p.accent_soft}; }}
+QAbstractButton[look="chip"] {{
+    color: {p.secondary}; background: transparent; border: {line}px solid {p.hairline};
+    border-radius: 13px; padding: 2px 10px; min-height: 20px;
+}}
+QAbstractButton[look="chip"]:hover {{ background: {p.accent_soft}; color: {p.text}; }}
+QAbstractButton[look="chip"]:checked {{
+    background: {p.accent_soft}; color: {p.text}; border-color: {p.accent};
+}}
 QAbstractButton[look="link"] {{
     color: {p.accent}; padding: 1px 3px; min-height: 20px; font-weight: 500;
 }}

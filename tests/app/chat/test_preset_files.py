@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.chat.character_cards import MOST_TEXT
 from app.chat.preset_files import (
     LARGEST_JSON,
     FoundPreset,
@@ -21,6 +20,7 @@ from app.chat.preset_files import (
     read_preset,
     write_preset,
 )
+from app.domain.character_cards import MOST_TEXT
 from app.domain.chat import Preset
 from app.domain.chat_settings import AnswerFormat, ChatSettings
 from app.domain.presets import made

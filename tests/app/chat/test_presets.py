@@ -217,7 +217,7 @@ def test_the_nearest_preset_counts_for_a_new_chat(stage: Stage) -> None:
     assert presets.for_new_chat() is None
     stage.controller.change_settings(new_chat_preset=1)
     assert stage.state.new_chat == begin(built_in()[0])
-    stage.controller.set_model_preset(MODEL, 2)
+    stage.controller.presets.set_for_model(MODEL, 2)
     assert stage.state.new_chat == begin(built_in()[1])
     assert (shown.use.new_chat, shown.use.model) == (1, 2)
     stage.state.set_folders([Folder(7, "A", preset=OWN.id), Folder(8, "B", parent=7)])
@@ -228,7 +228,7 @@ def test_the_nearest_preset_counts_for_a_new_chat(stage: Stage) -> None:
     presets.delete(2)
     assert stage.state.new_chat == begin(built_in()[0])
     presets.undo()
-    stage.controller.set_model_preset(MODEL, None)
+    stage.controller.presets.set_for_model(MODEL, None)
     assert stage.state.new_chat == begin(built_in()[0])
     answered(stage, "one")
     assert stage.state.new_chat == begin(built_in()[0])
@@ -242,7 +242,7 @@ def test_the_default_is_there_after_a_restart(qtbot: QtBot, tmp_path: Path) -> N
     stage = Stage(tmp_path)
     stage.ready(MODEL)
     stage.controller.change_settings(new_chat_preset=1)
-    stage.controller.set_model_preset(MODEL, 5)
+    stage.controller.presets.set_for_model(MODEL, 5)
     settings = stage.controller.settings
     stage.wait_until_idle()
     stage.close()
@@ -250,7 +250,7 @@ def test_the_default_is_there_after_a_restart(qtbot: QtBot, tmp_path: Path) -> N
     try:
         stage.ready(MODEL)
         assert stage.state.new_chat == begin(built_in()[4])
-        stage.controller.set_model_preset(MODEL, None)
+        stage.controller.presets.set_for_model(MODEL, None)
         assert stage.state.new_chat == begin(built_in()[0])
     finally:
         stage.close()

@@ -91,8 +91,7 @@ class Parts:
             ChatSettingsState(),
             self.store_queue,
             self.link,
-            prompts.usual_sampling,
-            prompts.usual_instructions,
+            prompts,
         )
         self.adapters = Adapters(
             self.state,

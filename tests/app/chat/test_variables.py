@@ -9,8 +9,8 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.chat import prompts
-from app.chat.variables import has_variables, resolved
 from app.domain.chat_settings import ChatSettings, settings_text
+from app.domain.variables import has_variables, resolved
 from app.settings.table import Settings
 from app.system import translation
 from engine import Generate, Role

@@ -31,6 +31,7 @@ from app.domain.presets import (
     preset_from_file,
     preset_of,
     preset_text,
+    shared,
 )
 from app.settings.samplers import Thinking
 from engine import ContextPolicy
@@ -79,8 +80,10 @@ def test_a_preset_comes_back_from_the_store(preset: Preset) -> None:
 @settings(max_examples=60, deadline=None)
 def test_a_preset_comes_back_from_its_file(preset: Preset) -> None:
     found = preset_from_file(preset.id, json.loads(file_text(preset)))
-    shared = preset.parts - {"model", "adapters"}
-    assert found == made(replace(preset, parts=shared, hidden=False))
+    assert found == shared(preset)
+    assert found is not None
+    assert found.parts == preset.parts - {"model", "adapters"}
+    assert apply(found, ChatSettings()) == begin(found)
     assert "/a.gguf" not in file_text(preset)
     assert "/m/a.gguf" not in file_text(preset)
 

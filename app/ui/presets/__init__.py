@@ -1,0 +1,1 @@
+"""The page of presets: the list, and the fields of one."""

@@ -1,0 +1,363 @@
+"""Page of presets: the list of all, and the editor of one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QAccessible, QFont, QHideEvent, QKeyEvent
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QFileDialog,
+    QFrame,
+    QHBoxLayout,
+    QListWidget,
+    QListWidgetItem,
+    QScrollArea,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.domain.chat import Preset
+from app.state.presets import PresetState
+from app.system.translation import listed, tr
+from app.ui.presets.editor import PresetEditor
+from app.ui.settings.fields import segments_style
+from app.ui.theme.palette import Palette
+from app.ui.theme.theme import BODY, READING, font
+from app.ui.widgets import accessibility
+from app.ui.widgets.controls import Column, IconButton, TextButton, label, set_margins
+from app.ui.widgets.wrap import WrapLayout
+
+_ID_ROLE = Qt.ItemDataRole.UserRole + 1
+_ROW_HEIGHT = 52
+
+
+class PresetList(QListWidget):
+    """The presets; Enter or a double click edits the chosen one, Delete deletes it."""
+
+    edited = Signal()
+    deleted = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setAccessibleName(tr("Presets"))
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setFont(font(BODY))
+        self.setUniformItemSizes(True)
+        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setTextElideMode(Qt.TextElideMode.ElideRight)
+        self.itemDoubleClicked.connect(lambda _: self.edited.emit())
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.edited.emit()
+        elif event.key() in (Qt.Key.Key_Delete, Qt.Key.Key_Backspace):
+            self.deleted.emit()
+        elif event.key() == Qt.Key.Key_Escape:
+            event.ignore()  # closes the page
+        else:
+            super().keyPressEvent(event)
+
+
+class _UndoLine(QFrame):
+    """The preset that was deleted last, with Undo."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("undo")
+        self.words = label("")
+        self.button = TextButton(tr("Undo"), "link")
+        layout = QHBoxLayout(self)
+        set_margins(layout, 12, 6, 6, 6)
+        layout.addWidget(self.words, 1)
+        layout.addWidget(self.button)
+
+
+class PresetsPage(QWidget):
+    """Shows the presets of the state; emits the user's requests as signals."""
+
+    changed = Signal(object)  # Preset
+    started = Signal(object)  # id: begin a chat with it
+    add_requested = Signal()
+    chat_saved = Signal()  # make a preset of the shown chat
+    taken = Signal(object)  # id: give it the settings of the shown chat
+    deleted = Signal(object)  # id
+    undone = Signal()
+    restore_requested = Signal()  # the presets of the app, as they came
+    new_chat_chosen = Signal(object)  # id, or 0
+    model_chosen = Signal(object, object)  # path of a model, id or None
+    files_chosen = Signal(list)  # of Path
+    exported = Signal(object, Path)  # id
+    closed = Signal()
+
+    def __init__(self, state: PresetState) -> None:
+        super().__init__()
+        self.setObjectName("page")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        accessibility.register_role(PresetsPage, QAccessible.Role.Pane)
+        self.setAccessibleName(tr("Presets"))
+        self._state = state
+        self._known = {preset.id for preset in state.presets}
+        self.back_button = TextButton(tr("All presets"), "outlined", "previous")
+        self.close_button = IconButton("close", tr("Back to the chat"))
+        self.add_button = TextButton(tr("New preset"), "outlined", "plus")
+        self.chat_button = TextButton(tr("Make one from this chat"), "outlined")
+        self.import_button = TextButton(tr("Import…"), "outlined")
+        self.restore_button = TextButton(tr("Restore those of the app"), "outlined")
+        self.start_button = TextButton(tr("Start a chat"), "primary")
+        self.edit_button = TextButton(tr("Edit"), "outlined")
+        self.export_button = TextButton(tr("Export…"), "outlined")
+        self.export_button.setToolTip(tr("Without its model and adapters, which are files here"))
+        self.delete_button = TextButton(tr("Delete"), "outlined")
+        self.undo = _UndoLine()
+        self.list = PresetList()
+        self.editor = PresetEditor(state)
+        self.setFocusProxy(self.list)
+        self._lay_out()
+        self._connect()
+        self.refresh()
+
+    def _lay_out(self) -> None:
+        self.title = label(tr("Presets"), "", READING)
+        self.title.setFont(font(READING, QFont.Weight.Medium))
+        words = tr("Instructions and settings with a name, to begin chats with or to use in one.")
+        self.words = label(words, "secondary")
+        self.words.setWordWrap(True)
+        head = QHBoxLayout()
+        head.setSpacing(8)
+        head.addWidget(self.back_button)
+        head.addWidget(self.title)
+        head.addStretch(1)
+        head.addWidget(self.close_button)
+        self._all = QWidget()
+        every = (self.add_button, self.chat_button, self.import_button, self.restore_button)
+        _row(self._all, *every)
+        self._one = QWidget()
+        one = (self.start_button, self.edit_button, self.export_button, self.delete_button)
+        _row(self._one, *one)
+        self._area = QScrollArea()
+        self._area.setWidgetResizable(True)
+        self._area.setFrameShape(QFrame.Shape.NoFrame)
+        self._area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        inside = QWidget()
+        inside.setObjectName("rows")
+        margins = QVBoxLayout(inside)
+        set_margins(margins, 0, 0, 12, 0)
+        margins.addWidget(self.editor)
+        self._area.setWidget(inside)
+        self._stack = QStackedWidget()
+        self._stack.addWidget(self.list)
+        self._stack.addWidget(self._area)
+        content = QWidget()
+        column = QVBoxLayout(content)
+        column.setContentsMargins(0, 12, 0, 12)
+        column.setSpacing(12)
+        column.addLayout(head)
+        for part in (self.words, self._all, self.undo, self._one):
+            column.addWidget(part)
+        column.addWidget(self._stack, 1)
+        page = QVBoxLayout(self)
+        page.setContentsMargins(0, 0, 0, 0)
+        page.addWidget(Column(content))
+
+    def _connect(self) -> None:
+        self.close_button.clicked.connect(self.closed)
+        self.back_button.clicked.connect(self.show_all)
+        self.add_button.clicked.connect(self.add_requested)
+        self.chat_button.clicked.connect(self.chat_saved)
+        self.import_button.clicked.connect(self._ask_for_files)
+        self.restore_button.clicked.connect(self.restore_requested)
+        self.undo.button.clicked.connect(self.undone)
+        self.start_button.clicked.connect(self._start)
+        self.edit_button.clicked.connect(self._edit)
+        self.export_button.clicked.connect(self._ask_for_place)
+        self.delete_button.clicked.connect(self._delete)
+        self.list.edited.connect(self._edit)
+        self.list.deleted.connect(self._delete)
+        self.list.currentRowChanged.connect(self._show_buttons)
+        self.editor.changed.connect(self.changed)
+        self.editor.taken.connect(self.taken)
+        self.editor.new_chat_chosen.connect(self.new_chat_chosen)
+        self.editor.model_chosen.connect(self.model_chosen)
+        self._state.changed.connect(self.refresh)
+        self._state.use_changed.connect(self.refresh)
+
+    # --- called by the window -------------------------------------------------------------------
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Apply the colours of a theme."""
+        for button in (self.close_button, self.back_button, self.add_button):
+            button.apply_palette(palette)
+        self.editor.apply_palette(palette)
+        ring = palette.accent if palette.accent_soft == palette.sunken else palette.accent_soft
+        line = 2 if palette.hairline == palette.text else 1
+        self.setStyleSheet(
+            f"QScrollArea, QWidget#rows {{ background: transparent; border: none; }}"
+            f"{segments_style(palette)}"
+            f"QFrame#area {{ background: {palette.surface}; border-radius: 6px;"
+            f" border: {line}px solid {palette.hairline}; }}"
+            f'QFrame#area[focused="true"] {{ border-color: {palette.accent}; }}'
+            f"QListView::item {{ color: {palette.text}; padding: 0 10px; border-radius: 6px;"
+            f" border: 2px solid transparent; }}"
+            f"QListView::item:hover {{ background: {palette.sunken}; }}"
+            f"QListView::item:selected {{ color: {palette.text};"
+            f" background: {palette.accent_soft}; border-color: {ring}; }}"
+            f"QListView::item:selected:active:focus {{ border-color: {palette.accent}; }}"
+        )
+
+    def show_all(self) -> None:
+        """Show the list."""
+        shown = self.editor.shown
+        self.editor.finish()
+        self._stack.setCurrentWidget(self.list)
+        self.refresh()
+        self._select(shown)
+        self.list.setFocus()
+
+    def show_preset(self, id: int) -> None:
+        """Show the editor of a preset."""
+        self._select(id)
+        self.editor.show_preset(id)
+        self._area.verticalScrollBar().setValue(0)
+        self._stack.setCurrentWidget(self._area)
+        self.refresh()
+        self.editor.texts["name"].field.setFocus()
+
+    def refresh(self) -> None:
+        """Show the presets of the state; the choice is kept, and a new preset is chosen."""
+        presets = self._state.presets
+        if self._edits and self._state.preset(self.editor.shown) is None:
+            self._stack.setCurrentWidget(self.list)
+        new = [preset.id for preset in presets if preset.id not in self._known]
+        self._known = {preset.id for preset in presets}
+        chosen = new[-1] if new else self.chosen
+        row = max(self.list.currentRow(), 0)
+        blocked = self.list.blockSignals(True)
+        self.list.clear()
+        for preset in presets:
+            item = QListWidgetItem(f"{preset.name}\n{self._line(preset)}")
+            item.setData(_ID_ROLE, preset.id)
+            item.setSizeHint(QSize(120, _ROW_HEIGHT))
+            self.list.addItem(item)
+        self.list.blockSignals(blocked)
+        if not self._select(chosen) and presets:
+            self.list.setCurrentRow(min(row, len(presets) - 1))
+        deleted = self._state.deleted
+        self.undo.setVisible(deleted is not None and not self._edits)
+        self.restore_button.setVisible(self._state.restorable)
+        if deleted is not None:
+            self.undo.words.setText(tr("“{name}” was deleted.", name=deleted.name))
+        self._show_buttons()
+
+    @property
+    def chosen(self) -> int | None:
+        """The id of the chosen preset."""
+        if self._edits:
+            return self.editor.shown
+        item = self.list.currentItem()
+        return None if item is None else int(item.data(_ID_ROLE))
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    @property
+    def _edits(self) -> bool:
+        return self._stack.currentWidget() is self._area
+
+    def _line(self, preset: Preset) -> str:
+        """The second line of a row: its description, and what begins with it."""
+        use = self._state.use
+        return " · ".join(
+            filter(
+                None,
+                (
+                    preset.description,
+                    listed(
+                        [
+                            tr("for new chats") if preset.id == use.new_chat else "",
+                            tr("for new chats with {model}", model=use.model_name)
+                            if preset.id == use.model
+                            else "",
+                        ]
+                    ),
+                ),
+            )
+        )
+
+    def _select(self, id: int | None) -> bool:
+        for row in range(self.list.count()):
+            if self.list.item(row).data(_ID_ROLE) == id:
+                self.list.setCurrentRow(row)
+                return True
+        return False
+
+    def _show_buttons(self) -> None:
+        edits, some = self._edits, self.chosen is not None
+        self.back_button.setVisible(edits)
+        self.title.setVisible(not edits)
+        self.words.setVisible(not edits)
+        self._all.setVisible(not edits)
+        self.edit_button.setVisible(not edits)
+        for button in (self.start_button, self.edit_button, self.export_button, self.delete_button):
+            button.setEnabled(some)
+
+    def _start(self) -> None:
+        if (id := self.chosen) is not None:
+            self.editor.finish()
+            self.started.emit(id)
+
+    def _edit(self) -> None:
+        if (id := self.chosen) is not None:
+            self.show_preset(id)
+
+    def _delete(self) -> None:
+        if (id := self.chosen) is not None:
+            self.editor.finish()
+            if self._edits:
+                self.show_all()
+            self.deleted.emit(id)
+
+    def _ask_for_files(self) -> None:
+        dialog = QFileDialog(self, tr("Import presets or character cards"), str(Path.home()))
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
+        kinds = f"{tr('Presets and character cards')} (*.json *.JSON *.png *.PNG)"
+        dialog.setNameFilters([kinds, f"{tr('All files')} (*)"])
+        dialog.filesSelected.connect(
+            lambda names: self.files_chosen.emit([Path(name) for name in names])
+        )
+        dialog.open()
+
+    def _ask_for_place(self) -> None:
+        preset = self._state.preset(self.chosen)
+        if preset is None:
+            return
+        self.editor.finish()
+        name = "".join("_" if letter in '<>:"/\\|?*' else letter for letter in preset.name)
+        start = Path.home() / f"{name[:80].strip(' .') or 'preset'}.json"
+        dialog = QFileDialog(self, tr("Export the preset"), str(start))
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        dialog.setDefaultSuffix("json")
+        dialog.selectFile(start.name)
+        dialog.fileSelected.connect(lambda name: self.exported.emit(preset.id, Path(name)))
+        dialog.open()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape and self._edits:
+            self.show_all()
+        else:
+            super().keyPressEvent(event)
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        self.editor.finish()
+        super().hideEvent(event)
+
+
+def _row(parent: QWidget, *buttons: QWidget) -> None:
+    row = WrapLayout(parent, 8, centred=False)
+    for button in buttons:
+        row.addWidget(button)

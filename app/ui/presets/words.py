@@ -1,0 +1,90 @@
+"""What the parts of a preset are called, and what they are in one."""
+
+from __future__ import annotations
+
+from app.domain.chat_settings import AnswerFormat, ChatSettings
+from app.domain.model_ref import Local, Remote
+from app.settings.samplers import SAMPLERS, Thinking
+from app.settings.table import Setting
+from app.system.translation import listed, number, tr, trn
+from app.ui.chat.format_words import short_name
+from engine import ContextPolicy
+
+
+def part_name(part: str) -> str:
+    """The name of a part of the settings of a chat."""
+    match part:
+        case "model":
+            return tr("Model")
+        case "instructions":
+            return tr("Instructions")
+        case "sampling":
+            return tr("Sampling")
+        case "stop":
+            return tr("Stop texts")
+        case "format":
+            return tr("Answer format")
+        case "thinking":
+            return tr("Thinking")
+        case "policy":
+            return tr("When the chat is full")
+        case _:
+            return tr("Adapters")
+
+
+def part_words(part: str, settings: ChatSettings) -> str:
+    """What a preset has for a part, in one line."""
+    match part:
+        case "model":
+            return _model(settings)
+        case "sampling":
+            values = settings.sampling.items()
+            return listed(_sampler(SAMPLERS[name], value) for name, value in values) or _usual()
+        case "stop":
+            return listed(settings.stop) or tr("None")
+        case "format" if settings.format is not AnswerFormat.FREE:
+            return short_name(settings.format)
+        case "thinking":
+            return _thinking(settings)
+        case "policy" if settings.policy is ContextPolicy.STOP:
+            return tr("Stop")
+        case "policy":
+            return tr("Leave out the oldest messages")
+        case "adapters" if settings.adapters:
+            count = len(settings.adapters)
+            return trn("{count} adapter", "{count} adapters", count)
+        case "adapters":
+            return tr("None")
+        case _:
+            return _usual()
+
+
+def _usual() -> str:
+    return tr("As usual")
+
+
+def _model(settings: ChatSettings) -> str:
+    match settings.model:
+        case Local(path):
+            return path.stem
+        case Remote(_, id):
+            return id
+        case None:
+            return tr("The model in use")
+
+
+def _sampler(setting: Setting, value: float) -> str:
+    return tr("{setting} {value}", setting=tr(setting.label), value=number(value))
+
+
+def _thinking(settings: ChatSettings) -> str:
+    match settings.thinking:
+        case Thinking.USUAL:
+            return _usual()
+        case Thinking.ON:
+            return tr("On")
+        case Thinking.OFF:
+            return tr("Off")
+        case Thinking.BUDGET:
+            count = settings.thinking_budget
+            return trn("At most {count} token", "At most {count} tokens", count)
