@@ -41,6 +41,7 @@ class ChatSettingsController:
         self._model: object = None
         state.conversation_changed.connect(self._on_conversation)
         state.conversations_changed.connect(self._on_conversations)
+        state.folders_changed.connect(self._on_conversations)
         state.model_changed.connect(self._on_model)
         store_queue.fault_changed.connect(self._on_store_fault)
 
@@ -173,7 +174,12 @@ class ChatSettingsController:
 
     def _on_conversations(self) -> None:
         """The list was read, or a row of it has changed, most often by its time only."""
-        if self._state.settings(self._state.current) is not self._shown.settings:
+        shown = self._state.current
+        usual = self._prompts.usual_instructions(shown)  # it may have moved to another folder
+        if (
+            self._state.settings(shown) is not self._shown.settings
+            or usual != self._shown.shown.usual_instructions
+        ):
             self.refresh()
 
     def _on_conversation(self) -> None:

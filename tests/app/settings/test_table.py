@@ -37,6 +37,7 @@ def _everything_changed():
         zoom=150,
         scale=125,
         last_conversation=3,
+        new_chat_preset=5,
         sidebar_open=False,
         window_geometry="AdnQywADAAA=",
         system_prompt='Answer in "haiku"\n日本語 \ud800',

@@ -10,6 +10,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QAccessible
 from pytestqt.qtbot import QtBot
 
+from app.domain.chat import Folder
 from app.domain.chat_settings import ChatSettings
 from app.settings.table import Settings
 from app.ui.transcript.instructions import instructions_message
@@ -125,5 +126,28 @@ def test_the_line_shows_what_the_model_reads(qtbot: QtBot, tmp_path: Path) -> No
         view.instructions_requested.emit()
         assert stage.window.options.popover is not None
         assert stage.window.options.popover.isVisible()
+    finally:
+        stage.close()
+
+
+def test_a_chat_moved_to_a_folder_shows_the_instructions_there(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    stage = Stage(tmp_path)
+    try:
+        stage.ready(MODEL)
+        stage.controller.send("one")
+        stage.engine.finish()
+        stage.wait_until_idle()
+        view, shown = stage.window.transcript, stage.state.current
+        assert shown is not None
+        assert len(view.stack) == 2
+        stage.state.set_folders([Folder(7, "A", instructions="Of the folder.")])
+        stage.state.change_conversation(shown, folder=7)
+        stage.drain()
+        assert words(view) == ["Instructions · 3 tokens · Of the folder."]
+        stage.state.set_folders([Folder(7, "A", instructions="Other.")])
+        stage.drain()
+        assert words(view) == ["Instructions · 1 token · Other."]
     finally:
         stage.close()
