@@ -300,6 +300,9 @@ def connect_presets(window: Window, controller: Controller) -> None:
         presets.start(id)
         window.close_page()
 
+    def begin_with(id: int) -> None:
+        controller.change_settings(new_chat_preset=id)
+
     def wire(page: PresetsPage) -> None:
         page.changed.connect(presets.save)
         page.started.connect(start)
@@ -309,7 +312,7 @@ def connect_presets(window: Window, controller: Controller) -> None:
         page.deleted.connect(presets.delete)
         page.undone.connect(presets.undo)
         page.restore_requested.connect(presets.restore_built_in)
-        page.new_chat_chosen.connect(lambda id: controller.change_settings(new_chat_preset=id))
+        page.new_chat_chosen.connect(begin_with)
         page.model_chosen.connect(presets.set_for_model)
         page.files_chosen.connect(presets.open)
         page.exported.connect(presets.export)

@@ -121,11 +121,12 @@ def _parsed(content: bytes, path: Path) -> dict[str, Any] | None:
 
 
 def _lm_studio(found: dict[str, Any], stem: str) -> Preset | None:
-    operation = found.get("operation")
-    fields = operation.get("fields") if isinstance(operation, dict) else None
-    if not isinstance(fields, list):
-        return None
-    values = dict(_key_values(cast("list[object]", fields)))
+    match found:
+        case {"operation": {"fields": list()}}:
+            fields = cast("list[object]", found["operation"]["fields"])
+        case _:
+            return None
+    values = dict(_key_values(fields))
     sampling = {
         name: value
         for key, name in _FIELDS.items()
@@ -140,7 +141,8 @@ def _lm_studio(found: dict[str, Any], stem: str) -> Preset | None:
     if policy is not None:
         settings = replace(settings, policy=policy)
     match values.get("llm.prediction.structured"):
-        case {"type": "json", "jsonSchema": dict() | list() as schema}:
+        case {"type": "json", "jsonSchema": dict()} as structured:
+            schema = cast("dict[str, object]", structured)["jsonSchema"]
             text = json.dumps(schema, ensure_ascii=False, indent=2)
             settings = settings.with_format(AnswerFormat.SCHEMA, text)
         case _:
@@ -160,22 +162,18 @@ def _old_lm_studio(found: dict[str, Any], stem: str) -> Preset | None:
 
 def _key_values(fields: Iterable[object]) -> Iterable[tuple[str, object]]:
     for field in fields:
-        match field:
-            case {"key": str(key), "value": value}:
-                yield key, value
-            case _:
-                pass
+        values = cast("dict[str, object]", field) if isinstance(field, dict) else {}
+        key = values.get("key")
+        if isinstance(key, str) and "value" in values:
+            yield key, values["value"]
 
 
 def _ticked(value: object, off: float | None) -> object:
     """The value of a field, which may have a box to tick."""
-    match value:
-        case {"checked": False}:
-            return off
-        case {"checked": True, "value": inner}:
-            return inner
-        case _:
-            return value
+    box = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    if "checked" not in box:
+        return value
+    return box.get("value") if box["checked"] is True else off
 
 
 def _settings(text: object, sampling: Mapping[str, object], stop: object) -> ChatSettings:

@@ -53,8 +53,9 @@ def read_card(file: BinaryIO) -> dict[str, Any] | None:
         if kind not in (b"tEXt", b"iTXt", b"zTXt"):
             file.seek(length + 4, 1)
             continue
-        keyword = file.read(min(length, 80)).partition(b"\0")[0]
-        file.seek(-min(length, 80) if length else 0, 1)
+        start = file.read(min(length, 80))  # less where the file is cut off
+        file.seek(-len(start), 1)
+        keyword = start.partition(b"\0")[0]
         if keyword not in _KEYWORDS or keyword in found:
             file.seek(length + 4, 1)
             continue

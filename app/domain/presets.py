@@ -90,7 +90,8 @@ def preset_of(id: int, name: str, text: str) -> Preset:
         found: object = json.loads(text)
     except (ValueError, RecursionError):
         found = None
-    return _preset_from(id, name, found if isinstance(found, dict) else {})
+    values = cast("dict[str, object]", found) if isinstance(found, dict) else {}
+    return _preset_from(id, name, values)
 
 
 def file_text(preset: Preset) -> str:
@@ -121,20 +122,14 @@ def _values(preset: Preset) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value or name in always}
 
 
-def _preset_from(id: int, name: str, found: object) -> Preset:
-    values = cast("dict[str, object]", found)
-    parts, greetings = values.get("parts"), values.get("greetings")
-    named = frozenset(part for part in (parts if isinstance(parts, list) else ()) if part in _NAMES)
-    others = [
-        text
-        for text in (greetings if isinstance(greetings, list) else ())
-        if isinstance(text, str) and text.strip()
-    ]
+def _preset_from(id: int, name: str, values: dict[str, object]) -> Preset:
+    parts, greetings = _list(values.get("parts")), _list(values.get("greetings"))
+    others = [text for text in greetings if isinstance(text, str) and text.strip()]
     return Preset(
         id,
         name,
         replace(settings_from(values.get("settings")), resolved=ResolvedText()),
-        named,
+        frozenset(part for part in parts if isinstance(part, str) and part in PARTS),
         _text(values.get("description")),
         _text(values.get("greeting")),
         tuple(text[:MOST_CHARACTERS] for text in others[:_MOST_GREETINGS]),
@@ -142,7 +137,8 @@ def _preset_from(id: int, name: str, found: object) -> Preset:
     )
 
 
-_NAMES = list(PARTS)
+def _list(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def _text(value: object) -> str:

@@ -54,9 +54,10 @@ class PresetState(QObject):
 
     def set(self, presets: Sequence[Preset], deleted: Preset | None, *, restorable: bool) -> None:
         """Replace the presets, and what can be restored."""
-        new = tuple(presets), deleted, restorable
-        if new != (self._presets, self._deleted, self._restorable):
-            self._presets, self._deleted, self._restorable = new
+        before = self._presets, self._deleted, self._restorable
+        self._presets, self._deleted = tuple(presets), deleted
+        self._restorable = restorable
+        if (self._presets, deleted, restorable) != before:
             self.changed.emit()
 
     def set_use(self, use: PresetUse) -> None:

@@ -28,7 +28,9 @@ def menu(stage: Stage) -> None:
     ready(stage)
     made = stage.window.preset_menu.menu()
     made.setParent(stage.window, made.windowFlags() & ~made.windowType())
-    made.setGeometry(12, 46, made.sizeHint().width(), made.sizeHint().height())
+    size = made.sizeHint()
+    at_end = stage.window.width() - 12 - size.width()
+    made.setGeometry(at_end if made.isRightToLeft() else 12, 46, size.width(), size.height())
     made.show()
     flush()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFont, QResizeEvent
@@ -128,7 +129,7 @@ class PresetEditor(QWidget):
         for row in self.texts.values():
             row.changed.connect(self._on_text)
         for part, row in self.parts.items():
-            row.switched.connect(lambda on, part=part: self._on_part(part, on=on))
+            row.switched.connect(partial(self._on_part, part))
         self.take_button.clicked.connect(self._take)
         self.new_chat.switched.connect(self._on_new_chat)
         self.model.switched.connect(self._on_model)
@@ -213,7 +214,7 @@ class PresetEditor(QWidget):
             changed = replace(preset, settings=settings, parts=parts)
         self._emit(changed)
 
-    def _on_part(self, part: str, *, on: bool) -> None:
+    def _on_part(self, part: str, on: bool) -> None:
         if self._preset is not None:
             parts = self._preset.parts | {part} if on else self._preset.parts - {part}
             self._emit(replace(self._preset, parts=parts))

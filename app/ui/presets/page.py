@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QSize, Qt, Signal
@@ -49,7 +50,7 @@ class PresetList(QListWidget):
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setTextElideMode(Qt.TextElideMode.ElideRight)
-        self.itemDoubleClicked.connect(lambda _: self.edited.emit())
+        self.itemDoubleClicked.connect(self.edited)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
@@ -258,8 +259,8 @@ class PresetsPage(QWidget):
         """The id of the chosen preset."""
         if self._edits:
             return self.editor.shown
-        item = self.list.currentItem()
-        return None if item is None else int(item.data(_ID_ROLE))
+        row = self.list.currentRow()
+        return None if row < 0 else int(self.list.item(row).data(_ID_ROLE))
 
     # --- steps ----------------------------------------------------------------------------------
 
@@ -326,10 +327,11 @@ class PresetsPage(QWidget):
         dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
         kinds = f"{tr('Presets and character cards')} (*.json *.JSON *.png *.PNG)"
         dialog.setNameFilters([kinds, f"{tr('All files')} (*)"])
-        dialog.filesSelected.connect(
-            lambda names: self.files_chosen.emit([Path(name) for name in names])
-        )
+        dialog.filesSelected.connect(self._choose_files)
         dialog.open()
+
+    def _choose_files(self, names: list[str]) -> None:
+        self.files_chosen.emit([Path(name) for name in names])
 
     def _ask_for_place(self) -> None:
         preset = self._state.preset(self.chosen)
@@ -343,8 +345,11 @@ class PresetsPage(QWidget):
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
         dialog.setDefaultSuffix("json")
         dialog.selectFile(start.name)
-        dialog.fileSelected.connect(lambda name: self.exported.emit(preset.id, Path(name)))
+        dialog.fileSelected.connect(partial(self._export, preset.id))
         dialog.open()
+
+    def _export(self, id: int, name: str) -> None:
+        self.exported.emit(id, Path(name))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape and self._edits:

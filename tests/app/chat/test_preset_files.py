@@ -235,6 +235,25 @@ def test_other_files_are_none(file: Path) -> None:
         read_preset(file.parent)
 
 
+@given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=4), st.integers())
+@settings(max_examples=150, deadline=None)
+def test_damaged_pictures_get_a_sentence_or_are_none(
+    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, int]], end: int
+) -> None:
+    file = tmp_path_factory.getbasetemp() / "any.png"
+    newer = chunk(b"zTXt", b"ccv3\0\0" + zlib.compress(encoded(card(3))))
+    content = bytearray(picture(newer, text_chunk(card())))
+    for place, value in changes:
+        content[place % len(content)] = value
+    del content[len(content) - end % 200 :]
+    try:
+        found = read(file, bytes(content))
+    except PresetFileError as error:
+        assert str(error).startswith("any.png")
+    else:
+        assert found is None or found.preset.name == "Ada"
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
