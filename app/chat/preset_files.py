@@ -170,10 +170,11 @@ def _key_values(fields: Iterable[object]) -> Iterable[tuple[str, object]]:
 
 def _ticked(value: object, off: float | None) -> object:
     """The value of a field, which may have a box to tick."""
-    box = cast("dict[str, object]", value) if isinstance(value, dict) else {}
-    if "checked" not in box:
-        return value
-    return box.get("value") if box["checked"] is True else off
+    match value:
+        case {"checked": bool(ticked)}:
+            return cast("dict[str, object]", value).get("value") if ticked else off
+        case _:
+            return value
 
 
 def _settings(text: object, sampling: Mapping[str, object], stop: object) -> ChatSettings:
