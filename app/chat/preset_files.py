@@ -86,10 +86,10 @@ def read_preset(path: Path) -> FoundPreset | None:
         raise PresetFileError(f"{path.name}: {error}") from error
     if found is None:
         return None
+    stem = path.stem.removesuffix(".preset")
     if is_card(found):
-        preset, note = card_preset(found)
-        return FoundPreset(made(preset), note) if preset is not None else None
-    stem = path.name.removesuffix(".json").removesuffix(".preset")
+        preset, note = card_preset(found, stem)
+        return FoundPreset(made(preset), note)
     preset = preset_from_file(0, found) or _lm_studio(found, stem) or _old_lm_studio(found, stem)
     return None if preset is None else FoundPreset(preset)
 

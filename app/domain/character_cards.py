@@ -23,7 +23,7 @@ from app.system.translation import tr
 
 MOST_TEXT = 16 << 20  # bytes of a text chunk, also when unpacked
 _MOST_CHUNKS = 100_000  # of a picture
-_KEYWORDS = (b"ccv3", b"chara")  # the first one counts where a picture has both
+_KEYWORDS = (b"ccv3", b"chara_card_v3", b"chara")  # the first one that a picture has counts
 _USER = "User"  # how cards name the user unless a name is chosen
 _MAIN = "You are {{char}}. Stay in character, and write only what {{char}} says and does."
 _COMMENT = re.compile(r"\{\{ *//[^{}]*\}\}\n?")
@@ -120,13 +120,15 @@ def is_card(found: dict[str, Any]) -> bool:
     return all(isinstance(found.get(name), str) for name in texts)  # version 1
 
 
-def card_preset(card: dict[str, Any]) -> tuple[Preset | None, str]:
-    """The preset of a card, and a sentence about what is left out; None without a name."""
+def card_preset(card: dict[str, Any], usual_name: str) -> tuple[Preset, str]:
+    """The preset of a card, and a sentence about what is left out.
+
+    `usual_name` is for a card without a name, which some programs write.
+    """
     inner = card.get("data")
     data = cast("dict[str, object]", inner) if isinstance(inner, dict) else card
-    name = _text(data, "nickname").strip() or _text(data, "name").strip()
-    if not name:
-        return None, ""
+    names = (_text(data, "nickname"), _text(data, "name"), usual_name)
+    name = next((one for each in names if (one := " ".join(each.split()))), "")
 
     def filled(text: str) -> str:
         return _filled(text, name)

@@ -164,6 +164,16 @@ def test_the_rest_of_a_card(file: Path) -> None:
     assert found.note == "Its lorebook is left out."
 
 
+def test_cards_as_other_programs_write_them(file: Path) -> None:
+    odd = card(2, name="", alternate_greetings="1687194031049", character_book=None, tags=None)
+    odd["data"]["extensions"] = {"depth_prompt": {"depth": ""}}
+    found = read(file, odd)
+    assert found is not None
+    assert (found.preset.name, found.preset.greetings, found.note) == ("file", (), "")
+    assert found.preset.settings.instructions is not None
+    assert found.preset.settings.instructions.startswith("You are file.")
+
+
 def test_a_card_in_a_picture(file: Path) -> None:
     newer = text_chunk(card(3, name="New"), b"ccv3")
     assert preset(file, picture(text_chunk(card()))).name == "Ada"
@@ -172,6 +182,7 @@ def test_a_card_in_a_picture(file: Path) -> None:
     assert preset(file, picture(chunk(b"zTXt", b"chara\0\0" + packed))).name == "Ada"
     international = b"chara\0\1\0en\0\0" + packed
     assert preset(file, picture(chunk(b"iTXt", international))).name == "Ada"
+    assert preset(file, picture(text_chunk(card(), b"chara_card_v3"))).name == "Ada"
     plain = b"chara\0\0\0\0\0" + encoded(card())
     assert preset(file, picture(chunk(b"iTXt", plain))).name == "Ada"
     broken = chunk(b"tEXt", b"ccv3\0nothing")
@@ -270,5 +281,6 @@ def test_values_of_any_type_are_read_or_left_out(
     assert found.name == "Brief"
     for version in (2, 3):
         read_any = read(file, card(version, **{key: value}))
-        assert read_any is None or read_any.preset.name
+        assert read_any is not None
+        assert read_any.preset.name
     read(file, {**lm_studio(), key: value, "operation": value})
