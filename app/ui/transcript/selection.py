@@ -14,6 +14,7 @@ from app.markdown.export import to_html, to_markdown
 from app.ui.blocks.blocks import BlockView
 from app.ui.blocks.text import cut_runs
 from app.ui.transcript.message_view import MessageView
+from engine import Role
 
 Spot = tuple[int, int, int]  # message, part, position
 Ranges = list[tuple[int, int, int]]  # parts of a message: part, first and last position
@@ -111,7 +112,7 @@ class Selection:
 
 def _text(view: MessageView, parts: Ranges) -> str:
     """The selected parts of a message: as Markdown, or as the user typed them."""
-    if not view.own:
+    if view.message.role is Role.ASSISTANT:
         return to_markdown(_blocks(view, parts))
     pieces: list[str] = []
     before = None

@@ -18,7 +18,15 @@ from app.ui.transcript.view import Transcript
 from engine import CountTokens
 from fakes import MODEL
 from stage import Stage
-from transcript_driver import LONG, click, message, open_transcript, tool_point, wait_for_layout
+from transcript_driver import (
+    LONG,
+    click,
+    clipboard,
+    message,
+    open_transcript,
+    tool_point,
+    wait_for_layout,
+)
 
 TEXT = "You are a *pirate*.\n\nAnswer in one sentence."
 
@@ -73,6 +81,17 @@ def test_edit_asks_for_the_settings_of_the_chat(view: Transcript, qtbot: QtBot) 
     qtbot.keyClick(view, Qt.Key.Key_Tab)
     with qtbot.waitSignal(view.instructions_requested, timeout=1000):
         qtbot.keyClick(view, Qt.Key.Key_Return)
+
+
+def test_the_folded_line_is_not_copied_with_the_chat(view: Transcript, qtbot: QtBot) -> None:
+    show(view)
+    view.select_all()
+    view.copy()
+    assert clipboard() == "Hello\n\nArr!"
+    view.places.toggle_row(0, 0)
+    view.select_all()
+    view.copy()
+    assert clipboard() == f"{TEXT}\n\nHello\n\nArr!"
 
 
 def test_a_screen_reader_reads_the_line_and_presses_its_buttons(view: Transcript) -> None:
