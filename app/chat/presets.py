@@ -164,10 +164,16 @@ class Presets(QObject):
             self.save(preset)
 
     def restore_built_in(self) -> None:
-        """Make the presets of the app as they came."""
+        """Make the presets of the app as they came; changed ones stay as presets of the user."""
         for preset in built_in():
-            if self._own.pop(preset.id, None) is not None:
-                self._store_queue.write(lambda store, id=preset.id: store.delete_preset(id))
+            changed = self._own.pop(preset.id, None)
+            if changed is None:
+                continue
+            self._store_queue.write(lambda store, id=preset.id: store.delete_preset(id))
+            if not changed.hidden:
+                kept = replace(changed, id=new_id())
+                self._own[kept.id] = kept
+                self._write(kept)
         self._show(None)
 
     def _show(self, deleted: Preset | None) -> None:

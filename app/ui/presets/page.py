@@ -108,6 +108,7 @@ class PresetsPage(QWidget):
         self.chat_button = TextButton(tr("Make one from this chat"), "outlined")
         self.import_button = TextButton(tr("Import…"), "outlined")
         self.restore_button = TextButton(tr("Restore those of the app"), "outlined")
+        self.restore_button.setToolTip(tr("Those that you changed stay beside them"))
         self.start_button = TextButton(tr("Start a chat"), "primary")
         self.edit_button = TextButton(tr("Edit"), "outlined")
         self.export_button = TextButton(tr("Export…"), "outlined")

@@ -105,13 +105,16 @@ def test_presets_are_made_changed_deleted_and_kept(qtbot: QtBot, tmp_path: Path)
         assert shown.deleted is None
         presets.save(first)
         assert names(stage)[0] == first.name
+        changed = replace(built_in()[3], name="My code")
+        presets.save(changed)
         presets.restore_built_in()
-        assert names(stage) == [preset.name for preset in built_in()]
+        assert names(stage) == [*(preset.name for preset in built_in()), "My code"]
+        assert not shown.restorable
         stage.wait_until_idle()
         found: list[list[Preset]] = []
         stage.store_queue.read(lambda store: store.presets(), found.append)
         stage.wait_until_idle()
-        assert found == [[]]
+        assert [preset.name for preset in found[0]] == ["My code"]
     finally:
         stage.close()
 
