@@ -40,7 +40,7 @@ from app.ui.chat.sidebar import Sidebar
 from app.ui.chat.top_bar import TopBar
 from app.ui.comparison.cards import AnswerCards
 from app.ui.library.page import LibraryPage
-from app.ui.options.view import AnswerOptionsView
+from app.ui.panel.view import AnswerOptionsView
 from app.ui.settings.page import Preferences
 from app.ui.settings.shortcuts import CARD_WIDTH as SHORTCUTS_WIDTH
 from app.ui.settings.shortcuts import Shortcuts, keys_of

@@ -28,7 +28,7 @@ import scenes_composer
 import scenes_instructions
 import scenes_library
 import scenes_models
-import scenes_options
+import scenes_panel
 import scenes_parts
 import scenes_performance
 import scenes_presets
@@ -48,7 +48,7 @@ SCENES: dict[str, Scene] = {
     **scenes_instructions.SCENES,
     **scenes_library.SCENES,
     **scenes_models.SCENES,
-    **scenes_options.SCENES,
+    **scenes_panel.SCENES,
     **scenes_parts.SCENES,
     **scenes_adapters.SCENES,
     **scenes_performance.SCENES,

@@ -17,7 +17,7 @@ from app.ui.theme.palette import LIGHT, Palette
 from app.ui.widgets.popover import Popover
 
 if TYPE_CHECKING:
-    from app.ui.options.card import OptionsCard
+    from app.ui.panel.card import OptionsCard
 
 _LARGEST_FILE = 1 << 20  # bytes: what the engine accepts
 
@@ -43,7 +43,7 @@ class AnswerOptionsView(QObject):
     def open(self) -> None:
         """Open the card."""
         if self.card is None or self.popover is None:
-            from app.ui.options.card import CARD_WIDTH, OptionsCard
+            from app.ui.panel.card import CARD_WIDTH, OptionsCard
 
             self.card = card = OptionsCard(self.state)
             window, name = self._page.window(), tr("Answers in this chat")

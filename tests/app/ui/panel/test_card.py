@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from app.domain.chat_settings import NO_SETTINGS, AnswerFormat
 from app.settings.samplers import Thinking
-from app.ui.options.card import OptionsCard
+from app.ui.panel.card import OptionsCard
 from engine import CheckConstraint, ConstraintChecked, Sampling
 from engine.inference.constraints.checking import check
 from fakes import MODEL

@@ -20,7 +20,7 @@ from app.settings.samplers import (
 )
 from app.state.chat_settings import ChatSettingsState
 from app.system.translation import tr
-from app.ui.options.format_field import FormatField
+from app.ui.panel.format_field import FormatField
 from app.ui.settings.fields import segments_style
 from app.ui.settings.row import PreferenceRow
 from app.ui.theme.palette import Palette
