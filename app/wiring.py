@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,9 +21,10 @@ from app.state.chat import ModelPhase, Notice
 from app.system.file_manager import show_in_folder
 from app.system.translation import tr
 from app.transfer_dialogs import connect_storage, connect_transfer
-from app.ui.adapters.panel import AdapterPanel
 from app.ui.comparison.values import Choice, default_choices
 from app.ui.library.page import LibraryPage
+from app.ui.panel.adapters import AdapterSection
+from app.ui.panel.content import PanelContent
 from app.ui.settings.page import Preferences
 from app.ui.theme.theme import Theme
 from app.ui.transcript.endings import ending
@@ -38,7 +40,7 @@ ZOOM_STEPS = (80, 90, 100, 110, 125, 150, 175, 200)  # percent
 
 def connect(window: Window, controller: Controller, theme: Theme) -> None:
     """Connect the window to the chat controller, and apply the settings to the window."""
-    sidebar, transcript = window.sidebar, window.transcript
+    sidebar, transcript, states = window.sidebar, window.transcript, window.panel.states
     composer = window.composer
 
     def send(content: Content, left: Parts = ()) -> None:
@@ -73,7 +75,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         elif kind == EXPORTED_NOTICE:
             show_in_folder(controller.transfer.exported)
         elif kind == OPTIONS_NOTICE:
-            window.options.open()
+            window.open_panel("format")
         else:
             controller.act_on_notice(kind)
 
@@ -103,11 +105,9 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     def ask_comparison(message_id: int) -> None:
         app_settings = controller.library.defaults.settings_for(controller.state.model.path)
         offered = controller.state.capabilities.adapters
-        stack, mixes = window.adapters.stack, window.adapters.saved_mixes
-        chat, shown = (
-            controller.state.settings(controller.state.current),
-            window.options.state.shown,
-        )
+        stack, mixes = states.adapters.stack, states.adapters.mixes
+        chat = controller.state.settings(controller.state.current)
+        shown = states.chat_settings.shown
         used, usually = chat.applied(shown.usual), chat.thinks(thinking(app_settings))
         choices = default_choices(stack if offered else (), used, usually)
         thinks = shown.can_think
@@ -132,8 +132,16 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     def refuse_file(sentence: str) -> None:
         controller.state.set_notice(OPTIONS_NOTICE, Notice(sentence))
 
-    window.options.changed.connect(controller.chat_settings.change_shown)
-    window.options.refused.connect(refuse_file)
+    def wire_panel(content: PanelContent) -> None:
+        content.refused.connect(refuse_file)
+        content.instructions.typed.connect(controller.chat_settings.token_count.count)
+        content.adapters.compare_requested.connect(compare_last)
+        connect_adapters(content.adapters, controller.adapters)
+
+    window.panel.made.connect(wire_panel)
+    window.panel.opened.connect(controller.adapters.find_missing)
+    window.panel.changed.connect(controller.chat_settings.change_shown)
+    window.panel.left.connect(controller.chat_settings.change)
     composer.refused.connect(controller.opening.refuse)
     transcript.refused.connect(controller.opening.refuse)
     window.files_dropped.connect(controller.opening.open)
@@ -171,7 +179,6 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     transcript.speech_requested.connect(controller.reading.toggle)
     transcript.regenerate_requested.connect(answer_again)
     transcript.compare_requested.connect(ask_comparison)
-    window.adapters.compare_requested.connect(compare_last)
     window.cards.comparison_requested.connect(compare)
     transcript.keep_requested.connect(controller.keep)
     transcript.stop_requested.connect(controller.stop_answer)
@@ -179,7 +186,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     transcript.delete_requested.connect(controller.deletions.delete_message)
     transcript.adapters_requested.connect(window.open_adapters)
     transcript.edit_submitted.connect(controller.edit)
-    transcript.instructions_requested.connect(window.options.open)
+    transcript.instructions_requested.connect(partial(window.open_panel, "instructions"))
     transcript.continue_requested.connect(controller.continue_answer)
     transcript.sibling_requested.connect(controller.navigation.show_sibling)
     window.chat.regenerate_requested.connect(controller.regenerate)
@@ -189,12 +196,10 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     window.picker.unload_requested.connect(controller.unload_model)
     window.picker.cancel_requested.connect(controller.models.cancel)
     window.chat.status_line.cancel_requested.connect(controller.models.cancel)
-    window.chat.status_line.policy_chosen.connect(controller.set_policy)
     window.banners.closed.connect(controller.close_notice)
     window.banners.acted.connect(act)
 
     connect_library(window.library, controller.library, controller, window)
-    connect_adapters(window.adapters, controller.adapters)
     connect_transfer(window, controller)
     window.preferences_made.connect(wire_preferences)
     connect_presets(window, controller)
@@ -324,9 +329,8 @@ def connect_presets(window: Window, controller: Controller) -> None:
     window.chat.empty_view.chips.chosen.connect(presets.apply)
 
 
-def connect_adapters(panel: AdapterPanel, adapters: Adapters) -> None:
-    """Connect the adapter panel to its controller."""
-    panel.opened.connect(adapters.find_missing)
+def connect_adapters(panel: AdapterSection, adapters: Adapters) -> None:
+    """Connect the section of the adapters to its controller."""
     panel.added.connect(adapters.add)
     panel.removed.connect(adapters.remove)
     panel.cleared.connect(adapters.clear)

@@ -526,19 +526,12 @@ class Controller(QObject):
         self._store_queue.write(lambda store: store.append_text(message_id, ""))
         self._answer(message)
 
-    def set_policy(self, policy: ContextPolicy) -> None:
-        """Set what happens when the shown conversation outgrows the model's context."""
-        self._set_policy(self.state.current, policy)
-
-    def _set_policy(self, conversation: int | None, policy: ContextPolicy) -> None:
-        changed = replace(self.state.settings(conversation), policy=policy)
-        self.chat_settings.change(conversation, changed)
-
     def _go_on_without_oldest(self) -> None:
         """Answer again in the full chat, which leaves out its oldest messages from now on."""
         conversation, message = self._answers.full_answer()
         self.state.set_notice(FULL_NOTICE, None)
-        self._set_policy(conversation, ContextPolicy.DROP_OLDEST)
+        settings = replace(self.state.settings(conversation), policy=ContextPolicy.DROP_OLDEST)
+        self.chat_settings.change(conversation, settings)
         if self.state.current == conversation:
             compared = self.state.compared.items()
             shown = next((mine for mine, other in compared if other.id == message), message)

@@ -22,13 +22,20 @@ from PySide6.QtGui import (
     QMoveEvent,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QFileDialog,
+    QHBoxLayout,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.actions import ACTIONS
+from app.domain.chat_settings import changed_parts
 from app.domain.message import AnswerAgain
 from app.state.states import States
 from app.system.translation import tr
-from app.ui.adapters.panel import AdapterPanel
 from app.ui.chat.model_picker import CARD_WIDTH as PICKER_WIDTH
 from app.ui.chat.model_picker import ModelPicker
 from app.ui.chat.page import ChatPage
@@ -36,11 +43,12 @@ from app.ui.chat.preset_menu import PresetMenu
 from app.ui.chat.prompt_list import PromptList
 from app.ui.chat.prompt_manager import CARD_WIDTH as PROMPTS_WIDTH
 from app.ui.chat.prompt_manager import PromptManager
+from app.ui.chat.settings_words import panel_words
 from app.ui.chat.sidebar import Sidebar
 from app.ui.chat.top_bar import TopBar
 from app.ui.comparison.cards import AnswerCards
 from app.ui.library.page import LibraryPage
-from app.ui.panel.view import AnswerOptionsView
+from app.ui.panel.panel import ChatPanel
 from app.ui.settings.page import Preferences
 from app.ui.settings.shortcuts import CARD_WIDTH as SHORTCUTS_WIDTH
 from app.ui.settings.shortcuts import Shortcuts, keys_of
@@ -117,6 +125,7 @@ class Window(QWidget):
         TextUndo(self)
         ComposingElsewhere(self, self._field_for)
         self._show_title()
+        self._show_settings()
         self._show_capabilities()
         self.composer.setFocus()
 
@@ -135,7 +144,7 @@ class Window(QWidget):
         )
         self.transcript, self.composer = self.chat.transcript, self.chat.composer
         self.library = LibraryPage(state, states.library)
-        self.adapters = AdapterPanel(state, states.adapters)
+        self.panel = ChatPanel(states)
         self.picker = ModelPicker(state)
         self.picker_card = Popover(self, self.picker, PICKER_WIDTH, tr("Models"))
         self.shortcuts_card = Popover(self, Shortcuts(), SHORTCUTS_WIDTH, tr("Keyboard shortcuts"))
@@ -146,7 +155,6 @@ class Window(QWidget):
         self.prompt_list = PromptList(states.snippets, self.composer, self.chat)
         self.transfer = TransferView(states.transfer, self)
         self.preset_menu = PresetMenu(states.presets, self)
-        self.options = AnswerOptionsView(states.chat_settings, self.composer, self)
 
     def _lay_out(self) -> None:
         self._pages = QStackedWidget()
@@ -163,7 +171,7 @@ class Window(QWidget):
         layout.setSpacing(0)
         layout.addWidget(self.sidebar)
         layout.addLayout(page, 1)
-        layout.addWidget(self.adapters)
+        layout.addWidget(self.panel)
 
     def _connect(self) -> None:
         state, top = self._state, self.top_bar
@@ -176,7 +184,7 @@ class Window(QWidget):
         self.transcript.details_requested.connect(self._open_details)
         top.model_button.clicked.connect(self.open_picker)
         top.library_button.clicked.connect(self.toggle_library)
-        top.adapters_button.clicked.connect(self.toggle_adapters)
+        top.panel_button.clicked.connect(self.toggle_panel)
         top.settings_button.clicked.connect(self.toggle_settings)
         top.keys_button.clicked.connect(self.shortcuts_card.open_centred)
         top.show_button.clicked.connect(self.toggle_sidebar)
@@ -198,6 +206,21 @@ class Window(QWidget):
         )
         self.preset_menu.manage_requested.connect(self.toggle_presets)
         self.chat.empty_view.chips.manage_requested.connect(self.toggle_presets)
+        chat, chip = self.chat, self.composer.chip
+        self._states.chat_settings.changed.connect(self._show_settings)
+        chat.status_line.policy_requested.connect(partial(self.open_panel, "policy"))
+        chip.opened.connect(partial(self.open_panel, "format"))
+        chip.cleared.connect(self.panel.clear_format)
+        self.panel.closed.connect(self._on_panel_closed)
+        for asked in (  # first: what is typed in the panel is for this answer
+            self.composer.submitted,
+            chat.empty_view.suggested,
+            chat.regenerate_requested,
+            self.transcript.regenerate_requested,
+            self.transcript.edit_submitted,
+            self.transcript.continue_requested,
+        ):
+            asked.connect(self.panel.finish)
         self.sidebar.trash_button.clicked.connect(self.toggle_trash)
         self.sidebar.hide_button.clicked.connect(self.toggle_sidebar)
 
@@ -215,7 +238,7 @@ class Window(QWidget):
             "copy_answer": self.chat.copy_answer,
             "model": self.open_picker,
             "open": self.open_file,
-            "options": self.options.open,
+            "panel": self.toggle_panel,
             "library": self.toggle_library,
             "adapters": self.toggle_adapters,
             "zoom_in": partial(self.zoom_requested.emit, 1),
@@ -252,7 +275,7 @@ class Window(QWidget):
             self.banners,
             self.chat,
             self.library,
-            self.adapters,
+            self.panel,
             self.picker,
             self.picker_card,
             self.shortcuts_card,
@@ -261,7 +284,6 @@ class Window(QWidget):
             self.prompts_card,
             self.prompt_list,
             self.transfer,
-            self.options,
             self.drop_area,
         ):
             part.apply_palette(palette)
@@ -407,18 +429,26 @@ class Window(QWidget):
         else:
             self._show_page(self.performance)
 
+    def open_panel(self, part: str = "") -> None:
+        """Open the settings of the shown chat at a part of them, a key of `PARTS`."""
+        self.close_page()
+        self.panel.open(part)
+
     def open_adapters(self) -> None:
-        """Open the adapter panel, if the engine has adapters."""
+        """Open the panel at the adapters, if the engine has some."""
         if self._state.capabilities.adapters:
-            self.adapters.open()
+            self.open_panel("adapters")
+
+    def toggle_panel(self) -> None:
+        """Open or close the settings of the shown chat."""
+        self.close_page()
+        self.panel.toggle()
 
     def toggle_adapters(self) -> None:
-        """Open or close the adapter panel, on the chat page."""
-        if not self._state.capabilities.adapters:
-            return
-        if self._pages.currentWidget() is not self.chat:
+        """Open the panel at the adapters, or close it if it was opened there."""
+        if self._state.capabilities.adapters:
             self.close_page()
-        self.adapters.toggle()
+            self.panel.toggle("adapters")
 
     def regenerate_last(self) -> None:
         """Request regenerating the last answer, if the conversation is shown."""
@@ -484,7 +514,7 @@ class Window(QWidget):
 
     def _show_page(self, page: QWidget) -> None:
         if page is not self.chat:
-            self.adapters.close_panel()
+            self.panel.close_panel()
             page.setFocus()
         self.picker_card.close_card()
         self._pages.setCurrentWidget(page)
@@ -498,11 +528,19 @@ class Window(QWidget):
 
     def _show_capabilities(self) -> None:
         """Offer only what the engine can do."""
-        adapters = self._state.capabilities.adapters
-        self.top_bar.adapters_button.setVisible(adapters)
-        self.actions_by_id["adapters"].setEnabled(adapters)
-        if not adapters:
-            self.adapters.close_panel()
+        self.actions_by_id["adapters"].setEnabled(self._state.capabilities.adapters)
+
+    def _show_settings(self) -> None:
+        """Show in the top bar and the composer what is set in the shown chat."""
+        shown = self._states.chat_settings.shown
+        self.composer.chip.show_options(shown.settings, shown.fault)
+        changed = changed_parts(shown.settings)
+        self.top_bar.panel_button.set_text(panel_words(changed))
+        self.top_bar.panel_button.set_active(active=bool(changed))
+
+    def _on_panel_closed(self) -> None:
+        if self.panel.sheet.isAncestorOf(QApplication.focusWidget() or self):
+            self.composer.setFocus()
 
     # --- actions --------------------------------------------------------------------------------
 
@@ -545,7 +583,7 @@ class Window(QWidget):
     def _update_top_bar(self) -> None:
         hidden = self.sidebar.isHidden()
         self.top_bar.show_sidebar_buttons(hidden)
-        self.adapters.set_available_width(self.width() - (0 if hidden else self.sidebar.width()))
+        self.panel.set_available_width(self.width() - (0 if hidden else self.sidebar.width()))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if self._pages.currentWidget() is not self.chat:
@@ -599,7 +637,6 @@ class Window(QWidget):
         ):
             if not card.isHidden():
                 card.fit()
-        self.options.fit()
         self.transfer.fit()
 
     def moveEvent(self, event: QMoveEvent) -> None:
@@ -616,6 +653,7 @@ class Window(QWidget):
         else:
             event.ignore()  # `closing` first saves the answer and the settings
             self.chat.flush_draft()
+            self.panel.finish()
             self.closing.emit()
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:

@@ -15,7 +15,7 @@ import shots
 from scenes_chat import fill
 from stage import Stage, flush
 
-SAMPLE = ("empty", "library_full", "settings_look", "options")
+SAMPLE = ("empty", "library_full", "settings_look", "panel_set")
 SAID_BY_SCENES = {  # as a store, the engine or the name of a folder does
     "database_banner": {"Move it aside"},
     "picker_failed": {"Choose a GGUF file"},
@@ -25,8 +25,6 @@ PLACED_BY_SCENES = ("reduced_speed",)  # a tooltip
 BREAKS = re.compile(r" · |\n|: |, |\. ")
 WORD = re.compile(r"[^\W\d_]{2}")
 EDGES = " .…:;()•"
-# Too low in English too, in a window too low for it.
-LOW = ("thinking_narrow",)
 
 
 def staged(scene: str, folder: Path) -> Iterator[Stage]:
@@ -59,11 +57,7 @@ def check(scene: str, application: QApplication, folder: Path) -> None:
                     for piece in BREAKS.split(pseudo.outside_brackets(text))
                 )
             }
-            cut = [
-                one
-                for one in pseudo.cut(window)
-                if not (scene in LOW and one.endswith("is too low"))
-            ]
+            cut = list(pseudo.cut(window))
             mirrored, width = pseudo.places(window), window.width()
     with pseudo.language(application, mirrored=False):
         for stage in staged(scene, folder / "left"):

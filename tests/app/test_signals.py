@@ -17,10 +17,10 @@ SMALL = {
     "AdapterList.removed(int)",
     "AdapterList.strength_changed(int,double)",
     "AdapterList.switched(int,bool)",
-    "AdapterPanel.moved(int,int)",
-    "AdapterPanel.removed(int)",
-    "AdapterPanel.strength_changed(int,double)",
-    "AdapterPanel.switched(int,bool)",
+    "AdapterSection.moved(int,int)",
+    "AdapterSection.removed(int)",
+    "AdapterSection.strength_changed(int,double)",
+    "AdapterSection.switched(int,bool)",
     "AdapterRow.stepped(int)",  # places
     "Handle.dragged_to(int)",  # pixels
     "Handle.stepped(int)",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
-from PySide6.QtWidgets import QScrollArea
-
 from app.system.file_manager import nearest_folder
 from app.ui.settings.fields import Segments
 from app.ui.settings.page import Preferences
@@ -50,7 +48,7 @@ def test_switching_the_theme_shows_another_one_each_time(stage: Stage) -> None:
     assert set(seen) == {"light", "dark", "high contrast"}
 
 
-def test_settings_and_answer_options_reopen_at_their_top(stage: Stage) -> None:
+def test_settings_and_the_panel_reopen_at_their_top(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.window.resize(900, 420)
     for _ in range(2):
@@ -61,15 +59,12 @@ def test_settings_and_answer_options_reopen_at_their_top(stage: Stage) -> None:
         stage.window.close_page()
         flush()
     for _ in range(2):
-        stage.window.options.open()
+        stage.window.open_panel()
         flush()
-        card, popover = stage.window.options.card, stage.window.options.popover
-        assert card is not None
-        assert popover is not None
-        bar = card.findChild(QScrollArea).verticalScrollBar()
+        bar = stage.window.panel.content.area.verticalScrollBar()
         assert (bar.value(), bar.maximum() > 0) == (0, True)
         bar.setValue(bar.maximum())
-        popover.close_card()
+        stage.window.panel.close_panel()
         flush()
 
 

@@ -28,7 +28,7 @@ NO_TEXTS = {
     "app/library/better_model.py": {"better model"},  # a kind of notice
     "app/state/faults.py": {"no vocabulary"},  # what a fault is about
     "app/state/read_only.py": {"{…} is read-only: call the method that sets it"},  # a bug
-    "app/ui/adapters/panel.py": {"{…} (*.gguf *.GGUF adapter_model.safetensors)"},  # patterns
+    "app/ui/panel/adapters.py": {"{…} (*.gguf *.GGUF adapter_model.safetensors)"},  # patterns
     "app/ui/blocks/typesetting.py": {  # internal reasons; the formula's source is shown instead
         r'viewBox="(\S+) (\S+) (\S+) (\S+)"',
         "too long",

@@ -383,7 +383,7 @@ class TreeChecker:
             ("Model: Choose a model", "picker"),
             ("Models (Ctrl+M)", "models"),
             ("Settings (Ctrl+,)", "settings"),
-            ("Adapters (Ctrl+J)", "adapters"),
+            ("Chat settings (Ctrl+Shift+O)", "chat settings"),
             ("Keyboard shortcuts (F1)", "shortcuts"),
         ):
             role = self._atspi.Role.PUSH_BUTTON

@@ -11,16 +11,16 @@ from PySide6.QtCore import QPoint
 from adapter_stage import FOLDER, FORMAL, PIRATE, SHORT, accept, refuse
 from app.chat.adapters import Adapters
 from app.domain.message import AdapterMark
-from app.ui.adapters.panel import AdapterPanel
+from app.ui.panel.adapters import AdapterSection
 from scenes_chat import ask, ready
 from stage import Stage, flush
 
 
-def panel_of(stage: Stage) -> tuple[AdapterPanel, Adapters]:
-    """Open the window's adapter panel; returns it and its controller."""
-    panel = stage.window.adapters
-    panel.open()
-    return panel, stage.controller.adapters
+def panel_of(stage: Stage) -> tuple[AdapterSection, Adapters]:
+    """Open the panel at the adapters; returns their section and their controller."""
+    stage.window.open_panel("adapters")
+    flush()
+    return stage.window.panel.adapters, stage.controller.adapters
 
 
 def add(stage: Stage, adapters: Adapters, path: Path, strength: float = 1.0) -> None:
@@ -35,7 +35,7 @@ def add(stage: Stage, adapters: Adapters, path: Path, strength: float = 1.0) -> 
         stage.wait_until_idle()
 
 
-def three(stage: Stage) -> tuple[AdapterPanel, Adapters]:
+def three(stage: Stage) -> tuple[AdapterSection, Adapters]:
     ready(stage)
     panel, adapters = panel_of(stage)
     add(stage, adapters, PIRATE)
@@ -112,7 +112,7 @@ def pending(stage: Stage) -> None:
 
 def names(stage: Stage) -> None:
     ready(stage)
-    panel, adapters = panel_of(stage)
+    _, adapters = panel_of(stage)
     for name in (
         "محاكاة أسلوب القصص القديمة.gguf",
         "文言文写作风格_增强版_第三次训练_最终.gguf",
@@ -120,7 +120,7 @@ def names(stage: Stage) -> None:
         *(f"style {number}.gguf" for number in range(1, 9)),
     ):
         add(stage, adapters, FOLDER / name)
-    panel.area.verticalScrollBar().setValue(0)
+    stage.window.panel.content.reveal("adapters")
 
 
 def narrow(stage: Stage) -> None:

@@ -149,7 +149,8 @@ def card_narrow(stage: Stage) -> None:
 
 def panel(stage: Stage) -> None:
     with_adapter(stage)
-    stage.window.adapters.open()
+    stage.window.open_panel("adapters")
+    flush()
 
 
 SCENES: dict[str, Callable[[Stage], None]] = {

@@ -1,13 +1,17 @@
-"""Scenes of the answer options, for tests/pictures/shots.py."""
+"""Scenes of the panel of a chat, for tests/pictures/shots.py."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
-from app.domain.chat_settings import NO_SETTINGS, AnswerFormat
+from adapter_stage import FORMAL, PIRATE
+from app.domain.chat_settings import NO_SETTINGS, AdapterChoice, AnswerFormat
+from app.domain.model_ref import Local
 from app.settings.samplers import Thinking
-from engine import CheckConstraint, ConstraintChecked
-from scenes_chat import Scene, ready
+from app.ui.panel.content import PanelContent
+from engine import CheckConstraint, ConstraintChecked, ContextPolicy
+from scenes_chat import Scene, ask, ready
 from stage import Stage, flush
 
 THOUGHT = """<think>
@@ -36,51 +40,108 @@ def _check(stage: Stage, message: str = "", line: int = 0) -> None:
     stage.drain()
 
 
-def options(stage: Stage) -> None:
-    """Nothing is changed."""
-    ready(stage)
-    stage.window.options.open()
+def open_panel(stage: Stage, part: str = "") -> PanelContent:
+    """Open the panel at a section, and return its content."""
+    stage.window.open_panel(part)
     flush()
+    return stage.window.panel.content
 
 
-def options_changed(stage: Stage) -> None:
-    """Sampling values of this chat, those of "More values" too."""
+def panel(stage: Stage) -> None:
+    """Nothing is set."""
     ready(stage)
-    changed = NO_SETTINGS.with_value("temperature", 0.2).with_value("dry_multiplier", 0.8)
-    stage.controller.chat_settings.change_shown(changed)
-    stage.window.options.open()
-    card = stage.window.options.card
-    assert card is not None
-    card.more_button.click()
-    flush()
+    open_panel(stage)
 
 
-def options_schema(stage: Stage) -> None:
-    """A schema that can be used."""
-    ready(stage)
-    text = SCHEMA.replace("integr", "integer")
-    stage.controller.chat_settings.change_shown(NO_SETTINGS.with_format(AnswerFormat.SCHEMA, text))
-    _check(stage)
-    stage.window.options.open()
-    flush()
+def panel_usual(stage: Stage) -> None:
+    """Instructions of the settings are in use; the new chat."""
+    ready(stage, can_think=True)
+    stage.controller.new_conversation()
+    stage.controller.change_settings(system_prompt="Answer in short, plain sentences.")
+    open_panel(stage)
 
 
-def options_fault(stage: Stage) -> None:
-    """A schema with a fault, whose line is marked."""
-    ready(stage)
-    stage.controller.chat_settings.change_shown(
-        NO_SETTINGS.with_format(AnswerFormat.SCHEMA, SCHEMA)
+def everything(stage: Stage) -> None:
+    """Everything is set."""
+    ready(stage, can_think=True)
+    settings = replace(
+        NO_SETTINGS.with_format(AnswerFormat.SCHEMA, SCHEMA),
+        model=Local(stage.state.model.path or Path("/models/none.gguf")),
+        instructions="You are a gardener of bonsai trees.\nToday is {{date}}. Answer in "
+        "{{language}}, in three sentences at most, and name the tree that you speak of.",
+        stop=("\nUser:", "###"),
+        thinking=Thinking.BUDGET,
+        thinking_budget=200,
+        policy=ContextPolicy.STOP,
+        adapters=(AdapterChoice(PIRATE), AdapterChoice(FORMAL, strength=0.65)),
     )
-    _check(
-        stage,
-        "The JSON schema cannot be used: unknown type 'integr' (line 5, column 20).",
-        5,
-    )
-    stage.window.options.open()
+    for name, value in {"temperature": 0.2, "seed": 7, "dry_multiplier": 0.8}.items():
+        settings = settings.with_value(name, value)
+    stage.controller.chat_settings.change_shown(settings)
+    _check(stage, "The JSON schema cannot be used: unknown type 'integr' (line 5, column 20).", 5)
+
+
+def panel_set(stage: Stage) -> None:
+    """Everything is set: the model and the instructions."""
+    everything(stage)
+    open_panel(stage)
+
+
+def panel_sampling(stage: Stage) -> None:
+    """Everything is set: sampling, with all values."""
+    everything(stage)
+    content = open_panel(stage, "sampling")
+    content.sampling.more_button.click()
+    flush()
+    content.reveal("sampling")
+
+
+def panel_format(stage: Stage) -> None:
+    """Everything is set: stop texts, and a schema with a fault, whose line is marked."""
+    everything(stage)
+    open_panel(stage, "stop")
+
+
+def panel_end(stage: Stage) -> None:
+    """Everything is set: thinking, a full chat and adapters."""
+    everything(stage)
+    open_panel(stage, "thinking")
+
+
+def panel_undo(stage: Stage) -> None:
+    """All was reset."""
+    everything(stage)
+    open_panel(stage).reset_button.click()
     flush()
 
 
-def options_chip(stage: Stage) -> None:
+def panel_pending(stage: Stage) -> None:
+    """Changed during an answer."""
+    ready(stage)
+    ask(stage)
+    stage.engine.write("Because air scatters blue light")
+    stage.wait_until_idle()
+    open_panel(stage)
+    stage.controller.chat_settings.change_shown(NO_SETTINGS.with_value("temperature", 0.2))
+    flush()
+
+
+def panel_keyboard(stage: Stage) -> None:
+    """The keyboard focus is on a row."""
+    ready(stage)
+    content = open_panel(stage, "sampling")
+    stage.window.activateWindow()
+    content.sampling.rows["temperature"].field.line.setFocus()
+    flush()
+
+
+def panel_narrow(stage: Stage) -> None:
+    """The smallest window."""
+    stage.window.resize(420, 560)
+    panel_set(stage)
+
+
+def format_chip(stage: Stage) -> None:
     """The composer of a chat with a format and another temperature."""
     ready(stage)
     changed = NO_SETTINGS.with_format(AnswerFormat.CHOICES, "yes\nno").with_value(
@@ -90,30 +151,6 @@ def options_chip(stage: Stage) -> None:
     _check(stage)
     stage.window.composer.set_text("Is the sky blue at night?")
     flush()
-
-
-def options_narrow(stage: Stage) -> None:
-    """The smallest window."""
-    ready(stage)
-    stage.window.resize(420, 560)
-    text = SCHEMA.replace("integr", "integer")
-    stage.controller.chat_settings.change_shown(NO_SETTINGS.with_format(AnswerFormat.SCHEMA, text))
-    _check(stage)
-    stage.window.options.open()
-    flush()
-
-
-def thinking(stage: Stage) -> None:
-    """A model that can think: a budget of thoughts for this chat."""
-    _think(stage)
-    stage.window.options.open()
-    flush()
-
-
-def thinking_narrow(stage: Stage) -> None:
-    """The smallest window."""
-    stage.window.resize(stage.window.minimumSize())
-    thinking(stage)
 
 
 def thought_to_its_budget(stage: Stage) -> None:
@@ -148,14 +185,17 @@ def _think(stage: Stage) -> None:
 SCENES: dict[str, Scene] = {
     scene.__name__: scene
     for scene in (
-        options,
-        options_changed,
-        options_schema,
-        options_fault,
-        options_chip,
-        options_narrow,
-        thinking,
-        thinking_narrow,
+        panel,
+        panel_usual,
+        panel_set,
+        panel_sampling,
+        panel_format,
+        panel_end,
+        panel_undo,
+        panel_pending,
+        panel_keyboard,
+        panel_narrow,
+        format_chip,
         thought_to_its_budget,
         thought_to_its_budget_open,
     )

@@ -77,13 +77,17 @@ HIGH_CONTRAST = (
     "performance",
     "performance_one",
     "find",
-    "options_fault",
-    "options_chip",
+    "panel",
+    "panel_set",
+    "panel_sampling",
+    "panel_format",
+    "panel_end",
+    "format_chip",
     "parts",
     "parts_unfolded",
     "parts_failed",
 )
-SCALED = ("empty", "long_answer", "picker")
+SCALED = ("empty", "long_answer", "picker", "panel_set")
 
 
 def shoot(name: str, theme: str, suffix: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Adapter panel test bench: the panel in a window over a fake engine, and user input helpers."""
+"""Adapter test bench: the panel of a chat over a fake engine, and user input helpers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from PySide6.QtWidgets import (
 )
 
 from adapter_stage import AdapterStage
-from app.ui.adapters.panel import AdapterPanel
+from app.engines.client import Capabilities
+from app.state.states import States
+from app.ui.panel.panel import ChatPanel
 from app.ui.theme.palette import LIGHT
 from app.ui.theme.theme import Theme
 from app.wiring import connect_adapters
@@ -25,7 +27,7 @@ from stage import flush, until
 class Host(QWidget):
     """A window with a text field and the panel to its right."""
 
-    def __init__(self, panel: AdapterPanel) -> None:
+    def __init__(self, panel: ChatPanel) -> None:
         super().__init__()
         self.page = QLineEdit()
         layout = QHBoxLayout(self)
@@ -44,9 +46,12 @@ class Bench(AdapterStage):
         application = QApplication.instance()
         assert isinstance(application, QApplication)
         self.theme = Theme(application, "light")
-        self.panel = AdapterPanel(self.state, self.shown)
+        self.state.set_capabilities(Capabilities(adapters=True))
+        self.panel = ChatPanel(States(chat=self.state, adapters=self.shown))
         self.window = Host(self.panel)
-        connect_adapters(self.panel, self.adapters)
+        self.section = self.panel.adapters
+        connect_adapters(self.section, self.adapters)
+        self.panel.opened.connect(self.adapters.find_missing)
         self.panel.apply_palette(LIGHT)
         self.window.show()
         self.window.activateWindow()
@@ -83,7 +88,7 @@ class Bench(AdapterStage):
 
 
 def names(bench: Bench) -> list[str]:
-    return [row.name.text() for row in bench.panel.list.rows]
+    return [row.name.text() for row in bench.section.list.rows]
 
 
 def menu_of(bench: Bench) -> QMenu:
@@ -102,7 +107,7 @@ def trigger_menu_entry(bench: Bench, text: str) -> None:
     flush()
 
 
-def drop_files(panel: AdapterPanel, *paths: Path) -> bool:
+def drop_files(panel: ChatPanel, *paths: Path) -> bool:
     """Drop files onto the panel; returns whether the panel accepted them."""
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])

@@ -12,7 +12,13 @@ from app.state.adapters import AdapterEntry, AdapterState
 from app.system.translation import tr, trn
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import SMALL
-from app.ui.widgets.controls import IconButton, TextButton, icon_after_text, label, set_margins
+from app.ui.widgets.controls import (
+    IconButton,
+    TextButton,
+    align_text_at_end,
+    icon_after_text,
+    label,
+)
 
 _MAX_NAME_LENGTH = 80
 
@@ -37,7 +43,7 @@ class MixLine(QWidget):
         self.button.setAccessibleName(spoken)
         self.remove = IconButton("close", tr("Delete the mix {name}", name=name), 14)
         layout = QHBoxLayout(self)
-        set_margins(layout, 4, 0, 8, 0)
+        layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(4)
         layout.addWidget(self.button, 1)
         layout.addWidget(self.remove)
@@ -73,11 +79,11 @@ class Mixes(QWidget):
         self.field.installEventFilter(self)
         self.field.hide()
         head = QHBoxLayout()
-        set_margins(head, 10, 0, 8, 0)
+        align_text_at_end(self.save_button)
         head.addWidget(self.heading, 1)
         head.addWidget(self.save_button)
         edge = QHBoxLayout()
-        set_margins(edge, 10, 2, 8, 4)
+        edge.setContentsMargins(0, 2, 0, 4)
         edge.addWidget(self.field)
         self._layout = QVBoxLayout(self)
         self._layout.setContentsMargins(0, 0, 0, 0)

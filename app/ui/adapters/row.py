@@ -109,7 +109,7 @@ class AdapterRow(QFrame):
         for widget in (self.problem, self.details, self.file):
             below.addWidget(widget)
         layout = QVBoxLayout(self)
-        set_margins(layout, 4, 6, 8, 8)
+        layout.setContentsMargins(0, 6, 0, 8)
         layout.setSpacing(2)
         layout.addLayout(first)
         layout.addLayout(second)

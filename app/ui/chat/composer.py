@@ -27,12 +27,12 @@ from app.domain.parts import (
     prompt_text,
     typed_text,
 )
-from app.system.translation import tr, trn
+from app.system.translation import tr
 from app.ui.chat.format_chip import FormatChip
 from app.ui.chat.pasted_text import PastedText, PasteHistory, is_long
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import READING, font
-from app.ui.widgets.controls import IconButton, RoundButton, set_margins, set_property
+from app.ui.widgets.controls import RoundButton, set_margins, set_property
 from app.ui.widgets.message_field import MessageField
 from engine import Role
 
@@ -136,7 +136,6 @@ class Composer(QFrame):
         self._throttle = QTimer(self, singleShot=True, interval=_THROTTLE_MILLISECONDS)
         self._throttle.timeout.connect(lambda: self.typed.emit(self.text()))
         self.editor = _Editor(self)
-        self.options_button = IconButton("options", "")
         self.chip = FormatChip(self)
         self.button = RoundButton(self)
         self.pasted: list[PastedText] = []
@@ -148,7 +147,6 @@ class Composer(QFrame):
         field = QHBoxLayout()
         field.setSpacing(8)
         field.addWidget(self.editor, 1)
-        field.addWidget(self.options_button, 0, Qt.AlignmentFlag.AlignBottom)
         field.addWidget(self.button, 0, Qt.AlignmentFlag.AlignBottom)
         layout = QVBoxLayout(self)
         set_margins(layout, 16, 8, 8, 8)
@@ -172,7 +170,6 @@ class Composer(QFrame):
         self.editor.document().documentLayout().documentSizeChanged.connect(self._fit_height)
         self.button.clicked.connect(self._on_button)
         self.set_model_name("")
-        self.show_options_changed(0)
         self._show_button()
         self._fit_height()
 
@@ -273,16 +270,6 @@ class Composer(QFrame):
         )
         self.editor.viewport().update()  # Qt does not repaint for a changed placeholder
 
-    def show_options_changed(self, values: int) -> None:
-        """Show how many sampling values of this chat are not as usual."""
-        words = tr("Answer options")
-        if values:
-            changed = trn("{count} value changed", "{count} values changed", values)
-            words = f"{words} ({changed})"
-        self.options_button.setToolTip(words)
-        self.options_button.setAccessibleName(words)
-        self.options_button.set_active(active=values > 0)
-
     def set_limit(self, pixels: int) -> None:
         """Set the maximum height of the editor; longer text scrolls."""
         if pixels != self._limit:
@@ -300,7 +287,6 @@ class Composer(QFrame):
         """Apply the colours of a theme."""
         self._palette = palette
         self.button.apply_palette(palette)
-        self.options_button.apply_palette(palette)
         self.chip.apply_palette(palette)
         for row in self.pasted:
             row.apply_palette(palette)

@@ -6,34 +6,21 @@ from app.domain.chat_settings import AnswerFormat
 from app.system.translation import tr
 
 
-def short_name(format: AnswerFormat) -> str:
-    """The name of a format on a button."""
+def full_name(format: AnswerFormat) -> str:
+    """The name of a format."""
     match format:
         case AnswerFormat.FREE:
-            return tr("Text")
+            return tr("Any text")
         case AnswerFormat.JSON:
             return tr("JSON")
-        case AnswerFormat.SCHEMA:
-            return tr("Schema")
-        case AnswerFormat.CHOICES:
-            return tr("Choices")
-        case AnswerFormat.REGEX:
-            return tr("Pattern")
-        case AnswerFormat.GRAMMAR:
-            return tr("Grammar")
-
-
-def full_name(format: AnswerFormat) -> str:
-    """The name of a format in a chat that has it."""
-    match format:
         case AnswerFormat.SCHEMA:
             return tr("JSON schema")
         case AnswerFormat.CHOICES:
             return tr("List of choices")
         case AnswerFormat.REGEX:
             return tr("Regular expression")
-        case _:
-            return short_name(format)
+        case AnswerFormat.GRAMMAR:
+            return tr("Grammar")
 
 
 def help_text(format: AnswerFormat) -> str:

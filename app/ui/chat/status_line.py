@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import assert_never
 
-from PySide6.QtCore import QPoint, Qt, Signal
-from PySide6.QtGui import QActionGroup
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QStackedLayout, QWidget
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedLayout, QWidget
 
 from app.state.chat import Generation, ModelPhase, State
 from app.state.devices import moved_words, place_words
@@ -27,7 +25,7 @@ class StatusLine(QWidget):
     """One row on the loaded model and the running generation, or on the load in progress."""
 
     cancel_requested = Signal()
-    policy_chosen = Signal(object)  # ContextPolicy, of the shown conversation
+    policy_requested = Signal()  # the choice of what happens when the shown chat is full
 
     def __init__(self, state: State, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -40,7 +38,7 @@ class StatusLine(QWidget):
         self.context = TextButton("", "quiet")
         self.context.setFont(figures(SMALL))
         self.context.setAccessibleDescription(tr("What happens when this chat is full"))
-        self.context.clicked.connect(self._open_menu)
+        self.context.clicked.connect(self.policy_requested)
         self.loading = ElidedLabel("secondary", figures(SMALL))
         self.progress = Bar()
         self.percent = label("", "secondary", SMALL)
@@ -137,30 +135,6 @@ class StatusLine(QWidget):
         place = place_words(loaded.runs_on) if loaded.runs_on else ""
         base = tr("not made to chat") if loaded.base else ""
         return [part for part in (loaded.name, base, place, reduced, speed, progress) if part]
-
-    def _open_menu(self) -> None:
-        """Offer what happens when the shown conversation is full."""
-        menu = self.policy_menu()
-        menu.popup(self.context.mapToGlobal(QPoint(0, -menu.sizeHint().height())))
-
-    def policy_menu(self) -> QMenu:
-        """The menu of the context meter."""
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        menu.addAction(tr("When this chat is full:")).setEnabled(False)
-        group = QActionGroup(menu)
-        current = self._state.settings(self._state.current).policy
-        for policy, text in (
-            (ContextPolicy.DROP_OLDEST, tr("Forget the oldest messages")),
-            (ContextPolicy.STOP, tr("Stop and ask")),
-        ):
-            action = menu.addAction(text)
-            action.setCheckable(True)
-            action.setChecked(policy is current)
-            action.setEnabled(self._state.current is not None)
-            action.triggered.connect(partial(self.policy_chosen.emit, policy))
-            group.addAction(action)
-        return menu
 
     def _set(self, line: QLabel | TextButton, text: str) -> None:
         if line.text() != text:

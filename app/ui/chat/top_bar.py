@@ -22,7 +22,7 @@ class TopBar(QWidget):
         self.model_button = ModelButton(state)
         self.title = ChatTitle(state)
         self.library_button = IconButton("library", tr("Models (Ctrl+M)"))
-        self.adapters_button = IconButton("leaf", tr("Adapters (Ctrl+J)"))
+        self.panel_button = IconButton("panel", "")
         self.settings_button = IconButton("settings", tr("Settings (Ctrl+,)"))
         self.keys_button = IconButton("keyboard", tr("Keyboard shortcuts (F1)"))
         layout = QHBoxLayout(self)
@@ -34,9 +34,9 @@ class TopBar(QWidget):
         layout.addStretch(1)
         self._right = (
             self.library_button,
-            self.adapters_button,
             self.settings_button,
             self.keys_button,
+            self.panel_button,  # last: at the side that the panel comes from
         )
         for widget in self._right:
             layout.addWidget(widget)

@@ -1,1 +1,1 @@
-"""Answer options: the card with sampling and format of one chat, and what shows them in it."""
+"""The panel of a chat: its model, instructions, sampling, format and adapters in one place."""

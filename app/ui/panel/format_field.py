@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QFocusEvent, QTextCharFormat, QTextCursor, QTextFormat
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QTextEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QPlainTextEdit,
+    QSizePolicy,
+    QTextEdit,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.domain.chat_settings import WITH_TEXT, AnswerFormat, ChatSettings
 from app.settings.table import Setting
 from app.state.chat_settings import FormatFault
 from app.system.translation import tr
-from app.ui.chat.format_words import example, help_text, short_name
-from app.ui.settings.fields import Segments
+from app.ui.chat.format_words import example, full_name, help_text
+from app.ui.settings.fields import ChoiceButton
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import SMALL, code_font
-from app.ui.widgets.controls import TextButton, label, set_margins, set_property
+from app.ui.widgets.controls import TextButton, align_text_at_end, label, set_margins, set_property
 from app.ui.widgets.plain_text import PlainTextField
 
 _DEBOUNCE_MILLISECONDS = 350
 _LINES = 8
 _ALPHA, _STRONG_ALPHA = 40, 120  # of the mark of a faulty line; the second in high contrast
-_ROOM, _NARROW_ROOM = 26, 9  # pixels beside the words of a choice
 
 
 class _Editor(PlainTextField):
@@ -51,7 +58,6 @@ class FormatField(QWidget):
 
     changed = Signal(object)  # ChatSettings
     file_requested = Signal()
-    resized = Signal()  # the size hint has changed
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,8 +65,9 @@ class FormatField(QWidget):
         self._options = ChatSettings()
         self._fault: FormatFault | None = None
         names = tuple(each.value for each in AnswerFormat)
-        words = tuple(short_name(each) for each in AnswerFormat)
-        self.kinds = Segments(Setting(tr("Answer format"), choices=names, words=words))
+        words = tuple(full_name(each) for each in AnswerFormat)
+        self.kinds = ChoiceButton(Setting(tr("Answer format"), choices=names, words=words))
+        self.kinds.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         self.help = label("", "secondary", SMALL)
         self.help.setWordWrap(True)
         self.editor = _Editor()
@@ -72,6 +79,7 @@ class FormatField(QWidget):
         self.status = label("", "secondary", SMALL)
         self.status.setWordWrap(True)
         self.open_button = TextButton(tr("Open a file…"), "link")
+        align_text_at_end(self.open_button)
         self._below = QWidget()
         below = QHBoxLayout(self._below)
         below.setContentsMargins(0, 0, 0, 0)
@@ -99,18 +107,15 @@ class FormatField(QWidget):
         self.kinds.show_value(format.value)
         self.help.setText(help_text(format))
         self.editor.setPlaceholderText(example(format))
-        self.editor.setAccessibleName(short_name(format))
+        self.editor.setAccessibleName(full_name(format))
         self.editor.setAccessibleDescription(help_text(format))
         if format is not before or not self._debounce.isActive():
             self._debounce.stop()
             self._options = options
             self._set_text(options.text)
-        resized = described == self._area.isHidden()
         self._area.setVisible(described)
         self._below.setVisible(described)
         self._show_fault(fault, checking=checking)
-        if resized:
-            self.resized.emit()
 
     def set_file(self, text: str) -> None:
         """Replace the description by the text of a file."""
@@ -125,16 +130,10 @@ class FormatField(QWidget):
             self._options = self._options.with_format(self._options.format, text)
             self.changed.emit(self._options)
 
-    def set_narrow(self, narrow: bool) -> None:
-        """Make the choice of the format as narrow as its words, or give these some room."""
-        for button in self.kinds.buttons.values():
-            set_property(button, "narrow", narrow)
-            words = button.fontMetrics().horizontalAdvance(button.text())
-            button.setFixedWidth(words + (_NARROW_ROOM if narrow else _ROOM))
-
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
         self._palette = palette
+        self.kinds.apply_palette(palette)
         self._mark()
 
     # --- steps ----------------------------------------------------------------------------------

@@ -7,29 +7,8 @@ from app.domain.model_ref import Local, Remote
 from app.settings.samplers import SAMPLERS, Thinking
 from app.settings.table import Setting
 from app.system.translation import listed, number, tr, trn
-from app.ui.chat.format_words import short_name
+from app.ui.chat.format_words import full_name
 from engine import ContextPolicy
-
-
-def part_name(part: str) -> str:
-    """The name of a part of the settings of a chat."""
-    match part:
-        case "model":
-            return tr("Model")
-        case "instructions":
-            return tr("Instructions")
-        case "sampling":
-            return tr("Sampling")
-        case "stop":
-            return tr("Stop texts")
-        case "format":
-            return tr("Answer format")
-        case "thinking":
-            return tr("Thinking")
-        case "policy":
-            return tr("When the chat is full")
-        case _:
-            return tr("Adapters")
 
 
 def part_words(part: str, settings: ChatSettings) -> str:
@@ -43,7 +22,7 @@ def part_words(part: str, settings: ChatSettings) -> str:
         case "stop":
             return listed(settings.stop) or tr("None")
         case "format" if settings.format is not AnswerFormat.FREE:
-            return short_name(settings.format)
+            return full_name(settings.format)
         case "thinking":
             return _thinking(settings)
         case "policy" if settings.policy is ContextPolicy.STOP:

@@ -282,6 +282,7 @@ class TextField(QFrame):
         self.editor.setFont(font(BODY))
         self.editor.setTabChangesFocus(True)
         self.editor.setFrameShape(QFrame.Shape.NoFrame)
+        self.editor.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.editor.setAccessibleName(tr(setting.label))
         self.editor.setAccessibleDescription(tr(setting.help))
         self.editor.document().setDocumentMargin(0)
@@ -294,6 +295,11 @@ class TextField(QFrame):
         layout = QVBoxLayout(self)
         set_margins(layout, 10, 7, 4, 7)
         layout.addWidget(self.editor)
+
+    @property
+    def value(self) -> str:
+        """The text that was shown or emitted last."""
+        return self._value
 
     def show_value(self, value: object) -> None:
         """Show a text and discard typed text."""

@@ -6,13 +6,13 @@ from collections.abc import Collection
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFont, QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.settings.table import Setting
 from app.system.translation import tr
-from app.ui.settings.fields import Segments, field_for, is_wide
+from app.ui.settings.fields import LineField, Segments, TextField, field_for, is_wide
 from app.ui.theme.theme import BODY, SMALL, font
-from app.ui.widgets.controls import TextButton, label
+from app.ui.widgets.controls import TextButton, align_text_at_end, changed_mark, label
 
 
 class PreferenceRow(QWidget):
@@ -22,9 +22,19 @@ class PreferenceRow(QWidget):
     given_up = Signal(str)  # Reset, where a recommendation may take the value's place
 
     def __init__(
-        self, name: str, setting: Setting, default: object, *, has_origin: bool = False
+        self,
+        name: str,
+        setting: Setting,
+        default: object,
+        *,
+        has_origin: bool = False,
+        is_compact: bool = False,
     ) -> None:
-        """With `has_origin`, Reset emits `given_up`, and `show_origin` shows it."""
+        """With `has_origin`, Reset emits `given_up`, and `show_origin` shows it.
+
+        A compact row has the field beside its name, the help below both, and a mark where the
+        value is not the default.
+        """
         super().__init__()
         self._has_origin = has_origin
         self.name = name
@@ -44,9 +54,12 @@ class PreferenceRow(QWidget):
         self.reset.setFont(font(SMALL))
         self.reset.setAccessibleName(tr("Reset {name}", name=tr(setting.label)))
         kept = self.reset.sizePolicy()
-        kept.setRetainSizeWhenHidden(True)  # keeps the row's height when the button appears
+        kept.setRetainSizeWhenHidden(
+            not is_compact
+        )  # keeps the row's height when the button appears
         self.reset.setSizePolicy(kept)
         self.reset.hide()
+        self.mark = changed_mark() if is_compact else None
         self.field = field_for(setting, default)
         self.problem = label("", "danger", SMALL)
         self.problem.setWordWrap(True)
@@ -58,6 +71,19 @@ class PreferenceRow(QWidget):
         self.field.show_value(default)
 
     def _lay_out(self) -> None:
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 8, 0, 8)
+        layout.setSpacing(4)
+        self._line = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        layout.addLayout(self._line)
+        layout.addWidget(self.problem)
+        if self.mark is None:
+            self._fill_line()
+            self.set_narrow(False)
+        else:
+            self._fill_compact_line(self.mark)
+
+    def _fill_line(self) -> None:
         top = QHBoxLayout()
         top.setSpacing(4)
         top.addWidget(self.title)
@@ -68,15 +94,25 @@ class PreferenceRow(QWidget):
         words.addLayout(top)
         words.addWidget(self.help)
         words.addWidget(self.source)
-        self._line = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         self._line.addLayout(words, 1)
         self._line.addWidget(self.field)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 8, 0, 8)
-        layout.setSpacing(4)
-        layout.addLayout(self._line)
-        layout.addWidget(self.problem)
-        self.set_narrow(False)
+
+    def _fill_compact_line(self, mark: QLabel) -> None:
+        first, second = QHBoxLayout(), QHBoxLayout()
+        self.title.setWordWrap(True)
+        align_text_at_end(self.reset)
+        first.setSpacing(6)
+        first.addWidget(self.title, 1)
+        first.addWidget(mark)
+        first.addWidget(self.field)
+        second.setSpacing(6)
+        second.addWidget(self.help, 1)
+        second.addWidget(self.reset, 0, Qt.AlignmentFlag.AlignTop)
+        self._line.setDirection(QBoxLayout.Direction.TopToBottom)
+        self._line.setSpacing(2)
+        self._line.addLayout(first)
+        self._line.addLayout(second)
+        self._line.addWidget(self.source)
 
     def set_narrow(self, narrow: bool) -> None:
         """Place the field below the text (narrow window or wide field) or beside it."""
@@ -104,20 +140,26 @@ class PreferenceRow(QWidget):
     def set_default(self, default: object) -> None:
         """Replace the value that Reset gives back."""
         self._default = default
-        self.reset.setVisible(self._value != default)
+        self._show_changed(self._value != default)
 
     def show_value(self, value: object) -> None:
         """Show the current value; unfinished typing is kept if the value has not changed."""
         if value != self._value:
             self._value = value
             self.field.show_value(value)
-        self.reset.setVisible(value != self._default)
+        self._show_changed(value != self._default)
 
     def show_origin(self, words: str, *, is_own: bool) -> None:
         """Show where the value comes from; one that is not the user's own cannot be reset."""
         self.source.setText(words)
         self.source.setVisible(bool(words))
         self.reset.setVisible(is_own)
+
+    def finish(self) -> None:
+        """Commit what is typed, or discard it if it is no value."""
+        if isinstance(self.field, LineField | TextField):
+            self.field.finish()
+        self.restore()
 
     def restore(self) -> None:
         """Show the current value and discard typed text."""
@@ -135,8 +177,13 @@ class PreferenceRow(QWidget):
 
     def _commit(self, value: object) -> None:
         self._value = value
-        self.reset.setVisible(value != self._default)
+        self._show_changed(value != self._default)
         self.changed.emit(self.name, value)
+
+    def _show_changed(self, changed: bool) -> None:
+        self.reset.setVisible(changed)
+        if self.mark is not None:
+            self.mark.setVisible(changed)
 
     def _show_problem(self, sentence: str) -> None:
         self.problem.setText(sentence)

@@ -14,7 +14,7 @@ from PySide6.QtSvg import QSvgRenderer
 
 from app.system import paths
 
-_DIRECTED = ("chevron_right", "continue", "next", "previous", "sidebar")
+_DIRECTED = ("chevron_right", "continue", "next", "panel", "previous", "sidebar")
 _RATIOS = (1.0, 1.5, 2.0, 3.0)  # common device pixel ratios
 
 

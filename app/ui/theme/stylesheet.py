@@ -52,6 +52,7 @@ def _labels(p: Palette, _line: int) -> str:
     return f"""
 QLabel {{ color: {p.text}; background: transparent; }}
 QLabel[tone="secondary"] {{ color: {p.secondary}; }}
+QLabel[tone="accent"] {{ color: {p.accent}; }}
 QLabel[tone="danger"] {{ color: {p.danger}; }}
 QLabel[tone="warning"] {{ color: {p.warning}; }}
 QLabel[tone="key"] {{

@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import (
     QEasingCurve,
     QEvent,
+    QPointF,
     QPropertyAnimation,
     QRectF,
     QSize,
@@ -34,9 +35,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.system.translation import tr
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette, mix
-from app.ui.theme.theme import BODY, COLUMN_WIDTH, font
+from app.ui.theme.theme import BODY, COLUMN_WIDTH, READING, font
 
 FADE_MILLISECONDS = 140
 
@@ -52,20 +54,37 @@ class IconButton(QToolButton):
         self.setProperty("look", "icon")
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setIconSize(QSize(size, size))
-        self.setToolTip(text)
-        self.setAccessibleName(text)
+        self.set_text(text)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
 
+    def set_text(self, text: str) -> None:
+        """Set the tooltip and the accessible name."""
+        self.setToolTip(text)
+        self.setAccessibleName(text)
+
     def set_active(self, *, active: bool) -> None:
-        """Show in the accent colour that what the button opens is not as usual."""
+        """Show by a dot that what the button opens is not as usual."""
         self._active = active
-        self.apply_palette(self._palette)
+        self.update()
 
     def apply_palette(self, palette: Palette) -> None:
         """Recolour the icon."""
         self._palette = palette
-        color = palette.accent if self._active else palette.secondary
-        self.setIcon(icons.icon(self._name, color, self.iconSize().width()))
+        self.setIcon(icons.icon(self._name, palette.secondary, self.iconSize().width()))
+
+    def paintEvent(self, arg__1: QPaintEvent) -> None:
+        super().paintEvent(arg__1)
+        if not self._active:
+            return
+        mirrored = self.layoutDirection() is Qt.LayoutDirection.RightToLeft
+        middle = self.rect().center()
+        centre = QPointF(middle.x() + (-7.5 if mirrored else 8.5), middle.y() - 6.5)
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QPen(QColor(self._palette.background), 1.5))
+        painter.setBrush(QColor(self._palette.accent))
+        painter.drawEllipse(centre, 4, 4)
+        painter.end()
 
     def keyPressEvent(self, arg__1: QKeyEvent) -> None:
         if not click_by_enter(self, arg__1):
@@ -122,6 +141,12 @@ def make_selectable(words: QLabel) -> None:
     if QApplication.isRightToLeft():  # Qt would place a Latin name at the left
         side = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignAbsolute
         words.setAlignment(side | Qt.AlignmentFlag.AlignVCenter)
+
+
+def align_text_at_end(button: QAbstractButton) -> None:
+    """Move a link, which has a padding, so that its text ends where others do."""
+    mirrored = QApplication.isRightToLeft()
+    button.setStyleSheet("margin-left: -5px;" if mirrored else "margin-right: -5px;")
 
 
 def icon_after_text(button: QAbstractButton) -> None:
@@ -344,6 +369,15 @@ def label(text: str, tone: str = "", pixels: int = BODY) -> QLabel:
     if tone:
         result.setProperty("tone", tone)
     return result
+
+
+def changed_mark() -> QLabel:
+    """A dot beside what is not as usual; hidden."""
+    mark = label("•", "accent", READING)
+    mark.setAccessibleName(tr("Changed"))
+    mark.setToolTip(tr("Changed in this chat"))
+    mark.hide()
+    return mark
 
 
 def set_property(widget: QWidget, name: str, value: object) -> None:

@@ -12,7 +12,7 @@ import tiny
 import tiny_lora
 from app.domain.message import AnswerAgain, MessageState
 from app.settings.table import Settings
-from app.ui.adapters.panel import AdapterPanel
+from app.ui.panel.adapters import AdapterSection
 from app.ui.transcript.message_tools import tools_for
 from engine import Engine, Role
 from fakes import FakeEngine
@@ -43,9 +43,9 @@ def stage(qtbot: QtBot, tmp_path: Path, model: Path) -> Iterator[RealStage]:
     made.close()
 
 
-def panel_of(stage: Stage) -> AdapterPanel:
-    stage.window.adapters.open()
-    return stage.window.adapters
+def panel_of(stage: Stage) -> AdapterSection:
+    stage.window.panel.open()
+    return stage.window.panel.adapters
 
 
 def add(stage: Stage, path: Path) -> None:
@@ -84,7 +84,7 @@ def test_adapter_changes_the_answer_and_switching_off_restores_it(
     adapted = answer(stage)
     assert adapted != base
     assert leaf(stage) == "Written with pirate at 1.00"
-    row = stage.window.adapters.list.rows[0]
+    row = stage.window.panel.adapters.list.rows[0]
     row.switch.click()
     assert answer(stage) == base
     assert leaf(stage) == ""
@@ -105,7 +105,7 @@ def test_adapter_of_another_model_is_refused_on_its_row(
     add(stage, good)
     adapted = answer(stage)
     add(stage, wrong)
-    fits, refused = stage.window.adapters.list.rows
+    fits, refused = stage.window.panel.adapters.list.rows
     assert (fits.switch.isChecked(), refused.switch.isChecked()) == (True, False)
     assert refused.problem.text().count(".") >= 1
     assert answer(stage) == adapted != base
@@ -129,4 +129,4 @@ def test_each_conversation_answers_with_its_own_adapters(
 
 def test_a_click_on_the_leaf_opens_the_panel(stage: RealStage) -> None:
     stage.window.transcript.adapters_requested.emit()
-    assert stage.window.adapters.is_open
+    assert stage.window.panel.is_open

@@ -16,7 +16,7 @@ from app.domain.message import MessageState
 from app.store.store import Store
 from engine import ContextPolicy, LoadSnapshot
 from fakes import MODEL
-from stage import Stage
+from stage import Stage, flush
 
 DROP, STOP = ContextPolicy.DROP_OLDEST, ContextPolicy.STOP
 
@@ -28,28 +28,38 @@ def ask(stage: Stage, text: str) -> None:
     stage.wait_until_idle()
 
 
-def test_menu_of_the_meter_sets_the_policy_of_the_shown_chat(stage: Stage) -> None:
+def set_policy(stage: Stage, policy: ContextPolicy) -> None:
+    """Choose in the panel, which the context meter opens, what happens when the chat is full."""
+    stage.window.chat.status_line.context.click()
+    flush()
+    stage.window.panel.content.policy.choice.buttons[policy.value].click()
+
+
+def test_the_meter_opens_the_policy_of_the_shown_chat(stage: Stage) -> None:
     stage.ready(MODEL)
-    line = stage.window.chat.status_line
-    assert not any(action.isEnabled() for action in line.policy_menu().actions())
     ask(stage, "One?")
     assert stage.engine.last_generate.policy is DROP
-    _, drop, stop = line.policy_menu().actions()
-    assert (drop.isChecked(), stop.isChecked()) == (True, False)
-    stop.trigger()
+    buttons = stage.window.panel.content.policy.choice.buttons
+    assert buttons[DROP.value].isChecked()
+    set_policy(stage, STOP)
+    assert stage.window.panel.is_open
+    assert stage.window.panel.content.policy.hasFocus()
     ask(stage, "Two?")
     assert stage.engine.last_generate.policy is STOP
-    _, drop, stop = line.policy_menu().actions()
-    assert (drop.isChecked(), stop.isChecked()) == (False, True)
     stage.controller.new_conversation()
+    assert buttons[DROP.value].isChecked()
+    set_policy(stage, STOP)  # also before the chat begins
     ask(stage, "Elsewhere?")
+    assert stage.engine.last_generate.policy is STOP
+    stage.controller.new_conversation()
+    ask(stage, "And here?")
     assert stage.engine.last_generate.policy is DROP
 
 
 def test_policy_survives_a_restart(stage: Stage) -> None:
     stage.ready(MODEL)
     ask(stage, "One?")
-    stage.controller.set_policy(STOP)
+    set_policy(stage, STOP)
     stage.wait_until_idle()
     found: list[ContextPolicy] = []
     stage.store_queue.read(lambda store: store.conversations()[0].settings.policy, found.append)
@@ -74,7 +84,7 @@ def test_policy_survives_a_repair(tmp_path: Path) -> None:
 def test_full_chat_that_stops_can_forget_its_oldest_messages(qtbot: QtBot, stage: Stage) -> None:
     stage.ready(MODEL)
     ask(stage, "One?")
-    stage.controller.set_policy(STOP)
+    set_policy(stage, STOP)
     stage.controller.send("Two?")
     stage.engine.fail("This chat is full.", "Start a new chat.", full=True)
     stage.wait_until_idle()
@@ -97,7 +107,7 @@ def test_snapshot_is_loaded_with_the_policy_of_its_chat(
 ) -> None:
     stage.ready(MODEL)
     ask(stage, "One?")
-    stage.controller.set_policy(policy)
+    set_policy(stage, policy)
     first = stage.state.current
     assert first is not None
     stage.controller.new_conversation()

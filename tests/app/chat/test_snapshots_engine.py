@@ -126,8 +126,8 @@ def test_snapshot_with_an_adapter_is_loaded_with_it(
     runs: Runs, model: Path, tmp_path: Path
 ) -> None:
     stage = runs.start()
-    stage.window.adapters.open()
-    stage.window.adapters.added.emit(
+    stage.window.panel.open()
+    stage.window.panel.adapters.added.emit(
         tiny_lora.write(tmp_path / "pirate.gguf", model, size=1.5, seed=1)
     )
     until(lambda: bool(stage.states.adapters.applied))

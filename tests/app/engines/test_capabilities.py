@@ -28,18 +28,20 @@ def plain(qtbot: QtBot, tmp_path: Path) -> Iterator[Stage]:
 def test_local_engine_offers_adapters(stage: Stage) -> None:
     stage.ready(MODEL)
     window = stage.window
-    assert window.top_bar.adapters_button.isVisible()
     window.actions_by_id["adapters"].trigger()
-    assert window.adapters.is_open
+    assert window.panel.is_open
+    assert window.panel.adapters.isVisible()
 
 
 def test_adapters_are_not_offered_by_an_engine_without_them(plain: Stage) -> None:
     window = plain.window
-    assert not window.top_bar.adapters_button.isVisible()
     assert not window.actions_by_id["adapters"].isEnabled()
     window.toggle_adapters()
     window.transcript.adapters_requested.emit()  # the leaf of an answer that used some
-    assert not window.adapters.is_open
+    assert not window.panel.is_open
+    window.actions_by_id["panel"].trigger()
+    assert window.panel.is_open
+    assert not window.panel.adapters.isVisible()
 
 
 def test_engine_that_only_answers_is_asked_for_nothing_else(plain: Stage) -> None:

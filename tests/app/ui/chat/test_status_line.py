@@ -157,7 +157,7 @@ def test_reduced_speed_and_its_reason_are_shown(reason: SlowReason, stage: Stage
 def test_narrow_line_is_elided_at_the_left(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.window.resize(1080, 700)
-    stage.window.adapters.open()
+    stage.window.panel.open()
     stage.wait_for_animations()
     stage.controller.send("Why?")
     stage.drain()

@@ -69,8 +69,8 @@ def ask(stage: Stage) -> Message:
 
 
 def add_adapter(stage: Stage, path: Path) -> None:
-    stage.window.adapters.open()
-    stage.window.adapters.added.emit(path)
+    stage.window.panel.open()
+    stage.window.panel.adapters.added.emit(path)
     until(lambda: not stage.states.adapters.reading)
     stage.wait_until_idle()
 
@@ -215,7 +215,7 @@ def test_one_of_both_is_stopped_and_the_other_goes_on(qtbot: QtBot, tmp_path: Pa
 def test_the_panel_compares_the_last_answer(
     stage: Stage, tmp_path: Path, model: Path, qtbot: QtBot
 ) -> None:
-    button = stage.window.adapters.compare_button
+    button = stage.window.panel.adapters.compare_button
     ask(stage)
     assert button.isHidden()
     add_adapter(stage, tiny_lora.write(tmp_path / "pirate.gguf", model, size=1.5, seed=5))

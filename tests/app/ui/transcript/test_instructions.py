@@ -17,7 +17,7 @@ from app.ui.transcript.instructions import instructions_message
 from app.ui.transcript.view import Transcript
 from engine import CountTokens
 from fakes import MODEL
-from stage import Stage
+from stage import Stage, flush
 from transcript_driver import (
     LONG,
     click,
@@ -143,8 +143,9 @@ def test_the_line_shows_what_the_model_reads(qtbot: QtBot, tmp_path: Path) -> No
         stage.wait_until_idle()
         assert [each.message.role.value for each in view.stack.views] == ["user", "assistant"]
         view.instructions_requested.emit()
-        assert stage.window.options.popover is not None
-        assert stage.window.options.popover.isVisible()
+        flush()
+        assert stage.window.panel.is_open
+        assert stage.window.focusWidget() is stage.window.panel.content.instructions
     finally:
         stage.close()
 

@@ -1,4 +1,4 @@
-"""The visible frame of the adapter panel: slide animation and file drop target."""
+"""The visible frame of the panel: slide animation and drop target of adapters."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _SLIDE_MILLISECONDS = 140
 
 
 class Sheet(QFrame):
-    """Frame of the adapter panel: animates its position and accepts dropped adapter files."""
+    """Animates its position and accepts dropped adapter files."""
 
     dropped = Signal(Path)
     escaped = Signal()
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self.setObjectName("adapters")
-        self.setAccessibleName(tr("Adapters"))
+        self.setObjectName("panel")
+        self.setAccessibleName(tr("Chat settings"))
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self.setAcceptDrops(True)
@@ -64,6 +64,10 @@ class Sheet(QFrame):
         else:
             self.move(corner)
 
+    def apply_palette(self, palette: Palette) -> None:
+        """Apply the colours of a theme."""
+        self.setStyleSheet(_style(palette))
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:
             self.escaped.emit()
@@ -92,14 +96,13 @@ def _adapters_in(event: QDropEvent) -> list[Path]:
     return [path for url in urls if is_adapter_name(path := Path(url.toLocalFile()))]
 
 
-def sheet_style(p: Palette) -> str:
+def _style(p: Palette) -> str:
     """The style sheet of the panel for one palette."""
     line = 2 if p.hairline == p.text else 1
     start = "right" if QApplication.isRightToLeft() else "left"
     return f"""
-QFrame#adapters {{ background: {p.sunken}; border: none; border-{start}: {line}px solid {p.hairline}; }}
-QFrame#adapters[dropping="true"] {{ border: 2px solid {p.accent}; }}
-QFrame#adapters QScrollArea, QWidget#adapters_content {{ background: transparent; }}
+QFrame#panel {{ background: {p.sunken}; border: none; border-{start}: {line}px solid {p.hairline}; }}
+QFrame#panel[dropping="true"] {{ border: 2px solid {p.accent}; }}
 QFrame#adapter_row {{ background: transparent; border: none; border-radius: 6px; }}
 QFrame#adapter_row[dragged="true"] {{ background: {p.accent_soft}; }}
 QDoubleSpinBox {{

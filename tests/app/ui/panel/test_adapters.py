@@ -1,4 +1,4 @@
-"""Adapter panel: docking and slide animation, adding files, mixes and accessibility."""
+"""The adapters in the panel: adding files, notes, mixes, accessibility and drawing."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ from pytestqt.qtbot import QtBot
 
 from adapter_bench import Bench, drop_files, menu_of, trigger_menu_entry
 from adapter_stage import FORMAL, PIRATE, SHORT, WRONG, begin
-from app.ui.adapters.panel import PANEL_WIDTH
 from app.ui.adapters.strength_slider import StrengthSlider
 from app.ui.theme.palette import DARK, HIGH_CONTRAST, LIGHT
 from app.ui.widgets.switch import Switch
-from stage import flush
 
 # Qt's offscreen platform logs this for every opened menu.
 pytestmark = pytest.mark.qt_log_ignore("This plugin does not support", extend=True)
@@ -33,95 +31,25 @@ def bench(qtbot: QtBot, tmp_path: Path) -> Iterator[Bench]:
     made.finish()
 
 
-# --- opening and closing --------------------------------------------------------------------------
-
-
-def test_docked_panel_slides_in_beside_the_page_and_out(bench: Bench) -> None:
-    bench.panel.open()
-    assert bench.window.page.width() == 1000 - PANEL_WIDTH
-    bench.wait_for_animations()
-    assert bench.panel.sheet.geometry().getRect() == (680, 0, PANEL_WIDTH, 700)
-    bench.panel.close_panel()
-    assert bench.window.page.width() == 1000
-    bench.wait_for_animations()
-    assert bench.panel.sheet.isHidden()
-
-
-def test_panel_overlaps_the_page_in_a_narrow_window(bench: Bench) -> None:
-    bench.window.resize(420, 640)
-    bench.panel.open()
-    bench.wait_for_animations()
-    assert bench.window.page.width() == 420
-    assert bench.panel.sheet.geometry().getRect() == (100, 0, PANEL_WIDTH, 640)
-
-
-def test_open_panel_follows_window_resizes(bench: Bench) -> None:
-    bench.panel.open()
-    bench.wait_for_animations()
-    for width, docked in ((1200, True), (500, False), (900, True)):
-        bench.window.resize(width, 600)
-        bench.panel.set_available_width(width)
-        flush()
-        assert (bench.window.page.width() < width) is docked
-        assert bench.panel.sheet.geometry().right() == width - 1
-        assert bench.panel.sheet.height() == 600
-
-
-def test_disabled_animations_open_the_panel_at_once(bench: Bench) -> None:
-    bench.window.setStyleSheet("* { widget-animation-duration: 0; }")
-    bench.panel.open()
-    assert not bench.sliding
-    assert bench.panel.sheet.x() == 680
-    bench.panel.close_panel()
-    assert bench.panel.sheet.isHidden()
-
-
-def test_toggling_during_the_slide_reverses_it(bench: Bench) -> None:
-    for _ in range(5):
-        bench.panel.toggle()
-    assert bench.panel.is_open
-    bench.wait_for_animations()
-    assert bench.panel.sheet.x() == 680
-    for _ in range(3):
-        bench.panel.toggle()
-    bench.wait_for_animations()
-    assert bench.panel.sheet.isHidden()
-
-
-def test_escape_closes_the_panel_and_restores_focus(qtbot: QtBot, bench: Bench) -> None:
-    bench.open(PIRATE)
-    bench.panel.list.rows[0].slider.setFocus(Qt.FocusReason.TabFocusReason)
-    with qtbot.waitSignal(bench.panel.closed):
-        qtbot.keyClick(bench.panel.list.rows[0].slider, Qt.Key.Key_Escape)
-    assert bench.window.page.hasFocus()
-
-
-def test_closing_keeps_focus_that_was_moved_out_of_the_panel(bench: Bench) -> None:
-    bench.open(PIRATE)
-    bench.window.page.setFocus()
-    bench.panel.close_panel()
-    assert bench.window.page.hasFocus()
-
-
 # --- empty and notes ------------------------------------------------------------------------------
 
 
 def test_empty_panel_shows_one_sentence_and_one_action(bench: Bench) -> None:
     bench.open()
-    panel = bench.panel
-    assert panel.sentence.isVisible()
-    assert panel.add_button.isVisible()
-    for part in (panel.list, panel.clear_button, panel.mixes, panel.note):
+    section = bench.section
+    assert section.sentence.isVisible()
+    assert section.add_button.isVisible()
+    for part in (section.list, section.clear_button, section.mixes, bench.panel.content.note):
         assert not part.isVisible()
 
 
 def test_note_without_a_model_says_when_adapters_take_effect(bench: Bench) -> None:
     bench.panel.open()
     bench.adapters.add(PIRATE)
-    assert "model is loaded" in bench.panel.note.text()
-    assert bench.panel.note.isVisible()
+    assert "model is loaded" in bench.panel.content.note.text()
+    assert bench.panel.content.note.isVisible()
     bench.load()
-    assert not bench.panel.note.isVisible()
+    assert not bench.panel.content.note.isVisible()
 
 
 def test_note_during_an_answer_says_that_a_change_is_pending(bench: Bench) -> None:
@@ -129,10 +57,10 @@ def test_note_during_an_answer_says_that_a_change_is_pending(bench: Bench) -> No
     shown = begin(bench)
     assert bench.start_answer(shown)
     bench.start_streaming(shown)
-    bench.panel.list.rows[0].switch.click()
-    assert bench.panel.note.text() == "Takes effect with the next answer."
+    bench.section.list.rows[0].switch.click()
+    assert bench.panel.content.note.text() == "Takes effect with the next answer."
     bench.state.end_generation(bench.request)
-    assert not bench.panel.note.isVisible()
+    assert not bench.panel.content.note.isVisible()
 
 
 # --- adding ---------------------------------------------------------------------------------------
@@ -146,7 +74,7 @@ def test_menu_offers_recent_adapters_that_are_not_in_use(bench: Bench, tmp_path:
     bench.adapters.add(SHORT)
     bench.panel.opened.emit()  # checks which known files exist
     bench.wait_until_idle()
-    bench.panel.add_button.click()
+    bench.section.add_button.click()
     offered = [(a.text(), a.isEnabled()) for a in menu_of(bench).actions() if a.text()]
     assert offered == [
         ("still && there", True),
@@ -169,7 +97,7 @@ def test_file_and_folder_dialogs_do_not_block(
     bench: Bench, words: str, mode: QFileDialog.FileMode, chosen: tuple[Path, ...]
 ) -> None:
     bench.open()
-    bench.panel.add_button.click()
+    bench.section.add_button.click()
     trigger_menu_entry(bench, words)
     (dialog,) = bench.window.findChildren(QFileDialog)
     assert dialog.isVisible()
@@ -193,7 +121,7 @@ def test_files_and_folders_can_be_dropped(bench: Bench, tmp_path: Path) -> None:
 
 def test_saved_mix_can_be_applied_and_deleted(qtbot: QtBot, bench: Bench) -> None:
     bench.open(PIRATE, FORMAL)
-    mixes = bench.panel.mixes
+    mixes = bench.section.mixes
     mixes.save_button.click()
     assert mixes.field.text() == "pirate-speech + formal-german"
     assert mixes.field.hasFocus()
@@ -202,7 +130,7 @@ def test_saved_mix_can_be_applied_and_deleted(qtbot: QtBot, bench: Bench) -> Non
     assert not mixes.field.isVisible()
     assert not mixes.save_button.isVisible()  # there is nothing new to save
     assert list(bench.shown.mixes) == ["Captain"]
-    bench.panel.list.rows[0].switch.click()
+    bench.section.list.rows[0].switch.click()
     assert mixes.save_button.isVisible()
     mixes.lines[0].button.click()
     assert [entry.on for entry in bench.shown.stack] == [True, True]
@@ -212,20 +140,20 @@ def test_saved_mix_can_be_applied_and_deleted(qtbot: QtBot, bench: Bench) -> Non
 
 def test_escape_in_the_name_field_keeps_the_panel_open(qtbot: QtBot, bench: Bench) -> None:
     bench.open(PIRATE)
-    bench.panel.mixes.save_button.click()
-    qtbot.keyClick(bench.panel.mixes.field, Qt.Key.Key_Escape)
+    bench.section.mixes.save_button.click()
+    qtbot.keyClick(bench.section.mixes.field, Qt.Key.Key_Escape)
     assert bench.panel.is_open
-    assert bench.panel.mixes.save_button.hasFocus()
+    assert bench.section.mixes.save_button.hasFocus()
     assert not bench.shown.mixes
 
 
 def test_a_mix_needs_a_name(qtbot: QtBot, bench: Bench) -> None:
     bench.open(PIRATE)
-    bench.panel.mixes.save_button.click()
-    bench.panel.mixes.field.setText("   ")
-    qtbot.keyClick(bench.panel.mixes.field, Qt.Key.Key_Return)
+    bench.section.mixes.save_button.click()
+    bench.section.mixes.field.setText("   ")
+    qtbot.keyClick(bench.section.mixes.field, Qt.Key.Key_Return)
     assert not bench.shown.mixes
-    assert bench.panel.mixes.field.isVisible()
+    assert bench.section.mixes.field.isVisible()
 
 
 # --- screen readers -------------------------------------------------------------------------------
@@ -241,20 +169,20 @@ def role(widget: QWidget) -> QAccessible.Role:
 
 def test_every_control_has_a_name_and_the_right_role(bench: Bench) -> None:
     bench.open(PIRATE, FORMAL)
-    row = bench.panel.list.rows[0]
+    row = bench.section.list.rows[0]
     assert role(row.switch) is QAccessible.Role.CheckBox
     assert role(row.slider) is QAccessible.Role.Slider
     assert role(row.field) is QAccessible.Role.SpinBox
     assert access(row.switch, QAccessible.Text.Name) == "pirate-speech"
     assert access(row.slider, QAccessible.Text.Name) == "Strength of pirate-speech"
-    stops = [stop for row in bench.panel.list.rows for stop in row.stops()]
-    for stop in (*stops, bench.panel.add_button, bench.panel.close_button):
+    stops = [stop for row in bench.section.list.rows for stop in row.stops()]
+    for stop in (*stops, bench.section.add_button, bench.panel.content.close_button):
         assert access(stop, QAccessible.Text.Name)
 
 
 def test_accessible_value_of_the_slider_is_the_strength(bench: Bench) -> None:
     bench.open(PIRATE)
-    row = bench.panel.list.rows[0]
+    row = bench.section.list.rows[0]
     bench.adapters.set_strength(0, 1.25)
     assert access(row.slider, QAccessible.Text.Value) == "1.25"
     value = QAccessible.queryAccessibleInterface(row.slider).valueInterface()
@@ -267,7 +195,7 @@ def test_error_is_in_the_accessible_description_of_the_switch(bench: Bench) -> N
     bench.open()
     bench.adapters.add(FORMAL)
     bench.refuse()
-    switch = bench.panel.list.rows[0].switch
+    switch = bench.section.list.rows[0].switch
     assert WRONG in access(switch, QAccessible.Text.Description)
 
 
@@ -297,6 +225,6 @@ def test_on_off_and_focus_states_look_different(qtbot: QtBot, palette) -> None:
 
 def test_hit_targets_are_large_enough(bench: Bench) -> None:
     bench.open(PIRATE, FORMAL)
-    for row in bench.panel.list.rows:
+    for row in bench.section.list.rows:
         for stop in row.stops():
             assert min(stop.width(), stop.height()) >= 28, stop

@@ -1,0 +1,121 @@
+"""Model section of the panel: which model answers in this chat, and which one is loaded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QMenu, QSizePolicy
+
+from app.domain.chat_settings import ChatSettings
+from app.domain.model_ref import Local, ModelRef
+from app.state.chat import ModelFile, ModelPhase, State
+from app.state.chat_settings import ShownSettings
+from app.system.translation import tr
+from app.ui.panel.section import Section
+from app.ui.theme.palette import Palette
+from app.ui.theme.theme import SMALL
+from app.ui.widgets.controls import TextButton, icon_after_text, label
+
+_PADDING = 56  # pixels of the button beside its words
+
+
+class ModelSection(Section):
+    """A button with a menu of the installed models."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__("model")
+        self._state, self._settings = state, ChatSettings()
+        self._words = ""
+        self.button = TextButton("", "outlined", "chevron_down")
+        icon_after_text(self.button)
+        self.button.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self.button.clicked.connect(self._open)
+        self.line = label("", "secondary", SMALL)
+        self.line.setWordWrap(True)
+        self.body.addWidget(self.button)
+        self.body.addWidget(self.line)
+        state.model_changed.connect(self._show)
+
+    def show_settings(self, shown: ShownSettings) -> None:
+        """Show the model of the chat."""
+        self._settings = shown.settings
+        self._show()
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Apply the colours of a theme."""
+        self.button.apply_palette(palette)
+
+    def menu_of_models(self) -> QMenu:
+        """The menu that a click opens."""
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        chosen, names = self._settings.model, self._names()
+        choices: list[tuple[str, ModelRef | None]] = [(tr("As in use"), None)]
+        choices += [(name, Local(path)) for path, name in names.items()]
+        if chosen is not None and chosen not in [model for _, model in choices]:
+            choices.append((self._name_of(chosen, names), chosen))
+        for words, model in choices:
+            action = menu.addAction(words.replace("&", "&&"), partial(self.edit, model=model))
+            action.setCheckable(True)
+            action.setChecked(model == chosen)
+            if model is None and len(choices) > 1:
+                menu.addSeparator()
+        return menu
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def _show(self) -> None:
+        chosen = self._settings.model
+        names = self._names()
+        is_there = not isinstance(chosen, Local) or chosen.path in names
+        self._words = tr("As in use") if chosen is None else self._name_of(chosen, names)
+        self.button.setAccessibleName(
+            tr("{setting}: {value}", setting=self.heading.text(), value=self._words)
+        )
+        self.button.setToolTip(str(chosen.path) if isinstance(chosen, Local) else "")
+        status = self._state.model
+        if not is_there:
+            words = tr("This model is not among the installed ones.")
+        elif status.phase is ModelPhase.LOADING:
+            words = tr("{name} is being loaded.", name=status.full_name)
+        elif status.phase is not ModelPhase.READY:
+            words = tr("No model is loaded.")
+        elif chosen is not None and chosen == status.model:
+            words = tr("It is loaded.")
+        else:
+            words = tr("{name} is loaded.", name=status.full_name)
+        self.line.setText(words)
+        self._fit()
+
+    def _names(self) -> dict[Path, str]:
+        """The usable models, with the format of those that share a name."""
+        usable = [file for file in self._state.installed if not file.bad]
+        count = Counter(file.name for file in usable)
+
+        def words(file: ModelFile) -> str:
+            is_shared = count[file.name] > 1 and file.format
+            return f"{file.name} · {file.format}" if is_shared else file.name
+
+        return {file.path: words(file) for file in usable}
+
+    def _name_of(self, model: ModelRef, names: dict[Path, str]) -> str:
+        if not isinstance(model, Local):
+            return model.id
+        name = names.get(model.path)
+        return tr("{name} (missing)", name=model.path.stem) if name is None else name
+
+    def _open(self) -> None:
+        menu = self.menu_of_models()
+        menu.popup(self.button.mapToGlobal(self.button.rect().bottomLeft()))
+
+    def _fit(self) -> None:
+        room, middle = self.button.width() - _PADDING, Qt.TextElideMode.ElideMiddle
+        self.button.setText(self.button.fontMetrics().elidedText(self._words, middle, room))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
