@@ -136,8 +136,8 @@ def panel_keyboard(stage: Stage) -> None:
 
 
 def panel_narrow(stage: Stage) -> None:
-    """The smallest window."""
-    stage.window.resize(420, 560)
+    """A narrow window."""
+    stage.window.resize(420, 680)
     panel_set(stage)
 
 
