@@ -10,9 +10,9 @@ from PySide6.QtWidgets import QFileDialog
 
 from app.chat.adapters import Adapters
 from app.chat.chat_settings import NOTICE as OPTIONS_NOTICE
-from app.chat.comparison import Side
 from app.chat.controller import Controller
 from app.chat.transfer.controller import EXPORTED_NOTICE
+from app.domain.generation_settings import GenerationSettings
 from app.domain.message import AnswerAgain
 from app.domain.parts import Content, Parts
 from app.library.service import Library
@@ -21,7 +21,7 @@ from app.state.chat import ModelPhase, Notice
 from app.system.file_manager import show_in_folder
 from app.system.translation import tr
 from app.transfer_dialogs import connect_storage, connect_transfer
-from app.ui.comparison.values import Choice, default_choices
+from app.ui.comparison.values import default_choices
 from app.ui.library.page import LibraryPage
 from app.ui.panel.adapters import AdapterSection
 from app.ui.panel.content import PanelContent
@@ -30,7 +30,6 @@ from app.ui.theme.theme import Theme
 from app.ui.transcript.endings import ending
 from app.ui.widgets.notification import AnswerNotifier
 from app.ui.window import Window
-from engine import AdapterUse
 
 if TYPE_CHECKING:
     from app.ui.presets.page import PresetsPage
@@ -105,7 +104,9 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     def ask_comparison(message_id: int) -> None:
         app_settings = controller.library.defaults.settings_for(controller.state.model.path)
         offered = controller.state.capabilities.adapters
-        stack, mixes = states.adapters.stack, states.adapters.mixes
+        stack = [entry.used for entry in states.adapters.stack]
+        saved = states.adapters.mixes.items()
+        mixes = {name: tuple(entry.used for entry in mix) for name, mix in saved}
         chat = controller.state.settings(controller.state.current)
         shown = states.chat_settings.shown
         used, usually = chat.applied(shown.usual), chat.thinks(thinking(app_settings))
@@ -118,12 +119,12 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         if messages and not controller.state.busy:
             ask_comparison(messages[-1].id)
 
-    def compare(message_id: int, first: Choice, second: Choice) -> None:
-        controller.compare(message_id, side_of(first), side_of(second))
+    def compare(message_id: int, first: GenerationSettings, second: GenerationSettings) -> None:
+        controller.compare(message_id, first, second)
         shown = controller.state.messages[-1].id
         other = controller.state.compared.get(shown)
         if other is not None:
-            transcript.expect({shown: first.manner, other.id: second.manner})
+            transcript.expect({shown: first, other.id: second})
         transcript.jump_to_end()
 
     def wire_preferences(page: Preferences) -> None:
@@ -222,12 +223,6 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     )
     window.restore_geometry(controller.settings.window_geometry)
     window.set_sidebar(controller.settings.sidebar_open)
-
-
-def side_of(choice: Choice) -> Side:
-    """What the controller needs to know of a choice made for one of two answers."""
-    uses = tuple(AdapterUse(each.path, each.strength) for each in choice.adapters if each.acts)
-    return Side(uses, choice.sampling, choice.thinking)
 
 
 def connect_library(

@@ -8,31 +8,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from app.chat.answers import Answers
 from app.chat.planner import Uses
 from app.chat.prompts import PromptBuilder
 from app.chat.running_answer import sampling_details
 from app.domain.answer_details import AnswerDetails
+from app.domain.generation_settings import GenerationSettings
 from app.domain.ids import new_id
 from app.domain.message import Message, MessageState
 from app.state.chat import Notice, State
 from app.store.store import Store, StoredBranch
 from app.store.writer import StoreQueue
 from app.system.translation import tr
-from engine import Generate, Role, Sampling
+from engine import AdapterUse, Generate, Role
 
 NOTICE = "comparison"  # kind of the notice that an answer has to be kept before going on
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """What one of two compared answers is written with."""
-
-    adapters: Uses | None = None  # None: the conversation's; (): none
-    sampling: Sampling | None = None  # None: as in the settings
-    thinking: bool | None = None  # None: as in the settings
 
 
 class Comparisons:
@@ -65,7 +57,7 @@ class Comparisons:
         sentence = tr("Keep one of the two answers to go on.")
         self._state.set_notice(NOTICE, Notice(sentence))
 
-    def begin(self, message_id: int, left: Side, right: Side) -> None:
+    def begin(self, message_id: int, left: GenerationSettings, right: GenerationSettings) -> None:
         """Answer a question twice anew; the branch ends with the left answer.
 
         `message_id` is an answer of the shown branch, or the question that ends it.
@@ -200,7 +192,7 @@ class Comparisons:
         return left, right
 
 
-def _filled(side: Side, command: Generate) -> Generate:
+def _filled(side: GenerationSettings, command: Generate) -> Generate:
     """The request of a chat, with what one of two answers is to be written with."""
     thinks = command.thinking if side.thinking is None else side.thinking
     return replace(
@@ -208,5 +200,12 @@ def _filled(side: Side, command: Generate) -> Generate:
         sampling=side.sampling or command.sampling,
         thinking=thinks,
         thinking_budget=None if thinks is False else command.thinking_budget,
-        adapters=side.adapters,
+        adapters=_uses(side),
     )
+
+
+def _uses(side: GenerationSettings) -> Uses | None:
+    """The adapters of an answer; None: those of its chat."""
+    if side.acting is None:
+        return None
+    return tuple(AdapterUse(each.path, each.strength) for each in side.acting if each.path)

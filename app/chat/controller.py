@@ -17,7 +17,7 @@ from PySide6.QtCore import QObject, Signal
 from app.chat.adapters import Adapters
 from app.chat.answers import FULL_NOTICE, Answers
 from app.chat.chat_settings import ChatSettingsController
-from app.chat.comparison import Comparisons, Side
+from app.chat.comparison import Comparisons
 from app.chat.conversations import Conversations
 from app.chat.deletions import Deletions
 from app.chat.draft_model import SpeculativeModel
@@ -42,6 +42,7 @@ from app.chat.store_faults import StoreFaults
 from app.chat.token_count import TokenCount
 from app.chat.transfer.controller import DONE_NOTICE, Transfer
 from app.domain.answer_details import AnswerDetails
+from app.domain.generation_settings import GenerationSettings
 from app.domain.ids import new_id
 from app.domain.message import AnswerAgain, Message, MessageState
 from app.domain.parts import (
@@ -453,7 +454,7 @@ class Controller(QObject):
         again = self._add(old.conversation, old.parent, Role.ASSISTANT, (), siblings, made)
         self._answer(again)
 
-    def compare(self, message_id: int, left: Side, right: Side) -> None:
+    def compare(self, message_id: int, left: GenerationSettings, right: GenerationSettings) -> None:
         """Answer the question of an answer, or the last question, twice at once."""
         if self.state.current is not None:
             self.chat_settings.keep_variables(self.state.current)

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from PySide6.QtCore import QObject, Signal
 
+from app.domain.generation_settings import UsedAdapter
 from app.state.read_only import ReadOnly
 from engine import AdapterInfo, AdapterUse, Fault
 
@@ -38,6 +39,11 @@ class AdapterEntry:
     def acts(self) -> bool:
         """Whether it changes answers: on, with a strength other than 0."""
         return self.on and self.strength != 0
+
+    @property
+    def used(self) -> UsedAdapter:
+        """The same, as it is offered for one answer."""
+        return UsedAdapter(self.name, self.strength, self.path, self.on)
 
 
 @dataclass(frozen=True, slots=True)

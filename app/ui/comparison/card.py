@@ -10,10 +10,11 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QFont, QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
+from app.domain.generation_settings import GenerationSettings
 from app.settings.table import SETTINGS
 from app.system.translation import tr
 from app.ui.comparison.column import COLUMN_WIDTH, ChoiceColumn
-from app.ui.comparison.values import Choice, Mixes, with_mix
+from app.ui.comparison.values import Mixes, with_mix
 from app.ui.settings.fields import segments_style
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import BODY, READING, SMALL, font
@@ -63,7 +64,7 @@ class _Row:
 class ComparisonCard(QWidget):
     """Shows two choices side by side; emits them when the user asks for the comparison."""
 
-    accepted = Signal(object, object, object)  # message, Choice, Choice
+    accepted = Signal(object, object, object)  # message, GenerationSettings of both
     closed = Signal()
     resized = Signal()  # the size hint has changed
 
@@ -113,7 +114,7 @@ class ComparisonCard(QWidget):
     def show_choices(
         self,
         message: int,
-        choices: Sequence[Choice],
+        choices: Sequence[GenerationSettings],
         mixes: Mixes | None = None,
         *,
         thinks: bool = True,
@@ -136,7 +137,7 @@ class ComparisonCard(QWidget):
 
     # --- steps ----------------------------------------------------------------------------------
 
-    def _show_columns(self, choices: Sequence[Choice]) -> None:
+    def _show_columns(self, choices: Sequence[GenerationSettings]) -> None:
         names = (tr("First answer"), tr("Second answer"))
         self.columns = tuple(
             ChoiceColumn(choice, name, self._mixes, thinks=self._thinks)
@@ -181,7 +182,7 @@ class ComparisonCard(QWidget):
         self._rows += [
             self._row(
                 each.entry().name,
-                str(each.entry().path),
+                str(each.entry().path or ""),
                 [column.adapters[number] for column in self.columns],
             )
             for number, each in enumerate(first.adapters)
@@ -244,7 +245,7 @@ class ComparisonCard(QWidget):
     def _show_words(self) -> None:
         """Say above each column in what the two differ, as above the answers later."""
         first, second = (column.choice() for column in self.columns)
-        words = differences(first.manner, second.manner)
+        words = differences(first, second)
         for heading, each in zip(self.headings, words, strict=True):
             heading.show_words(each)
 

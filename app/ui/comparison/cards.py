@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QWidget
 
+from app.domain.generation_settings import GenerationSettings
 from app.state.chat import State
 from app.system.translation import tr
 from app.ui.theme.palette import LIGHT, Palette
@@ -16,14 +17,14 @@ from app.ui.widgets.popover import Popover
 
 if TYPE_CHECKING:
     from app.ui.comparison.card import ComparisonCard
-    from app.ui.comparison.values import Choice, Mixes
+    from app.ui.comparison.values import Mixes
     from app.ui.transcript.answer_card import AnswerCard
 
 
 class AnswerCards(QObject):
     """Opens the cards over the window."""
 
-    comparison_requested = Signal(object, object, object)  # message, and a Choice for each answer
+    comparison_requested = Signal(object, object, object)  # message, GenerationSettings of both
 
     def __init__(self, window: QWidget, state: State) -> None:
         super().__init__(window)
@@ -63,7 +64,7 @@ class AnswerCards(QObject):
         self._popovers["details"].open_centred()
 
     def open_comparison(
-        self, message_id: int, choices: Sequence[Choice], mixes: Mixes, *, thinks: bool
+        self, message_id: int, choices: Sequence[GenerationSettings], mixes: Mixes, *, thinks: bool
     ) -> None:
         """Open the card that asks how the question of an answer is to be answered twice.
 
@@ -97,6 +98,8 @@ class AnswerCards(QObject):
         self._popovers[name] = popover = Popover(self._window, content, width, title)
         popover.apply_palette(self._palette)
 
-    def _accept(self, message_id: int, first: Choice, second: Choice) -> None:
+    def _accept(
+        self, message_id: int, first: GenerationSettings, second: GenerationSettings
+    ) -> None:
         self._popovers["comparison"].close_card()
         self.comparison_requested.emit(message_id, first, second)

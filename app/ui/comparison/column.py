@@ -9,15 +9,16 @@ from functools import partial
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QWidget
 
+from app.domain.generation_settings import GenerationSettings, UsedAdapter
 from app.settings.table import SETTINGS
-from app.state.adapters import AdapterEntry
 from app.system.translation import tr
 from app.ui.adapters.strength_slider import StrengthField
-from app.ui.comparison.values import Choice, Mixes, mix_name
+from app.ui.comparison.values import Mixes, mix_name
 from app.ui.settings.fields import NumberField, Segments
 from app.ui.theme.palette import Palette
 from app.ui.widgets.controls import TextButton, icon_after_text
 from app.ui.widgets.switch import Switch
+from engine import Sampling
 
 _NUMBERS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty")
 _THINKING = {"auto": None, "on": True, "off": False}
@@ -25,12 +26,12 @@ _FIELD_WIDTH = 92
 COLUMN_WIDTH = 168
 
 
-class AdapterChoice(QWidget):
+class AdapterControls(QWidget):
     """Switch and strength of one adapter."""
 
     changed = Signal()
 
-    def __init__(self, entry: AdapterEntry, column: str) -> None:
+    def __init__(self, entry: UsedAdapter, column: str) -> None:
         super().__init__()
         self._entry = entry
         self.switch = Switch()
@@ -49,7 +50,7 @@ class AdapterChoice(QWidget):
         self.field.valueChanged.connect(self.changed)
         self.field.setEnabled(entry.on)
 
-    def entry(self) -> AdapterEntry:
+    def entry(self) -> UsedAdapter:
         """The adapter as it is chosen now."""
         return replace(self._entry, on=self.switch.isChecked(), strength=self.field.value())
 
@@ -71,7 +72,7 @@ class MixButton(TextButton):
         self.setFixedWidth(COLUMN_WIDTH)
         self.clicked.connect(self._open)
 
-    def show_adapters(self, adapters: Sequence[AdapterEntry]) -> None:
+    def show_adapters(self, adapters: Sequence[UsedAdapter]) -> None:
         """Show which mix these adapters are, if any."""
         self._current = mix_name(adapters, self._mixes)
         words = self._current or tr("Choose a mix")
@@ -99,12 +100,14 @@ class ChoiceColumn(QObject):
 
     changed = Signal()
 
-    def __init__(self, choice: Choice, name: str, mixes: Mixes, *, thinks: bool) -> None:
+    def __init__(
+        self, choice: GenerationSettings, name: str, mixes: Mixes, *, thinks: bool
+    ) -> None:
         """`name` tells the two columns apart for a screen reader; `thinks`: offer thinking."""
         super().__init__()
         self._choice = choice
         self.mix = MixButton(mixes, name) if mixes else None
-        self.adapters = [AdapterChoice(entry, name) for entry in choice.adapters]
+        self.adapters = [AdapterControls(entry, name) for entry in choice.adapters or ()]
         for each in self.adapters:
             each.changed.connect(self.changed)
         self.numbers: dict[str, NumberField] = {key: self._number(key, name) for key in _NUMBERS}
@@ -113,7 +116,7 @@ class ChoiceColumn(QObject):
             self._show_mix(self.mix)
             self.changed.connect(partial(self._show_mix, self.mix))
 
-    def choice(self) -> Choice:
+    def choice(self) -> GenerationSettings:
         """What is chosen now."""
         entries = tuple(each.entry() for each in self.adapters)
         return replace(self._choice, adapters=entries)
@@ -127,7 +130,7 @@ class ChoiceColumn(QObject):
             each.field.apply_palette(palette)
 
     def _show_mix(self, button: MixButton) -> None:
-        button.show_adapters(self.choice().adapters)
+        button.show_adapters(self.choice().adapters or ())
 
     def _segments(self, column: str) -> Segments:
         # What the settings demand is not left to the template here: an answer cannot undo it.
@@ -145,7 +148,7 @@ class ChoiceColumn(QObject):
         return made
 
     def _number(self, key: str, column: str) -> NumberField:
-        value = getattr(self._choice.sampling, key)
+        value = getattr(self._choice.sampling or Sampling(), key)
         setting = SETTINGS[key]
         field = NumberField(setting, whole=isinstance(value, int))
         words = tr("{column}: {name}", column=column, name=tr(setting.label))
@@ -154,7 +157,7 @@ class ChoiceColumn(QObject):
         field.show_value(value)
 
         def pick(picked: object) -> None:
-            sampling = replace(self._choice.sampling, **{key: picked})
+            sampling = replace(self._choice.sampling or Sampling(), **{key: picked})
             self._choice = replace(self._choice, sampling=sampling)
             self.changed.emit()
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from app.domain.generation_settings import GenerationSettings, UsedAdapter
 from app.domain.message import AdapterMark, Message
 from app.system.translation import number, tr
 from engine import Sampling
@@ -12,16 +12,7 @@ from engine import Sampling
 _THINKING = {"on": True, "off": False}  # as in the details of an answer
 
 
-@dataclass(frozen=True, slots=True)
-class Manner:
-    """What an answer is written with; None: not known, or as usual."""
-
-    adapters: tuple[tuple[str, float], ...] = ()  # name and strength of each that acts
-    sampling: Sampling | None = None
-    thinking: bool | None = None
-
-
-def manner_of(message: Message) -> Manner:
+def settings_of(message: Message) -> GenerationSettings:
     """What an answer was written with."""
     made = message.details
     known = None
@@ -33,16 +24,22 @@ def manner_of(message: Message) -> Manner:
             min_p=made.min_p,
             repeat_penalty=made.repeat_penalty,
         )
-    return Manner(_named(message.adapters), known, _THINKING.get(made.thinking) if made else None)
+    thinking = _THINKING.get(made.thinking) if made else None
+    name = (made.model if made else "") or message.model
+    return GenerationSettings(_named(message.adapters), known, thinking, model_name=name)
 
 
-def differences(first: Manner, second: Manner) -> tuple[str, str]:
+def differences(first: GenerationSettings, second: GenerationSettings) -> tuple[str, str]:
     """A few words for each of two answers; their place if nothing known is different."""
     ones: list[str] = []
     others: list[str] = []
-    if first.adapters != second.adapters:
-        ones.append(_adapters(first.adapters))
-        others.append(_adapters(second.adapters))
+    if first.model_name and second.model_name and first.model_name != second.model_name:
+        ones.append(first.model_name)
+        others.append(second.model_name)
+    used, also = _acting(first), _acting(second)
+    if used is not None and also is not None and used != also:
+        ones.append(_adapters(used))
+        others.append(_adapters(also))
     if first.sampling is not None and second.sampling is not None:
         before, after = _sampling(first.sampling), _sampling(second.sampling)
         for one, other in zip(before, after, strict=True):
@@ -57,8 +54,13 @@ def differences(first: Manner, second: Manner) -> tuple[str, str]:
     return " · ".join(ones), " · ".join(others)
 
 
-def _named(marks: Sequence[AdapterMark]) -> tuple[tuple[str, float], ...]:
-    return tuple((mark.name, mark.strength) for mark in marks)
+def _named(marks: Sequence[AdapterMark]) -> tuple[UsedAdapter, ...]:
+    return tuple(UsedAdapter(mark.name, mark.strength) for mark in marks)
+
+
+def _acting(settings: GenerationSettings) -> tuple[tuple[str, float], ...] | None:
+    acting = settings.acting
+    return None if acting is None else tuple((each.name, each.strength) for each in acting)
 
 
 def _adapters(adapters: Sequence[tuple[str, float]]) -> str:

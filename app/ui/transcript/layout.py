@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from PySide6.QtCore import QObject, QPointF, QRectF, Signal
 
+from app.domain.generation_settings import GenerationSettings
 from app.domain.message import MessageState
 from app.ui.blocks.style import ReadingStyle
 from app.ui.transcript import column_header, memory_line
-from app.ui.transcript.differences import Manner, differences, manner_of
+from app.ui.transcript.differences import differences, settings_of
 from app.ui.transcript.message_stack import MessageListLayout
 from app.ui.transcript.scroll import Scroller
 from app.ui.transcript.selection import Selection, Spot
@@ -38,7 +39,9 @@ class TranscriptLayout(QObject):
         self.width = 0  # of the whole view, in which the column is centred
         self.hovered = -1  # the message under the mouse; -1: none
         self.focused = -1  # the message with the keyboard focus; -1: none
-        self.expected: Mapping[int, Manner] = {}  # of answers that have not begun, by message
+        self.expected: Mapping[
+            int, GenerationSettings
+        ] = {}  # of answers that have not begun, by message
 
     def column_left(self) -> int:
         """The left edge of the text column."""
@@ -95,13 +98,13 @@ class TranscriptLayout(QObject):
 
     def pair_words(self, first: int) -> tuple[str, str]:
         """The words of the headers of two compared answers."""
-        one, other = (self._manner(index) for index in (first, first + 1))
+        one, other = (self._settings(index) for index in (first, first + 1))
         return differences(one, other)
 
-    def _manner(self, index: int) -> Manner:
+    def _settings(self, index: int) -> GenerationSettings:
         """What an answer is written with; its adapters are stored only when it begins."""
         message = self.stack.views[index].message
-        made, expected = manner_of(message), self.expected.get(message.id)
+        made, expected = settings_of(message), self.expected.get(message.id)
         if expected is None or message.parts or message.state is not MessageState.STREAMING:
             return made
         return replace(made, adapters=expected.adapters)

@@ -25,6 +25,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QToolTip, QWidget
 
+from app.domain.generation_settings import GenerationSettings
 from app.domain.message import AnswerAgain, Message, MessageState
 from app.domain.parts import clipboard_text
 from app.system.translation import tr
@@ -33,7 +34,6 @@ from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import COLUMN_WIDTH
 from app.ui.transcript import context_menu
 from app.ui.transcript.access import AccessibleMessages, AccessibleTranscript
-from app.ui.transcript.differences import Manner
 from app.ui.transcript.editing import Editing
 from app.ui.transcript.find import Finder
 from app.ui.transcript.formulas import FormulaUpdates
@@ -227,9 +227,9 @@ class Transcript(QAbstractScrollArea):
         if wanted != self.stack.compared:
             self.set_messages(messages, compared, self._instructions)
 
-    def expect(self, manners: Mapping[int, Manner]) -> None:
+    def expect(self, settings: Mapping[int, GenerationSettings]) -> None:
         """Say in the headers of answers that have not begun what they will be written with."""
-        self.places.expected = manners
+        self.places.expected = settings
         self.viewport().update()
 
     def append_message(self, message: Message) -> None:

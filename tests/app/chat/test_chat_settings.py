@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pytestqt.qtbot import QtBot
 
-from app.chat.comparison import Side
 from app.domain.chat_settings import NO_SETTINGS, AnswerFormat, settings_text
+from app.domain.generation_settings import GenerationSettings
 from app.domain.message import MessageState
 from app.store.store import Store
 from engine import (
@@ -88,7 +88,9 @@ def test_other_answers_of_a_chat_have_its_options_too(stage: Stage) -> None:
     assert answer(stage).constraint == CHOICES.constraint
     stage.controller.edit(stage.state.messages[-2].id, "other")
     assert answer(stage).constraint == CHOICES.constraint
-    stage.controller.compare(stage.state.messages[-1].id, Side(), Side(adapters=()))
+    stage.controller.compare(
+        stage.state.messages[-1].id, GenerationSettings(), GenerationSettings(adapters=())
+    )
     both = [c for c in stage.engine.commands if isinstance(c, Generate)][-2:]
     assert [c.constraint for c in both] == [CHOICES.constraint] * 2
     assert {c.sampling.temperature for c in both} == {0.1}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.chat.comparison import Side
+from app.domain.generation_settings import GenerationSettings
 from app.domain.message import Message, MessageState
 from app.domain.parts import prompt_text
 from app.store.store import Store
@@ -15,7 +15,10 @@ from engine import Cancel, ContextPolicy, FinishReason, Generate, Role, Sampling
 from fakes import MODEL
 from stage import Stage, until
 
-COLD, WARM = Side(sampling=Sampling(temperature=0.2)), Side(sampling=Sampling(temperature=1.0))
+COLD, WARM = (
+    GenerationSettings(sampling=Sampling(temperature=0.2)),
+    GenerationSettings(sampling=Sampling(temperature=1.0)),
+)
 
 
 class Pair:
@@ -29,7 +32,9 @@ class Pair:
         stage.drain()
         self.first = stage.state.messages[-1]
 
-    def compare(self, left: Side = COLD, right: Side = WARM) -> tuple[Generate, Generate]:
+    def compare(
+        self, left: GenerationSettings = COLD, right: GenerationSettings = WARM
+    ) -> tuple[Generate, Generate]:
         """Compare two new answers; returns their commands."""
         self.stage.controller.compare(self.first.id, left, right)
         self.one, self.two = self.stage.engine.unfinished
@@ -222,14 +227,16 @@ def test_deleting_one_ends_the_comparison_and_undo_brings_it_back(pair: Pair, le
 
 
 def test_equal_sides_with_a_seed_are_two_samples(pair: Pair) -> None:
-    side = Side(sampling=Sampling(seed=7))
+    side = GenerationSettings(sampling=Sampling(seed=7))
     one, two = pair.compare(side, side)
     assert (one.sampling.seed, two.sampling.seed) == (7, 8)
 
 
 def test_sides_that_differ_keep_the_seed(pair: Pair) -> None:
     used = Sampling(seed=7)
-    one, two = pair.compare(Side(sampling=used), Side(sampling=used, thinking=False))
+    one, two = pair.compare(
+        GenerationSettings(sampling=used), GenerationSettings(sampling=used, thinking=False)
+    )
     assert (one.sampling.seed, two.sampling.seed) == (7, 7)
     assert (one.thinking, two.thinking) == (None, False)
 

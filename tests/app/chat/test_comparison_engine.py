@@ -10,17 +10,17 @@ from pytestqt.qtbot import QtBot
 
 import tiny
 import tiny_lora
-from app.chat.comparison import Side
+from app.domain.generation_settings import GenerationSettings, UsedAdapter
 from app.domain.message import Message, MessageState
 from app.settings.table import Settings
-from engine import AdapterUse, Engine, Event, Sampling
+from engine import Engine, Event, Sampling
 from fakes import FakeEngine
 from stage import Stage, until
 
 QUESTION = "the quick brown fox jumps over the lazy dog " * 12
 SETTINGS = Settings(temperature=0.0, max_tokens=60, context=2048, threads=1)
 ENDED = {MessageState.COMPLETE, MessageState.STOPPED}
-BASE = Side(adapters=())
+BASE = GenerationSettings(adapters=())
 
 
 class RealStage(Stage):
@@ -67,15 +67,17 @@ def ended(stage: Stage) -> Message:
     return stage.state.messages[-1]
 
 
-def compare(stage: Stage, left: Side, right: Side) -> tuple[Message, Message]:
+def compare(
+    stage: Stage, left: GenerationSettings, right: GenerationSettings
+) -> tuple[Message, Message]:
     """Compare two new answers to the last question, until both have ended."""
     stage.controller.compare(stage.state.messages[-1].id, left, right)
     shown = ended(stage)
     return shown, stage.state.compared[shown.id]
 
 
-def adapted(path: Path, strength: float = 1.0) -> Side:
-    return Side(adapters=(AdapterUse(path, strength),))
+def adapted(path: Path, strength: float = 1.0) -> GenerationSettings:
+    return GenerationSettings(adapters=(UsedAdapter(path.stem, strength, path),))
 
 
 def test_base_and_adapted_are_what_each_gives_alone(stage: RealStage, adapter: Path) -> None:
@@ -84,7 +86,7 @@ def test_base_and_adapted_are_what_each_gives_alone(stage: RealStage, adapter: P
     stage.controller.regenerate(stage.state.messages[-1].id)
     changed = ended(stage).text
     assert base != changed
-    left, right = compare(stage, Side(), BASE)
+    left, right = compare(stage, GenerationSettings(), BASE)
     assert (left.text, right.text) == (changed, base)
     assert {left.state, right.state} <= ENDED
     assert [mark.name for mark in left.adapters] == ["pirate"]
@@ -116,7 +118,7 @@ def test_the_prompt_is_processed_once_for_two_samples(
     assert ended(stage).state is MessageState.STOPPED
     stage.controller.load_model(model)
     until(lambda: stage.state.model.loaded is not None)
-    side = Side(sampling=Sampling(temperature=1.0, seed=3))
+    side = GenerationSettings(sampling=Sampling(temperature=1.0, seed=3))
     left, right = compare(stage, side, side)
     assert left.text != right.text
     assert left.details is not None
@@ -125,7 +127,9 @@ def test_the_prompt_is_processed_once_for_two_samples(
     read = [m.prompt_tokens - m.details.reused_tokens for m in (left, right) if m.details]
     assert min(read) < 10 < max(read), "the last tokens give the first logits"
     stage.controller.keep(left.id)
-    alone, other = compare(stage, Side(sampling=Sampling(temperature=1.0, seed=4)), side)
+    alone, other = compare(
+        stage, GenerationSettings(sampling=Sampling(temperature=1.0, seed=4)), side
+    )
     assert (alone.text, other.text) == (right.text, left.text)
     stage.close()
 

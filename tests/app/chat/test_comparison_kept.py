@@ -5,17 +5,22 @@ from __future__ import annotations
 import pytest
 
 from adapter_stage import PIRATE
-from app.chat.comparison import Side
+from app.domain.generation_settings import GenerationSettings
 from app.domain.message import Message, MessageState, StopReason
 from engine import Cancel, FinishReason, Sampling, SaveSnapshot
 from fakes import MODEL
 from scenes_adapters import add
 from stage import Stage, until
 
-COLD, WARM = Side(sampling=Sampling(temperature=0.2)), Side(sampling=Sampling(temperature=1.0))
+COLD, WARM = (
+    GenerationSettings(sampling=Sampling(temperature=0.2)),
+    GenerationSettings(sampling=Sampling(temperature=1.0)),
+)
 
 
-def compare(stage: Stage, one: str, other: str, second_side: Side = WARM) -> tuple[int, int]:
+def compare(
+    stage: Stage, one: str, other: str, second_side: GenerationSettings = WARM
+) -> tuple[int, int]:
     """Compare two answers and write this much of both, if anything; returns their requests."""
     stage.controller.send("Why?")
     stage.engine.write("Because.")
@@ -142,7 +147,7 @@ def test_nothing_is_kept_while_another_branch_is_answered(stage: Stage) -> None:
 def test_adapters_are_not_pending_for_an_answer_that_is_stopped(stage: Stage) -> None:
     stage.ready(MODEL)
     add(stage, stage.controller.adapters, PIRATE)
-    first, second = compare(stage, "It is", "Well", Side(adapters=()))
+    first, second = compare(stage, "It is", "Well", GenerationSettings(adapters=()))
     stage.engine.finish(request=first)
     stage.drain()
     stage.controller.keep(stage.state.messages[-1].id)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.chat.comparison import Side
 from app.domain.answer_details import AnswerDetails
+from app.domain.generation_settings import GenerationSettings
 from app.domain.ids import new_id
 from app.domain.message import AnswerAgain, Message, MessageState
 from app.store.store import Store, StoreError
@@ -68,8 +68,8 @@ def test_a_whole_chat_has_the_same_ids_in_the_state_and_the_store(
     answer(stage, "So.")
     _, second = check(stage)
     assert asked < first < second
-    warm = Side(sampling=Sampling(temperature=1.0))
-    controller.compare(second, warm, Side())
+    warm = GenerationSettings(sampling=Sampling(temperature=1.0))
+    controller.compare(second, warm, GenerationSettings())
     assert check(stage)[0] == asked
     answer(stage, "Well.")
     left = stage.state.messages[-1].id

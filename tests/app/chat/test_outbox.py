@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from app.chat.comparison import Side
+from app.domain.generation_settings import GenerationSettings
 from app.domain.message import MessageState
 from app.domain.parts import FilePart, TextPart
 from engine import FinishReason, Generate, Role
@@ -191,7 +191,7 @@ def test_two_compared_answers_end_before_the_next_message_is_sent(
     stage.ready(MODEL)
     send(stage, qtbot, "one")
     complete(stage)
-    side = Side((), stage.states.chat_settings.shown.usual, None)
+    side = GenerationSettings((), stage.states.chat_settings.shown.usual, None)
     stage.controller.compare(stage.state.messages[-1].id, side, side)
     stage.drain()
     send(stage, qtbot, "two")

@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from app.chat.comparison import Side
+from app.domain.generation_settings import GenerationSettings
 from app.ui.chat.status_line import StatusLine
 from engine import DeviceFault, DevicePart, DeviceRefusal, SlowPart, SlowReason
 from fakes import MODEL
@@ -129,7 +129,9 @@ def test_keeping_the_other_of_two_answers_shows_its_context_use(stage: Stage) ->
     stage.controller.send("Hello")
     stage.engine.finish(tokens=100)
     stage.wait_until_idle()
-    stage.controller.compare(stage.state.messages[-1].id, Side(), Side())
+    stage.controller.compare(
+        stage.state.messages[-1].id, GenerationSettings(), GenerationSettings()
+    )
     for tokens, command in zip((20, 700), stage.engine.unfinished, strict=True):
         stage.engine.finish(request=command.request, tokens=tokens)
     stage.wait_until_idle()

@@ -10,17 +10,17 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
-from app.state.adapters import AdapterEntry
+from app.domain.generation_settings import GenerationSettings, UsedAdapter
 from app.ui.comparison.card import CARD_WIDTH, ComparisonCard
-from app.ui.comparison.values import Choice, default_choices, mix_name, with_mix
+from app.ui.comparison.values import default_choices, mix_name, with_mix
 from app.ui.settings.fields import Segments
 from app.ui.theme.palette import PALETTES
 from app.ui.theme.theme import load_fonts
 from engine import Sampling
 from stage import flush
 
-PIRATE = AdapterEntry(Path("/a/pirate-speech.gguf"), strength=0.8)
-FORMAL = AdapterEntry(Path("/a/formal.gguf"), on=False)
+PIRATE = UsedAdapter("pirate-speech", 0.8, Path("/a/pirate-speech.gguf"))
+FORMAL = UsedAdapter("formal", path=Path("/a/formal.gguf"), on=False)
 SAMPLING = Sampling(temperature=0.7, top_k=40)
 
 
@@ -34,7 +34,9 @@ def card(qtbot: QtBot) -> ComparisonCard:
     return made
 
 
-def accepted(card: ComparisonCard, qtbot: QtBot) -> tuple[int, Choice, Choice]:
+def accepted(
+    card: ComparisonCard, qtbot: QtBot
+) -> tuple[int, GenerationSettings, GenerationSettings]:
     with qtbot.waitSignal(card.accepted) as done:
         qtbot.mouseClick(card.compare_button, Qt.MouseButton.LeftButton)
     message, first, second = done.args
@@ -49,7 +51,7 @@ def thinking(card: ComparisonCard, column: int) -> Segments:
 
 def test_the_default_is_with_and_without_adapters() -> None:
     first, second = default_choices([PIRATE, FORMAL], SAMPLING, None)
-    assert first == Choice((PIRATE, FORMAL), SAMPLING, None)
+    assert first == GenerationSettings((PIRATE, FORMAL), SAMPLING, None)
     assert [entry.acts for entry in second.adapters] == [False, False]
     assert second.sampling == SAMPLING
 

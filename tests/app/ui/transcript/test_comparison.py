@@ -12,10 +12,11 @@ from PySide6.QtWidgets import QMenu
 from pytestqt.qtbot import QtBot
 
 from app.domain.answer_details import AnswerDetails
+from app.domain.generation_settings import GenerationSettings, UsedAdapter
 from app.domain.message import AdapterMark, Message, MessageState
 from app.domain.parts import ErrorPart
 from app.ui.transcript import column_header
-from app.ui.transcript.differences import Manner, differences
+from app.ui.transcript.differences import differences
 from app.ui.transcript.message_stack import COLUMN_GAP, NARROWEST, WIDEST
 from app.ui.transcript.message_tools import column_tools, tools_for
 from app.ui.transcript.view import MARGIN, Transcript
@@ -427,21 +428,57 @@ COOL, WARM = Sampling(temperature=0.2), Sampling(temperature=1.0)
 @pytest.mark.parametrize(
     ("first", "second", "words"),
     [
-        (Manner(), Manner(), ("First answer", "Second answer")),
-        (Manner((), COOL), Manner((), WARM), ("Temperature 0.2", "Temperature 1")),
-        (Manner((("a", 1.0),)), Manner(), ("a", "Without adapters")),
-        (Manner((("a", 1.0), ("b", -0.5))), Manner((("a", 0.8),)), ("a + b at -0.50", "a at 0.80")),
-        (Manner(thinking=True), Manner(thinking=False), ("With thinking", "Without thinking")),
-        (Manner(thinking=True), Manner(), ("With thinking", "Thinking as usual")),
+        (GenerationSettings(), GenerationSettings(), ("First answer", "Second answer")),
         (
-            Manner((("a", 1.0),), COOL),
-            Manner((), replace(WARM, top_k=0)),
+            GenerationSettings((), COOL),
+            GenerationSettings((), WARM),
+            ("Temperature 0.2", "Temperature 1"),
+        ),
+        (
+            GenerationSettings((UsedAdapter("a"),)),
+            GenerationSettings(()),
+            ("a", "Without adapters"),
+        ),
+        (
+            GenerationSettings((UsedAdapter("a"), UsedAdapter("b", -0.5))),
+            GenerationSettings((UsedAdapter("a", 0.8),)),
+            ("a + b at -0.50", "a at 0.80"),
+        ),
+        (
+            GenerationSettings(thinking=True),
+            GenerationSettings(thinking=False),
+            ("With thinking", "Without thinking"),
+        ),
+        (
+            GenerationSettings(thinking=True),
+            GenerationSettings(),
+            ("With thinking", "Thinking as usual"),
+        ),
+        (
+            GenerationSettings((UsedAdapter("a"),), COOL),
+            GenerationSettings((), replace(WARM, top_k=0)),
             ("a · Temperature 0.2 · Top-k 40", "Without adapters · Temperature 1 · Top-k off"),
         ),
-        (Manner((), COOL), Manner((), None), ("First answer", "Second answer")),
+        (
+            GenerationSettings((), COOL),
+            GenerationSettings((), None),
+            ("First answer", "Second answer"),
+        ),
+        (
+            GenerationSettings((), COOL, model_name="Qwen3.5 4B"),
+            GenerationSettings((), WARM, model_name="SmolLM2"),
+            ("Qwen3.5 4B · Temperature 0.2", "SmolLM2 · Temperature 1"),
+        ),
+        (  # of an old answer it is not known
+            GenerationSettings(model_name="Qwen3.5 4B"),
+            GenerationSettings(),
+            ("First answer", "Second answer"),
+        ),
     ],
 )
-def test_differences_in_words(first: Manner, second: Manner, words: tuple[str, str]) -> None:
+def test_differences_in_words(
+    first: GenerationSettings, second: GenerationSettings, words: tuple[str, str]
+) -> None:
     assert differences(first, second) == words
 
 
