@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from PySide6.QtWidgets import QFileDialog
 
 from app.chat.adapters import Adapters
+from app.chat.chat_models import NOTICE as MODEL_NOTICE
 from app.chat.chat_settings import NOTICE as OPTIONS_NOTICE
 from app.chat.controller import Controller
 from app.chat.transfer.controller import EXPORTED_NOTICE
 from app.domain.generation_settings import GenerationSettings
 from app.domain.message import AnswerAgain
+from app.domain.model_ref import local_path
 from app.domain.parts import Content, Parts
 from app.library.service import Library
 from app.settings.table import thinking
@@ -69,7 +71,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         controller.change_settings(theme=choice)
 
     def act(kind: str) -> None:
-        if kind == "model":
+        if kind in ("model", MODEL_NOTICE):
             window.open_picker()
         elif kind == EXPORTED_NOTICE:
             show_in_folder(controller.transfer.exported)
@@ -102,7 +104,9 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
             controller.regenerate(message_id, how)
 
     def ask_comparison(message_id: int) -> None:
-        app_settings = controller.library.defaults.settings_for(controller.state.model.path)
+        chat_model = controller.state.settings(controller.state.current).model
+        own = chat_model or controller.state.model.model
+        app_settings = controller.library.defaults.settings_for(local_path(own))
         offered = controller.state.capabilities.adapters
         stack = [entry.used for entry in states.adapters.stack]
         saved = states.adapters.mixes.items()
@@ -110,9 +114,16 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         chat = controller.state.settings(controller.state.current)
         shown = states.chat_settings.shown
         used, usually = chat.applied(shown.usual), chat.thinks(thinking(app_settings))
-        choices = default_choices(stack if offered else (), used, usually)
-        thinks = shown.can_think
-        window.cards.open_comparison(message_id, choices, mixes if offered else {}, thinks=thinks)
+        models = controller.chat_models.offered(own)
+        name = next((name for model, name in models if model == own), "")
+        choices = default_choices(stack if offered else (), used, usually, own, name)
+        window.cards.open_comparison(
+            message_id,
+            choices,
+            mixes if offered else {},
+            thinks=shown.can_think,
+            models=models,
+        )
 
     def compare_last() -> None:
         messages = controller.state.messages
@@ -193,10 +204,13 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     window.chat.regenerate_requested.connect(controller.regenerate)
 
     window.model_chosen.connect(controller.load_model)
+    window.other_model_chosen.connect(controller.regenerate_with)
+    window.chat.model_line.use_loaded_requested.connect(controller.use_loaded_model)
+    window.chat.model_line.choose_requested.connect(window.open_picker)
     window.picker.opened.connect(controller.library.picker_opened)
     window.picker.unload_requested.connect(controller.unload_model)
-    window.picker.cancel_requested.connect(controller.models.cancel)
-    window.chat.status_line.cancel_requested.connect(controller.models.cancel)
+    window.picker.cancel_requested.connect(controller.cancel_load)
+    window.chat.status_line.cancel_requested.connect(controller.cancel_load)
     window.banners.closed.connect(controller.close_notice)
     window.banners.acted.connect(act)
 
@@ -239,7 +253,7 @@ def connect_library(
 
     controller.state.devices_changed.connect(show_devices)
     page.use_requested.connect(use)
-    page.cancel_load_requested.connect(controller.models.cancel)
+    page.cancel_load_requested.connect(controller.cancel_load)
     page.unload_requested.connect(controller.unload_model)
     page.open_file_requested.connect(window.open_file)
     page.closed.connect(window.close_page)
@@ -349,10 +363,6 @@ def connect_preferences(
             theme.choose(str(value))
         controller.change_settings(**{name: value})
 
-    def reload() -> None:
-        if state.model.path is not None:
-            controller.load_model(state.model.path)
-
     def show_settings() -> None:
         page.show_settings(controller.settings, controller.used_sampling(), state.model.name)
 
@@ -376,7 +386,7 @@ def connect_preferences(
     page.delete_requested.connect(controller.sessions.delete_saved)
     page.folder_requested.connect(show_in_folder)
     connect_storage(page, window, controller)
-    page.reload_requested.connect(reload)
+    page.reload_requested.connect(controller.reload_model)
     page.closed.connect(window.close_page)
     page.given_up.connect(controller.reset_sampling)
     controller.settings_changed.connect(show_settings)

@@ -20,6 +20,7 @@ from app.chat.planner import Uses
 from app.chat.runner import Runner
 from app.domain.chat_settings import AdapterChoice
 from app.domain.message import AdapterMark
+from app.domain.model_ref import ModelRef
 from app.engines.requests import RequestRouter
 from app.state.adapters import (
     STRONGEST,
@@ -87,6 +88,7 @@ class Adapters:
         self._files = files
         self._errors: dict[int | None, dict[Path, AdapterEntry]] = {}  # refused, by conversation
         self._has_read = False
+        self._model: ModelRef | None = None  # of the shown chat
         self._loaded: ModelLoaded | None = None  # the model that the fields below belong to
         self._check: _Check | None = None  # what is checked before the shown stack is set again
         self._refused_given: set[Uses] = set()  # their answer fails with the engine's error
@@ -213,6 +215,7 @@ class Adapters:
 
     def apply(self, conversation_id: int | None) -> None:
         """Show the stack of a conversation, and send it to the engine."""
+        self._model = self._state.settings(conversation_id).model
         self._shown.set_stack(self._stack(conversation_id))
         self._send()
         self._show_pending()
@@ -315,8 +318,13 @@ class Adapters:
         return self._runner.engine_state.adapters if uses == self._refused else uses
 
     def _send(self) -> None:
-        """Request the target stack, unless the engine has or gets it already."""
-        if self._state.model.phase is ModelPhase.READY:
+        """Request the target stack, unless the engine has or gets it already.
+
+        Those of a chat are for its model: another one would refuse them.
+        """
+        chat = self._state.settings(self._state.current).model
+        fits = self._check is not None or self._state.has_in_use(chat)
+        if self._state.model.phase is ModelPhase.READY and fits:
             check = self._check or _Check(self._state.current, None)
             self._runner.apply_adapters(check.conversation, self._target())
             self._publish()
@@ -454,8 +462,13 @@ class Adapters:
 
     def _on_settings(self, conversation_id: int | None) -> None:
         """The settings of a conversation were changed, perhaps its adapters."""
-        stack = self._stack(conversation_id)
-        if conversation_id == self._state.current and self._shown.stack != stack:
+        if conversation_id != self._state.current:
+            return
+        stack, model = self._stack(conversation_id), self._state.settings(conversation_id).model
+        if model != self._model:
+            self._model = model
+            self._send()
+        if self._shown.stack != stack:
             self._refused, self._fault = None, ("", "")
             self._shown.set_stack(stack)
             self._send_timer.start()

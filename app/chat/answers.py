@@ -1,6 +1,8 @@
 """Answers: requested from the engine, any number at once, stopped, and saved in pieces.
 
-Each is bound to its request and its branch, never to the shown conversation. The message of an
+Each is bound to its request and its branch, never to the shown conversation. It is written by the
+model of its conversation, or by one that was chosen for it alone: answers of the loaded model are
+requested first, then the model of the one that has waited longest is loaded. The message of an
 answer is stored when the answer is queued, so that it can be continued after a crash. Its text is
 appended in the store every 300 ms.
 """
@@ -20,6 +22,7 @@ from app.chat.runner import Runner
 from app.chat.running_answer import QueuedAnswer, RunningAnswer
 from app.domain.answer_details import AnswerDetails
 from app.domain.message import Message, MessageState, StopReason
+from app.domain.model_ref import ModelRef
 from app.domain.parts import ErrorPart, Parts
 from app.engines.requests import RequestRouter
 from app.state.chat import Generation, ModelPhase, ModelStatus, Notice, State
@@ -38,6 +41,7 @@ from engine import (
 )
 
 _SAVE_MILLISECONDS = 300
+_MOST_OVERTAKEN = 4  # later answers of the loaded model that are requested before another model's
 _TURN_MILLISECONDS = 300  # an answer that starts sooner does not say that it waits for its turn
 # What becomes of an answer, and why it stopped; "": it is complete.
 _ENDS: dict[FinishReason, tuple[MessageState, str]] = {
@@ -82,12 +86,14 @@ class Answers:
         runner: Runner,
         ended: Callable[[int, int], None],
         *,
-        want_model: Callable[[], None] = lambda: None,
+        want_model: Callable[[ModelRef | None], None] = lambda _: None,
+        began: Callable[[int], None] = lambda _: None,
     ) -> None:
         """`ended` is called with the conversation and the message of each answer that has ended,
-        `want_model` for an answer that is queued while no model is loaded.
+        `want_model` with the model that has to be loaded for the next answer, None: any, and
+        `began` with the conversation of an answer that its own model has begun.
         """
-        self._want_model = want_model
+        self._want_model, self._on_began = want_model, began
         self._state = state
         self._store_queue = store_queue
         self._engine = router
@@ -111,13 +117,14 @@ class Answers:
     def enqueue(
         self,
         message: Message,
-        command: Generate,
+        command: Callable[[], Generate],
         *,
         adapters: Uses | None = None,
+        model: ModelRef | None = None,
     ) -> None:
-        """Queue `message` as the answer that a command asks for.
+        """Queue `message` as the answer that a command asks for, made when its model is loaded.
 
-        `adapters` replaces the conversation's.
+        `adapters` and `model` replace the conversation's.
         """
         ids = [each.id for each in self._state.branches[message.conversation]]
         aside = message.id not in ids
@@ -133,25 +140,40 @@ class Answers:
                 message.parts,
                 command,
                 adapters,
-                aside,
+                model,
+                aside=aside,
                 before=message.details,
             )
         )
         self._state.set_queued(message.id, message.conversation)
         self._state.touch(message.conversation)
-        if self._state.model.phase is ModelPhase.NONE:
-            self._want_model()
+        if self._state.model.phase is ModelPhase.NONE and self._model(self._jobs[-1]) is None:
+            self._want_model(None)
         self.start_next()
 
     def start_next(self) -> None:
-        """Request the queued answers that can be, and update the note of each waiting one."""
+        """Request the queued answers that can be, and update the note of each waiting one.
+
+        When none is in progress or can be requested, the model of the first one is asked for.
+        """
+        checking = False  # adapters of an answer
         ready = self._state.model.phase is ModelPhase.READY
-        ready = ready and not (self._held or self._closed)
-        for job in list(self._jobs) if ready else ():
+        passed: list[QueuedAnswer] = []  # of other models, which wait longer
+        for job in list(self._jobs) if ready and not (self._held or self._closed) else ():
+            if not self._fits(job):
+                passed.append(job)
+                continue
+            if any(each.overtaken >= _MOST_OVERTAKEN for each in passed):
+                break
             adapters = self._adapters.uses_for(job.conversation, job.adapters)
+            checking |= adapters is None
             if adapters is not None and job in self._jobs:
                 self._jobs.remove(job)
+                for each in passed:
+                    each.overtaken += 1
                 self._begin(job, adapters)
+        if not checking:
+            self._want_next()
         self._show_notes()
 
     def hold(self, held: bool) -> None:
@@ -190,10 +212,21 @@ class Answers:
         for running in list(self._running.values()):
             self._stop(running)
 
-    def fail_waiting(self, error: ErrorPart) -> None:
-        """Fail every queued answer with this error: no model could be loaded."""
+    def stop_waiting(self, model: ModelRef) -> None:
+        """Stop the queued answers of a model: the user does not want to wait until it is loaded."""
+        for job in [job for job in self._jobs if self._model(job) == model]:
+            self._drop(job, MessageState.STOPPED, StopReason.USER)
+
+    def fail_waiting(self, error: ErrorPart, model: ModelRef | None) -> None:
+        """Fail the queued answers of a model that could not be loaded with this error.
+
+        If no model is left, those that any could write fail too.
+        """
+        none_left = self._state.model.phase is ModelPhase.FAILED
         for job in list(self._jobs):
-            self._drop(job, MessageState.FAILED, error=error)
+            wanted = self._model(job)
+            if none_left if wanted is None else wanted == model:
+                self._drop(job, MessageState.FAILED, error=error)
 
     def save(self) -> None:
         """Append the unsaved text of every answer in the store."""
@@ -318,11 +351,38 @@ class Answers:
         if current is None or current.started or request not in self._running:
             return current
         self._state.set_generation(replace(current, started=True))
-        self._adapters.record_on(current.message, self._requested[request][1])
+        job, adapters = self._requested[request]
+        self._adapters.record_on(current.message, adapters)
+        if job.model is None:
+            self._on_began(job.conversation)
         self._show_notes()
         return self._state.generations.get(request)
 
-    def _note(self) -> str:
+    def _model(self, job: QueuedAnswer) -> ModelRef | None:
+        """The model that an answer waits for; None: any."""
+        return job.model or self._state.settings(job.conversation).model
+
+    def _fits(self, job: QueuedAnswer) -> bool:
+        """Whether an answer is to be written by the loaded model, or the one being loaded."""
+        return self._model(job) in (None, self._state.model.model)
+
+    def _want_next(self) -> None:
+        """Ask for the model of the first answer that needs one, once none is in progress."""
+        loading = self._state.model.phase is ModelPhase.LOADING
+        if self._running or loading or self._held or self._closed:
+            return
+        ready = self._state.model.phase is ModelPhase.READY
+        waiting = (job for job in self._jobs if not (ready and self._fits(job)))
+        wanted = next((model for job in waiting if (model := self._model(job))), None)
+        if wanted is not None:
+            self._want_model(wanted)
+
+    def _note(self, job: QueuedAnswer) -> str:
+        if not self._fits(job) and (model := self._model(job)) is not None:
+            name = self._state.model_name(model)
+            if job.aside and self._running:
+                return tr("Waits: loads {name} after the first answer", name=name)
+            return tr("Waits: loads {name} after other answers", name=name)
         match self._state.model.phase:
             case ModelPhase.LOADING:
                 return tr("Waiting for the model to load…")
@@ -336,7 +396,7 @@ class Answers:
     def _show_notes(self) -> None:
         """Show what each answer that has not started waits for."""
         for job in self._jobs:
-            self._state.set_waiting(job.message, job.conversation, self._note())
+            self._state.set_waiting(job.message, job.conversation, self._note(job))
         first = next(iter(self._running), 0)
         queued = tr("Queued: another answer is being written")
         for request, running in list(self._running.items()):
@@ -352,18 +412,20 @@ class Answers:
 
     def _begin(self, job: QueuedAnswer, adapters: Uses) -> None:
         """Request an answer, which these adapters are used for."""
-        request = self._runner.answer(job.branch, adapters, job.command, aside=job.aside)
+        command = job.command()
+        self._set_model_name(job)
+        request = self._runner.answer(job.branch, adapters, command, aside=job.aside)
         self._requested[request] = job, adapters
         self._running[request] = RunningAnswer(
             request,
             job.conversation,
             job.message,
             self._state.model.loaded,
-            job.command.sampling,
+            command.sampling,
             job.parts,
-            job.command.thinking,
-            job.command.constraint,
-            job.command.thinking_budget or 0,
+            command.thinking,
+            command.constraint,
+            command.thinking_budget or 0,
             job.before,
         )
         self._state.set_generation(
@@ -373,6 +435,14 @@ class Answers:
         self._state.set_waiting(job.message, job.conversation, "")
         if len(self._running) > 1 and not self._turns.isActive():
             self._turns.start()
+
+    def _set_model_name(self, job: QueuedAnswer) -> None:
+        """Name the loaded model in an answer that it begins: another was in use when it was asked."""
+        message, name = self._state.message(job.message), self._state.model.name
+        if message is None or message.model == name or job.parts:
+            return
+        self._state.change(replace(message, model=name))
+        self._store_queue.write(lambda store: store.set_model_name(job.message, name))
 
     def _check_adapters_again(self, running: RunningAnswer, event: Failed) -> bool:
         """Queue an answer again whose adapters were refused: the check finds which, and why."""
@@ -454,8 +524,8 @@ class Answers:
             self._state.change(ended)
         self._state.touch(running.conversation)
         self._forget(running)
+        self._on_ended(running.conversation, running.message)  # first: it may ask the next question
         self.start_next()
-        self._on_ended(running.conversation, running.message)
 
     def _forget(self, running: RunningAnswer) -> None:
         """Remove an answer from those in progress."""

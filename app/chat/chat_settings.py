@@ -130,11 +130,12 @@ class ChatSettingsController:
         instructions = self._prompts.instructions(self._state.current)
         shown = ShownSettings(
             settings,
-            self._prompts.usual_sampling(),
+            self._prompts.usual_sampling(settings.model),
             self._prompts.usual_instructions(self._state.current),
             None if constraint is None else self._faults.get(constraint),
             checking=unknown,
-            can_think=loaded is not None and (loaded.can_think or loaded.has_thinking_switch),
+            can_think=not self._state.has_in_use(settings.model)  # not known before it is loaded
+            or (loaded is not None and (loaded.can_think or loaded.has_thinking_switch)),
             instructions=instructions,
             instruction_tokens=self.token_count.of(instructions) or 0,
         )

@@ -77,18 +77,37 @@ class Comparisons:
         elif place != len(state.messages) - 1:
             return
         state.cut(asked.conversation, place + 1)
-        command = self._prompts.command(asked.conversation, state.messages)
+        branch, chat = state.messages, state.settings(asked.conversation)
+        command = self._prompts.command(asked.conversation, branch)
         sides = [_filled(side, command) for side in (left, right)]
-        if sides[0] == sides[1] and sides[1].sampling.seed >= 0:  # else both texts are the same
+        models = [side.model or chat.model for side in (left, right)]
+        same = sides[0] == sides[1] and models[0] == models[1]
+        if same and sides[1].sampling.seed >= 0:  # else both texts are the same
             used = sides[1].sampling
             sides[1] = replace(sides[1], sampling=replace(used, seed=used.seed + 1))
         details = [
-            AnswerDetails(**sampling_details(each.sampling, each.thinking), seed=each.sampling.seed)
-            for each in sides
+            AnswerDetails(
+                model=self._state.model.name if model is None else self._state.model_name(model),
+                seed=each.sampling.seed,
+                **sampling_details(each.sampling, each.thinking),
+            )
+            for each, model in zip(sides, models, strict=True)
         ]
+
+        def asks(side: Generate) -> Callable[[], Generate]:
+            """What is asked once the model is loaded: the instructions may be the model's own."""
+            return lambda: replace(
+                self._prompts.command(asked.conversation, branch),
+                sampling=side.sampling,
+                thinking=side.thinking,
+                thinking_budget=side.thinking_budget,
+                adapters=side.adapters,
+            )
+
         answers = self._add(asked, siblings, details)
-        for message, each in zip(answers, sides, strict=True):
-            self._answers.enqueue(message, each, adapters=each.adapters)
+        chosen = (left.model, right.model)
+        for message, each, model in zip(answers, sides, chosen, strict=True):
+            self._answers.enqueue(message, asks(each), adapters=each.adapters, model=model)
 
     def keep(self, message_id: int) -> None:
         """Make one of two compared answers, which has ended, the answer of the branch.
@@ -170,7 +189,7 @@ class Comparisons:
                 (),
                 MessageState.STREAMING,
                 time.time(),
-                model,
+                details[at].model,
                 "",
                 0,
                 0,

@@ -16,6 +16,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.chat.adapters import Adapters
 from app.chat.answers import FULL_NOTICE, Answers
+from app.chat.chat_models import ChatModels, missing_words
 from app.chat.chat_settings import ChatSettingsController
 from app.chat.comparison import Comparisons
 from app.chat.conversations import Conversations
@@ -45,8 +46,10 @@ from app.domain.answer_details import AnswerDetails
 from app.domain.generation_settings import GenerationSettings
 from app.domain.ids import new_id
 from app.domain.message import AnswerAgain, Message, MessageState
+from app.domain.model_ref import Local, ModelRef, local_path
 from app.domain.parts import (
     Content,
+    ErrorPart,
     Parts,
     clipboard_text,
     edited_answer,
@@ -59,6 +62,7 @@ from app.domain.parts import (
 from app.domain.word_count import word_count
 from app.engines.client import ClientMaker
 from app.engines.local import local
+from app.engines.registry import EngineRegistry
 from app.engines.requests import RequestRouter
 from app.library.service import Library
 from app.settings.table import (
@@ -69,7 +73,7 @@ from app.settings.table import (
     without_own,
 )
 from app.settings.used_sampling import UsedValue
-from app.state.chat import Notice
+from app.state.chat import ModelPhase, Notice
 from app.state.states import States
 from app.store.store import Store
 from app.store.writer import StoreQueue
@@ -118,6 +122,7 @@ class Controller(QObject):
             self._on_unhandled,
             self,
         )
+        self.engines = EngineRegistry(self._engine)
         runner = Runner(
             state,
             self._engine,
@@ -125,8 +130,8 @@ class Controller(QObject):
             lambda: self.speculative_model.kind(self.settings),
             self,
         )
-        state.set_capabilities(self._engine.capabilities)
-        self._prompts = PromptBuilder(state, lambda: self._model_settings())
+        state.set_capabilities(self.engines.capabilities(None))
+        self._prompts = PromptBuilder(state, lambda model: self._model_settings(model))
         # The user's files may be on a drive that does not respond; settings must not wait for it.
         user_files = BackgroundWorker("user files", self)
         self._own_files = BackgroundWorker("own files", self)
@@ -163,10 +168,18 @@ class Controller(QObject):
             self.adapters,
             runner,
             self._on_answer_ended,
-            want_model=self._load_usual,
+            want_model=self._load_for_answers,
+            began=lambda conversation: self.chat_models.on_answer(conversation),
         )
         states.adapters.request_finished.connect(self._answers.start_next)
         self.library = Library(state, states.library, settings, user_files, self)
+        self.chat_models = ChatModels(
+            state,
+            self.chat_settings,
+            self.engines,
+            user_files,
+            self.library.load_times.seconds,
+        )
         self.speculative_model = SpeculativeModel(
             state,
             self._engine,
@@ -286,7 +299,7 @@ class Controller(QObject):
         self.library.start()
         chosen = model or first_model(self.settings.last_model)
         if chosen is not None:
-            self.load_model(chosen)
+            self.switch.load(Local(chosen))
         else:
             self.models.expect(None)
 
@@ -342,6 +355,7 @@ class Controller(QObject):
         if kind == "quit":
             self.quitting.stay()
         elif kind == SWITCH_NOTICE:
+            self.chat_models.undo_choice()
             self.switch.drop()
         self.state.set_notice(kind, None)
 
@@ -414,7 +428,7 @@ class Controller(QObject):
             self.outbox.add(shown, parts)
             self.drafts.keep(shown, left)
             return True
-        if self.chat_settings.refuses(shown) or self._is_too_long(parts):
+        if self._refuses(shown) or self._is_too_long(parts):
             return False
         if self.comparisons.is_open:
             self.comparisons.refuse_message()
@@ -440,19 +454,33 @@ class Controller(QObject):
         """Stop the answer of any conversation; its partial text stays."""
         self._answers.stop(conversation_id)
 
-    def regenerate(self, message_id: int, how: AnswerAgain = AnswerAgain.SAME) -> None:
-        """Generate another answer as a sibling of this one, by the model in use."""
+    def regenerate(
+        self,
+        message_id: int,
+        how: AnswerAgain = AnswerAgain.SAME,
+        model: ModelRef | None = None,
+    ) -> None:
+        """Generate another answer as a sibling of this one.
+
+        `model` writes this answer alone; None: the model of the chat does.
+        """
         place, old = self._find(message_id)
         if old is None or old.role is not Role.ASSISTANT or self.state.busy:
             return
-        if old.is_greeting or self.chat_settings.refuses(old.conversation):
+        if old.is_greeting or self._refuses(old.conversation, model):
             return
         self.state.cut(old.conversation, place)
         extra = length_instruction(how, word_count(clipboard_text(old.parts)))
         made = AnswerDetails(extra=extra) if extra else None
         siblings = old.siblings + 1
-        again = self._add(old.conversation, old.parent, Role.ASSISTANT, (), siblings, made)
-        self._answer(again)
+        again = self._add(
+            old.conversation, old.parent, Role.ASSISTANT, (), siblings, made, by=model
+        )
+        self._answer(again, model)
+
+    def regenerate_with(self, message_id: int, model: ModelRef) -> None:
+        """Generate another answer with a model that the chat does not keep."""
+        self.regenerate(message_id, model=model)
 
     def compare(self, message_id: int, left: GenerationSettings, right: GenerationSettings) -> None:
         """Answer the question of an answer, or the last question, twice at once."""
@@ -484,7 +512,7 @@ class Controller(QObject):
         parts = without_empty_ends(parts_of(Role.USER, content))
         if old.role is not Role.USER or not parts:
             return
-        if self.chat_settings.refuses(old.conversation):
+        if self._refuses(old.conversation):
             return
         self.state.cut(old.conversation, place)
         self._ask(old.conversation, old.parent, parts, old.siblings + 1)
@@ -517,6 +545,7 @@ class Controller(QObject):
             or old.state is MessageState.STREAMING
             or self.state.busy
             or old.undecided
+            or self._refuses(old.conversation)
         ):
             return
         parts = without_error(old.parts)
@@ -541,19 +570,51 @@ class Controller(QObject):
     # --- the model ------------------------------------------------------------------------------
 
     def load_model(self, path: Path) -> None:
-        """Load a model file in place of the loaded one, after the answers in progress."""
-        self.switch.load(path)
+        """Load a model file in place of the loaded one, after the answers in progress.
+
+        It is the model of the shown chat from now on.
+        """
+        self.chat_models.choose(self.state.current, Local(path))
+        self.switch.load(Local(path))
+        self._answers.start_next()
+
+    def use_loaded_model(self) -> None:
+        """Answer in the shown chat by the loaded model from now on."""
+        model = self.state.model.model
+        if model is not None and self.state.model.phase is ModelPhase.READY:
+            self.chat_models.choose(self.state.current, model)
+            self._answers.start_next()
+
+    def reload_model(self) -> None:
+        """Load the loaded model again, if its settings have changed."""
+        model = self.state.model.model
+        if isinstance(model, Local):
+            self.switch.load(model)
+
+    def cancel_load(self) -> None:
+        """Cancel the load in progress, and stop the answers that wait for it."""
+        model = self.state.model.model
+        self.models.cancel()
+        if model is not None and self.state.model.phase is ModelPhase.LOADING:
+            self._answers.stop_waiting(model)
 
     def unload_model(self) -> None:
         """Unload the model, after the answers in progress."""
         self.switch.unload()
 
-    def _load_usual(self) -> None:
-        """Load the last used model, or the only one there is, for a question."""
+    def _load_for_answers(self, model: ModelRef | None) -> None:
+        """Load the model that answers wait for, None: the last used one or the only one there is."""
+        if isinstance(model, Local):
+            self.switch.load(model)
+            return
+        if model is not None:
+            words = missing_words(model, self.state.model_name(model))
+            self._answers.fail_waiting(ErrorPart(file=model.file_name, message=words), model)
+            return
         usable = [file.path for file in self.state.installed if not file.bad]
         path = usual_model(self.settings.last_model, usable)
         if path is not None:
-            self.load_model(path)
+            self.switch.load(Local(path))
 
     # --- steps ----------------------------------------------------------------------------------
 
@@ -570,15 +631,23 @@ class Controller(QObject):
     def _send_in(self, conversation_id: int, parts: Parts) -> bool:
         """Send a message at the end of a conversation that was opened; False when it cannot be."""
         branch = self.state.branches.get(conversation_id)
-        if not branch or self.chat_settings.refuses(conversation_id):
+        if not branch or self._refuses(conversation_id):
             return False
         self._ask(conversation_id, branch[-1].id, parts)
         return True
+
+    def _refuses(self, conversation: int | None, model: ModelRef | None = None) -> bool:
+        """Whether a chat cannot be answered now; a notice says why. `model` is for this answer."""
+        if self.chat_settings.refuses(conversation):
+            return True
+        return model is None and self.chat_models.refuses(conversation)
 
     def _is_too_long(self, parts: Parts) -> bool:
         """Whether a message cannot fit in the model's context; a notice says so."""
         loaded, text = self.state.model.loaded, prompt_text(parts)
         self.state.set_notice(LONG_NOTICE, None)
+        if not self.state.has_in_use(self.state.settings(self.state.current).model):
+            return False  # its own model counts other tokens
         if loaded is None or len(text.encode("utf-8", "replace")) < loaded.context:
             return False  # no text has more tokens than bytes
         tokens = self.token_count.of(text)
@@ -619,15 +688,19 @@ class Controller(QObject):
         sibling: int,
         details: AnswerDetails | None = None,
         *,
+        by: ModelRef | None = None,
         written: bool = False,
     ) -> Message:
         """Append a message to the branch, as the newest of `sibling` siblings.
 
-        An answer is to be written, unless it is `written`: by the model of its `details`.
+        An answer is to be written, by the model `by` or that of the chat, unless it is `written`:
+        by the model of its `details`.
         """
         own = role is Role.USER
         state = MessageState.COMPLETE if own or written else MessageState.STREAMING
-        model = details.model if written and details else self.state.model.name
+        by = by or self.state.settings(conversation_id).model
+        used = self.state.model.name if by is None else self.state.model_name(by)
+        model = details.model if written and details else used
         message = Message(
             new_id(), conversation_id, parent, role, parts, state, time.time(), "" if own else model,
             "", 0, 0, 0.0, sibling, sibling, details=details,
@@ -642,14 +715,19 @@ class Controller(QObject):
         self.state.add(message)
         return message
 
-    def _answer(self, message: Message) -> None:
+    def _answer(self, message: Message, model: ModelRef | None = None) -> None:
         branch = self.state.branches[message.conversation]
         self.chat_settings.keep_variables(message.conversation)
         extra = message.details.extra if message.details else ""
-        self._answers.enqueue(message, self._prompts.command(message.conversation, branch, extra))
+        self._answers.enqueue(
+            message,
+            lambda: self._prompts.command(message.conversation, branch, extra),
+            model=model,
+        )
 
-    def _model_settings(self) -> Settings:
-        return self.library.defaults.settings_for(self.state.model.path)
+    def _model_settings(self, model: ModelRef | None) -> Settings:
+        """The settings of a model; None: of the one in use."""
+        return self.library.defaults.settings_for(local_path(model or self.state.model.model))
 
     def _find(self, message_id: int) -> tuple[int, Message | None]:
         """Index of a message in the shown branch, and the message; (-1, None) if absent."""

@@ -172,7 +172,6 @@ class Events:
         shown = explain(event.fault, name, event.message, event.remedy)
         notice = Notice(shown.sentence, shown.remedy, tr("Choose a model"), shown.detail)
         self._state.set_notice("model", notice)
-        if self._state.model.phase is ModelPhase.FAILED:
-            error = ErrorPart(event.fault, name, event.message, event.remedy)
-            self._answers.fail_waiting(error)
+        error = ErrorPart(event.fault, name, event.message, event.remedy)
+        self._answers.fail_waiting(error, failed)
         self._answers.start_next()

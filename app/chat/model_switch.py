@@ -13,6 +13,7 @@ from app.chat import model_loader
 from app.chat.answers import Answers
 from app.chat.model_loader import ModelLoader
 from app.chat.snapshots import SnapshotController
+from app.domain.model_ref import Local
 from app.library.settings_editor import ModelSettingsEditor
 from app.state.chat import ModelPhase, Notice, State
 from app.system.translation import tr, trn
@@ -39,15 +40,15 @@ class ModelSwitch:
         self._loaded: tuple[object, ...] | None = None  # what the last load depended on
         state.generations_changed.connect(self._on_generations)
 
-    def load(self, path: Path) -> None:
-        """Load a model file in place of the loaded one, after the answers in progress.
+    def load(self, model: Local) -> None:
+        """Load a model of this machine in place of the loaded one, after the answers in progress.
 
         The model in use is not loaded again, unless the settings it is loaded with have changed, or
         it is not where it was asked to run.
         """
-        model = self._state.model
-        ready = model.phase is ModelPhase.READY and model.path == path
-        is_moved = model.loaded is not None and model.loaded.moved is not None
+        status, path = self._state.model, model.path
+        ready = status.phase is ModelPhase.READY and status.model == model
+        is_moved = status.loaded is not None and status.loaded.moved is not None
         if ready and not is_moved and self._loaded == self._key(path):
             self.drop()
             return

@@ -12,6 +12,7 @@ from datetime import datetime
 
 from app.domain.chat_settings import ResolvedText
 from app.domain.message import AnswerAgain, Message
+from app.domain.model_ref import ModelRef
 from app.domain.parts import Part, ToolResultPart, prompt_text
 from app.domain.variables import has_variables, resolved
 from app.settings.table import Settings, sampling, thinking
@@ -30,10 +31,12 @@ class PromptBuilder:
     def __init__(
         self,
         state: State,
-        settings: Callable[[], Settings],
+        settings: Callable[[ModelRef | None], Settings],
         now: Callable[[], datetime] = datetime.now,
     ) -> None:
-        """`settings` are those of the model in use; `now` is the local time, for variables."""
+        """`settings` are those of a model, of None: the one in use; `now` is the local time, for
+        variables.
+        """
         self._state = state
         self._settings = settings
         self._now = now
@@ -41,7 +44,7 @@ class PromptBuilder:
     def usual_instructions(self, conversation: int | None) -> str:
         """What a chat without instructions of its own has: its folder's, or those of the app."""
         found = self._state.folder_instructions(conversation)
-        return self._settings().system_prompt if found is None else found
+        return self._settings(None).system_prompt if found is None else found
 
     def instructions(self, conversation: int | None) -> str:
         """The instructions of a chat, with the variables that were replaced for it."""
@@ -59,10 +62,10 @@ class PromptBuilder:
             return settings.resolved
         return ResolvedText(text, resolved(text, self._now()) if has_variables(text) else text)
 
-    def usual_sampling(self) -> Sampling:
-        """The sampling by the settings and the model in use."""
-        loaded = self._state.model.loaded
-        return sampling(self._settings(), loaded.sampling if loaded else None)
+    def usual_sampling(self, model: ModelRef | None = None) -> Sampling:
+        """The sampling by the settings and a model, None: the one in use."""
+        loaded = self._state.model.loaded if self._state.has_in_use(model) else None
+        return sampling(self._settings(model), loaded.sampling if loaded else None)
 
     def turns(self, conversation: int | None, messages: Sequence[Message]) -> tuple[Turn, ...]:
         """Prompt turns of a branch of a chat, with its instructions."""
@@ -74,7 +77,7 @@ class PromptBuilder:
         `extra` is an instruction for this answer only: it follows the question, so that the cached
         context of the chat before it stays of use.
         """
-        app, chat = self._settings(), self._state.settings(conversation)
+        app, chat = self._settings(None), self._state.settings(conversation)
         return Generate(
             0,
             with_extra(self.turns(conversation, messages), extra),

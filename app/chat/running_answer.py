@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from app.chat.planner import Branch, Uses
 from app.domain.answer_details import AnswerDetails
+from app.domain.model_ref import ModelRef
 from app.domain.parts import Parts, append_text
 from engine import Constraint, Finished, Generate, ModelLoaded, Sampling, Text
 
@@ -17,16 +18,18 @@ _USUAL = Sampling()
 _SPEED_SECONDS = 0.25  # update interval of the shown speed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class QueuedAnswer:
-    """An answer that waits for the model or its adapters, and is not requested yet."""
+    """An answer that waits for its model or its adapters, and is not requested yet."""
 
     branch: Branch  # ends with the answer
     conversation: int
     message: int
     parts: Parts  # of the answer so far; not empty when it is continued
-    command: Generate
+    command: Callable[[], Generate]  # made once the model is loaded, whose settings are in it
     adapters: Uses | None  # None: the conversation's
+    model: ModelRef | None = None  # None: the conversation's
+    overtaken: int = 0  # by how many later answers of the loaded model
     aside: bool = False  # the other answer of a comparison
     before: AnswerDetails | None = None  # known before, and of the part that is continued
     checked_again: bool = False  # the engine refused its adapters after it had accepted them

@@ -108,6 +108,8 @@ class SnapshotController:
         shown = self._state.current
         if shown is None or not self._can_restore() or self._state.busy_conversations:
             return  # called again when the answers have ended
+        if not self._state.has_in_use(self._state.settings(shown).model):
+            return  # its context is of another model
         branch = self._branch(shown)
         if self._runner.has_cached(branch):
             return

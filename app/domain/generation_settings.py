@@ -33,6 +33,7 @@ class GenerationSettings:
     thinking: bool | None = None  # None: also the default of the model's chat template
     model: ModelRef | None = None
     model_name: str = ""  # displayed; "": not known
+    model_format: str = ""  # such as "Q4_K_M"; "": not known
 
     @property
     def acting(self) -> tuple[UsedAdapter, ...] | None:

@@ -18,6 +18,7 @@ from app.library import folders as library_places
 from app.library.better_model import BetterModelOffer
 from app.library.files import folder_of
 from app.library.index import ModelIndex
+from app.library.load_times import LoadTimes
 from app.library.model_trash import ModelTrash
 from app.library.recommended import Recommendations
 from app.library.search import HubBrowser
@@ -83,6 +84,10 @@ class Library(QObject):
             library, self._files,
             (places_file or library_places.file()).with_name("download-speed.json"),
         )  # fmt: skip
+        self.load_times = LoadTimes(
+            state, self._files,
+            (places_file or library_places.file()).with_name("load-times.json"),
+        )  # fmt: skip
         self.hub = HubBrowser(
             library, self._installed_path, self._is_coming, self.model_index.reclaimable, self
         )
@@ -127,6 +132,7 @@ class Library(QObject):
         self.downloads.start()
         self.catalog.start()
         self.speed.start()
+        self.load_times.start()
 
     def opened(self) -> None:
         """The page was opened: scan the folders and predict memory again."""

@@ -23,7 +23,7 @@ from app.domain.model_ref import ModelRef, local_path
 from app.domain.parts import Parts, append_text
 from app.engines.client import Capabilities
 from app.state.read_only import ReadOnly, changed
-from engine import DeviceInfo, Fault, ModelLoaded
+from engine import DeviceInfo, Fault, ModelLoaded, model_label, model_name
 
 
 class ModelPhase(Enum):
@@ -61,6 +61,17 @@ class ModelStatus:
         """The name and, once it is loaded, the quantization: there may be several of one name."""
         format = self.loaded.format if self.phase is ModelPhase.READY and self.loaded else ""
         return f"{self.name} · {format}" if format else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class ChatModel:
+    """The model of the shown chat while another one is in use, or none."""
+
+    model: ModelRef
+    name: str  # displayed
+    loaded: str = ""  # displayed name of the model that is loaded instead; "": none
+    missing: str = ""  # the sentence that there is no such file any more, or no engine for it
+    load_seconds: float = 0.0  # about, until it can answer; 0: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +153,7 @@ class State(QObject):
     text_added = Signal(object, str)  # id and piece, of the shown branch
     waiting_changed = Signal(object, str)  # id and the note on what it waits for; empty: started
     model_changed = Signal()
+    chat_model_changed = Signal()
     generations_changed = Signal()  # any of `generations`, `queued`, `waiting`, `last_speed`
     notices_changed = Signal()
     draft_changed = Signal(object)  # conversation or None
@@ -172,6 +184,7 @@ class State(QObject):
     memory_starts = ReadOnly[Mapping[int, int]]()  # conversation longer than the context: the
     # first message that the model reads
     model = ReadOnly[ModelStatus]()
+    chat_model = ReadOnly[ChatModel | None]()  # of the shown chat; None: it is the one in use
     generations = ReadOnly[Mapping[int, Generation]]()  # by request, the oldest first
     queued = ReadOnly[Mapping[int, int]]()  # answer not requested yet: its conversation
     waiting = ReadOnly[Mapping[int, str]]()  # answer not started yet: note on what it waits for
@@ -201,6 +214,7 @@ class State(QObject):
         self._compared: Mapping[int, Message] = MappingProxyType({})
         self._memory_starts: Mapping[int, int] = MappingProxyType({})
         self._model = ModelStatus()
+        self._chat_model: ChatModel | None = None
         self._generations: Mapping[int, Generation] = MappingProxyType({})
         self._queued: Mapping[int, int] = MappingProxyType({})
         self._waiting: Mapping[int, str] = MappingProxyType({})
@@ -293,6 +307,23 @@ class State(QObject):
             return self.new_chat
         found = self.conversation(conversation_id)
         return NO_SETTINGS if found is None else found.settings
+
+    def has_in_use(self, model: ModelRef | None) -> bool:
+        """Whether a model is loaded or being loaded; None: whichever is."""
+        phases = (ModelPhase.LOADING, ModelPhase.READY)
+        return model is None or (self.model.phase in phases and self.model.model == model)
+
+    def model_name(self, model: ModelRef, *, whole: bool = False) -> str:
+        """The displayed name of a model, `whole`: with its quantization."""
+        if model == self.model.model:
+            return self.model.full_name if whole else self.model.name
+        path = local_path(model)
+        if path is None:
+            return model.file_name
+        for file in self.installed:
+            if file.path == path:
+                return f"{file.name} · {file.format}" if whole and file.format else file.name
+        return model_label(path) if whole else model_name(path)
 
     def folder_instructions(self, conversation_id: int | None) -> str | None:
         """The instructions of the nearest folder around a conversation that has some."""
@@ -462,6 +493,12 @@ class State(QObject):
             self._last_speed = 0.0
         self._model = model
         self.model_changed.emit()
+
+    def set_chat_model(self, chat_model: ChatModel | None) -> None:
+        """Set the model of the shown chat; None: it is the one in use."""
+        if chat_model != self._chat_model:
+            self._chat_model = chat_model
+            self.chat_model_changed.emit()
 
     def set_generation(self, generation: Generation) -> None:
         """Set the progress of an answer; a request not known yet is added."""

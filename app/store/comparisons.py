@@ -27,12 +27,14 @@ def add_both(
 ) -> tuple[Message, Message]:
     """Insert both answers, with what is known of how they will be made; the first is the leaf.
 
-    Nothing changes if they exist.
+    `model` is the displayed name of the model of those whose details have none. Nothing changes if
+    they exist.
     """
     left, right = ids
     role, state, added = Role.ASSISTANT, MessageState.STREAMING, False
     for number, other, known in zip((left, right), (right, left), details, strict=True):
-        if insert_message(database, number, conversation, parent, role, (), state, model):
+        name = known.model or model
+        if insert_message(database, number, conversation, parent, role, (), state, name):
             added = True
             database.execute(
                 "UPDATE message SET compared = ?, undecided = 1, details = ? WHERE id = ?",

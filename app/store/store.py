@@ -415,6 +415,11 @@ class Store:
                 (message_id, clean(text)),
             )
 
+    def set_model_name(self, message_id: int, name: str) -> None:
+        """Set the displayed name of the model that writes an answer."""
+        with self._writing(durable=False) as database:
+            database.execute("UPDATE message SET model = ? WHERE id = ?", (clean(name), message_id))
+
     def finish(
         self,
         message_id: int,

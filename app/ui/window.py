@@ -33,7 +33,7 @@ from PySide6.QtWidgets import (
 
 from app.actions import ACTIONS
 from app.domain.chat_settings import changed_parts
-from app.domain.message import AnswerAgain
+from app.domain.model_ref import Local
 from app.state.states import States
 from app.system.translation import tr
 from app.ui.chat.model_picker import CARD_WIDTH as PICKER_WIDTH
@@ -79,6 +79,7 @@ class Window(QWidget):
     painted = Signal()  # once, after the first paint
     closing = Signal()  # the user requested to quit
     model_chosen = Signal(Path)
+    other_model_chosen = Signal(object, object)  # answer that it writes again, ModelRef
     files_dropped = Signal(list)  # paths
     sidebar_toggled = Signal(bool)
     theme_requested = Signal()
@@ -334,7 +335,7 @@ class Window(QWidget):
         self.prompts_card.open_centred()
 
     def choose_model_for(self, message_id: int) -> None:
-        """Open the model picker; the chosen model loads and answers a message's question again."""
+        """Open the model picker; the chosen model writes an answer again, and no other one."""
         self.open_picker()
         self._again = message_id
 
@@ -547,9 +548,10 @@ class Window(QWidget):
     def _choose_model(self, path: Path) -> None:
         again, self._again = self._again, None
         self.picker_card.close_card()
-        self.model_chosen.emit(path)
-        if again is not None:
-            self.transcript.regenerate_requested.emit(again, AnswerAgain.SAME)
+        if again is None:
+            self.model_chosen.emit(path)
+        else:
+            self.other_model_chosen.emit(again, Local(path))
 
     def _open_details(self, message_id: int) -> None:
         self.cards.open_details(message_id, self.transcript.selected_text())

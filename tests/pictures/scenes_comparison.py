@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from adapter_stage import FORMAL, PIRATE
 from app.domain.message import Message
+from app.domain.model_ref import Local
 from engine import FinishReason, Generate
 from scenes_adapters import add
 from scenes_chat import ask, ready
@@ -142,6 +144,32 @@ def card_more(stage: Stage) -> None:
     shown.more_button.click()
 
 
+def card_models(stage: Stage) -> None:
+    """Another model writes the second answer."""
+    with_adapter(stage)
+    stage.window.transcript.compare_requested.emit(stage.state.messages[-1].id)
+    shown = stage.window.cards.comparison
+    assert shown is not None
+    assert shown.columns[1].model is not None
+    shown.columns[1].model.picked.emit(Local(Path("/models/b.gguf")))
+
+
+def models_waiting(stage: Stage) -> None:
+    """The second answer waits for its model."""
+    card_models(stage)
+    shown = stage.window.cards.comparison
+    assert shown is not None
+    shown.compare_button.click()
+    stage.engine.write(PLAIN[:231])
+    stage.drain()
+    flush()
+
+
+def card_models_narrow(stage: Stage) -> None:
+    stage.window.resize(440, 520)
+    card_models(stage)
+
+
 def card_narrow(stage: Stage) -> None:
     stage.window.resize(440, 520)
     card(stage)
@@ -165,6 +193,9 @@ SCENES: dict[str, Callable[[Stage], None]] = {
     "comparison_card": card,
     "comparison_card_mixes": card_mixes,
     "comparison_card_more": card_more,
+    "comparison_card_models": card_models,
+    "comparison_card_models_narrow": card_models_narrow,
+    "compared_models_waiting": models_waiting,
     "comparison_card_narrow": card_narrow,
     "comparison_panel": panel,
 }

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from app.domain.model_ref import Local
 from app.downloads.queue import Download, Phase
 from app.net.hub import Source
+from app.state.chat import ModelFile
 from app.state.library import BetterModel, Offer
 from engine import DeviceFault, DevicePart, DeviceRefusal, ModelMoved
-from scenes_chat import Scene, ready, streaming
+from scenes_chat import ANSWER, Scene, answer, ready, streaming
 from stage import Stage, flush
 
 
@@ -32,6 +34,47 @@ def model_waiting(stage: Stage) -> None:
     streaming(stage)
     stage.controller.load_model(Path("/models/Bonsai-1.7B-Q1_0.gguf"))
     flush()
+
+
+def other_model(stage: Stage, name: str = "Qwen3.5 4B") -> None:
+    """A chat whose model is not loaded: another one is."""
+    own = stage.folder / "Qwen3.5-4B-Q4_K_M.gguf"
+    own.write_bytes(b"GGUF")
+    ready(stage)
+    stage.state.set_installed(
+        [*stage.state.installed, ModelFile(own, name, 2_700_000_000, "Q4_K_M")]
+    )
+    stage.window.composer.submitted.emit("Why is the sky blue?")
+    answer(stage, ANSWER)
+    chat = stage.state.current
+    stage.controller.chat_models.choose(chat, Local(own))
+    stage.wait_until_idle()
+
+
+def other_model_narrow(stage: Stage) -> None:
+    stage.window.resize(440, 520)
+    other_model(stage, "Qwen3.5 4B Instruct with a very long name indeed")
+
+
+def missing_model(stage: Stage) -> None:
+    other_model(stage)
+    (stage.folder / "Qwen3.5-4B-Q4_K_M.gguf").unlink()
+    stage.state.set_installed(stage.state.installed[:-1])
+    stage.wait_until_idle()
+    stage.window.composer.submitted.emit("And at night?")
+    stage.wait_until_idle()
+
+
+def other_model_waits(stage: Stage) -> None:
+    """It waits until the answer of another chat is complete."""
+    other_model(stage)
+    chat = stage.state.current
+    stage.controller.new_conversation()
+    stage.window.composer.submitted.emit("Tell me a story.")
+    stage.wait_until_idle()
+    stage.controller.open_conversation(chat or 0)
+    stage.window.composer.submitted.emit("And at night?")
+    stage.wait_until_idle()
 
 
 def picker_failed(stage: Stage) -> None:
@@ -130,6 +173,10 @@ SCENES: dict[str, Scene] = {
         split_model,
         moved_model,
         model_waiting,
+        other_model,
+        other_model_narrow,
+        other_model_waits,
+        missing_model,
         better_offer,
         better_coming,
         no_model_offer,

@@ -85,7 +85,7 @@ class AdapterStage:
         self.link = RequestRouter(local(self._engine), self._receive, reraise)
         self.files = BackgroundWorker("files", self.link)
         self.runner = Runner(self.state, self.link, Settings, lambda: DraftKind.LOOKUP)
-        prompts = PromptBuilder(self.state, Settings)
+        prompts = PromptBuilder(self.state, lambda _: Settings())
         self.settings = ChatSettingsController(
             self.state,
             ChatSettingsState(),

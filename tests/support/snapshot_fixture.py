@@ -75,7 +75,7 @@ class SnapshotFixture:
             self.link,
             self.runner,
             self.files,
-            PromptBuilder(self.state, lambda: self.settings),
+            PromptBuilder(self.state, lambda _: self.settings),
             size=self._measure,
             delete=self._delete,
         )

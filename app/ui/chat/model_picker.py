@@ -8,6 +8,7 @@ from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
 from PySide6.QtGui import QFont, QFontMetrics, QHideEvent, QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLineEdit, QSizePolicy, QVBoxLayout, QWidget
 
+from app.domain.model_ref import local_path
 from app.state.chat import ModelFile, ModelPhase, ModelStatus, State
 from app.state.faults import explain
 from app.system.translation import tr
@@ -33,13 +34,16 @@ class ModelButton(TextButton):
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
         self.setToolTip(tr("Choose a model (Ctrl+L)"))
         state.model_changed.connect(self.refresh)
+        state.chat_model_changed.connect(self.refresh)
         self.refresh()
 
     def refresh(self) -> None:
-        """Show the name and the quantization of the model of the state."""
-        model = self._state.model
+        """Show the name and the quantization of the shown chat's model."""
+        model, chat = self._state.model, self._state.chat_model
         known = model.phase in (ModelPhase.LOADING, ModelPhase.READY)
         name = model.full_name if known else tr("Choose a model")
+        if chat is not None:
+            name = self._state.model_name(chat.model, whole=True)
         short = QFontMetrics(self.font()).elidedText(name, Qt.TextElideMode.ElideMiddle, 320)
         self.setText(short)
         self.setAccessibleName(tr("Model: {name}", name=name))
@@ -108,6 +112,7 @@ class ModelPicker(QWidget):
         self.open_button.clicked.connect(self.open_requested)
         self.unload_button.clicked.connect(self.unload_requested)
         self._state.model_changed.connect(self.refresh)
+        self._state.chat_model_changed.connect(self.refresh)
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
@@ -130,7 +135,9 @@ class ModelPicker(QWidget):
             for file in files
             if all(word in f"{file.name} {file.path.name}".casefold() for word in words)
         ]
-        self.files.chosen = status.path if status.phase is ModelPhase.READY else None
+        chat = self._state.chat_model
+        in_use = status.path if status.phase is ModelPhase.READY else None
+        self.files.chosen = in_use if chat is None else local_path(chat.model)
         self.files.set_files(found)
         self.list.setFixedHeight(min(len(found), _MOST_ROWS) * ROW_HEIGHT)
         self.list.setVisible(bool(found))

@@ -23,6 +23,7 @@ from app.ui.chat.better_model import BetterModelLine
 from app.ui.chat.composer import Composer
 from app.ui.chat.empty_view import EmptyView
 from app.ui.chat.find_bar import FindBar
+from app.ui.chat.model_line import ModelLine
 from app.ui.chat.resume_line import ResumeLine
 from app.ui.chat.status_line import StatusLine
 from app.ui.chat.waiting_messages import WaitingMessages
@@ -61,6 +62,7 @@ class ChatPage(QWidget):
         self.composer = Composer()
         self.status_line = StatusLine(state)
         self.resume_line = ResumeLine(sessions)
+        self.model_line = ModelLine(state)
         self.download_line = BetterModelLine(state, library, only_download=True)
         self._rule = QFrame()  # separator above the text, visible while scrolled
         self._rule.setFixedHeight(1)
@@ -89,6 +91,7 @@ class ChatPage(QWidget):
         page.addWidget(Column(self.resume_line))
         self._waiting_row = Column(self.waiting)
         page.addWidget(self._waiting_row)
+        page.addWidget(Column(self.model_line))
         page.addWidget(Column(self.composer))
         page.addSpacing(4)
         page.addWidget(Column(self.status_line))
@@ -111,6 +114,7 @@ class ChatPage(QWidget):
         state.reading_changed.connect(self._show_reading)
         state.model_changed.connect(self._show_model)
         self._settings.changed.connect(self._show_instructions)
+        state.chat_model_changed.connect(self._show_model)
         self.transcript.at_end_changed.connect(self._show_jump)
         self.jump_button.clicked.connect(self.transcript.jump_to_end)
         self.transcript.verticalScrollBar().valueChanged.connect(self._show_rule)
@@ -262,9 +266,9 @@ class ChatPage(QWidget):
         self._waiting_row.setVisible(bool(messages))
 
     def _show_model(self) -> None:
-        model = self._state.model
-        ready = model.phase is ModelPhase.READY
-        self.composer.set_model_name(model.name if ready else "")
+        model, chat = self._state.model, self._state.chat_model
+        loaded = model.name if model.phase is ModelPhase.READY else ""
+        self.composer.set_model_name(chat.name if chat else loaded)
 
     def _show_jump(self, at_end: bool) -> None:
         self.jump_button.setVisible(not at_end and self._pages.currentWidget() is self.transcript)

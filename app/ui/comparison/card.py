@@ -11,10 +11,11 @@ from PySide6.QtGui import QFont, QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
 from app.domain.generation_settings import GenerationSettings
+from app.domain.model_ref import Local, ModelRef, Remote
 from app.settings.table import SETTINGS
 from app.system.translation import tr
 from app.ui.comparison.column import COLUMN_WIDTH, ChoiceColumn
-from app.ui.comparison.values import Mixes, with_mix
+from app.ui.comparison.values import Mixes, Models, with_mix, with_model
 from app.ui.settings.fields import segments_style
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import BODY, READING, SMALL, font
@@ -73,6 +74,8 @@ class ComparisonCard(QWidget):
         self._palette = LIGHT
         self._message = 0
         self._mixes: Mixes = {}
+        self._models: Models = ()
+        self._own_model: ModelRef | None = None  # of the chat
         self._thinks = True
         self._narrow = False
         self._rows: list[_Row] = []
@@ -85,7 +88,7 @@ class ComparisonCard(QWidget):
         self.more_button = TextButton(tr("More values"), "link")
         self.more_button.clicked.connect(self._toggle_more)
         align_text_at_start(self.more_button)
-        self.note = label(tr("You keep one; the other stays as a version."), "secondary", SMALL)
+        self.note = label(_note(in_turn=False), "secondary", SMALL)
         self.note.setWordWrap(True)
         self.compare_button = TextButton(tr("Compare"), "primary")
         self.compare_button.clicked.connect(self._accept)
@@ -118,12 +121,15 @@ class ComparisonCard(QWidget):
         mixes: Mixes | None = None,
         *,
         thinks: bool = True,
+        models: Models = (),
     ) -> None:
         """Show what the two answers to a message's question would be written with.
 
-        Thinking is only offered for a model that can be told to think first.
+        Thinking is only offered for a model that can be told to think first, and `models` if there
+        are several. The first choice has the model of the chat.
         """
         self._message, self._mixes, self._thinks = message, mixes or {}, thinks
+        self._models, self._own_model = models, choices[0].model
         self._show_columns(choices)
         self._show_more(shown=False)
 
@@ -140,23 +146,38 @@ class ComparisonCard(QWidget):
     def _show_columns(self, choices: Sequence[GenerationSettings]) -> None:
         names = (tr("First answer"), tr("Second answer"))
         self.columns = tuple(
-            ChoiceColumn(choice, name, self._mixes, thinks=self._thinks)
+            ChoiceColumn(choice, name, self._mixes, self._models, thinks=self._thinks)
             for choice, name in zip(choices, names, strict=True)
         )
         self._make_table()
         for place, column in enumerate(self.columns):
             column.changed.connect(self._show_words)
+            if column.model is not None:
+                column.model.picked.connect(partial(self._pick_model, place))
             if column.mix is not None:
                 column.mix.picked.connect(partial(self._pick_mix, place))
         self._show_words()
         self.apply_palette(self._palette)
 
+    def _pick_model(self, place: int, model: object) -> None:
+        """Let another model write one answer, with the same values as the other one."""
+        name = next(name for each, name in self._models if each == model)
+        assert isinstance(model, Local | Remote)
+        choices = [column.choice() for column in self.columns]
+        self._show_again(with_model(choices, place, model, name, self._own_model))
+        if (button := self.columns[place].model) is not None:
+            button.setFocus(Qt.FocusReason.PopupFocusReason)
+
+    def _show_again(self, choices: Sequence[GenerationSettings]) -> None:
+        """Show other choices; the table has as many values as before."""
+        more = not self._rows[-1].name.isHidden()
+        self._show_columns(choices)
+        self._show_more(shown=more)
+
     def _pick_mix(self, place: int, name: str) -> None:
         """Switch on the adapters of a mix for one answer, which may add rows to the table."""
-        more = not self._rows[-1].name.isHidden()
         choices = [column.choice() for column in self.columns]
-        self._show_columns(with_mix(choices, place, self._mixes[name]))
-        self._show_more(shown=more)
+        self._show_again(with_mix(choices, place, self._mixes[name]))
         if (button := self.columns[place].mix) is not None:
             button.setFocus(Qt.FocusReason.PopupFocusReason)
 
@@ -176,6 +197,10 @@ class ComparisonCard(QWidget):
             heading.setFixedWidth(COLUMN_WIDTH)
         first = self.columns[0]
         self._rows = []
+        if models := [column.model for column in self.columns if column.model is not None]:
+            self._rows.append(
+                self._row(tr("Model"), tr("The model that writes the answer"), models)
+            )
         if mixes := [column.mix for column in self.columns if column.mix is not None]:
             tip = tr("Adapters and strengths that were saved under a name")
             self._rows.append(self._row(tr("Mix"), tip, mixes))
@@ -246,6 +271,7 @@ class ComparisonCard(QWidget):
         """Say above each column in what the two differ, as above the answers later."""
         first, second = (column.choice() for column in self.columns)
         words = differences(first, second)
+        self.note.setText(_note(in_turn=first.model != second.model))
         for heading, each in zip(self.headings, words, strict=True):
             heading.show_words(each)
 
@@ -261,6 +287,13 @@ class ComparisonCard(QWidget):
             if self._rows:
                 self._place_rows()
                 self._fit()
+
+
+def _note(*, in_turn: bool) -> str:
+    """What happens next; `in_turn`: the models differ, of which one at a time is loaded."""
+    keep = tr("You keep one; the other stays as a version.")
+    turn = tr("The second answer waits until its model is loaded.")
+    return f"{turn} {keep}" if in_turn else keep
 
 
 def _style(p: Palette) -> str:

@@ -17,7 +17,7 @@ from app.ui.widgets.popover import Popover
 
 if TYPE_CHECKING:
     from app.ui.comparison.card import ComparisonCard
-    from app.ui.comparison.values import Mixes
+    from app.ui.comparison.values import Mixes, Models
     from app.ui.transcript.answer_card import AnswerCard
 
 
@@ -64,11 +64,18 @@ class AnswerCards(QObject):
         self._popovers["details"].open_centred()
 
     def open_comparison(
-        self, message_id: int, choices: Sequence[GenerationSettings], mixes: Mixes, *, thinks: bool
+        self,
+        message_id: int,
+        choices: Sequence[GenerationSettings],
+        mixes: Mixes,
+        *,
+        thinks: bool,
+        models: Models = (),
     ) -> None:
         """Open the card that asks how the question of an answer is to be answered twice.
 
-        `mixes` are the saved ones, which it offers; `thinks`: the model can be told to think first.
+        `mixes` are the saved ones, which it offers; `thinks`: the model can be told to think first;
+        `models` are those to choose from.
         """
         from app.ui.comparison.card import CARD_WIDTH, ComparisonCard
 
@@ -80,7 +87,7 @@ class AnswerCards(QObject):
             card.resized.connect(partial(self._centre, "comparison"))
             self._state.conversation_changed.connect(self._close_stale)
         self._question = message_id
-        self.comparison.show_choices(message_id, choices, mixes, thinks=thinks)
+        self.comparison.show_choices(message_id, choices, mixes, thinks=thinks, models=models)
         self.comparison.apply_palette(self._palette)
         self._popovers["comparison"].open_centred()
 

@@ -1,4 +1,4 @@
-"""The controls of one of two answers: adapters, numbers of the sampler, and thinking."""
+"""The controls of one of two answers: model, adapters, numbers of the sampler, and thinking."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.domain.generation_settings import GenerationSettings, UsedAdapter
 from app.settings.table import SETTINGS
 from app.system.translation import tr
 from app.ui.adapters.strength_slider import StrengthField
-from app.ui.comparison.values import Mixes, mix_name
+from app.ui.comparison.values import Mixes, Models, mix_name
 from app.ui.settings.fields import NumberField, Segments
 from app.ui.theme.palette import Palette
 from app.ui.widgets.controls import TextButton, icon_after_text
@@ -59,40 +59,44 @@ class AdapterControls(QWidget):
         self.changed.emit()
 
 
-class MixButton(TextButton):
-    """Opens a menu of the saved mixes; shows the name of the chosen one."""
+class MenuButton(TextButton):
+    """Opens a menu of choices; shows the name of the chosen one."""
 
-    picked = Signal(str)
+    picked = Signal(object)  # the value of a choice
 
-    def __init__(self, mixes: Mixes, column: str) -> None:
+    def __init__(
+        self, choices: Sequence[tuple[object, str]], column: str, what: str, none: str
+    ) -> None:
+        """`choices` are values and their names, `none` is shown while none of them is chosen."""
         super().__init__("", "outlined", "chevron_down")
-        self._mixes, self._column = mixes, column
-        self._current = ""
+        self._choices, self._none = choices, none
+        self._spoken = tr("{column}: {name}", column=column, name=what)
+        self._current: object = None
         icon_after_text(self)
         self.setFixedWidth(COLUMN_WIDTH)
         self.clicked.connect(self._open)
 
-    def show_adapters(self, adapters: Sequence[UsedAdapter]) -> None:
-        """Show which mix these adapters are, if any."""
-        self._current = mix_name(adapters, self._mixes)
-        words = self._current or tr("Choose a mix")
-        self.setText(_short(self, words, COLUMN_WIDTH - 52))
-        spoken = tr("{column}: {name}", column=self._column, name=tr("Mix"))
-        self.setAccessibleName(tr("{setting}: {value}", setting=spoken, value=words))
-        self.setToolTip(self._current)
+    def show_choice(self, value: object) -> None:
+        """Show which choice is chosen, if any."""
+        self._current = value
+        name = next((name for each, name in self._choices if each == value), "")
+        self.setText(_short(self, name or self._none, COLUMN_WIDTH - 52))
+        words = tr("{setting}: {value}", setting=self._spoken, value=name or self._none)
+        self.setAccessibleName(words)
+        self.setToolTip(name)
 
-    def menu_of_mixes(self) -> QMenu:
+    def menu_of_choices(self) -> QMenu:
         """The menu that a click opens."""
         menu = QMenu(self.window())
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        for name in self._mixes:
-            action = menu.addAction(_short(menu, name, 240), partial(self.picked.emit, name))
+        for value, name in self._choices:
+            action = menu.addAction(_short(menu, name, 240), partial(self.picked.emit, value))
             action.setCheckable(True)
-            action.setChecked(name == self._current)
+            action.setChecked(value == self._current)
         return menu
 
     def _open(self) -> None:
-        self.menu_of_mixes().popup(self.mapToGlobal(self.rect().bottomLeft()))
+        self.menu_of_choices().popup(self.mapToGlobal(self.rect().bottomLeft()))
 
 
 class ChoiceColumn(QObject):
@@ -101,12 +105,17 @@ class ChoiceColumn(QObject):
     changed = Signal()
 
     def __init__(
-        self, choice: GenerationSettings, name: str, mixes: Mixes, *, thinks: bool
+        self, choice: GenerationSettings, name: str, mixes: Mixes, models: Models, *, thinks: bool
     ) -> None:
         """`name` tells the two columns apart for a screen reader; `thinks`: offer thinking."""
         super().__init__()
-        self._choice = choice
-        self.mix = MixButton(mixes, name) if mixes else None
+        self._choice, self._mixes = choice, mixes
+        saved = [(mix, mix) for mix in mixes]
+        self.mix = MenuButton(saved, name, tr("Mix"), tr("Choose a mix")) if mixes else None
+        self.model = None
+        if len(models) > 1:
+            self.model = MenuButton(models, name, tr("Model"), choice.model_name)
+            self.model.show_choice(choice.model)
         self.adapters = [AdapterControls(entry, name) for entry in choice.adapters or ()]
         for each in self.adapters:
             each.changed.connect(self.changed)
@@ -123,14 +132,15 @@ class ChoiceColumn(QObject):
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
-        if self.mix is not None:
-            self.mix.apply_palette(palette)
+        for button in (self.model, self.mix):
+            if button is not None:
+                button.apply_palette(palette)
         for each in self.adapters:
             each.switch.apply_palette(palette)
             each.field.apply_palette(palette)
 
-    def _show_mix(self, button: MixButton) -> None:
-        button.show_adapters(self.choice().adapters or ())
+    def _show_mix(self, button: MenuButton) -> None:
+        button.show_choice(mix_name(self.choice().adapters or (), self._mixes))
 
     def _segments(self, column: str) -> Segments:
         # What the settings demand is not left to the template here: an answer cannot undo it.

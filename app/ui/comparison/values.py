@@ -13,6 +13,7 @@ from engine import Sampling
 _PREDICTABLE, _VARIED = 0.2, 1.0  # temperatures
 _BETWEEN = 0.5  # a temperature from here on is compared with the predictable one
 
+Models = Sequence[tuple[ModelRef, str]]  # those to choose from, and their displayed names
 Mixes = Mapping[str, tuple[UsedAdapter, ...]]  # saved stacks, by name
 
 
@@ -29,6 +30,28 @@ def default_choices(
         return first, replace(first, adapters=without_any(adapters))
     other = _PREDICTABLE if sampling.temperature >= _BETWEEN else _VARIED
     return first, replace(first, sampling=replace(sampling, temperature=other))
+
+
+def with_model(
+    choices: Sequence[GenerationSettings],
+    place: int,
+    model: ModelRef,
+    name: str,
+    own: ModelRef | None,
+) -> tuple[GenerationSettings, ...]:
+    """The choices when the one at `place` is written by another model.
+
+    Two models are compared with the same values. The adapters belong to the chat's `own` model.
+    """
+    found = list(choices)
+    other = found[1 - place]
+    changed = replace(found[place], model=model, model_name=name)
+    if model != other.model:
+        changed = replace(changed, sampling=other.sampling, thinking=other.thinking)
+    if model != own:
+        changed = replace(changed, adapters=without_any(changed.adapters or ()))
+    found[place] = changed
+    return tuple(found)
 
 
 def without_any(adapters: Sequence[UsedAdapter]) -> tuple[UsedAdapter, ...]:

@@ -26,16 +26,18 @@ def settings_of(message: Message) -> GenerationSettings:
         )
     thinking = _THINKING.get(made.thinking) if made else None
     name = (made.model if made else "") or message.model
-    return GenerationSettings(_named(message.adapters), known, thinking, model_name=name)
+    format = made.format if made else ""
+    used = _named(message.adapters)
+    return GenerationSettings(used, known, thinking, model_name=name, model_format=format)
 
 
 def differences(first: GenerationSettings, second: GenerationSettings) -> tuple[str, str]:
     """A few words for each of two answers; their place if nothing known is different."""
     ones: list[str] = []
     others: list[str] = []
-    if first.model_name and second.model_name and first.model_name != second.model_name:
-        ones.append(first.model_name)
-        others.append(second.model_name)
+    if (models := _models(first, second)) is not None:
+        ones.append(models[0])
+        others.append(models[1])
     used, also = _acting(first), _acting(second)
     if used is not None and also is not None and used != also:
         ones.append(_adapters(used))
@@ -56,6 +58,16 @@ def differences(first: GenerationSettings, second: GenerationSettings) -> tuple[
 
 def _named(marks: Sequence[AdapterMark]) -> tuple[UsedAdapter, ...]:
     return tuple(UsedAdapter(mark.name, mark.strength) for mark in marks)
+
+
+def _models(first: GenerationSettings, second: GenerationSettings) -> tuple[str, str] | None:
+    """The names of two models or, of one model, its formats; None if they are not known to differ."""
+    if not first.model_name or not second.model_name:
+        return None
+    if first.model_name != second.model_name:
+        return first.model_name, second.model_name
+    formats = first.model_format, second.model_format
+    return formats if all(formats) and formats[0] != formats[1] else None
 
 
 def _acting(settings: GenerationSettings) -> tuple[tuple[str, float], ...] | None:

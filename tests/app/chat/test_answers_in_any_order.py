@@ -1,6 +1,7 @@
 """Any order of messages, stops, deletions, branches and engine events over three conversations.
 
-Every answer has one final state, which it keeps, and its stored text is that of its events.
+Every answer has one final state, which it keeps, and its stored text is that of its events. It is
+written by the model of its conversation, or by the one that was chosen for it alone.
 """
 
 from __future__ import annotations
@@ -15,16 +16,50 @@ from PySide6.QtWidgets import QApplication
 
 from app.chat.controller import Controller
 from app.domain.message import Message, MessageState
+from app.domain.model_ref import Local
 from app.engines.local import local
 from app.settings.table import Settings
 from app.state.states import States
 from app.store.store import Store
 from app.store.writer import StoreQueue
-from engine import Cancel, Event, FinishReason, Generate, Role
-from fakes import MODEL, FakeEngine
+from engine import (
+    Cancel,
+    Event,
+    Failed,
+    FinishReason,
+    Generate,
+    LoadModel,
+    ModelUnloaded,
+    Role,
+)
+from fakes import FakeEngine
 from stage import flush, until, wait_for_workers
 
 WORDS = ("Because", " of", " the", " air", "\n\n", " and", " light")
+
+
+class LoadingEngine(FakeEngine):
+    """Knows which model is loaded, as the engine does."""
+
+    def __init__(self, deliver: Callable[[Event], None]) -> None:
+        super().__init__(deliver)
+        self.loaded = Path()
+
+    def finish_load(self, name: str = "", request: int = 0, **_: object) -> None:  # type: ignore[override]
+        self.loaded = self.load.path
+        super().finish_load(name, request)
+
+    def end_load(self, load: LoadModel, *, fails: bool) -> None:
+        """End one load, the oldest first; a cancelled one leaves no model."""
+        newer = self.commands
+        cancelled = any(isinstance(c, Cancel) and c.request == load.request for c in newer)
+        if cancelled or fails:
+            self.loaded = Path()
+            self.deliver(ModelUnloaded(load.request))
+        if fails and not cancelled:
+            self.deliver(Failed(load.request, "It is damaged.", "Choose another."))
+        elif not cancelled:
+            self.finish_load(load.path.stem)
 
 
 class Chats:
@@ -34,7 +69,7 @@ class Chats:
         self.states = States()
         self.state = self.states.chat
         self.store_queue = StoreQueue(folder / "conversations.sqlite")
-        self.engines: list[FakeEngine] = []
+        self.engines: list[LoadingEngine] = []
         self.controller = Controller(
             self.states, self.store_queue, Settings(), folder / "settings.json", local(self._engine)
         )
@@ -43,21 +78,32 @@ class Chats:
         self.messages: dict[int, int] = {}  # request: its message
         self.owners: dict[int, int] = {}  # message: its conversation
         self.ends: dict[int, MessageState] = {}
+        self.wrong: list[object] = []  # models of answers that others should have written
+        self.given: dict[int, Local] = {}  # message of an answer: the model chosen for it alone
+        self.files = [folder / name for name in ("one.gguf", "two.gguf", "three.gguf")]
+        for file in self.files:
+            file.write_bytes(b"GGUF")
         self.state.generations_changed.connect(self._note_requests)
-        self.controller.start(MODEL)
-        self.engine.finish_load()
+        self.controller.start(self.files[0])
+        self.engine.finish_load("one")
+        self.loads = 1  # that the engine has ended
         self.idle()
 
-    def _engine(self, deliver: Callable[[Event], None]) -> FakeEngine:
-        self.engines.append(FakeEngine(deliver))
+    def _engine(self, deliver: Callable[[Event], None]) -> LoadingEngine:
+        self.engines.append(LoadingEngine(deliver))
         return self.engines[-1]
 
     @property
-    def engine(self) -> FakeEngine:
+    def engine(self) -> LoadingEngine:
         return self.engines[0]
 
     def _note_requests(self) -> None:
         for request, generation in self.state.generations.items():
+            if request not in self.messages:
+                chats = self.state.settings(generation.conversation).model
+                wanted = self.given.get(generation.message) or chats or self.state.model.model
+                if not generation.model == wanted == Local(self.engine.loaded):
+                    self.wrong.append((generation.model, wanted, self.engine.loaded))
             self.messages[request] = generation.message
             self.owners[generation.message] = generation.conversation
             self.texts.setdefault(generation.message, "")
@@ -101,6 +147,24 @@ class Chats:
         self.show(place, 0)
         if message := self._last(Role.ASSISTANT):
             self.controller.regenerate(message.id)
+
+    def regenerate_with(self, place: int, number: int) -> None:
+        self.show(place, 0)
+        model = Local(self.files[number % 3])
+        if (message := self._last(Role.ASSISTANT)) and not self.state.busy:
+            self.controller.regenerate_with(message.id, model)
+            self.given[self.state.messages[-1].id] = model
+
+    def choose(self, place: int, number: int) -> None:
+        self.show(place, 0)
+        self.controller.load_model(self.files[number % 3])
+
+    def use_loaded(self, place: int, _: int) -> None:
+        self.show(place, 0)
+        self.controller.use_loaded_model()
+
+    def cancel_load(self, *_: int) -> None:
+        self.controller.cancel_load()
 
     def edit(self, place: int, _: int) -> None:
         self.show(place, 0)
@@ -147,6 +211,14 @@ class Chats:
         if asked := self._pick(place, number):
             self.engine.fail("It failed.", "Try again.", request=asked.request)
 
+    def end_load(self, _: int, number: int) -> None:
+        """The oldest load that has not ended succeeds, fails, or was cancelled."""
+        loads = [each for each in self.engine.commands if isinstance(each, LoadModel)]
+        if self.loads < len(loads):
+            load = loads[self.loads]
+            self.loads += 1
+            self.engine.end_load(load, fails=number == 5)
+
     def drain(self, *_: int) -> None:
         self.controller.drain()
 
@@ -154,6 +226,7 @@ class Chats:
 
     def check(self) -> None:
         """What holds at any time, once the engine's events are handled."""
+        assert not self.wrong
         answers = [m for b in self.state.branches.values() for m in b if m.id in self.texts]
         unfinished = {each.message for each in self.state.generations.values()}
         unfinished |= self.state.queued.keys()
@@ -170,9 +243,14 @@ class Chats:
     def check_end(self) -> None:
         """What holds once every request has ended."""
         self.idle()
-        while self.engine.unfinished:
+        for _ in range(200):
+            if not (self.engine.unfinished or self.is_loading):
+                break
             self.finish(0, 0)
-            self.idle()  # what waited for that answer is sent
+            self.end_load(0, 0)
+            self.idle()  # what waited for that answer, or for its model, is sent
+        else:
+            raise AssertionError("the answers do not end")
         self.check()
         assert not self.state.generations
         assert not self.state.queued
@@ -185,6 +263,10 @@ class Chats:
             assert stored.text == text
             assert stored.state in (self.ends.get(number, stored.state),)
             assert stored.state is not MessageState.STREAMING
+
+    @property
+    def is_loading(self) -> bool:
+        return self.loads < self.engine.count(LoadModel)
 
     def stored(self, message: int) -> Message:
         """A message of any branch, read from the database file."""
@@ -210,7 +292,8 @@ class Chats:
 
 
 USER = ("send", "send", "send", "show", "stop", "delete", "regenerate", "edit", "sibling")
-ENGINE = ("read", "text", "text", "text", "finish", "fail", "drain")
+USER += ("regenerate_with", "choose", "use_loaded", "cancel_load")
+ENGINE = ("read", "text", "text", "text", "finish", "fail", "drain", "end_load", "end_load")
 STEPS = st.lists(
     st.tuples(st.sampled_from(USER + ENGINE), st.integers(0, 2), st.integers(0, 5)),
     min_size=20,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from pytestqt.qtbot import QtBot
@@ -9,6 +10,7 @@ from pytestqt.qtbot import QtBot
 from app.domain.chat_settings import NO_SETTINGS, AnswerFormat, settings_text
 from app.domain.generation_settings import GenerationSettings
 from app.domain.message import MessageState
+from app.domain.model_ref import Local
 from app.store.store import Store
 from engine import (
     CheckConstraint,
@@ -76,7 +78,7 @@ def test_an_answer_is_made_with_the_options_of_its_chat(stage: Stage) -> None:
     assert first is not None
     stage.controller.open_conversation(first)
     stage.wait_until_idle()
-    assert stage.states.chat_settings.settings == CHOICES
+    assert stage.states.chat_settings.settings == replace(CHOICES, model=Local(MODEL))
 
 
 def test_other_answers_of_a_chat_have_its_options_too(stage: Stage) -> None:
@@ -103,7 +105,7 @@ def test_options_of_the_new_chat_move_to_it(stage: Stage) -> None:
     assert list(stored(stage)) == [0]
     stage.controller.send("one")
     assert answer(stage).constraint == CHOICES.constraint
-    assert stage.states.chat_settings.settings == CHOICES
+    assert stage.states.chat_settings.settings == replace(CHOICES, model=Local(MODEL))
     assert 0 not in stored(stage)
     assert len(stored(stage)) == 1
     stage.controller.new_conversation()

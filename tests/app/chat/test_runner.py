@@ -79,13 +79,13 @@ class Parts:
             self.link,
             self.runner,
             self.files,
-            PromptBuilder(self.state, Settings),
+            PromptBuilder(self.state, lambda _: Settings()),
             size=lambda: 0,
             delete=lambda _: 0,
         )
 
     def _make_adapters(self) -> None:
-        prompts = PromptBuilder(self.state, Settings)
+        prompts = PromptBuilder(self.state, lambda _: Settings())
         self.settings = ChatSettingsController(
             self.state,
             ChatSettingsState(),
@@ -132,7 +132,7 @@ class Parts:
         """Queue the last answer of a conversation again."""
         *before, last = self.branches[place]
         turns = tuple(Turn(message.role, message.text) for message in (*before, last))
-        self.answers.enqueue(last, Generate(0, turns, Sampling(), 10))
+        self.answers.enqueue(last, lambda: Generate(0, turns, Sampling(), 10))
 
     def kinds(self) -> list[type[Command]]:
         """Commands sent to the engine since the last call."""

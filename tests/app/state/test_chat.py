@@ -18,6 +18,7 @@ from app.domain.parts import TextPart
 from app.engines.client import Capabilities
 from app.state.adapters import AdapterEntry, AdapterState, KnownAdapter
 from app.state.chat import (
+    ChatModel,
     Deletion,
     Generation,
     ModelFile,
@@ -150,6 +151,11 @@ CHANGES: list[tuple[str, Callable[[State], None], set[str]]] = [
     ("memory", lambda s: s.set_memory_start(1, 7), {"memory_starts"}),
     ("model", lambda s: s.set_model(ModelStatus()), {"model", "last_speed"}),
     (
+        "chat model",
+        lambda s: s.set_chat_model(ChatModel(Local(PATH), "Small")),
+        {"chat_model"},
+    ),
+    (
         "generation",
         lambda s: s.set_generation(Generation(1, 1, 7, tokens_per_second=4.0)),
         {"generations"},
@@ -194,6 +200,7 @@ def test_every_change_emits_its_signal(
         state.text_added,
         state.waiting_changed,
         state.model_changed,
+        state.chat_model_changed,
         state.generations_changed,
         state.notices_changed,
         state.draft_changed,

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from app.domain.generation_settings import GenerationSettings, UsedAdapter
+from app.domain.model_ref import Local
 from app.ui.comparison.card import CARD_WIDTH, ComparisonCard
 from app.ui.comparison.values import default_choices, mix_name, with_mix
 from app.ui.settings.fields import Segments
@@ -196,7 +197,7 @@ def test_a_mix_is_chosen_for_one_answer(card: ComparisonCard, qtbot: QtBot) -> N
     assert buttons[1].accessibleName() == "Second answer: Mix: Choose a mix"
     qtbot.mouseClick(card.more_button, Qt.MouseButton.LeftButton)
     card.columns[1].numbers["temperature"].picked.emit(0.1)
-    menu = buttons[1].menu_of_mixes()
+    menu = buttons[1].menu_of_choices()
     sea, letters = menu.actions()
     assert letters.text() == "Letters && more"
     assert not sea.isChecked()
@@ -216,7 +217,7 @@ def test_a_mix_is_chosen_for_one_answer(card: ComparisonCard, qtbot: QtBot) -> N
         ("formal", 0.5),
     ]
     assert (first.sampling.temperature, second.sampling.temperature) == (0.7, 0.1)
-    assert card.columns[1].mix.menu_of_mixes().actions()[1].isChecked()
+    assert card.columns[1].mix.menu_of_choices().actions()[1].isChecked()
     qtbot.mouseClick(card.columns[1].adapters[0].switch, Qt.MouseButton.LeftButton)
     assert card.columns[1].mix.text() == "Choose a mix"
 
@@ -226,3 +227,51 @@ def test_without_saved_mixes_there_is_no_row_for_them(card: ComparisonCard) -> N
     assert all(column.mix and column.mix.isVisible() for column in card.columns)
     card.show_choices(7, default_choices([PIRATE], SAMPLING, None))
     assert [column.mix for column in card.columns] == [None, None]
+
+
+# --- models ---------------------------------------------------------------------------------------
+
+SMALL, BIG = Local(Path("/m/small.gguf")), Local(Path("/m/big.gguf"))
+MODELS = [(SMALL, "Small 1B"), (BIG, "Big & 8B")]
+
+
+def test_models_are_offered_if_there_are_several(card: ComparisonCard) -> None:
+    card.show_choices(7, default_choices([], SAMPLING, None, SMALL, "Small 1B"), models=MODELS[:1])
+    assert [column.model for column in card.columns] == [None, None]
+    card.show_choices(7, default_choices([], SAMPLING, None, SMALL, "Small 1B"), models=MODELS)
+    buttons = [column.model for column in card.columns]
+    assert all(button is not None and button.text() == "Small 1B" for button in buttons)
+    assert buttons[1] is not None
+    assert buttons[1].accessibleName() == "Second answer: Model: Small 1B"
+
+
+def test_two_models_are_compared_with_the_same_values(card: ComparisonCard, qtbot: QtBot) -> None:
+    chosen = default_choices([PIRATE], SAMPLING, True, SMALL, "Small 1B")
+    card.show_choices(7, chosen, models=MODELS)
+    button = card.columns[1].model
+    assert button is not None
+    menu = button.menu_of_choices()
+    assert [action.text() for action in menu.actions()] == ["Small 1B", "Big && 8B"]
+    menu.actions()[1].trigger()
+    assert card.columns[1].model is not None
+    assert card.columns[1].model.hasFocus()
+    assert [heading.text() for heading in card.headings] == [
+        "Small 1B · pirate-speech at 0.80",
+        "Big & 8B · Without adapters",
+    ]
+    assert card.note.text().startswith("The second answer waits until its model is loaded.")
+    _, first, second = accepted(card, qtbot)
+    assert (first.model, second.model) == (SMALL, BIG)
+    assert (first.sampling, first.thinking) == (second.sampling, second.thinking)
+    assert [entry.acts for entry in second.adapters or ()] == [False]
+
+
+def test_first_answer_can_have_another_model_too(card: ComparisonCard, qtbot: QtBot) -> None:
+    card.show_choices(7, default_choices([], SAMPLING, None, SMALL, "Small 1B"), models=MODELS)
+    for place in (0, 1):
+        button = card.columns[place].model
+        assert button is not None
+        button.picked.emit(BIG)
+    assert card.note.text() == "You keep one; the other stays as a version."
+    _, first, second = accepted(card, qtbot)
+    assert (first.model, second.model) == (BIG, BIG)

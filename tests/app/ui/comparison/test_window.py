@@ -282,7 +282,7 @@ def test_a_saved_mix_is_offered_and_writes_one_answer(qtbot: QtBot, tmp_path: Pa
         card = card_of(made)
         button = card.columns[1].mix
         assert button is not None
-        (sea,) = button.menu_of_mixes().actions()
+        (sea,) = button.menu_of_choices().actions()
         sea.trigger()
         flush()
         assert [heading.text() for heading in card.headings] == [
