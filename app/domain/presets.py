@@ -49,7 +49,12 @@ def begin(preset: Preset | None) -> ChatSettings:
 
 
 def is_in_use(preset: Preset, settings: ChatSettings) -> bool:
-    """Whether a chat has the settings of a preset, and those are not the usual ones."""
+    """Whether a chat has the settings of a preset, and those are not the usual ones.
+
+    A preset without a model leaves it to the chat, which has one from its first answer on.
+    """
+    if preset.settings.model is None:
+        settings = replace(settings, model=None)
     return begin(preset) != NO_SETTINGS and apply(preset, settings) == settings
 
 
@@ -72,8 +77,9 @@ def shared(preset: Preset) -> Preset:
 
 def preset_from_chat(id: int, name: str, settings: ChatSettings) -> Preset:
     """A preset of all that a chat has changed."""
-    parts = changed_parts(settings)
-    return made(Preset(id, name, with_parts(NO_SETTINGS, settings, parts), parts))
+    kept = changed_parts(settings)
+    parts = kept - {"model"}  # every answered chat has one: it can be switched on
+    return made(Preset(id, name, with_parts(NO_SETTINGS, settings, kept), parts))
 
 
 # --- JSON ----------------------------------------------------------------------------------------

@@ -119,6 +119,18 @@ def test_a_preset_changes_only_its_parts() -> None:
     assert not is_in_use(Preset(2, "Nothing"), NO_SETTINGS)
 
 
+def test_the_model_of_a_chats_first_answer_is_not_a_change() -> None:
+    chat = ChatSettings(model=Local(Path("/m/a.gguf")), stop=("x",))
+    preset = preset_from_chat(5, "Mine", chat)
+    assert preset.parts == {"stop"}
+    assert preset.settings == chat  # its model can be switched on
+    assert begin(preset).model is None
+    every = Preset(1, "A", ChatSettings(stop=("x",)))
+    assert is_in_use(every, chat)
+    other = replace(every, settings=replace(chat, model=Local(Path("/m/b.gguf"))))
+    assert not is_in_use(other, chat)
+
+
 def test_a_preset_of_a_chat_has_what_the_chat_has_changed() -> None:
     chat = ChatSettings(instructions="A", resolved=ResolvedText("A", "B"))
     chat = chat.with_value("temperature", 0.3)
