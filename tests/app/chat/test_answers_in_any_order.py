@@ -19,6 +19,7 @@ from app.domain.message import Message, MessageState
 from app.domain.model_ref import Local
 from app.engines.local import local
 from app.settings.table import Settings
+from app.state.chat import ModelPhase
 from app.state.states import States
 from app.store.store import Store
 from app.store.writer import StoreQueue
@@ -245,7 +246,13 @@ class Chats:
         self.idle()
         for _ in range(200):
             if not (self.engine.unfinished or self.is_loading):
-                break
+                if not self.state.queued:
+                    break
+                # No model is left: an answer that any may write waits until one is chosen.
+                assert self.state.model.phase in (ModelPhase.NONE, ModelPhase.FAILED)
+                wanted = {self.state.settings(each).model for each in self.state.queued.values()}
+                assert wanted == {None}
+                self.controller.switch.load(Local(self.files[0]))
             self.finish(0, 0)
             self.end_load(0, 0)
             self.idle()  # what waited for that answer, or for its model, is sent
