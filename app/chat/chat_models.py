@@ -37,6 +37,7 @@ class ChatModels:
         self._files, self._load_seconds = files, load_seconds
         self._missing: dict[ModelRef, bool] = {}  # as last found
         self._checked: object = None  # what the last check depended on
+        # The last choice until it is in use: the chat, its model before, and the chosen one.
         self._choice: tuple[int | None, ModelRef | None, ModelRef] | None = None
         state.conversation_changed.connect(self._on_conversation)
         state.conversations_changed.connect(self.refresh)
@@ -98,6 +99,8 @@ class ChatModels:
     def refresh(self) -> None:
         """Show what is known of the shown chat's model, and look for it if that is not known."""
         state = self._state
+        if self._choice is not None and state.has_in_use(self._choice[2]):
+            self._choice = None  # made: what is given up later is another one
         model = state.settings(state.current).model
         state.set_capabilities(self._engines.capabilities(model or state.model.model))
         if model is None or state.has_in_use(model):

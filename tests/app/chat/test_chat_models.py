@@ -15,7 +15,7 @@ from app.domain.message import MessageState, StopReason
 from app.domain.model_ref import Local, Remote
 from app.domain.parts import ErrorPart
 from app.settings.table import Settings
-from app.state.chat import ModelPhase
+from app.state.chat import ModelFile, ModelPhase
 from engine import Cancel, FinishReason, Generate, LoadModel, LoadSnapshot, SetAdapters
 from stage import Stage
 
@@ -314,6 +314,17 @@ def test_giving_up_the_waiting_choice_gives_the_chat_its_model_back(models: Mode
     assert len(models.loads) == 1
 
 
+def test_giving_up_another_change_keeps_the_choice_that_was_made(models: Models) -> None:
+    chat = models.chat()
+    models.controller.load_model(models.files[1])
+    models.loaded()
+    models.send_in(chat)
+    models.controller.change_settings(context=1024)
+    models.controller.reload_model()  # waits for the answer
+    models.controller.close_notice(SWITCH_NOTICE)
+    assert models.model_of(chat) == models.two
+
+
 def test_missing_model_is_said_and_refused_until_another_is_chosen(
     both: tuple[Models, int, int],
 ) -> None:
@@ -476,3 +487,45 @@ def test_one_model_loads_once(models: Models) -> None:
         models.controller.regenerate(models.state.messages[-1].id)
         models.end()
     assert models.engine.count(LoadModel) == 1
+
+
+def test_picker_of_an_answer_chooses_for_that_answer_alone(both: tuple[Models, int, int]) -> None:
+    models, _, second = both
+    models.window.choose_model_for(models.state.messages[-1].id)
+    models.window.picker.chosen.emit(models.files[0])
+    assert models.loads[2:] == [models.files[0]]
+    models.loaded()
+    models.end("Again.")
+    assert models.written_by(second) == ["One 1B"]
+    assert models.model_of(second) == models.two
+    models.window.open_picker()
+    models.window.picker.chosen.emit(models.files[2])
+    assert models.model_of(second) == models.three
+
+
+def test_card_compares_the_models_that_are_there(both: tuple[Models, int, int]) -> None:
+    models, _, second = both
+    models.state.set_installed(
+        [
+            ModelFile(models.files[0], "One 1B", 1_000_000),
+            ModelFile(models.files[2], "Three 3B", 3_000_000, bad=True),
+        ]
+    )
+    models.window.transcript.compare_requested.emit(models.state.messages[-1].id)
+    card = models.window.cards.comparison
+    assert card is not None
+    buttons = [column.model for column in card.columns]
+    assert [button.text() for button in buttons if button is not None] == ["Two 2B", "Two 2B"]
+    assert buttons[1] is not None
+    menu = buttons[1].menu_of_choices()
+    assert [action.text() for action in menu.actions()] == ["Two 2B", "One 1B"]
+    menu.actions()[1].trigger()
+    card.compare_button.click()
+    shown = models.state.messages[-1]
+    headers = [words for _, words in models.window.transcript.places.headers()]
+    assert headers == ["Two 2B", "One 1B"]
+    models.controller.stop_answer(models.state.compared[shown.id].id)  # while it waits
+    models.end("Left.")
+    assert len(models.loads) == 2
+    assert models.state.compared[shown.id].state is MessageState.STOPPED
+    assert models.model_of(second) == models.two
