@@ -113,7 +113,7 @@ class PresetsPage(QWidget):
         self.edit_button = TextButton(tr("Edit"), "outlined")
         self.export_button = TextButton(tr("Export…"), "outlined")
         self.export_button.setToolTip(tr("Without its model and adapters, which are files here"))
-        self.delete_button = TextButton(tr("Delete"), "outlined")
+        self.delete_button = TextButton(tr("Delete preset"), "outlined")
         self.undo = _UndoLine()
         self.list = PresetList()
         self.editor = PresetEditor(state)
