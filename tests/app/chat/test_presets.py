@@ -126,7 +126,7 @@ def test_a_preset_is_made_of_a_chat(stage: Stage) -> None:
     answered(stage, "What is a preset?")
     made = shown.preset(presets.save_chat())
     assert made is not None
-    assert (made.name, made.settings) == ("What is a preset?", settings)
+    assert (made.name, begin(made)) == ("What is a preset?", settings)
     stage.controller.chat_settings.change_shown(replace(settings, stop=("x",)))
     presets.take_from_chat(made.id)
     changed = shown.preset(made.id)
