@@ -25,6 +25,7 @@ from app.system.text_search import normalize
 from engine import Role
 
 NEW_CHAT = "new chat"  # name of the record with its settings
+_DELETED = ("conversation", "folder", "deleted_message")  # tables with times of deletion
 CONVERSATION = (
     "SELECT id, title, created, updated, leaf, settings, folder, pinned, archived FROM conversation"
 )
@@ -87,16 +88,16 @@ def find_conversations(database: sqlite3.Connection, words: Sequence[str]) -> li
 
 
 def any_deleted(database: sqlite3.Connection, before: float) -> bool:
-    """Whether a conversation or message was deleted before a time."""
+    """Whether a conversation, folder or message was deleted before a time."""
     return any(
         database.execute(f"SELECT 1 FROM {table} WHERE deleted <= ? LIMIT 1", (before,)).fetchone()
-        for table in ("conversation", "deleted_message")
+        for table in _DELETED
     )
 
 
 def purge_deleted(database: sqlite3.Connection, before: float) -> None:
-    """Permanently remove conversations and messages deleted before a time."""
-    for table in ("conversation", "deleted_message"):
+    """Permanently remove conversations, folders and messages deleted before a time."""
+    for table in _DELETED:
         database.execute(f"DELETE FROM {table} WHERE deleted <= ?", (before,))
 
 
@@ -168,8 +169,8 @@ def last_answers(database: sqlite3.Connection, most: int) -> list[AnswerRecord]:
 
 
 def last_id(database: sqlite3.Connection) -> int:
-    """The largest id of a conversation or message, also of one that is deleted; 0: there is none."""
-    tables = ("conversation", "message", "deleted_message")
+    """The largest id of a conversation, message or folder, also of a deleted one; 0: none."""
+    tables = ("conversation", "message", "deleted_message", "folder")
     largest = (database.execute(f"SELECT max(id) FROM {table}").fetchone()[0] for table in tables)
     return max(each or 0 for each in largest)
 

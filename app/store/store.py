@@ -18,7 +18,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from app.domain.answer_details import AnswerDetails, AnswerRecord, details_text
-from app.domain.chat import KEEP_DELETED_SECONDS, Conversation, Hit, Preset, TrashedConversation
+from app.domain.chat import (
+    KEEP_DELETED_SECONDS,
+    Conversation,
+    Folder,
+    Hit,
+    Preset,
+    TrashedConversation,
+)
 from app.domain.chat_settings import AdapterChoice
 from app.domain.chat_tree import ChatTree
 from app.domain.ids import id_seen, new_id
@@ -27,10 +34,11 @@ from app.domain.parts import Content, ErrorPart, parts_of
 from app.domain.snippet import Snippet
 from app.domain.unsent import Unsent
 from app.store import adapters as store_adapters
-from app.store import chat_trees, comparisons, deleted_messages, snippets
+from app.store import chat_trees, comparisons, deleted_messages, folders, snippets
 from app.store.adapters import StoredAdapters
 from app.store.blobs import Blobs, names_in
 from app.store.chat_trees import ImportPiece, Known
+from app.store.copies import copy_conversation
 from app.store.hits import best_hits
 from app.store.lock import lock_store, set_aside
 from app.store.presets import delete_preset, read_presets, set_preset
@@ -259,7 +267,7 @@ class Store:
             return best_hits(database, words, conversation_ids)
 
     def create_conversation(
-        self, title: str, settings: str = "", *, id: int | None = None
+        self, title: str, settings: str = "", *, id: int | None = None, folder: int | None = None
     ) -> Conversation:
         """Create an empty conversation, with its settings as JSON, unless it exists.
 
@@ -267,7 +275,18 @@ class Store:
         """
         with self._writing(durable=True) as database:
             number, now = id or new_id(), time.time()
-            return insert_conversation(database, number, clean(title), now, clean(settings))
+            made = insert_conversation(database, number, clean(title), now, clean(settings))
+            if folder is not None:
+                folders.set_place(database, number, folder, archived=False)
+            return made
+
+    def copy_conversation(self, source: int, made: Conversation, until: int | None = None) -> None:
+        """Insert `made` with copies of all messages of a conversation.
+
+        With `until`, only of the branch from the first message to this one.
+        """
+        with self._writing(durable=True) as database:
+            copy_conversation(database, source, made, until)
 
     def rename(self, conversation_id: int, title: str) -> None:
         """Change the title of a conversation."""
@@ -299,20 +318,15 @@ class Store:
         with self._writing(durable=True) as database:
             delete_preset(database, id)
 
-    def delete(self, conversation_ids: Sequence[int]) -> None:
-        """Mark conversations as deleted; `restore` undoes it until they are purged."""
-        self._set_deleted(conversation_ids, time.time())
-
-    def restore(self, conversation_ids: Sequence[int]) -> None:
-        """Restore deleted conversations."""
-        self._set_deleted(conversation_ids, None)
-
-    def _set_deleted(self, conversation_ids: Sequence[int], when: float | None) -> None:
+    def delete(self, conversation_ids: Sequence[int], folder_ids: Sequence[int] = ()) -> None:
+        """Mark conversations and folders as deleted; `restore` undoes it until they are purged."""
         with self._writing(durable=True) as database:
-            database.executemany(
-                "UPDATE conversation SET deleted = ? WHERE id = ?",
-                [(when, conversation_id) for conversation_id in conversation_ids],
-            )
+            folders.set_deleted(database, conversation_ids, folder_ids, time.time())
+
+    def restore(self, conversation_ids: Sequence[int], folder_ids: Sequence[int] = ()) -> None:
+        """Restore deleted conversations and folders, and the folders that they are in."""
+        with self._writing(durable=True) as database:
+            folders.set_deleted(database, conversation_ids, folder_ids, None)
 
     def trash(self) -> list[TrashedConversation]:
         """The deleted conversations, the last deleted first."""
@@ -332,7 +346,7 @@ class Store:
             )
 
     def purge_deleted(self, older_than_seconds: float) -> None:
-        """Permanently remove conversations and messages deleted longer ago than this."""
+        """Permanently remove conversations, folders and messages deleted longer ago than this."""
         before = time.time() - older_than_seconds
         with self._reading() as database:
             some = any_deleted(database, before)
@@ -360,6 +374,31 @@ class Store:
         if self.blobs:
             with self._reading() as database:
                 self.blobs.remove_unnamed(names_in(database))
+
+    # --- folders ----------------------------------------------------------------------------
+
+    def folders(self) -> list[Folder]:
+        """The folders, by position."""
+        with self._reading() as database:
+            return folders.read_folders(database)
+
+    def save_folders(self, changed: Sequence[Folder]) -> None:
+        """Insert folders, or change them; parents come before their children."""
+        with self._writing(durable=True) as database:
+            for folder in changed:
+                folders.save_folder(database, folder)
+
+    def set_places(self, places: Sequence[tuple[int, int | None, bool]]) -> None:
+        """Set the folder of conversations, and whether they are archived."""
+        with self._writing(durable=True) as database:
+            for number, folder, archived in places:
+                folders.set_place(database, number, folder, archived=archived)
+
+    def set_pinned(self, conversation_ids: Sequence[int], *, pinned: bool) -> None:
+        """List conversations first, or no longer."""
+        with self._writing(durable=True) as database:
+            for number in conversation_ids:
+                folders.set_pinned(database, number, pinned=pinned)
 
     # --- messages ---------------------------------------------------------------------------
 
