@@ -32,7 +32,7 @@ class OtherKey(NamedTuple):
 ACTIONS = (
     Action("new", "New chat", standard="New"),
     Action("presets", "Presets", ("Ctrl+Shift+K",)),
-    Action("undo", "Undo the last deletion", standard="Undo"),
+    Action("undo", "Undo the last deletion or move", standard="Undo"),
     Action("rename", "Rename the chat", ("F2",)),
     Action("panel", "Chat settings", ("Ctrl+Shift+O",)),
     Action("search", "Search chats", ("Ctrl+K",)),
@@ -65,5 +65,5 @@ OTHER_KEYS = (
     OtherKey("Chat", "New line", "Shift+Return"),
     OtherKey("Chat", "Insert a saved prompt (in an empty field)", "/"),
     OtherKey("Chat", "Edit your last message (in an empty field)", "Up"),
-    OtherKey("Chat", "Delete the chat (in the sidebar)", "Del"),
+    OtherKey("Chat", "Delete what is selected (in the sidebar)", "Del"),
 )

@@ -168,7 +168,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     window.chat.waiting.remove_requested.connect(controller.outbox.remove)
     window.chat.waiting.edit_requested.connect(take_back)
 
-    window.top_bar.new_button.clicked.connect(controller.new_conversation)
+    window.top_bar.new_button.clicked.connect(lambda: controller.new_conversation())
     sidebar.new_requested.connect(controller.new_conversation)
     sidebar.opened.connect(controller.open_conversation)
     sidebar.opened.connect(window.close_page)  # also for the conversation already shown
@@ -184,6 +184,9 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     window.remove_requested.connect(controller.deletions.remove)
     sidebar.searched.connect(controller.conversations.search)
 
+    connect_folders(window, controller)
+
+    transcript.fork_requested.connect(controller.copies.fork)
     composer.prompt_saved.connect(controller.snippets.add)
     window.prompts.renamed.connect(controller.snippets.rename)
     window.prompts.deleted.connect(controller.snippets.delete)
@@ -237,6 +240,34 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     )
     window.restore_geometry(controller.settings.window_geometry)
     window.set_sidebar(controller.settings.sidebar_open)
+
+
+def connect_folders(window: Window, controller: Controller) -> None:
+    """Connect the places of chats in the list to the controller."""
+    sidebar, menu, folders = window.sidebar, window.sidebar.menu, controller.folders
+
+    def add_folder(parent: int | None, conversations: list[int]) -> None:
+        """Create a folder, and let the user name it."""
+        sidebar.rename_folder(folders.create(tr("New folder"), parent, conversations))
+
+    def keep_closed(closed: list[int]) -> None:
+        controller.change_settings(closed_folders=" ".join(map(str, closed)))
+
+    sidebar.folders_deleted.connect(controller.deletions.delete)
+    sidebar.folder_requested.connect(add_folder)
+    sidebar.folder_renamed.connect(folders.rename)
+    sidebar.folder_toggled.connect(keep_closed)
+    for source in (sidebar.list, menu):
+        source.moved.connect(folders.move)
+        source.folder_moved.connect(folders.place)
+    menu.pinned.connect(folders.pin)
+    menu.archived.connect(folders.archive)
+    menu.duplicate_requested.connect(controller.copies.duplicate)
+    window.folder.changed.connect(folders.change)
+    window.chat.empty_view.folder_left.connect(partial(controller.state.set_new_folder, None))
+    window.unarchive_requested.connect(partial(folders.archive, archived=False))
+    closed = controller.settings.closed_folders.split()
+    sidebar.set_closed([int(number) for number in closed if number.isdecimal()])
 
 
 def connect_library(

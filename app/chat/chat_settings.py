@@ -42,6 +42,7 @@ class ChatSettingsController:
         state.conversation_changed.connect(self._on_conversation)
         state.conversations_changed.connect(self._on_conversations)
         state.folders_changed.connect(self._on_conversations)
+        state.new_folder_changed.connect(self._on_conversations)
         state.model_changed.connect(self._on_model)
         store_queue.fault_changed.connect(self._on_store_fault)
 

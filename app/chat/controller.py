@@ -20,10 +20,12 @@ from app.chat.chat_models import ChatModels, missing_words
 from app.chat.chat_settings import ChatSettingsController
 from app.chat.comparison import Comparisons
 from app.chat.conversations import Conversations
+from app.chat.copies import Copies
 from app.chat.deletions import Deletions
 from app.chat.draft_model import SpeculativeModel
 from app.chat.drafts import UnsentText
 from app.chat.events import Events
+from app.chat.folders import Folders
 from app.chat.last_chat import LastChat
 from app.chat.model_loader import ModelLoader, expected_model, first_model, usual_model
 from app.chat.model_switch import NOTICE as SWITCH_NOTICE
@@ -210,7 +212,9 @@ class Controller(QObject):
             report=self.report,
         )
         self.conversations = Conversations(state, store_queue)
+        self.folders = Folders(state, store_queue)
         self.navigation = Navigation(state, store_queue, self._answers, self.drafts)
+        self.copies = Copies(state, self.conversations, self._answers.save, self.navigation.open)
         self.presets = Presets(
             state,
             states.presets,
@@ -235,6 +239,7 @@ class Controller(QObject):
             state,
             store_queue,
             self.conversations,
+            self.folders,
             stop=self._answers.stop,
             forget=self.sessions.forget,
             show=self.navigation.show,
@@ -246,7 +251,13 @@ class Controller(QObject):
         self.quitting.may_quit.connect(self.may_quit)
         self._rejected_notices = RejectedNotices(state, store_queue)
         self.transfer = Transfer(
-            state, states.transfer, store_queue, self.conversations, self.deletions, self
+            state,
+            states.transfer,
+            store_queue,
+            self.conversations,
+            self.folders,
+            self.deletions,
+            self,
         )
         self.opening = Opening(
             state,
@@ -270,6 +281,7 @@ class Controller(QObject):
             self.adapters,
             self.chat_settings,
             self.conversations,
+            self.folders,
             self.drafts,
             self.snippets,
             self.presets,
@@ -288,7 +300,8 @@ class Controller(QObject):
         """Start the engine, read the conversations and load a model; after the first paint."""
         self._engine.start()
         self._engine.send(FindDevices)
-        self.conversations.read()  # first: the rows have the settings of the chats
+        self.folders.read()
+        self.conversations.read()  # before the rest: the rows have the settings of the chats
         self.last_chat.start(self.settings.last_conversation)
         self.deletions.read()
         self.drafts.load_new_chat()
@@ -405,8 +418,9 @@ class Controller(QObject):
 
     # --- conversations --------------------------------------------------------------------------
 
-    def new_conversation(self) -> None:
-        """Show a new chat; it is created in the store with its first message."""
+    def new_conversation(self, folder: int | None = None) -> None:
+        """Show a new chat, in a folder; it is created in the store with its first message."""
+        self.state.set_new_folder(folder)
         self.presets.begin_new_chat()
 
     def open_conversation(self, conversation_id: int) -> None:
@@ -668,7 +682,9 @@ class Controller(QObject):
 
     def _begin(self, parts: Parts) -> int:
         """Create a conversation with the settings of the new chat."""
-        conversation_id = self.conversations.begin(parts, self.chat_settings.begin())
+        folder = self.state.new_folder
+        conversation_id = self.conversations.begin(parts, self.chat_settings.begin(), folder)
+        self.state.set_new_folder(None)
         self.adapters.begin(conversation_id)
         self.presets.renew()
         return conversation_id
@@ -676,6 +692,7 @@ class Controller(QObject):
     def _ask(
         self, conversation_id: int, parent: int | None, parts: Parts, sibling: int = 1
     ) -> None:
+        self.folders.archive([conversation_id], archived=False)  # it is in use again
         own = self._add(conversation_id, parent, Role.USER, parts, sibling)
         self._answer(self._add(conversation_id, own.id, Role.ASSISTANT, (), 1))
 

@@ -1,10 +1,11 @@
-"""The list of conversations: create, rename and search."""
+"""The list of conversations: create, copy, rename and search."""
 
 from __future__ import annotations
 
 import time
 import unicodedata
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from app.domain.chat import Conversation, Hit
 from app.domain.chat_settings import ChatSettings, settings_text
@@ -35,8 +36,12 @@ class Conversations:
 
     def read(self) -> None:
         """Read the list from the store; conversations not stored yet stay in it."""
+        before = self._state.conversations
 
         def listed(conversations: list[Conversation]) -> None:
+            if self._state.conversations is not before:  # changed meanwhile: the state is newer
+                self.read()
+                return
             known = {conversation.id for conversation in conversations}
             gone = self._state.deleted
             kept = [c for c in conversations if c.id not in gone]
@@ -47,15 +52,39 @@ class Conversations:
 
         self._store_queue.read(lambda store: store.conversations(), listed)
 
-    def begin(self, parts: Parts, settings: ChatSettings) -> int:
+    def begin(self, parts: Parts, settings: ChatSettings, folder: int | None = None) -> int:
         """Create a conversation, titled after its first message; returns its id."""
         number, title, now = new_id(), title_of(parts), time.time()
         text = settings_text(settings)
-        self._store_queue.write(lambda store: store.create_conversation(title, text, id=number))
-        self._made.add(number)
-        made = Conversation(number, title, now, now, None, settings)
-        self._state.set_conversations([made, *self._state.conversations])
+
+        def create(store: Store) -> None:
+            store.create_conversation(title, text, id=number, folder=folder)
+
+        self._store_queue.write(create)
+        self._list(Conversation(number, title, now, now, None, settings, folder))
         return number
+
+    def copy(self, conversation_id: int, title: str, until: int | None = None) -> int | None:
+        """Copy a stored conversation, or its branch up to a message; returns the new id.
+
+        None if there is no such conversation.
+        """
+        source = self._state.conversation(conversation_id)
+        if source is None:
+            return None
+        number, now = new_id(), time.time()
+        made = replace(
+            source, id=number, title=title, created=now, updated=now, leaf=None,
+            pinned=False, archived=False,
+        )  # fmt: skip
+        self._store_queue.write(lambda store: store.copy_conversation(source.id, made, until))
+        self._list(made)
+        return number
+
+    def _list(self, made: Conversation) -> None:
+        """Add a conversation of this run to the list."""
+        self._made.add(made.id)
+        self._state.set_conversations([made, *self._state.conversations])
 
     def rename(self, conversation_id: int, title: str) -> None:
         """Give a conversation another title; an empty one changes nothing."""

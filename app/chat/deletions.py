@@ -1,4 +1,4 @@
-"""Deleting conversations and single messages, the undo stack of deletions, and the trash."""
+"""Deleting chats, folders and single messages, the undo stack of the list, and the trash."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from dataclasses import replace
 from PySide6.QtCore import QTimer
 
 from app.chat.conversations import Conversations
+from app.chat.folders import Folders
 from app.domain.chat import KEEP_DELETED_SECONDS
+from app.domain.folders import inside
 from app.domain.message import Message
 from app.state.chat import Deletion, State
 from app.store.store import Store, StoredBranch
@@ -27,6 +29,7 @@ class Deletions:
         state: State,
         store_queue: StoreQueue,
         conversations: Conversations,
+        folders: Folders,
         *,
         stop: Callable[[int], None],
         forget: Callable[[Sequence[int]], None],
@@ -36,6 +39,8 @@ class Deletions:
         self._state = state
         self._store_queue = store_queue
         self._conversations = conversations
+        self._folders = folders
+        folders.moved.connect(self.push)
         self._stop = stop
         self._forget = forget
         self._show = show
@@ -49,16 +54,25 @@ class Deletions:
         """Read the trash from the store."""
         self._store_queue.read(lambda store: store.trash(), self._state.set_trash)
 
-    def delete(self, conversation_ids: Sequence[int]) -> None:
-        """Stop the answers of conversations, and move them to the trash."""
-        if not conversation_ids:
+    def delete(self, conversation_ids: Sequence[int], folder_ids: Sequence[int] = ()) -> None:
+        """Stop the answers of conversations, and move them to the trash.
+
+        Folders go with all that is in them.
+        """
+        state = self._state
+        inner = inside(state.folders, folder_ids)
+        chosen = frozenset(conversation_ids)
+        within = [c.id for c in state.conversations if c.folder in inner and c.id not in chosen]
+        ids, folders = (*conversation_ids, *within), [f for f in state.folders if f.id in inner]
+        if not ids and not folders:
             return
-        ids = tuple(conversation_ids)
         for conversation_id in ids:
             self._stop(conversation_id)
+        self._folders.remove(inner)
         self._conversations.remove(ids)
-        self._store_queue.write(lambda store: store.delete(ids))
-        self._push(Deletion(ids))
+        gone = tuple(folder.id for folder in folders)
+        self._store_queue.write(lambda store: store.delete(ids, gone))
+        self.push(Deletion(ids, folders=tuple(folders)))
         self._forget(ids)
         self.read()
         if self._state.current in ids:
@@ -78,8 +92,12 @@ class Deletions:
             self._offer.start()
         if last.message is not None and last.conversation is not None:
             self._restore_message(last.message, last.conversation)
+        elif last.moved or last.moved_folders:
+            self._folders.put_back(last.moved, last.moved_folders)
         else:
-            self._restore(last.conversations)
+            known = {folder.id for folder in state.folders}  # came back with a restored chat
+            self._folders.add([each for each in last.folders if each.id not in known])
+            self._restore(last.conversations, tuple(folder.id for folder in last.folders))
 
     def delete_message(self, message_id: int) -> None:
         """Delete one message of the shown conversation, unless an answer is being written there."""
@@ -109,7 +127,7 @@ class Deletions:
 
     def _delete_stored(self, message: Message) -> None:
         self._store_queue.write(lambda store: store.delete_message(message.id))
-        self._push(Deletion((), message.id, message.conversation))
+        self.push(Deletion((), message.id, message.conversation))
         self._read_branch(message.conversation)
 
     def _restore_message(self, message_id: int, conversation_id: int) -> None:
@@ -151,10 +169,11 @@ class Deletions:
         self._state.forget_branches(ids)
         self.read()
 
-    def _restore(self, conversation_ids: Sequence[int]) -> None:
+    def _restore(self, conversation_ids: Sequence[int], folders: tuple[int, ...] = ()) -> None:
         ids = tuple(conversation_ids)
         self._state.set_trash([each for each in self._state.trash if each.id not in ids])
-        self._store_queue.write(lambda store: store.restore(ids))
+        self._store_queue.write(lambda store: store.restore(ids, folders))
+        self._folders.read()  # those around a chat come back with it
         self._conversations.read()
         self.read()
         if len(ids) == 1:
@@ -172,11 +191,13 @@ class Deletions:
         for one in self._state.deletions:
             left = tuple(each for each in one.conversations if each not in conversation_ids)
             gone = messages and one.conversation in conversation_ids
-            if left or (one.message is not None and not gone):
+            other = one.folders or one.moved or one.moved_folders
+            if left or other or (one.message is not None and not gone):
                 kept.append(replace(one, conversations=left))
         self._state.set_deletions(kept, offered=0)
 
-    def _push(self, deletion: Deletion) -> None:
+    def push(self, deletion: Deletion) -> None:
+        """Let the next Undo restore this."""
         state = self._state
         state.set_deletions((*state.deletions, deletion), offered=state.offered + 1)
         self._offer.start()

@@ -19,6 +19,7 @@ from app.chat.preset_files import FoundPreset, PresetFileError, read_preset, wri
 from app.domain import presets
 from app.domain.chat import Preset
 from app.domain.chat_settings import NO_SETTINGS, ChatSettings
+from app.domain.folders import chain
 from app.domain.ids import new_id
 from app.domain.message import Message, MessageState
 from app.domain.parts import TextPart, parts_of
@@ -68,6 +69,8 @@ class Presets(QObject):
         state.conversation_changed.connect(self._on_shown)
         state.conversations_changed.connect(self._show_use)
         state.settings_changed.connect(self._show_use)
+        state.folders_changed.connect(self.refresh)
+        state.new_folder_changed.connect(self.refresh)
         model_settings.changed.connect(self.refresh)
         store_queue.fault_changed.connect(self._on_store_fault)
         self._show(None)
@@ -187,20 +190,15 @@ class Presets(QObject):
 
     # --- chats ----------------------------------------------------------------------------------
 
-    def for_new_chat(self, folder: int | None = None) -> Preset | None:
-        """The preset that a new chat begins with; None: none.
+    def for_new_chat(self) -> Preset | None:
+        """The preset that the new chat begins with; None: none.
 
-        The nearest one counts: the preset of the folder it is made in, or of a folder around that;
+        The nearest one counts: the preset of the folder it begins in, or of a folder around that;
         else the one of the model in use; else the one of the app's settings. A preset that was
         deleted counts as none.
         """
-        by_id = {each.id: each for each in self._state.folders}
-        wanted: list[int | None] = []
-        seen = set[int]()
-        while folder in by_id and folder not in seen:
-            seen.add(folder)
-            wanted.append(by_id[folder].preset)
-            folder = by_id[folder].parent
+        around = chain(self._state.folders, self._state.new_folder)
+        wanted = [folder.preset for folder in around]
         if (path := self._state.model.path) is not None:
             wanted.append(self._model_settings.own(path).preset)
         wanted.append(self._settings().new_chat_preset)
@@ -212,9 +210,9 @@ class Presets(QObject):
         own = self._model_settings.own(path)
         self._model_settings.change(path, replace(own, preset=id))
 
-    def settings_for_new_chat(self, folder: int | None = None) -> ChatSettings:
-        """The settings that a new chat begins with."""
-        return presets.begin(self.for_new_chat(folder))
+    def settings_for_new_chat(self) -> ChatSettings:
+        """The settings that the new chat begins with."""
+        return presets.begin(self.for_new_chat())
 
     def begin_new_chat(self) -> None:
         """Show a new chat; one whose preset has a greeting begins with it."""
@@ -261,7 +259,7 @@ class Presets(QObject):
             self._before = None
 
     def refresh(self) -> None:
-        """The presets, the model or the settings have changed: the untouched new chat follows."""
+        """Presets, folders, the model or settings have changed: the untouched new chat follows."""
         wanted = self.settings_for_new_chat()
         if self._has_read and wanted != self._given and self._state.new_chat == self._given:
             self._given = wanted
@@ -282,7 +280,9 @@ class Presets(QObject):
     def _begin_with_greeting(self, preset: Preset) -> int:
         """A conversation whose first message is the greeting; other ones are versions of it."""
         settings = presets.begin(preset)
-        conversation = self._conversations.begin((TextPart(preset.name),), settings)
+        folder = self._state.new_folder
+        conversation = self._conversations.begin((TextPart(preset.name),), settings, folder)
+        self._state.set_new_folder(None)
         greetings = (preset.greeting, *preset.greetings)
         now, count, complete = time.time(), len(greetings), MessageState.COMPLETE
         messages = [

@@ -9,6 +9,7 @@ from app.chat.answers import Answers
 from app.chat.chat_settings import ChatSettingsController
 from app.chat.conversations import Conversations
 from app.chat.drafts import UnsentText
+from app.chat.folders import Folders
 from app.chat.presets import Presets
 from app.chat.snippets import Snippets
 from app.state.chat import Notice, State
@@ -30,13 +31,14 @@ class StoreFaults:
         adapters: Adapters,
         chat_settings: ChatSettingsController,
         conversations: Conversations,
+        folders: Folders,
         drafts: UnsentText,
         snippets: Snippets,
         presets: Presets,
     ) -> None:
         self._state, self._store_queue = state, store_queue
         self._answers, self._adapters, self._settings = answers, adapters, chat_settings
-        self._conversations, self._drafts = conversations, drafts
+        self._conversations, self._folders, self._drafts = conversations, folders, drafts
         self._snippets, self._presets = snippets, presets
         self.aside: Path | None = None  # the damaged file that is kept
         store_queue.fault_changed.connect(self._on_fault)
@@ -55,6 +57,7 @@ class StoreFaults:
                 messages=trn("{count} message", "{count} messages", found.messages),
             )
         self._answers.save()
+        self._folders.write_all()
         for conversation in self._state.conversations:
             if branch := self._state.branches.get(conversation.id):
                 compared = self._state.compared
@@ -68,12 +71,14 @@ class StoreFaults:
         remedy = tr("The damaged file is kept as {file}.", file=aside)
         self._state.set_notice("repair", Notice(sentence, remedy, tr("Show in folder")))
         self.aside = aside
+        self._folders.read()
         self._conversations.read()
 
     def _on_fault(self, error: StoreError | None) -> None:
         if error is None:
             self._state.set_notice(NOTICE, None)
             self._state.set_notice("quit", None)
+            self._folders.read()
             self._conversations.read()
             self._drafts.load_new_chat()
             return

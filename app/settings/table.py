@@ -132,6 +132,7 @@ class Settings:
     last_conversation: Annotated[int, Setting()] = 0  # its id; 0: a new chat
     new_chat_preset: Annotated[int, Setting()] = 0  # its id; 0: none
     sidebar_open: Annotated[bool, Setting()] = True
+    closed_folders: Annotated[str, Setting()] = ""  # ids of the folders that are closed in the list
     window_geometry: Annotated[str, Setting()] = ""  # base64
     system_prompt: Annotated[
         str,

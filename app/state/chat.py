@@ -18,6 +18,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.domain.chat import Conversation, Folder, Hit, TrashedConversation
 from app.domain.chat_settings import NO_SETTINGS, ChatSettings
+from app.domain.folders import chain
 from app.domain.message import Message
 from app.domain.model_ref import ModelRef, local_path
 from app.domain.parts import Parts, append_text
@@ -126,11 +127,15 @@ class WaitingMessage:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """What one Undo restores: conversations, or one message of a conversation."""
+    """What one Undo restores: conversations and folders, one message, or places in the list."""
 
     conversations: tuple[int, ...] = ()
     message: int | None = None
     conversation: int | None = None  # of the message
+    folders: tuple[Folder, ...] = ()  # deleted, with the conversations in them
+    moved: tuple[Conversation, ...] = ()  # as they were before they were moved or archived
+    moved_folders: tuple[Folder, ...] = ()  # as they were before one was moved
+    archived: bool = False  # `moved` were archived
 
 
 def is_same_load(one: ModelLoaded | None, other: ModelLoaded | None) -> bool:
@@ -168,6 +173,7 @@ class State(QObject):
     capabilities_changed = Signal()
     settings_changed = Signal(object)  # conversation, or None: the new chat
     folders_changed = Signal()
+    new_folder_changed = Signal()
 
     conversations = ReadOnly[tuple[Conversation, ...]]()  # the last active first
     query = ReadOnly[str]()
@@ -177,6 +183,7 @@ class State(QObject):
     ]()  # the best message of the first results, unless only the title fits
     new_chat = ReadOnly[ChatSettings]()  # settings of the chat that is not begun yet
     folders = ReadOnly[tuple[Folder, ...]]()  # by position
+    new_folder = ReadOnly[int | None]()  # in which the new chat begins
     current = ReadOnly[int | None]()  # shown conversation; None: the new chat
     branches = ReadOnly[Mapping[int, tuple[Message, ...]]]()  # of every conversation opened so far
     compared = ReadOnly[Mapping[int, Message]]()  # the other answer of an open comparison, by the
@@ -210,6 +217,7 @@ class State(QObject):
         self._current: int | None = None
         self._new_chat = NO_SETTINGS
         self._folders = tuple[Folder, ...]()
+        self._new_folder: int | None = None
         self._branches: Mapping[int, tuple[Message, ...]] = MappingProxyType({})
         self._compared: Mapping[int, Message] = MappingProxyType({})
         self._memory_starts: Mapping[int, int] = MappingProxyType({})
@@ -325,18 +333,21 @@ class State(QObject):
                 return f"{file.name} · {file.format}" if whole and file.format else file.name
         return model_label(path) if whole else model_name(path)
 
+    def folder(self, folder_id: int | None) -> Folder | None:
+        """A folder by its id."""
+        return next((each for each in self.folders if each.id == folder_id), None)
+
+    def folder_of(self, conversation_id: int | None) -> int | None:
+        """The folder of a conversation; None as the conversation: of the new chat."""
+        if conversation_id is None:
+            return self.new_folder
+        found = self.conversation(conversation_id)
+        return None if found is None else found.folder
+
     def folder_instructions(self, conversation_id: int | None) -> str | None:
         """The instructions of the nearest folder around a conversation that has some."""
-        found = self.conversation(conversation_id)
-        by_id = {folder.id: folder for folder in self.folders}
-        place = None if found is None else found.folder
-        seen = set[int]()
-        while place in by_id and place not in seen:
-            seen.add(place)
-            if by_id[place].instructions is not None:
-                return by_id[place].instructions
-            place = by_id[place].parent
-        return None
+        around = chain(self.folders, self.folder_of(conversation_id))
+        return next((f.instructions for f in around if f.instructions is not None), None)
 
     def message(self, message_id: int) -> Message | None:
         """A message of any branch opened so far, or the other one of an open comparison."""
@@ -399,8 +410,16 @@ class State(QObject):
 
     def set_folders(self, folders: Sequence[Folder]) -> None:
         """Replace the folders."""
-        self._folders = tuple(folders)
+        self._folders = tuple(sorted(folders, key=lambda folder: (folder.position, folder.id)))
         self.folders_changed.emit()
+        if self.folder(self._new_folder) is None:
+            self.set_new_folder(None)
+
+    def set_new_folder(self, folder_id: int | None) -> None:
+        """Set the folder in which the new chat begins."""
+        if folder_id != self._new_folder:
+            self._new_folder = folder_id
+            self.new_folder_changed.emit()
 
     def set_found(
         self, query: str, found: Sequence[Conversation], hits: Mapping[int, Hit] | None = None
@@ -420,9 +439,13 @@ class State(QObject):
 
     def change_conversation(self, conversation_id: int, **values: Any) -> None:
         """Change fields of a row of the list, and sort it by last activity."""
+        self.change_conversations({conversation_id: values})
+
+    def change_conversations(self, values: Mapping[int, Mapping[str, Any]]) -> None:
+        """Change fields of several rows, by their ids."""
 
         def changed(conversations: Sequence[Conversation]) -> tuple[Conversation, ...]:
-            rows = [replace(c, **values) if c.id == conversation_id else c for c in conversations]
+            rows = [replace(c, **values[c.id]) if c.id in values else c for c in conversations]
             return tuple(sorted(rows, key=lambda c: c.updated, reverse=True))
 
         self._conversations, self._found = changed(self._conversations), changed(self._found)

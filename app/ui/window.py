@@ -36,6 +36,8 @@ from app.domain.chat_settings import changed_parts
 from app.domain.model_ref import Local
 from app.state.states import States
 from app.system.translation import tr
+from app.ui.chat.folder_card import CARD_WIDTH as FOLDER_WIDTH
+from app.ui.chat.folder_card import FolderCard
 from app.ui.chat.model_picker import CARD_WIDTH as PICKER_WIDTH
 from app.ui.chat.model_picker import ModelPicker
 from app.ui.chat.page import ChatPage
@@ -65,6 +67,7 @@ from app.ui.widgets.text_undo import TextUndo
 from app.ui.widgets.typing import ComposingElsewhere, Field, type_into, types_text
 
 if TYPE_CHECKING:
+    from app.ui.chat.archive import ArchivePage
     from app.ui.chat.trash import TrashPage
     from app.ui.performance.page import PerformancePage
     from app.ui.presets.page import PresetsPage
@@ -88,6 +91,7 @@ class Window(QWidget):
     undo_requested = Signal()
     restore_requested = Signal(list)  # of ids of deleted conversations
     remove_requested = Signal(list)  # of ids of deleted conversations
+    unarchive_requested = Signal(list)  # of ids
     models_restored = Signal(list)  # of TrashedModel
     models_removed = Signal(list)  # of TrashedModel
     preferences_made = Signal(object)  # Preferences
@@ -112,6 +116,7 @@ class Window(QWidget):
         self.actions_by_id: dict[str, QAction] = {}
         self._make_preferences = preferences
         self.trash: TrashPage | None = None  # created on demand
+        self.archive: ArchivePage | None = None  # created on demand
         self.performance: PerformancePage | None = None  # created on demand
         self.presets: PresetsPage | None = None  # created on demand
         self.preferences: Preferences | None = None  # created on demand: it takes 0.25 s
@@ -149,6 +154,8 @@ class Window(QWidget):
         self.picker = ModelPicker(state)
         self.picker_card = Popover(self, self.picker, PICKER_WIDTH, tr("Models"))
         self.shortcuts_card = Popover(self, Shortcuts(), SHORTCUTS_WIDTH, tr("Keyboard shortcuts"))
+        self.folder = FolderCard()
+        self.folder_card = Popover(self, self.folder, FOLDER_WIDTH, tr("Folder"))
         self.drop_area = DropArea(self)
         self.cards = AnswerCards(self, state)
         self.prompts = PromptManager(states.snippets)
@@ -223,11 +230,16 @@ class Window(QWidget):
         ):
             asked.connect(self.panel.finish)
         self.sidebar.trash_button.clicked.connect(self.toggle_trash)
+        self.sidebar.archive_button.clicked.connect(self.toggle_archive)
+        self.sidebar.menu.settings_requested.connect(self.open_folder)
+        self.folder.close_button.clicked.connect(self.folder_card.close_card)
+        self._states.presets.changed.connect(self._show_presets)
+        self._show_presets()
         self.sidebar.hide_button.clicked.connect(self.toggle_sidebar)
 
     def _make_actions(self) -> None:
         calls = {
-            "new": self.sidebar.new_requested.emit,
+            "new": self.sidebar.request_new,
             "undo": self.undo_requested.emit,
             "search": self.search,
             "prompts": self.open_prompts,
@@ -267,7 +279,7 @@ class Window(QWidget):
         self._palette = palette
         if self.preferences is not None:
             self.preferences.apply_palette(palette)
-        for page in (self.trash, self.performance, self.presets):
+        for page in (self.trash, self.archive, self.performance, self.presets):
             if page is not None:
                 page.apply_palette(palette)
         for part in (
@@ -280,6 +292,8 @@ class Window(QWidget):
             self.picker,
             self.picker_card,
             self.shortcuts_card,
+            self.folder,
+            self.folder_card,
             self.cards,
             self.prompts,
             self.prompts_card,
@@ -415,6 +429,30 @@ class Window(QWidget):
         else:
             self.open_presets()
 
+    def toggle_archive(self) -> None:
+        """Switch between the archived chats and the conversation; creates the page on first use."""
+        if self.archive is None:
+            from app.ui.chat.archive import ArchivePage
+
+            self.archive = ArchivePage(self._state)
+            self.archive.apply_palette(self._palette)
+            self.archive.opened.connect(self.sidebar.opened)
+            self.archive.restore_requested.connect(self.unarchive_requested)
+            self.archive.delete_requested.connect(self.sidebar.delete_requested)
+            self.archive.closed.connect(self.close_page)
+            self._pages.addWidget(self.archive)
+        if self._pages.currentWidget() is self.archive:
+            self.close_page()
+        else:
+            self._show_page(self.archive)
+
+    def open_folder(self, folder_id: int) -> None:
+        """Open the settings of a folder."""
+        folder = self._state.folder(folder_id)
+        if folder is not None:
+            self.folder.show_folder(folder)
+            self.folder_card.open_centred()
+
     def toggle_performance(self) -> None:
         """Switch between the performance of answers and the conversation."""
         if self.performance is None:
@@ -543,6 +581,9 @@ class Window(QWidget):
         if self.panel.sheet.isAncestorOf(QApplication.focusWidget() or self):
             self.composer.setFocus()
 
+    def _show_presets(self) -> None:
+        self.folder.set_presets(self._states.presets.presets)
+
     # --- actions --------------------------------------------------------------------------------
 
     def _choose_model(self, path: Path) -> None:
@@ -634,6 +675,7 @@ class Window(QWidget):
         for card in (
             self.picker_card,
             self.shortcuts_card,
+            self.folder_card,
             self.prompts_card,
             *self.cards.popovers,
         ):

@@ -25,6 +25,7 @@ import scenes_answers
 import scenes_chat
 import scenes_comparison
 import scenes_composer
+import scenes_folders
 import scenes_instructions
 import scenes_library
 import scenes_models
@@ -45,6 +46,7 @@ SCENES: dict[str, Scene] = {
     **scenes_answers.SCENES,
     **scenes_comparison.SCENES,
     **scenes_composer.SCENES,
+    **scenes_folders.SCENES,
     **scenes_instructions.SCENES,
     **scenes_library.SCENES,
     **scenes_models.SCENES,
@@ -74,6 +76,8 @@ HIGH_CONTRAST = (
     "comparison_card",
     "trash",
     "import_preview",
+    "folders",
+    "folders_dragged",
     "performance",
     "performance_one",
     "find",

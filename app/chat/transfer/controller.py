@@ -19,6 +19,7 @@ from PySide6.QtCore import QObject, QTimer
 
 from app.chat.conversations import Conversations
 from app.chat.deletions import Deletions
+from app.chat.folders import Folders
 from app.chat.transfer import native_json
 from app.chat.transfer.faults import Cancelled, TransferError
 from app.chat.transfer.files import FreePaths, not_written, replaced
@@ -81,13 +82,14 @@ class Transfer(QObject):
         shown: TransferState,
         store_queue: StoreQueue,
         conversations: Conversations,
+        folders: Folders,
         deletions: Deletions,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self._state, self._shown = state, shown
         self._store_queue = store_queue
-        self._conversations, self._deletions = conversations, deletions
+        self._conversations, self._folders, self._deletions = conversations, folders, deletions
         self.documents: Documents | None = None  # set by the wiring
         self._worker = BackgroundWorker("transfer", self)
         self._job: _Job | None = None
@@ -190,6 +192,7 @@ class Transfer(QObject):
             self._made = []
             if error is not None:
                 self._remove(made)
+            self._folders.read()
             self._conversations.read()
 
         self._run(

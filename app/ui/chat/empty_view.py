@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFont, QPainter, QPaintEvent, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from app.domain.folders import path_text
 from app.state.chat import ModelPhase, ModelStatus, State
 from app.state.library import LibraryState
 from app.state.presets import PresetState
@@ -66,6 +67,7 @@ class EmptyView(QWidget):
     suggested = Signal(str)
     open_requested = Signal()
     browse_requested = Signal()
+    folder_left = Signal()  # the new chat is to begin in no folder
 
     def __init__(
         self,
@@ -84,7 +86,10 @@ class EmptyView(QWidget):
         self.facts = label("", "secondary")
         self.facts.setFont(figures(BODY))
         self.sentence = label("", "secondary", READING)
-        for line in (self.name, self.facts, self.sentence):
+        self.place = label("", "secondary")
+        self.leave_button = TextButton(tr("Begin it in no folder"), "link")
+        self.leave_button.clicked.connect(self.folder_left)
+        for line in (self.name, self.facts, self.sentence, self.place):
             line.setAlignment(Qt.AlignmentFlag.AlignHCenter)
             line.setWordWrap(True)
         self.suggestions = [TextButton(tr(text), "suggestion") for text in SUGGESTIONS]
@@ -95,7 +100,10 @@ class EmptyView(QWidget):
         self.open_button.clicked.connect(self.open_requested)
         self._lay_out()
         state.model_changed.connect(self.refresh)
+        state.folders_changed.connect(self._show_place)
+        state.new_folder_changed.connect(self._show_place)
         self.refresh()
+        self._show_place()
 
     def _lay_out(self) -> None:
         layout = QVBoxLayout(self)
@@ -108,6 +116,8 @@ class EmptyView(QWidget):
         layout.addWidget(self.facts)
         layout.addSpacing(8)
         layout.addWidget(self.sentence)
+        layout.addWidget(self.place)
+        layout.addWidget(self.leave_button, 0, Qt.AlignmentFlag.AlignHCenter)
         layout.addSpacing(24)
         for button in (*self.suggestions, self.browse_button, self.open_button):
             button.setFont(font(BODY))
@@ -148,6 +158,14 @@ class EmptyView(QWidget):
         self.browse_button.setVisible(no_model)
         self.open_button.setVisible(no_model)
         self._fit_height()
+
+    def _show_place(self) -> None:
+        """Show the folder in which the new chat begins."""
+        state = self._state
+        name = path_text(state.folders, state.new_folder)
+        self.place.setText(tr("This chat begins in the folder “{name}”.", name=name))
+        self.place.setVisible(bool(name))
+        self.leave_button.setVisible(bool(name))
 
     def _fit_height(self) -> None:
         """Hide the illustration, then the suggestions, when the view is not high enough."""

@@ -1,4 +1,4 @@
-"""Sidebar: New chat, the search field, the list of conversations, and Undo after deleting.
+"""Sidebar: New chat, the search field, the list of chats and folders, Undo, archive and trash.
 
 A row shows whether an answer of its conversation is written or waits, and offers to stop it.
 """
@@ -6,133 +6,45 @@ A row shows whether an answer of its conversation is written or waits, and offer
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Sequence
 from datetime import date
 
-from PySide6.QtCore import QItemSelectionModel, QModelIndex, QPoint, Qt, QTimer, Signal
-from PySide6.QtGui import QFocusEvent, QKeyEvent, QMouseEvent, QShowEvent
+from PySide6.QtCore import (
+    QItemSelection,
+    QItemSelectionModel,
+    QItemSelectionRange,
+    QModelIndex,
+    Qt,
+    QTimer,
+    Signal,
+)
+from PySide6.QtGui import QKeyEvent, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
     QHBoxLayout,
     QLineEdit,
-    QListView,
-    QMenu,
     QVBoxLayout,
     QWidget,
 )
 
+from app.domain.folders import chain
 from app.state.chat import Deletion, State
 from app.state.library import LibraryState
 from app.system.translation import tr, trn
-from app.ui.chat.sidebar_list import BUSY_ROLE, ID_ROLE, ConversationListModel, RowPainter, icon_at
+from app.ui.chat.conversation_list import ConversationList
+from app.ui.chat.sidebar_list import FOLDER_ROLE, ConversationListModel, RowPainter
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import SIDEBAR_WIDTH, SMALL
-from app.ui.transfer.menu import add_formats
 from app.ui.widgets.controls import IconButton, TextButton, fade_in, label, set_margins
-from app.ui.widgets.typing import types_text
 
 _SEARCH_MILLISECONDS = 150
 _CLOCK_MILLISECONDS = 30_000  # between two looks at the date
-_KEYBOARD_REASONS = (
-    Qt.FocusReason.TabFocusReason,
-    Qt.FocusReason.BacktabFocusReason,
-    Qt.FocusReason.ShortcutFocusReason,
-)
-
-
-class ConversationList(QListView):
-    """List view: a click or Enter opens, Delete deletes the selected conversations."""
-
-    opened = Signal(object)
-    delete_requested = Signal(list)  # of ids
-    export_requested = Signal(list, object)  # ids and ExportFormat
-    copy_requested = Signal(list)  # of ids
-    stop_requested = Signal(object)
-
-    def __init__(
-        self, model: ConversationListModel, painter: RowPainter, parent: QWidget | None = None
-    ) -> None:
-        super().__init__(parent)
-        self._model, self._painter = model, painter
-        self.setModel(model)
-        self.setItemDelegate(painter)
-        self.setUniformItemSizes(True)
-        self.setMouseTracking(True)
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
-        self.setEditTriggers(QAbstractItemView.EditTrigger.DoubleClicked)
-        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        self.customContextMenuRequested.connect(self._show_menu)
-        self.setAccessibleName(tr("Chats"))
-
-    def selected(self) -> list[int]:
-        """The ids of the selected conversations, from top to bottom."""
-        rows = sorted(self.selectedIndexes(), key=QModelIndex.row)
-        return [int(index.data(ID_ROLE)) for index in rows]
-
-    def focusInEvent(self, event: QFocusEvent) -> None:
-        self._painter.keyboard = event.reason() in _KEYBOARD_REASONS
-        super().focusInEvent(event)
-
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        self._painter.keyboard = False
-        super().mousePressEvent(event)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        self._painter.keyboard = True
-        if event.key() in (Qt.Key.Key_Delete, Qt.Key.Key_Backspace):
-            self.delete_requested.emit(self.selected())
-        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self._open(self.currentIndex())
-        elif event.key() == Qt.Key.Key_Escape or types_text(event):
-            event.ignore()  # handled by the window, which forwards typing to the composer
-        else:
-            super().keyPressEvent(event)
-
-    def mouseReleaseEvent(self, e: QMouseEvent) -> None:
-        super().mouseReleaseEvent(e)
-        index = self.indexAt(e.position().toPoint())
-        plain = e.button() is Qt.MouseButton.LeftButton and not e.modifiers()
-        icon = icon_at(index, self.visualRect(index), e.position().toPoint())
-        if plain and not icon and index.isValid():
-            self._open(index)
-
-    def _open(self, index: QModelIndex) -> None:
-        conversation_id = index.data(ID_ROLE) if index.isValid() else None
-        if conversation_id is not None:
-            self.opened.emit(int(conversation_id))
-
-    def row_menu(self, index: QModelIndex) -> QMenu:
-        """The menu of a conversation's row, for all that are selected."""
-        chosen = self.selected()
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        if busy := [each for each in chosen if self._model.find(each).data(BUSY_ROLE)]:
-            several = trn("Stop {count} answer", "Stop {count} answers", len(busy))
-            stop = menu.addAction(several if len(busy) > 1 else tr("Stop the answer"))
-            stop.triggered.connect(lambda: [self.stop_requested.emit(each) for each in busy])
-        rename = menu.addAction(tr("Rename"))
-        rename.setEnabled(len(chosen) == 1)
-        rename.triggered.connect(lambda: self.edit(index))
-        export = menu.addMenu(trn("Export", "Export {count} chats", len(chosen)))
-        add_formats(export, lambda format: self.export_requested.emit(chosen, format))
-        copy = menu.addAction(trn("Copy whole chat", "Copy {count} whole chats", len(chosen)))
-        copy.triggered.connect(lambda: self.copy_requested.emit(chosen))
-        delete = menu.addAction(trn("Delete", "Delete {count} chats", len(chosen)))
-        delete.triggered.connect(lambda: self.delete_requested.emit(chosen))
-        return menu
-
-    def _show_menu(self, place: QPoint) -> None:
-        index = self.indexAt(place)
-        if index.data(ID_ROLE) is not None:
-            self.row_menu(index).popup(self.viewport().mapToGlobal(place))
 
 
 class UndoLine(QFrame):
-    """What was deleted last, with an Undo button; visible for some seconds."""
+    """What was deleted, moved or archived last, with an Undo button; visible for some seconds."""
 
     undone = Signal()
 
@@ -149,27 +61,49 @@ class UndoLine(QFrame):
         self.hide()
 
     def show_deletion(self, deletion: Deletion | None) -> None:
-        """Show what was deleted; None hides the line."""
+        """Show what was deleted or moved; None hides the line."""
         if deletion is not None:
-            count = len(deletion.conversations)
-            many = trn("Chat deleted", "{count} chats deleted", count)
-            self.words.setText(many if deletion.message is None else tr("Message deleted"))
+            self.words.setText(_undo_words(deletion))
         if (deletion is not None) == self.isHidden():
             self.setVisible(deletion is not None)
             if deletion is not None:
                 fade_in(self)
 
 
+def _undo_words(deletion: Deletion) -> str:
+    """What Undo would undo."""
+    chats = len(deletion.conversations)
+    if deletion.message is not None:
+        return tr("Message deleted")
+    if deletion.moved_folders:
+        return tr("Folder moved")
+    if deletion.archived:
+        return trn("Chat archived", "{count} chats archived", len(deletion.moved))
+    if deletion.moved:
+        return trn("Chat moved", "{count} chats moved", len(deletion.moved))
+    if not deletion.folders:
+        return trn("Chat deleted", "{count} chats deleted", chats)
+    if not chats:
+        return trn("Folder deleted", "{count} folders deleted", len(deletion.folders))
+    folders = trn("Folder", "{count} folders", len(deletion.folders))
+    held = trn("{count} chat", "{count} chats", chats)
+    return tr("{folders} and {chats} deleted", folders=folders, chats=held)
+
+
 class Sidebar(QWidget):
     """Shows the conversations of the state; emits the user's requests as signals."""
 
-    new_requested = Signal()
+    new_requested = Signal(object)  # a chat in this folder; None: in none
     opened = Signal(object)
     result_opened = Signal(object, str)  # a search result: the conversation and the query
     renamed = Signal(object, str)
     delete_requested = Signal(list)
     export_requested = Signal(list, object)  # ids and ExportFormat
     copy_requested = Signal(list)  # of ids
+    folders_deleted = Signal(list, list)  # ids of chats, and of folders
+    folder_requested = Signal(object, list)  # a new one: in which folder, and with which chats
+    folder_renamed = Signal(object, str)
+    folder_toggled = Signal(list)  # ids of all folders that are closed now
     stop_requested = Signal(object)
     undo_requested = Signal()
     searched = Signal(str)
@@ -184,6 +118,7 @@ class Sidebar(QWidget):
         self._outdated = False  # the list was not refreshed while a title was edited
         self.new_button = TextButton(tr("New chat"), "outlined", "plus")
         self.preset_button = IconButton("chevron_down", tr("New chat with a preset"))
+        self.folder_button = IconButton("folder_plus", tr("New folder"))
         self.hide_button = IconButton("sidebar", tr("Hide the sidebar (Ctrl+B)"))
         self.search = QLineEdit(placeholderText=tr("Search all chats"), clearButtonEnabled=False)
         self.search.setAccessibleName(tr("Search all chats"))
@@ -194,13 +129,17 @@ class Sidebar(QWidget):
         self.model = ConversationListModel(self)
         self.painter = RowPainter(self)
         # Created without a parent: the layout adds it in visual order, which sets the Tab order.
-        self.list = ConversationList(self.model, self.painter)
+        self.list = ConversationList(state, self.model, self.painter)
+        self.menu = self.list.menu_signals
         self.nothing = label("", "secondary", SMALL)
         self.nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.nothing.setWordWrap(True)
         self.undo = UndoLine()
+        self.archive_button = TextButton(tr("Archived"), "quiet", "archive")
+        self.archive_button.hide()
         self.trash_button = TextButton(tr("Trash"), "quiet", "trash")
         self.trash_button.hide()
+        self._closed: set[int] = set()  # ids of folders
         self._search_debounce = QTimer(self, singleShot=True, interval=_SEARCH_MILLISECONDS)
         self._shown = state.current  # conversation that was shown last
         self._day = date.today()  # of the headings
@@ -214,6 +153,7 @@ class Sidebar(QWidget):
         top.setSpacing(8)
         top.addWidget(self.new_button, 1)
         top.addWidget(self.preset_button)
+        top.addWidget(self.folder_button)
         top.addWidget(self.hide_button)
         head = QVBoxLayout()
         head.setContentsMargins(12, 12, 12, 8)
@@ -224,6 +164,7 @@ class Sidebar(QWidget):
         foot.setContentsMargins(12, 0, 12, 12)
         foot.setSpacing(8)
         foot.addWidget(self.undo)
+        foot.addWidget(self.archive_button, 0, Qt.AlignmentFlag.AlignLeading)
         foot.addWidget(self.trash_button, 0, Qt.AlignmentFlag.AlignLeading)
         layout = QVBoxLayout(self)
         set_margins(layout, 0, 0, 1, 0)
@@ -235,23 +176,33 @@ class Sidebar(QWidget):
 
     def _connect(self) -> None:
         state = self._state
-        self.new_button.clicked.connect(self.new_requested)
+        self.new_button.clicked.connect(self.request_new)
+        self.folder_button.clicked.connect(self._request_folder)
         self.list.opened.connect(self._open)
+        self.list.toggled.connect(self.toggle_folder)
         self.list.delete_requested.connect(self.delete_requested)
-        self.list.export_requested.connect(self.export_requested)
-        self.list.copy_requested.connect(self.copy_requested)
-        self.list.stop_requested.connect(self.stop_requested)
+        self.list.folders_deleted.connect(self.folders_deleted)
+        self.menu.delete_requested.connect(self.list.delete_selected)
+        self.menu.stop_requested.connect(self.stop_requested)
+        self.menu.new_requested.connect(self.new_requested)
+        self.menu.folder_requested.connect(self.folder_requested)
+        self.menu.export_requested.connect(self.export_requested)
+        self.menu.copy_requested.connect(self.copy_requested)
+        self.painter.new_requested.connect(self.new_requested)
         self.painter.delete_requested.connect(self._delete_one)
         self.painter.stop_requested.connect(self.stop_requested)
         # After the list has left its editing state:
         self.painter.closeEditor.connect(self._on_renamed, Qt.ConnectionType.QueuedConnection)
         self.model.renamed.connect(self.renamed)
+        self.model.folder_renamed.connect(self.folder_renamed)
         self.undo.undone.connect(self.undo_requested)
         self.search.textChanged.connect(lambda: self._search_debounce.start())
         self.search.returnPressed.connect(self._open_first)
         self._search_debounce.timeout.connect(lambda: self.searched.emit(self.search.text()))
         self._clock.timeout.connect(self._follow_date)
         state.conversations_changed.connect(self.refresh)
+        state.folders_changed.connect(self.refresh)
+        state.new_folder_changed.connect(self._show_current)
         state.conversation_changed.connect(self._on_shown)
         state.generations_changed.connect(self._show_busy)
         state.deletions_changed.connect(self._show_undo)
@@ -264,10 +215,12 @@ class Sidebar(QWidget):
         self.painter.apply_palette(palette)
         self.new_button.apply_palette(palette)
         self.preset_button.apply_palette(palette)
+        self.list.apply_palette(palette)
+        self.folder_button.apply_palette(palette)
         self.hide_button.apply_palette(palette)
+        self.archive_button.apply_palette(palette)
         self.trash_button.apply_palette(palette)
         self._search_action.setIcon(icons.icon("search", palette.secondary, 16))
-        self.list.viewport().update()
 
     def refresh(self) -> None:
         """Show the conversations of the state; keeps the selection and the scroll position."""
@@ -275,24 +228,31 @@ class Sidebar(QWidget):
             self._outdated = True
             return
         self._outdated = False
-        state, selected = self._state, self.list.selected()
+        state, selected, folders = self._state, self.list.selected(), self.list.selected_folders()
+        held = self.list.currentIndex().data(FOLDER_ROLE)
         self._day = date.fromtimestamp(time.time())
         place = self.list.verticalScrollBar().value()
         conversations = state.shown_conversations
-        moved = self.model.set_conversations(conversations, grouped=not state.query)
+        moved = self.model.set_conversations(
+            conversations, state.folders, self._closed, grouped=not state.query
+        )
         self.model.set_hits(state.hits)
         if bool(self.painter.query) != bool(state.query):
             self.list.scheduleDelayedItemsLayout()  # the rows have another height
         self.painter.query = state.query
         self._show_busy()
         if moved:
-            self._select(selected)
+            chosen = [self.model.find(each) for each in selected]
+            self._select(chosen + [self.model.find_folder(each) for each in folders])
             self.list.verticalScrollBar().setValue(place)
-        tab = Qt.FocusPolicy.StrongFocus if conversations else Qt.FocusPolicy.NoFocus
+        some = self.model.rowCount() > 0
+        tab = Qt.FocusPolicy.StrongFocus if some else Qt.FocusPolicy.NoFocus
         self.list.setFocusPolicy(tab)  # an empty list cannot show the focus
         self.nothing.setVisible(not conversations and bool(state.query))
         self.nothing.setText(tr("Nothing found for “{query}”", query=state.query[:60]))
-        self._show_current()
+        archived = any(conversation.archived for conversation in state.conversations)
+        self.archive_button.setVisible(archived)
+        self._show_current(held)
 
     @property
     def typing(self) -> bool:
@@ -310,13 +270,56 @@ class Sidebar(QWidget):
         return self.renaming or self.search.hasFocus()
 
     def rename(self) -> None:
-        """Edit the title of the current row if the list has the focus, or else of the shown chat."""
+        """Edit the name of the current row if the list has the focus, or else of the shown chat."""
         chosen = self.list.currentIndex() if self.list.hasFocus() else QModelIndex()
-        if chosen.data(ID_ROLE) is None:
+        if not chosen.isValid():
             chosen = self.model.find(self._state.current)
-        if chosen.isValid():
-            self.list.setCurrentIndex(chosen)
-            self.list.edit(chosen)
+        self._edit(chosen)
+
+    def rename_folder(self, folder_id: int) -> None:
+        """Show a folder, and edit its name."""
+        self._reveal(folder_id)
+        self._edit(self.model.find_folder(folder_id))
+
+    def _edit(self, index: QModelIndex) -> None:
+        if index.isValid():
+            self.list.setCurrentIndex(index)
+            self.list.edit(index)
+
+    def request_new(self) -> None:
+        """Request a new chat, in the selected folder if there is one."""
+        folders = [] if self._state.query else self.list.selected_folders()
+        self.new_requested.emit(folders[0] if len(folders) == 1 else None)
+
+    def _request_folder(self) -> None:
+        """Request a new folder, in the selected one if there is one."""
+        if self._state.query:
+            self.search.clear()  # results show no folders
+            self._search_debounce.stop()
+            self.searched.emit("")
+        folders = self.list.selected_folders()
+        self.folder_requested.emit(folders[0] if len(folders) == 1 else None, [])
+
+    def set_closed(self, folder_ids: Collection[int]) -> None:
+        """Set which folders are closed."""
+        self._closed = set(folder_ids)
+        self.refresh()
+
+    def toggle_folder(self, folder_id: int) -> None:
+        """Open a folder, or close it."""
+        self._set_closed(self._closed ^ {folder_id})
+
+    def _set_closed(self, closed: set[int]) -> None:
+        known = {folder.id for folder in self._state.folders}
+        self._closed = closed & known
+        self.refresh()
+        self.folder_toggled.emit(sorted(self._closed))
+
+    def _reveal(self, folder_id: int | None) -> None:
+        """Open the folders around one, and that itself."""
+        around = {folder.id for folder in chain(self._state.folders, folder_id)}
+        if around & self._closed:
+            self._set_closed(self._closed - around)
 
     def start_search(self) -> None:
         """Focus the search field and select its text."""
@@ -353,23 +356,38 @@ class Sidebar(QWidget):
             self._search_debounce.stop()
             self.searched.emit("")
         self._follow_date()
+        if state.current != before and not state.query:
+            self._reveal(None if state.current is None else state.folder_of(state.current))
         self._show_current()
 
     def _show_busy(self) -> None:
         state = self._state
         self.model.set_busy(state.busy_conversations, state.writing_conversations)
 
-    def _select(self, conversation_ids: list[int]) -> None:
-        selection = self.list.selectionModel()
-        for conversation_id in conversation_ids:
-            index = self.model.find(conversation_id)
-            if index.isValid():
-                selection.select(index, QItemSelectionModel.SelectionFlag.Select)
+    def _select(self, indexes: Sequence[QModelIndex]) -> None:
+        """Select rows, neighbours as one range: all of thousands may be selected."""
+        selection = QItemSelection()
+        first = last = QModelIndex()
+        for index in sorted(filter(QModelIndex.isValid, indexes), key=QModelIndex.row):
+            if first.isValid() and index.row() == last.row() + 1:
+                last = index
+                continue
+            if first.isValid():
+                selection.append(QItemSelectionRange(first, last))
+            first = last = index
+        if first.isValid():
+            selection.append(QItemSelectionRange(first, last))
+        self.list.selectionModel().select(selection, QItemSelectionModel.SelectionFlag.Select)
 
-    def _show_current(self) -> None:
-        self.painter.current = self._state.current
-        index = self.model.find(self._state.current)
-        many = len(self.list.selected()) > 1
+    def _show_current(self, held: int | None = None) -> None:
+        """Select the row of the shown chat; `held` is a folder that stays the current row."""
+        state = self._state
+        self.painter.current = state.current
+        index = self.model.find_folder(held)
+        if not index.isValid():
+            new = state.new_folder if state.current is None else None
+            index = self.model.find(state.current) if new is None else self.model.find_folder(new)
+        many = len(self.list.selectedIndexes()) > 1
         if not many and not self.renaming:
             self.list.setCurrentIndex(index)
             if not index.isValid():

@@ -1,15 +1,15 @@
-"""Item model and delegate of the sidebar: conversations grouped under date headings.
+"""Item model and delegate of the sidebar: pinned chats, folders, and chats under date headings.
 
-Headings and conversations have one row height, so that QListView (`uniformItemSizes`) does not
-measure each of thousands of rows.
+All rows have one height, so that QListView (`uniformItemSizes`) does not measure each of thousands
+of them. It has no levels: a folder's row says in words how deep it is, and whether it is open.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, timedelta
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from PySide6.QtCore import (
@@ -18,6 +18,7 @@ from PySide6.QtCore import (
     QDateTime,
     QEvent,
     QLocale,
+    QMimeData,
     QModelIndex,
     QObject,
     QPersistentModelIndex,
@@ -36,6 +37,7 @@ from PySide6.QtGui import (
     QMouseEvent,
     QPainter,
     QPen,
+    QPixmap,
     QTextCharFormat,
     QTextLayout,
 )
@@ -48,10 +50,12 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.domain.chat import Conversation, Hit
+from app.domain.chat import Conversation, Folder, Hit
+from app.domain.folders import path_text
 from app.system.text_search import occurrences, query_terms
-from app.system.translation import isolated, listed, tr
+from app.system.translation import isolated, listed, number, tr, trn
 from app.ui.blocks.text import runs_right_to_left
+from app.ui.chat.sidebar_rows import FolderRow, Row, keys, rows_of
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette, mix
 from app.ui.theme.theme import BODY, SMALL, font
@@ -66,37 +70,70 @@ BUSY_ROLE = Qt.ItemDataRole.UserRole + 2  # it has an answer that can be stopped
 WRITING_ROLE = Qt.ItemDataRole.UserRole + 5  # the engine works on that answer
 SNIPPET_ROLE = Qt.ItemDataRole.UserRole + 3  # the words found
 WHEN_ROLE = Qt.ItemDataRole.UserRole + 4  # time or day, where the title does not tell it apart
+FOLDER_ROLE = Qt.ItemDataRole.UserRole + 6  # id of a folder
+DEPTH_ROLE = Qt.ItemDataRole.UserRole + 7  # how many folders a row is in
+PLACE_ROLE = Qt.ItemDataRole.UserRole + 8  # of a search result: its folder, and the archive
+ROWS_TYPE = "application/x-tokonoma-rows"  # rows that are dragged: JSON, ids of chats and folders
+_INDENT = 16  # pixels for each folder around a row
+_MOST_INDENTED = 4
+_ICON = 16
 _ALIKE = 24  # characters: titles that begin with the same ones look alike in the sidebar
 _Index = QModelIndex | QPersistentModelIndex
 
 
 class ConversationListModel(QAbstractListModel):
-    """List model of conversations, with a heading row before each group of days."""
+    """List model of conversations and folders, with a heading row before each group."""
 
     renamed = Signal(object, str)
+    folder_renamed = Signal(object, str)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._rows: list[Conversation | str] = []
+        self._rows: list[Row] = []
+        self._keys: list[object] = []  # of the rows
+        self._places: dict[int, int] = {}  # row of each conversation
+        self._folder_places: dict[int, int] = {}
+        self._folders: Sequence[Folder] = ()
         self._busy: frozenset[int] = frozenset()
         self._writing: frozenset[int] = frozenset()
         self._hits: Mapping[int, Hit] = {}
         self._results = False  # the rows are search results
         self._alike: frozenset[str] = frozenset()  # beginnings that several titles share
+        self.loose = 0  # row of the first conversation or heading that is in no folder
 
-    def set_conversations(self, conversations: Sequence[Conversation], *, grouped: bool) -> bool:
-        """Replace the rows; True if rows were added, removed or moved (the model was reset)."""
-        rows = list(_grouped(conversations)) if grouped else list(conversations)
-        self._results = not grouped
+    def set_conversations(
+        self,
+        conversations: Sequence[Conversation],
+        folders: Sequence[Folder] = (),
+        closed: Collection[int] = (),
+        *,
+        grouped: bool,
+    ) -> bool:
+        """Replace the rows; True if rows were added, removed or moved (the model was reset).
+
+        `closed` are the ids of folders whose content is not listed.
+        """
+        if grouped:
+            rows, self.loose = rows_of(conversations, folders, closed)
+        else:
+            rows, self.loose = list[Row](conversations), 0
+        self._results, self._folders = not grouped, folders
         begins = Counter(_begin(conversation.title) for conversation in conversations)
         self._alike = frozenset(begin for begin, count in begins.items() if count > 1)
-        if _keys(rows) == _keys(self._rows):
-            self._rows = list(rows)
+        before, self._keys = self._keys, keys(rows)
+        if before == self._keys:
+            self._rows = rows
             if rows:
                 self.dataChanged.emit(self.index(0), self.index(len(rows) - 1))
             return False
         self.beginResetModel()
-        self._rows = list(rows)
+        self._rows = rows
+        self._places = {
+            row.id: place for place, row in enumerate(rows) if isinstance(row, Conversation)
+        }
+        self._folder_places = {
+            row.folder.id: place for place, row in enumerate(rows) if isinstance(row, FolderRow)
+        }
         self.endResetModel()
         return True
 
@@ -117,10 +154,13 @@ class ConversationListModel(QAbstractListModel):
 
     def find(self, conversation_id: int | None) -> QModelIndex:
         """The index of a conversation; invalid if it is not listed."""
-        for place, row in enumerate(self._rows):
-            if isinstance(row, Conversation) and row.id == conversation_id:
-                return self.index(place)
-        return QModelIndex()
+        place = self._places.get(conversation_id, -1) if conversation_id is not None else -1
+        return self.index(place) if place >= 0 else QModelIndex()
+
+    def find_folder(self, folder_id: int | None) -> QModelIndex:
+        """The index of a folder; invalid if it is not listed."""
+        place = self._folder_places.get(folder_id, -1) if folder_id is not None else -1
+        return self.index(place) if place >= 0 else QModelIndex()
 
     def first(self) -> QModelIndex:
         """The index of the first conversation; invalid if there is none."""
@@ -128,15 +168,29 @@ class ConversationListModel(QAbstractListModel):
         return self.index(place) if place >= 0 else QModelIndex()
 
     def conversation(self, index: _Index) -> Conversation | None:
-        """The conversation at an index; None for a heading."""
+        """The conversation at an index; None for other rows."""
         row = self._rows[index.row()] if index.isValid() else None
         return row if isinstance(row, Conversation) else None
+
+    def folder_row(self, index: _Index) -> FolderRow | None:
+        """The folder at an index; None for other rows."""
+        row = self._rows[index.row()] if index.isValid() else None
+        return row if isinstance(row, FolderRow) else None
+
+    def listed_in(self, index: _Index) -> FolderRow | None:
+        """The folder below which the conversation at an index is listed."""
+        row = self.conversation(index)
+        if row is None or row.pinned or self._results:
+            return None
+        return self.folder_row(self.find_folder(row.folder))
 
     def rowCount(self, parent: _Index | None = None) -> int:
         return 0 if parent is not None and parent.isValid() else len(self._rows)
 
     def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         row = self._rows[index.row()]
+        if isinstance(row, FolderRow):
+            return self._folder_data(row, role)
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.EditRole):
             return row if isinstance(row, str) else row.title
         if isinstance(row, str):
@@ -150,15 +204,41 @@ class ConversationListModel(QAbstractListModel):
         if role == SNIPPET_ROLE:
             hit = self._hits.get(row.id) if self._results else None
             return hit.snippet if hit else ""
+        if role == PLACE_ROLE:
+            return self._place(row) if self._results else ""
+        if role == DEPTH_ROLE:
+            around = self.listed_in(index)
+            return 0 if around is None else around.depth + 1
         if role == WHEN_ROLE:
             alike = self._results or _begin(row.title) in self._alike
             return day_or_time(row.updated, time.time()) if alike else ""
         if role == Qt.ItemDataRole.AccessibleTextRole:
-            more = (row.title, self._progress(row.id), index.data(WHEN_ROLE))
+            more = (row.title, self._progress(row.id), index.data(WHEN_ROLE), self._place(row))
             return listed((*more, index.data(SNIPPET_ROLE)))
         if role == Qt.ItemDataRole.ToolTipRole:
-            return f"{row.title}\n{moment(row.updated)}"
+            return "\n".join(filter(None, (row.title, self._place(row), moment(row.updated))))
         return None
+
+    def _folder_data(self, row: FolderRow, role: int) -> Any:
+        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.EditRole):
+            return row.folder.name
+        if role == FOLDER_ROLE:
+            return row.folder.id
+        if role == DEPTH_ROLE:
+            return row.depth
+        if role == Qt.ItemDataRole.AccessibleTextRole:
+            level = tr("level {level}", level=row.depth + 1) if row.depth else ""
+            state = tr("open folder") if row.open else tr("closed folder")
+            chats = trn("{count} chat", "{count} chats", row.chats)
+            return listed((row.folder.name, state, level, chats))
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return path_text(self._folders, row.folder.id)
+        return None
+
+    def _place(self, row: Conversation) -> str:
+        """Where a conversation is: its folder, the archive, or neither."""
+        archive = tr("Archived") if row.archived else ""
+        return " · ".join(filter(None, (archive, path_text(self._folders, row.folder))))
 
     def _progress(self, conversation_id: int) -> str:
         if conversation_id in self._writing:
@@ -166,18 +246,41 @@ class ConversationListModel(QAbstractListModel):
         return tr("an answer is waiting") if conversation_id in self._busy else ""
 
     def setData(self, index: _Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
-        row = self.conversation(index)
-        if row is None or role != Qt.ItemDataRole.EditRole:
+        row, folder = self.conversation(index), self.folder_row(index)
+        if role != Qt.ItemDataRole.EditRole or (row is None and folder is None):
             return False
-        if str(value).strip() and str(value) != row.title:
-            self.renamed.emit(row.id, str(value))
+        text = str(value)
+        if row is not None and text.strip() and text != row.title:
+            self.renamed.emit(row.id, text)
+        elif folder is not None and text.strip() and text != folder.folder.name:
+            self.folder_renamed.emit(folder.folder.id, text)
         return True
 
     def flags(self, index: _Index) -> Qt.ItemFlag:
-        if self.conversation(index) is None:
-            return Qt.ItemFlag.NoItemFlags
         flag = Qt.ItemFlag
-        return flag.ItemIsEnabled | flag.ItemIsSelectable | flag.ItemIsEditable
+        if not index.isValid() or isinstance(self._rows[index.row()], str):
+            return flag.NoItemFlags
+        usual = flag.ItemIsEnabled | flag.ItemIsSelectable | flag.ItemIsEditable
+        return usual if self._results else usual | flag.ItemIsDragEnabled
+
+    def mimeTypes(self) -> list[str]:
+        return [ROWS_TYPE]
+
+    def mimeData(self, indexes: Sequence[QModelIndex]) -> QMimeData:
+        data = QMimeData()
+        ordered = sorted(indexes, key=QModelIndex.row)
+        both = [[each.data(role) for each in ordered] for role in (ID_ROLE, FOLDER_ROLE)]
+        ids = [[number for number in each if number is not None] for each in both]
+        data.setData(ROWS_TYPE, json.dumps(ids).encode())
+        return data
+
+
+def dragged_rows(data: QMimeData) -> tuple[list[int], list[int]]:
+    """The ids of the conversations and folders that are dragged; none for other data."""
+    if not data.hasFormat(ROWS_TYPE):
+        return [], []
+    conversations, folders = json.loads(bytes(data.data(ROWS_TYPE).data()))
+    return conversations, folders
 
 
 class RowPainter(QStyledItemDelegate):
@@ -185,6 +288,7 @@ class RowPainter(QStyledItemDelegate):
 
     delete_requested = Signal(object)  # the delete icon of the hovered row was clicked
     stop_requested = Signal(object)  # the stop icon of the hovered row was clicked
+    new_requested = Signal(object)  # the plus icon of the hovered folder was clicked
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -204,7 +308,7 @@ class RowPainter(QStyledItemDelegate):
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         rect: QRect = option.rect  # type: ignore[attr-defined]
-        if index.data(ID_ROLE) is None:
+        if index.data(ID_ROLE) is None and index.data(FOLDER_ROLE) is None:
             self._paint_heading(painter, rect, str(index.data()), index.row() == 0)
         else:
             self._paint_row(painter, rect, option, index)
@@ -221,7 +325,7 @@ class RowPainter(QStyledItemDelegate):
         self, painter: QPainter, rect: QRect, option: QStyleOptionViewItem, index: _Index
     ) -> None:
         palette, state = self._palette, option.state  # type: ignore[attr-defined]
-        shown = index.data(ID_ROLE) == self.current
+        shown = index.data(ID_ROLE) == self.current and self.current is not None
         selected = bool(state & QStyle.StateFlag.State_Selected)
         hovered = bool(state & QStyle.StateFlag.State_MouseOver)
         fill = QRectF(rect.adjusted(_SIDE, 1, -_SIDE, -1))
@@ -239,6 +343,10 @@ class RowPainter(QStyledItemDelegate):
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawRoundedRect(fill.adjusted(1, 1, -1, -1), 5, 5)
         text = rect.adjusted(_SIDE + _PADDING, 0, -_SIDE - _PADDING, 0)
+        text = self._from_start(painter, text, _INDENT * min(_depth(index), _MOST_INDENTED))
+        if index.data(FOLDER_ROLE) is not None:
+            self._paint_folder(painter, rect, text, index, hovered=hovered)
+            return
         busy = bool(index.data(BUSY_ROLE))
         if hovered:
             text = self._paint_icon(painter, "trash", bin_rect(rect), text)
@@ -252,6 +360,8 @@ class RowPainter(QStyledItemDelegate):
             text = text.adjusted(16, 0, 0, 0) if right else text.adjusted(0, 0, -16, 0)
         if self.query:
             line = text.adjusted(0, text.height() // 2, 0, -6)
+            if place := str(index.data(PLACE_ROLE)):
+                line = self._paint_place(painter, line, place)
             self._paint_snippet(painter, line, str(index.data(SNIPPET_ROLE)))
             text = text.adjusted(0, 6, 0, 2 - text.height() // 2)
         elif hovered:
@@ -261,6 +371,51 @@ class RowPainter(QStyledItemDelegate):
         if moment:
             text = self._paint_when(painter, text, moment)
         self._paint_title(painter, text, str(index.data()), shown)
+
+    def _paint_folder(
+        self, painter: QPainter, rect: QRect, text: QRect, index: _Index, *, hovered: bool
+    ) -> None:
+        """Paint the arrow, the icon, the name and the number of chats of a folder."""
+        model = index.model()
+        row = model.folder_row(index) if isinstance(model, ConversationListModel) else None
+        if row is None:
+            return
+        arrow = "chevron_down" if row.open else "chevron_right"
+        for name in (arrow, "folder"):
+            picture = self._picture(painter, name)
+            box = QStyle.alignedRect(
+                painter.layoutDirection(),
+                Qt.AlignmentFlag.AlignLeading | Qt.AlignmentFlag.AlignVCenter,
+                QSize(_ICON, _ICON),
+                text,
+            )
+            painter.drawPixmap(box, picture)
+            text = self._from_start(painter, text, _ICON + (4 if name == arrow else 8))
+        if hovered:
+            text = self._paint_icon(painter, "plus", bin_rect(rect), text)
+        elif row.chats and not row.open:
+            text = self._paint_when(painter, text, number(row.chats))
+        self._paint_title(painter, text, row.folder.name, shown=False)
+
+    def _picture(self, painter: QPainter, name: str) -> QPixmap:
+        ratio = painter.device().devicePixelRatio()
+        return icons.pixmap(name, self._palette.secondary, _ICON, ratio)
+
+    def _from_start(self, painter: QPainter, rect: QRect, pixels: int) -> QRect:
+        """A rectangle without its first pixels, in the direction of the window."""
+        right = painter.layoutDirection() is Qt.LayoutDirection.RightToLeft
+        return rect.adjusted(0, 0, -pixels, 0) if right else rect.adjusted(pixels, 0, 0, 0)
+
+    def _paint_place(self, painter: QPainter, rect: QRect, place: str) -> QRect:
+        """Paint where a search result is, before its words; returns the rectangle left for them."""
+        face = font(SMALL, QFont.Weight.Medium)
+        metrics = QFontMetrics(face)
+        shown = metrics.elidedText(place, Qt.TextElideMode.ElideMiddle, rect.width() * 2 // 5)
+        painter.setFont(face)
+        painter.setPen(QColor(self._palette.secondary))
+        align = Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeading
+        painter.drawText(rect, align | Qt.TextFlag.TextSingleLine, shown)
+        return self._from_start(painter, rect, metrics.horizontalAdvance(shown) + 8)
 
     def _paint_when(self, painter: QPainter, rect: QRect, moment: str) -> QRect:
         """Paint the time at the end of a title; returns the rectangle left for the title."""
@@ -308,8 +463,7 @@ class RowPainter(QStyledItemDelegate):
 
     def _paint_icon(self, painter: QPainter, name: str, place: QRect, text: QRect) -> QRect:
         """Paint an icon of the hovered row; returns the rectangle left for the text."""
-        ratio = painter.device().devicePixelRatio()
-        picture = icons.pixmap(name, self._palette.secondary, 16, ratio)
+        picture = self._picture(painter, name)
         painter.drawPixmap(place.center().x() - 7, place.center().y() - 7, picture)
         return text.adjusted(0, 0, -22, 0)
 
@@ -322,13 +476,18 @@ class RowPainter(QStyledItemDelegate):
     ) -> bool:
         rect: QRect = option.rect  # type: ignore[attr-defined]
         pressed = event.type() in (QEvent.Type.MouseButtonPress, QEvent.Type.MouseButtonRelease)
-        if pressed and isinstance(event, QMouseEvent) and index.data(ID_ROLE) is not None:
+        if pressed and isinstance(event, QMouseEvent):
             left = event.button() is Qt.MouseButton.LeftButton
             icon = icon_at(index, rect, event.position().toPoint()) if left else ""
             if icon:
                 if event.type() is QEvent.Type.MouseButtonRelease:
-                    clicked = self.stop_requested if icon == "stop" else self.delete_requested
-                    clicked.emit(int(index.data(ID_ROLE)))
+                    clicked = {
+                        "stop": self.stop_requested,
+                        "trash": self.delete_requested,
+                        "plus": self.new_requested,
+                    }[icon]
+                    folder = index.data(FOLDER_ROLE)
+                    clicked.emit(int(index.data(ID_ROLE) if folder is None else folder))
                 return True
         return super().editorEvent(event, model, option, index)
 
@@ -361,11 +520,17 @@ def stop_rect(row: QRect) -> QRect:
 
 
 def icon_at(index: _Index, row: QRect, place: QPoint) -> str:
-    """The icon of a conversation's row at a place: "trash", "stop" or none."""
-    if bin_rect(row).contains(place):
-        return "trash"
+    """The icon of a hovered row at a place: "trash", "stop", "plus" of a folder, or none."""
+    if bin_rect(row).contains(place) and index.isValid():
+        if index.data(FOLDER_ROLE) is not None:
+            return "plus"
+        return "trash" if index.data(ID_ROLE) is not None else ""
     busy = index.isValid() and bool(index.data(BUSY_ROLE))
     return "stop" if busy and stop_rect(row).contains(place) else ""
+
+
+def _depth(index: _Index) -> int:
+    return int(index.data(DEPTH_ROLE) or 0)
 
 
 def _emphasis(shown: str, query: str, palette: Palette) -> list[QTextLayout.FormatRange]:
@@ -394,28 +559,3 @@ def day_or_time(seconds: float, now: float) -> str:
     if then.date() == today:
         return QLocale().toString(then.time(), QLocale.FormatType.ShortFormat)
     return day(then.date(), with_year=then.date().year() != today.year())
-
-
-def _keys(rows: Sequence[Conversation | str]) -> list[int | str]:
-    return [row if isinstance(row, str) else row.id for row in rows]
-
-
-def _grouped(conversations: Sequence[Conversation]) -> Iterator[Conversation | str]:
-    """Yield the conversations with a heading before each group of days."""
-    today = date.fromtimestamp(time.time())
-    heading = ""
-    for conversation in conversations:
-        day = date.fromtimestamp(conversation.updated)
-        if (group := heading_for(day, today)) != heading:
-            heading = group
-            yield heading
-        yield conversation
-
-
-def heading_for(day: date, today: date) -> str:
-    """The heading of the group that a day belongs to."""
-    if day >= today:
-        return tr("Today")
-    if day == today - timedelta(days=1):
-        return tr("Yesterday")
-    return tr("Previous 7 days") if day >= today - timedelta(days=7) else tr("Older")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from PySide6.QtCore import QDateTime, QSize, Qt, Signal
 from PySide6.QtGui import QAccessible, QFont, QKeyEvent
@@ -34,14 +35,14 @@ Entry = TrashedConversation | TrashedModel
 
 
 class TrashList(QListWidget):
-    """The deleted chats and models; Enter restores the selected ones, Delete removes them."""
+    """Rows that are put away; Enter restores or opens the selected ones, Delete removes them."""
 
     restore_requested = Signal()
     remove_requested = Signal()
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         super().__init__()
-        self.setAccessibleName(tr("Deleted chats and models"))
+        self.setAccessibleName(name)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setFont(font(BODY))
         self.setUniformItemSizes(True)
@@ -49,6 +50,30 @@ class TrashList(QListWidget):
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setTextElideMode(Qt.TextElideMode.ElideRight)
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Apply the colours of a theme."""
+        ring = palette.accent if palette.accent_soft == palette.sunken else palette.accent_soft
+        self.setStyleSheet(
+            f"QListView::item {{ color: {palette.text}; padding: 0 10px; border-radius: 6px;"
+            f" border: 2px solid transparent; }}"
+            f"QListView::item:hover {{ background: {palette.sunken}; }}"
+            f"QListView::item:selected {{ color: {palette.text};"
+            f" background: {palette.accent_soft}; border-color: {ring}; }}"
+            f"QListView::item:selected:active:focus {{ border-color: {palette.accent}; }}"
+        )
+
+    def add_row(self, text: str, entry: object, *, selected: bool) -> None:
+        """Add a row of two lines."""
+        item = QListWidgetItem(text)
+        item.setData(_ENTRY_ROLE, entry)
+        item.setSizeHint(QSize(120, _ROW_HEIGHT))
+        self.addItem(item)
+        item.setSelected(selected)
+
+    def entries(self) -> list[Any]:
+        """The selected ones."""
+        return [item.data(_ENTRY_ROLE) for item in self.selectedItems()]
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
@@ -120,7 +145,7 @@ class TrashPage(QWidget):
         self.remove_button = TextButton(tr("Delete now"), "outlined")
         self.empty_button = TextButton(tr("Empty trash"), "outlined", "trash")
         self.confirm = ConfirmLine()
-        self.list = TrashList()
+        self.list = TrashList(tr("Deleted chats and models"))
         self.nothing = label(tr("The trash is empty."), "secondary")
         self.setFocusProxy(self.list)
         self._lay_out()
@@ -177,15 +202,7 @@ class TrashPage(QWidget):
         """Apply the colours of a theme."""
         self.close_button.apply_palette(palette)
         self.empty_button.apply_palette(palette)
-        ring = palette.accent if palette.accent_soft == palette.sunken else palette.accent_soft
-        self.list.setStyleSheet(
-            f"QListView::item {{ color: {palette.text}; padding: 0 10px; border-radius: 6px;"
-            f" border: 2px solid transparent; }}"
-            f"QListView::item:hover {{ background: {palette.sunken}; }}"
-            f"QListView::item:selected {{ color: {palette.text};"
-            f" background: {palette.accent_soft}; border-color: {ring}; }}"
-            f"QListView::item:selected:active:focus {{ border-color: {palette.accent}; }}"
-        )
+        self.list.apply_palette(palette)
 
     def refresh(self) -> None:
         """Show the trash; the selection is kept."""
@@ -193,11 +210,7 @@ class TrashPage(QWidget):
         self.confirm.hide()
         self.list.clear()
         for entry in self._entries():
-            item = QListWidgetItem(_words(entry))
-            item.setData(_ENTRY_ROLE, entry)
-            item.setSizeHint(QSize(120, _ROW_HEIGHT))
-            self.list.addItem(item)
-            item.setSelected(_key(entry) in kept)
+            self.list.add_row(_words(entry), entry, selected=_key(entry) in kept)
         some = self.list.count() > 0
         held = sum(model.size_bytes for model in self._library.trash)
         self.space.setText(tr("The models in it take {size} of disk space.", size=size(held)))
@@ -217,7 +230,7 @@ class TrashPage(QWidget):
         return sorted(entries, key=lambda entry: -entry.deleted)
 
     def _selected(self) -> list[Entry]:
-        return [item.data(_ENTRY_ROLE) for item in self.list.selectedItems()]
+        return self.list.entries()
 
     def _show_buttons(self) -> None:
         some = bool(self._selected())

@@ -20,11 +20,12 @@ def make(
     formula: str,
     message: str | None,
     compare: Callable[[], None] | None = None,
+    fork: Callable[[], None] | None = None,
 ) -> QMenu:
     """The menu at one place; `copy_selection` is None without a selection, `message` without one.
 
-    `compare` answers the question of the message twice; None: not here, or not now. The menu
-    deletes itself when it is closed.
+    `compare` answers the question of the message twice, `fork` copies the chat up to it; None: not
+    here, or not now. The menu deletes itself when it is closed.
     """
     menu = QMenu(parent)
     menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -40,6 +41,8 @@ def make(
         menu.addAction(tr("Copy message"), lambda: copy(message)).setEnabled(bool(message))
     if compare is not None:
         menu.addAction(tr("Compare two answers…"), compare)
+    if fork is not None:
+        menu.addAction(tr("Fork from here"), fork)
     menu.addSeparator()
     menu.addAction(tr("Select all"), select_all)
     return menu

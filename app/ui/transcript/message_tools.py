@@ -38,8 +38,8 @@ _UNFINISHED = (MessageState.STOPPED, MessageState.INTERRUPTED)
 class Tool:
     """One tool button of a message, or a static text between the buttons."""
 
-    name: str  # leaf, copy, regenerate, variants, compare, compared, info, edit, continue, delete, previous,
-    # next, keep, stop, speak, silence, or word
+    name: str  # leaf, copy, fork, regenerate, variants, compare, compared, info, edit, continue,
+    # delete, previous, next, keep, stop, speak, silence, or word
     text: str  # tooltip and accessible name; of a "word", the text itself
     label: str = ""  # shown beside the icon
     enabled: bool = True
@@ -79,7 +79,10 @@ def tools_for(message: Message, *, busy: bool, last: bool = True, speech: str = 
             tools.append(Tool("silence", tr("Stop reading aloud"), lasting=True))
         elif speech and message.role is Role.ASSISTANT:
             tools.append(Tool("speak", tr("Read aloud")))
-    if not busy:
+    fork = Tool("fork", tr("Fork from here: copy the chat up to this message"))
+    if busy:
+        tools.append(fork)
+    else:
         if message.is_greeting:
             pass  # there is no question to answer again
         elif message.role is Role.ASSISTANT:
@@ -94,7 +97,7 @@ def tools_for(message: Message, *, busy: bool, last: bool = True, speech: str = 
                 tools.append(Tool("info", tr("About this answer")))
         elif message.role is Role.USER:
             tools.append(Tool("edit", tr("Edit and send again")))
-        tools.append(Tool("delete", tr("Delete message")))
+        tools += [fork, Tool("delete", tr("Delete message"))]
         if message.siblings > 1:
             tools += _switch(message)
         if message.compared and last:

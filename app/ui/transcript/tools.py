@@ -26,6 +26,7 @@ class Tools(QObject):
     variants_requested = Signal(object, object)  # index of a message, QRectF of the tool in it
     edit_requested = Signal(object)  # message
     instructions_requested = Signal()  # edit those of the chat
+    fork_requested = Signal(object)  # message, up to which the chat is copied
     continue_requested = Signal(object)  # message
     compare_requested = Signal(object)  # message, whose question is to be answered twice
     keep_requested = Signal(object)  # message, one of two compared answers
@@ -109,6 +110,8 @@ class Tools(QObject):
             case "variants":
                 tools, areas = self.all(index)
                 self.variants_requested.emit(index, areas[tools.index(tool)])
+            case "fork":
+                self.fork_requested.emit(message.id)
             case "edit" if message.role is Role.SYSTEM:
                 self.instructions_requested.emit()
             case "edit":

@@ -58,6 +58,7 @@ class Transcript(QAbstractScrollArea):
     """Scroll area that shows the messages of one conversation."""
 
     regenerate_requested = Signal(object, object)  # message, AnswerAgain
+    fork_requested = Signal(object)  # message, up to which the chat is copied
     edit_submitted = Signal(object, object)  # message, new parts
     instructions_requested = Signal()  # edit the instructions of the chat
     continue_requested = Signal(object)  # message
@@ -124,6 +125,7 @@ class Transcript(QAbstractScrollArea):
         places.changed.connect(lambda: self.viewport().update())
         tools.regenerate_requested.connect(self.regenerate_requested)
         tools.variants_requested.connect(self._open_variants)
+        tools.fork_requested.connect(self.fork_requested)
         tools.edit_requested.connect(self.edit_message)
         tools.instructions_requested.connect(self.instructions_requested)
         tools.continue_requested.connect(self.continue_requested)
@@ -535,7 +537,7 @@ class Transcript(QAbstractScrollArea):
         index = self.places.message_at(point)
         target = self.pointer.target(point)
         tools = self.tools.all(index)[0] if index >= 0 else []
-        compare = next((tool for tool in tools if tool.name == "compare"), None)
+        use = {tool.name: partial(self.tools.use, index, tool) for tool in tools}
         menu = context_menu.make(
             self,
             copy_selection=None if self.selection.empty else self.copy,
@@ -544,7 +546,8 @@ class Transcript(QAbstractScrollArea):
             link=target.link,
             formula=target.formula,
             message=clipboard_text(self.stack.views[index].message.parts) if index >= 0 else None,
-            compare=partial(self.tools.use, index, compare) if compare else None,
+            compare=use.get("compare"),
+            fork=use.get("fork"),
         )
         menu.popup(arg__1.globalPos())
 

@@ -224,10 +224,13 @@ def test_the_nearest_preset_counts_for_a_new_chat(stage: Stage) -> None:
     assert stage.state.new_chat == begin(built_in()[1])
     assert (shown.use.new_chat, shown.use.model) == (1, 2)
     stage.state.set_folders([Folder(7, "A", preset=OWN.id), Folder(8, "B", parent=7)])
-    assert presets.settings_for_new_chat(8) == begin(OWN)
-    assert presets.for_new_chat(9) == built_in()[1]
+    stage.state.set_new_folder(8)
+    assert presets.settings_for_new_chat() == stage.state.new_chat == begin(OWN)
+    stage.state.set_new_folder(9)
+    assert presets.for_new_chat() == built_in()[1]
+    stage.state.set_new_folder(8)
     presets.delete(OWN.id)
-    assert presets.for_new_chat(8) == built_in()[1]
+    assert presets.for_new_chat() == built_in()[1]
     presets.delete(2)
     assert stage.state.new_chat == begin(built_in()[0])
     presets.undo()

@@ -129,6 +129,12 @@ CHANGES: list[tuple[str, Callable[[State], None], set[str]]] = [
     ("show", lambda s: s.show(2, [MESSAGE]), {"current", "branches"}),
     ("conversations", lambda s: s.set_conversations([]), {"conversations"}),
     ("folders", lambda s: s.set_folders([Folder(1, "Work")]), {"folders"}),
+    ("new folder", lambda s: s.set_new_folder(1), {"new_folder"}),
+    (
+        "places",
+        lambda s: s.change_conversations({1: {"pinned": True}}),
+        {"conversations", "found"},
+    ),
     ("new chat", lambda s: s.set_settings(None, ChatSettings(stop=("#",))), {"new_chat"}),
     (
         "settings",
@@ -214,6 +220,7 @@ def test_every_change_emits_its_signal(
         state.capabilities_changed,
         state.settings_changed,
         state.folders_changed,
+        state.new_folder_changed,
     ):
         signal.connect(look)
     change(state)

@@ -100,12 +100,14 @@ def test_each_tool_of_a_message_has_a_name_and_an_action(view: Transcript, qtbot
     shown_on_hover = [
         *("Copy as Markdown", "Answer again", "Answer again: shorter, longer…"),
         "Edit this answer",
-        *("Compare two answers…", "Delete message"),
+        *("Compare two answers…", "Fork from here: copy the chat up to this message"),
+        "Delete message",
     ]
     assert list(controls(view, 1)) == shown_on_hover
     own = controls(view, 0)
     buttons = [
-        *("Copy as Markdown", "Edit and send again", "Delete message"),
+        *("Copy as Markdown", "Edit and send again"),
+        *("Fork from here: copy the chat up to this message", "Delete message"),
         *("Previous version", "2/2", "Next version"),
     ]
     assert list(own) == buttons
@@ -131,7 +133,7 @@ def test_links_code_and_thoughts_have_a_name_and_an_action(view: Transcript, qtb
     view.set_messages([message(1, LINKS + CODE)])
     wait_for_layout(view, qtbot)
     found = controls(view, 0)
-    thoughts, *links, code, _, _, _, _, _, _, _ = found
+    thoughts, *links, code, _, _, _, _, _, _, _, _ = found
     assert links == ["a fine page", "mail", "cell"]
     for name, address in zip(
         links, ("https://example.org/a", "mailto:a@b.c", "https://example.org/b"), strict=True

@@ -22,8 +22,8 @@ from app.ui.chat.sidebar_list import (
     RowPainter,
     bin_rect,
     day_or_time,
-    heading_for,
 )
+from app.ui.chat.sidebar_rows import heading_for
 from app.ui.widgets.units import day
 from fakes import MODEL
 from stage import Stage, flush

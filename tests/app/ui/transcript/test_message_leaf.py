@@ -27,6 +27,7 @@ def test_adapter_icon_marks_an_answer_and_names_its_adapters(qtbot: QtBot) -> No
         "continue",
         "edit",
         "compare",
+        "fork",
         "delete",
     ]
     leaf = tools_for(marked, busy=True)[0]

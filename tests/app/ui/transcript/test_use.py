@@ -138,9 +138,9 @@ def test_only_the_last_answer_can_be_continued(view: Transcript) -> None:
 def test_each_state_offers_its_tools() -> None:
     stopped = message(1, "a", state=MessageState.STOPPED)
     assert names(stopped) == [
-        *("word", "continue", "copy", "regenerate", "variants", "edit", "compare", "delete")
+        *("word", "continue", "copy", "regenerate", "variants", "edit", "compare", "fork", "delete")
     ]
-    assert names(stopped, busy=True) == ["word", "copy"]
+    assert names(stopped, busy=True) == ["word", "copy", "fork"]
     complete = message(1, "a")
     assert names(complete) == [
         "copy",
@@ -149,14 +149,15 @@ def test_each_state_offers_its_tools() -> None:
         "continue",
         "edit",
         "compare",
+        "fork",
         "delete",
     ]
     edited = replace(complete, details=AnswerDetails(edited=True))
     assert [tool.text for tool in tools_for(edited, busy=False) if tool.lasting] == ["Edited"]
-    assert names(message(1, "a", own=True)) == ["copy", "edit", "delete"]
+    assert names(message(1, "a", own=True)) == ["copy", "edit", "fork", "delete"]
     assert names(streaming(1)) == []
     failed = message(1, "", state=MessageState.FAILED, error="e")
-    assert names(failed) == ["regenerate", "variants", "compare", "delete"]
+    assert names(failed) == ["regenerate", "variants", "compare", "fork", "delete"]
     switch = tools_for(message(1, "a", sibling=1, siblings=3), busy=False)[-3:]
     assert [(tool.name, tool.text, tool.enabled) for tool in switch] == [
         ("previous", "Previous version", False),
@@ -195,7 +196,7 @@ def test_hover_shows_tools_without_moving_anything(view: Transcript, qtbot: QtBo
     assert view.tools.shown(0) == ([], [])
     heights = [shown.height for shown in view.stack.views]
     qtbot.mouseMove(view.viewport(), part_point(view, 0, 0, 5, 5))
-    assert [tool.name for tool in view.tools.shown(0)[0]] == ["copy", "edit", "delete"]
+    assert [tool.name for tool in view.tools.shown(0)[0]] == ["copy", "edit", "fork", "delete"]
     assert [shown.height for shown in view.stack.views] == heights
 
 
@@ -373,9 +374,10 @@ def test_keys_move_between_messages_and_tools(view: Transcript, qtbot: QtBot) ->
         qtbot.keyClick(view, Qt.Key.Key_Return)
     qtbot.keyClick(view, Qt.Key.Key_Up)
     assert view.places.focused == 0
-    assert [tool.name for tool in view.tools.shown(0)[0]] == ["copy", "edit", "delete"]
+    assert [tool.name for tool in view.tools.shown(0)[0]] == ["copy", "edit", "fork", "delete"]
     qtbot.keyClick(view, Qt.Key.Key_Space)
     assert clipboard() == "Ask"
+    assert view.keys.step(forward=True)
     assert view.keys.step(forward=True)
     with qtbot.waitSignal(view.delete_requested):
         assert view.keys.step(forward=True)

@@ -1,0 +1,130 @@
+"""Archive page: the chats that are not listed, to be opened, put back into the list, or deleted."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QDateTime, Qt, Signal
+from PySide6.QtGui import QAccessible, QFont
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from app.domain.chat import Conversation
+from app.domain.folders import path_text
+from app.state.chat import State
+from app.system.translation import tr
+from app.ui.chat.trash import TrashList
+from app.ui.theme.palette import Palette
+from app.ui.theme.theme import READING, font
+from app.ui.widgets import accessibility
+from app.ui.widgets.controls import Column, IconButton, TextButton, label
+from app.ui.widgets.units import day
+
+
+class ArchivePage(QWidget):
+    """Shows the archived chats of the state; emits the user's requests as signals."""
+
+    opened = Signal(object)  # id
+    restore_requested = Signal(list)  # of ids
+    delete_requested = Signal(list)  # of ids
+    closed = Signal()
+
+    def __init__(self, state: State) -> None:
+        super().__init__()
+        self.setObjectName("page")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        accessibility.register_role(ArchivePage, QAccessible.Role.Pane)
+        self.setAccessibleName(tr("Archived chats"))
+        self._state = state
+        self.close_button = IconButton("close", tr("Back to the chat"))
+        self.open_button = TextButton(tr("Open"), "outlined")
+        self.restore_button = TextButton(tr("Put back in the list"), "outlined")
+        self.delete_button = TextButton(tr("Delete"), "outlined", "trash")
+        self.list = TrashList(tr("Archived chats"))
+        self.nothing = label(tr("No chat is archived."), "secondary")
+        self.setFocusProxy(self.list)
+        self._lay_out()
+        self._connect()
+        self.refresh()
+
+    def _lay_out(self) -> None:
+        title = label(tr("Archived chats"), "", READING)
+        title.setFont(font(READING, QFont.Weight.Medium))
+        words = label(tr("They are not in the list. Search finds them."), "secondary")
+        words.setWordWrap(True)
+        head = QHBoxLayout()
+        head.addWidget(title, 1)
+        head.addWidget(self.close_button)
+        buttons = QHBoxLayout()
+        buttons.setSpacing(8)
+        buttons.addWidget(self.open_button)
+        buttons.addWidget(self.restore_button)
+        buttons.addStretch(1)
+        buttons.addWidget(self.delete_button)
+        content = QWidget()
+        column = QVBoxLayout(content)
+        column.setContentsMargins(0, 12, 0, 12)
+        column.setSpacing(12)
+        column.addLayout(head)
+        column.addWidget(words)
+        column.addLayout(buttons)
+        column.addWidget(self.nothing)
+        column.addWidget(self.list, 1)
+        page = QVBoxLayout(self)
+        page.setContentsMargins(0, 0, 0, 0)
+        page.addWidget(Column(content))
+
+    def _connect(self) -> None:
+        self.close_button.clicked.connect(self.closed)
+        self.open_button.clicked.connect(self._open)
+        self.restore_button.clicked.connect(self._restore)
+        self.delete_button.clicked.connect(self._delete)
+        self.list.restore_requested.connect(self._open)
+        self.list.remove_requested.connect(self._delete)
+        self.list.itemDoubleClicked.connect(self._open)
+        self.list.itemSelectionChanged.connect(self._show_buttons)
+        self._state.conversations_changed.connect(self.refresh)
+        self._state.folders_changed.connect(self.refresh)
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Apply the colours of a theme."""
+        self.close_button.apply_palette(palette)
+        self.delete_button.apply_palette(palette)
+        self.list.apply_palette(palette)
+
+    def refresh(self) -> None:
+        """Show the archived chats, the last used first; the selection is kept."""
+        kept = set(self.list.entries())
+        shown = [chat for chat in self._state.conversations if chat.archived]
+        texts = [self._words(chat) for chat in shown]
+        if texts != [self.list.item(row).text() for row in range(self.list.count())]:
+            self.list.clear()
+            for chat, text in zip(shown, texts, strict=True):
+                self.list.add_row(text, chat.id, selected=chat.id in kept)
+        if shown and not self.list.entries():
+            self.list.setCurrentRow(0)
+        if not shown and self.list.hasFocus():
+            self.close_button.setFocus()  # a hidden list would pass the focus out of the page
+        self.list.setVisible(bool(shown))
+        self.nothing.setVisible(not shown)
+        self._show_buttons()
+
+    def _words(self, chat: Conversation) -> str:
+        """The two lines of a row: its title, and its folder and when it was used last."""
+        then = QDateTime.fromSecsSinceEpoch(int(chat.updated))
+        used = tr("Last used on {day}", day=day(then.date()))
+        place = path_text(self._state.folders, chat.folder)
+        return f"{chat.title}\n{' · '.join(filter(None, (place, used)))}"
+
+    def _show_buttons(self) -> None:
+        chosen = len(self.list.entries())
+        self.open_button.setEnabled(chosen == 1)
+        self.restore_button.setEnabled(chosen > 0)
+        self.delete_button.setEnabled(chosen > 0)
+
+    def _open(self) -> None:
+        if len(chosen := self.list.entries()) == 1:
+            self.opened.emit(chosen[0])
+
+    def _restore(self) -> None:
+        self.restore_requested.emit(self.list.entries())
+
+    def _delete(self) -> None:
+        self.delete_requested.emit(self.list.entries())
