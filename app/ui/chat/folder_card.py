@@ -79,7 +79,10 @@ class FolderCard(QWidget):
             self._preset_words,
         ):
             layout.addWidget(part)
-        layout.addWidget(self.preset_button, 0, Qt.AlignmentFlag.AlignLeading)
+        row = QHBoxLayout()  # an alignment would follow the direction of the button
+        row.addWidget(self.preset_button)
+        row.addStretch(1)
+        layout.addLayout(row)
 
     def set_presets(self, presets: Sequence[Preset]) -> None:
         """Offer these presets; without any, the choice is not shown."""

@@ -12,6 +12,8 @@ from PySide6.QtWidgets import QLineEdit, QMenu
 from pytestqt.qtbot import QtBot
 
 from app.domain.chat import Conversation
+from app.domain.chat_settings import NO_SETTINGS
+from app.domain.presets import begin
 from app.domain.transfer import ExportFormat
 from app.settings.table import load
 from app.ui.chat.sidebar import Sidebar
@@ -432,6 +434,21 @@ def test_the_card_of_a_folder_changes_its_name_and_instructions(
     assert folder is not None
     assert folder.instructions is None
     filled.stage.wait_for_animations()
+
+
+def test_a_preset_of_a_folder_is_what_its_new_chats_begin_with(filled: Filled) -> None:
+    stage = filled.stage
+    window, preset = stage.window, stage.states.presets.presets[0]
+    window.open_folder(filled.work)
+    act(window.folder.menu_of_presets(), preset.name)
+    assert window.folder.preset_button.text() == preset.name
+    window.folder_card.close_card()
+    filled.sidebar.new_requested.emit(filled.sub)
+    assert stage.state.new_chat == begin(preset)
+    window.chat.empty_view.leave_button.click()
+    assert stage.state.new_folder is None
+    assert stage.state.new_chat == NO_SETTINGS
+    stage.wait_for_animations()
 
 
 def test_a_fork_is_asked_for_below_the_message(qtbot: QtBot, stage: Stage) -> None:
