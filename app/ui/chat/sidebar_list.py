@@ -263,6 +263,9 @@ class ConversationListModel(QAbstractListModel):
         usual = flag.ItemIsEnabled | flag.ItemIsSelectable | flag.ItemIsEditable
         return usual if self._results else usual | flag.ItemIsDragEnabled
 
+    def supportedDragActions(self) -> Qt.DropAction:
+        return Qt.DropAction.MoveAction | Qt.DropAction.CopyAction
+
     def mimeTypes(self) -> list[str]:
         return [ROWS_TYPE]
 
