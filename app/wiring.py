@@ -265,7 +265,6 @@ def connect_folders(window: Window, controller: Controller) -> None:
     menu.duplicate_requested.connect(controller.copies.duplicate)
     window.folder.changed.connect(folders.change)
     window.chat.empty_view.folder_left.connect(partial(controller.state.set_new_folder, None))
-    window.unarchive_requested.connect(partial(folders.archive, archived=False))
     closed = controller.settings.closed_folders.split()
     sidebar.set_closed([int(number) for number in closed if number.isdecimal()])
 

@@ -36,8 +36,7 @@ from app.domain.chat_settings import changed_parts
 from app.domain.model_ref import Local
 from app.state.states import States
 from app.system.translation import tr
-from app.ui.chat.folder_card import CARD_WIDTH as FOLDER_WIDTH
-from app.ui.chat.folder_card import FolderCard
+from app.ui.chat.folder_card import FolderSettings
 from app.ui.chat.model_picker import CARD_WIDTH as PICKER_WIDTH
 from app.ui.chat.model_picker import ModelPicker
 from app.ui.chat.page import ChatPage
@@ -91,7 +90,6 @@ class Window(QWidget):
     undo_requested = Signal()
     restore_requested = Signal(list)  # of ids of deleted conversations
     remove_requested = Signal(list)  # of ids of deleted conversations
-    unarchive_requested = Signal(list)  # of ids
     models_restored = Signal(list)  # of TrashedModel
     models_removed = Signal(list)  # of TrashedModel
     preferences_made = Signal(object)  # Preferences
@@ -154,8 +152,7 @@ class Window(QWidget):
         self.picker = ModelPicker(state)
         self.picker_card = Popover(self, self.picker, PICKER_WIDTH, tr("Models"))
         self.shortcuts_card = Popover(self, Shortcuts(), SHORTCUTS_WIDTH, tr("Keyboard shortcuts"))
-        self.folder = FolderCard()
-        self.folder_card = Popover(self, self.folder, FOLDER_WIDTH, tr("Folder"))
+        self.folder = FolderSettings(state, states.presets, self)
         self.drop_area = DropArea(self)
         self.cards = AnswerCards(self, state)
         self.prompts = PromptManager(states.snippets)
@@ -231,10 +228,7 @@ class Window(QWidget):
             asked.connect(self.panel.finish)
         self.sidebar.trash_button.clicked.connect(self.toggle_trash)
         self.sidebar.archive_button.clicked.connect(self.toggle_archive)
-        self.sidebar.menu.settings_requested.connect(self.open_folder)
-        self.folder.close_button.clicked.connect(self.folder_card.close_card)
-        self._states.presets.changed.connect(self._show_presets)
-        self._show_presets()
+        self.sidebar.menu.settings_requested.connect(self.folder.open)
         self.sidebar.hide_button.clicked.connect(self.toggle_sidebar)
 
     def _make_actions(self) -> None:
@@ -293,7 +287,6 @@ class Window(QWidget):
             self.picker_card,
             self.shortcuts_card,
             self.folder,
-            self.folder_card,
             self.cards,
             self.prompts,
             self.prompts_card,
@@ -376,10 +369,7 @@ class Window(QWidget):
 
     def toggle_library(self) -> None:
         """Switch between the model library and the conversation."""
-        if self._pages.currentWidget() is self.library:
-            self.close_page()
-        else:
-            self.open_library()
+        self._toggle(self.library)
 
     def toggle_settings(self) -> None:
         """Switch between the settings and the conversation."""
@@ -401,10 +391,7 @@ class Window(QWidget):
             self.trash.models_removed.connect(self.models_removed)
             self.trash.closed.connect(self.close_page)
             self._pages.addWidget(self.trash)
-        if self._pages.currentWidget() is self.trash:
-            self.close_page()
-        else:
-            self._show_page(self.trash)
+        self._toggle(self.trash)
 
     def open_presets(self, id: int | None = None) -> None:
         """Show the page of presets, or the editor of one; creates it on first use."""
@@ -437,21 +424,11 @@ class Window(QWidget):
             self.archive = ArchivePage(self._state)
             self.archive.apply_palette(self._palette)
             self.archive.opened.connect(self.sidebar.opened)
-            self.archive.restore_requested.connect(self.unarchive_requested)
+            self.archive.restore_requested.connect(self.sidebar.menu.put_back)
             self.archive.delete_requested.connect(self.sidebar.delete_requested)
             self.archive.closed.connect(self.close_page)
             self._pages.addWidget(self.archive)
-        if self._pages.currentWidget() is self.archive:
-            self.close_page()
-        else:
-            self._show_page(self.archive)
-
-    def open_folder(self, folder_id: int) -> None:
-        """Open the settings of a folder."""
-        folder = self._state.folder(folder_id)
-        if folder is not None:
-            self.folder.show_folder(folder)
-            self.folder_card.open_centred()
+        self._toggle(self.archive)
 
     def toggle_performance(self) -> None:
         """Switch between the performance of answers and the conversation."""
@@ -463,10 +440,7 @@ class Window(QWidget):
             self.performance.opened.connect(self.performance_opened)
             self.performance.closed.connect(self.close_page)
             self._pages.addWidget(self.performance)
-        if self._pages.currentWidget() is self.performance:
-            self.close_page()
-        else:
-            self._show_page(self.performance)
+        self._toggle(self.performance)
 
     def open_panel(self, part: str = "") -> None:
         """Open the settings of the shown chat at a part of them, a key of `PARTS`."""
@@ -551,6 +525,13 @@ class Window(QWidget):
 
     # --- pages ----------------------------------------------------------------------------------
 
+    def _toggle(self, page: QWidget) -> None:
+        """Show a page, or the conversation if it is shown already."""
+        if self._pages.currentWidget() is page:
+            self.close_page()
+        else:
+            self._show_page(page)
+
     def _show_page(self, page: QWidget) -> None:
         if page is not self.chat:
             self.panel.close_panel()
@@ -580,9 +561,6 @@ class Window(QWidget):
     def _on_panel_closed(self) -> None:
         if self.panel.sheet.isAncestorOf(QApplication.focusWidget() or self):
             self.composer.setFocus()
-
-    def _show_presets(self) -> None:
-        self.folder.set_presets(self._states.presets.presets)
 
     # --- actions --------------------------------------------------------------------------------
 
@@ -675,7 +653,7 @@ class Window(QWidget):
         for card in (
             self.picker_card,
             self.shortcuts_card,
-            self.folder_card,
+            self.folder.card,
             self.prompts_card,
             *self.cards.popovers,
         ):

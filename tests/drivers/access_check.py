@@ -129,12 +129,16 @@ def desktop() -> Iterator[dict[str, str]]:
 
 def create_conversation(home: Path) -> None:
     """Store a conversation whose messages show every kind of control."""
+    from app.domain.chat import Folder
     from app.domain.message import AdapterMark, MessageState
     from app.store.store import Store
     from engine import Role
 
     store = Store.open(home / "data" / "conversations.sqlite")
-    conversation = store.create_conversation("Gravity").id
+    store.save_folders([Folder(1, "Physics")])
+    conversation = store.create_conversation("Gravity", folder=1).id
+    archived = store.create_conversation("Archived before").id
+    store.set_places([(archived, None, True)])
     store.add_message(conversation, None, Role.USER, "Asked otherwise")
     question = store.add_message(conversation, None, Role.USER, QUESTION)
     stopped = store.add_message(
@@ -382,6 +386,7 @@ class TreeChecker:
             ("Cancel", ""),
             ("Model: Choose a model", "picker"),
             ("Models (Ctrl+M)", "models"),
+            ("Archived", "archive"),
             ("Settings (Ctrl+,)", "settings"),
             ("Chat settings (Ctrl+Shift+O)", "chat settings"),
             ("Keyboard shortcuts (F1)", "shortcuts"),

@@ -89,7 +89,7 @@ def folders_keys(stage: Stage) -> None:
 
 def folder_card(stage: Stage) -> None:
     folders(stage)
-    stage.window.open_folder(stage.state.folders[0].id)
+    stage.window.folder.open(stage.state.folders[0].id)
     flush()
 
 

@@ -6,18 +6,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QFont, QHideEvent
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QMenu, QVBoxLayout, QWidget
 
 from app.domain.chat import Folder, Preset
+from app.state.chat import State
+from app.state.presets import PresetState
 from app.system.translation import tr
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, READING, SMALL, font
 from app.ui.widgets.controls import IconButton, TextButton, icon_after_text, label, set_margins
 from app.ui.widgets.plain_text import PlainTextField
+from app.ui.widgets.popover import Popover
 
-CARD_WIDTH = 460
+_CARD_WIDTH = 460
 _MAX_LENGTH = 200  # of the name
 _SAVE_MILLISECONDS = 600  # after the last key
 _LINES = 6
@@ -157,3 +160,34 @@ class FolderCard(QWidget):
         self.preset_button.setAccessibleName(
             tr("{setting}: {value}", setting=tr("New chats begin with"), value=words)
         )
+
+
+class FolderSettings(QObject):
+    """The card in its window."""
+
+    changed = Signal(object)  # Folder
+
+    def __init__(self, state: State, presets: PresetState, window: QWidget) -> None:
+        super().__init__(window)
+        self._state, self._presets = state, presets
+        self.content = FolderCard()
+        self.card = Popover(window, self.content, _CARD_WIDTH, tr("Folder"))
+        self.content.changed.connect(self.changed)
+        self.content.close_button.clicked.connect(self.card.close_card)
+        presets.changed.connect(self._show_presets)
+        self._show_presets()
+
+    def open(self, folder_id: int) -> None:
+        """Open the settings of a folder."""
+        folder = self._state.folder(folder_id)
+        if folder is not None:
+            self.content.show_folder(folder)
+            self.card.open_centred()
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Apply the colours of a theme."""
+        self.content.apply_palette(palette)
+        self.card.apply_palette(palette)
+
+    def _show_presets(self) -> None:
+        self.content.set_presets(self._presets.presets)

@@ -34,6 +34,10 @@ class RowMenu(QObject):
         super().__init__(view)
         self._state, self._view = state, view
 
+    def put_back(self, chats: Sequence[int]) -> None:
+        """Request to put archived chats back into the list."""
+        self.archived.emit([*chats], False)
+
     def make(self, index: QModelIndex, chats: Sequence[int], folders: Sequence[int]) -> QMenu:
         """The menu of the row at an index, for the selected chats and folders."""
         menu = QMenu(self._view)

@@ -40,7 +40,6 @@ def _everything_changed():
         new_chat_preset=5,
         sidebar_open=False,
         closed_folders="12 34",
-        new_chat_preset=7,
         window_geometry="AdnQywADAAA=",
         system_prompt='Answer in "haiku"\n日本語 \ud800',
         temperature=0.0,

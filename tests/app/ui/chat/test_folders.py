@@ -417,7 +417,7 @@ def test_the_card_of_a_folder_changes_its_name_and_instructions(
     filled.choose(filled.work)
     act(filled.menu(filled.work), "Folder settings…")
     window = filled.stage.window
-    card = window.folder
+    card = window.folder.content
     assert card.name.hasFocus()
     card.name.selectAll()
     qtbot.keyClicks(card.name, "Office & more")
@@ -427,9 +427,9 @@ def test_the_card_of_a_folder_changes_its_name_and_instructions(
     folder = filled.stage.state.folder(filled.work)
     assert folder is not None
     assert (folder.name, folder.instructions) == ("Office & more", "Be brief.")
-    window.open_folder(filled.work)
+    window.folder.open(filled.work)
     card.instructions.set_text(" ")
-    window.folder_card.close_card()
+    window.folder.card.close_card()
     folder = filled.stage.state.folder(filled.work)
     assert folder is not None
     assert folder.instructions is None
@@ -439,10 +439,10 @@ def test_the_card_of_a_folder_changes_its_name_and_instructions(
 def test_a_preset_of_a_folder_is_what_its_new_chats_begin_with(filled: Filled) -> None:
     stage = filled.stage
     window, preset = stage.window, stage.states.presets.presets[0]
-    window.open_folder(filled.work)
-    act(window.folder.menu_of_presets(), preset.name)
-    assert window.folder.preset_button.text() == preset.name
-    window.folder_card.close_card()
+    window.folder.open(filled.work)
+    act(window.folder.content.menu_of_presets(), preset.name)
+    assert window.folder.content.preset_button.text() == preset.name
+    window.folder.card.close_card()
     filled.sidebar.new_requested.emit(filled.sub)
     assert stage.state.new_chat == begin(preset)
     window.chat.empty_view.leave_button.click()
