@@ -51,7 +51,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.domain.chat import Conversation, Folder, Hit
-from app.domain.folders import path_text
+from app.domain.folders import inside, path_text
 from app.system.text_search import occurrences, query_terms
 from app.system.translation import isolated, listed, number, tr, trn
 from app.ui.blocks.text import runs_right_to_left
@@ -94,6 +94,7 @@ class ConversationListModel(QAbstractListModel):
         self._places: dict[int, int] = {}  # row of each conversation
         self._folder_places: dict[int, int] = {}
         self._folders: Sequence[Folder] = ()
+        self._listed: Sequence[Conversation] = ()  # also those in closed folders
         self._busy: frozenset[int] = frozenset()
         self._writing: frozenset[int] = frozenset()
         self._hits: Mapping[int, Hit] = {}
@@ -117,7 +118,7 @@ class ConversationListModel(QAbstractListModel):
             rows, self.loose = rows_of(conversations, folders, closed)
         else:
             rows, self.loose = list[Row](conversations), 0
-        self._results, self._folders = not grouped, folders
+        self._results, self._folders, self._listed = not grouped, folders, conversations
         begins = Counter(_begin(conversation.title) for conversation in conversations)
         self._alike = frozenset(begin for begin, count in begins.items() if count > 1)
         before, self._keys = self._keys, keys(rows)
@@ -151,6 +152,9 @@ class ConversationListModel(QAbstractListModel):
             for conversation_id in changed:
                 index = self.find(conversation_id)
                 self.dataChanged.emit(index, index)
+            if self._folder_places:  # a closed one shows it for what is in it
+                first, *_, last = sorted((0, *self._folder_places.values()))
+                self.dataChanged.emit(self.index(first), self.index(last))
 
     def find(self, conversation_id: int | None) -> QModelIndex:
         """The index of a conversation; invalid if it is not listed."""
@@ -226,14 +230,26 @@ class ConversationListModel(QAbstractListModel):
             return row.folder.id
         if role == DEPTH_ROLE:
             return row.depth
+        if role == BUSY_ROLE:
+            return not row.open and self._holds(row, self._busy)
+        if role == WRITING_ROLE:
+            return not row.open and self._holds(row, self._writing)
         if role == Qt.ItemDataRole.AccessibleTextRole:
             level = tr("level {level}", level=row.depth + 1) if row.depth else ""
             state = tr("open folder") if row.open else tr("closed folder")
             chats = trn("{count} chat", "{count} chats", row.chats)
-            return listed((row.folder.name, state, level, chats))
+            busy = tr("an answer is in progress") if self._folder_data(row, BUSY_ROLE) else ""
+            return listed((row.folder.name, state, level, chats, busy))
         if role == Qt.ItemDataRole.ToolTipRole:
             return path_text(self._folders, row.folder.id)
         return None
+
+    def _holds(self, row: FolderRow, conversation_ids: frozenset[int]) -> bool:
+        """Whether one of these conversations is in a folder, or below it."""
+        if not conversation_ids:
+            return False
+        held = inside(self._folders, [row.folder.id])
+        return any(c.id in conversation_ids and c.folder in held for c in self._listed)
 
     def _place(self, row: Conversation) -> str:
         """Where a conversation is: its folder, the archive, or neither."""
@@ -356,11 +372,7 @@ class RowPainter(QStyledItemDelegate):
             if busy:
                 text = self._paint_icon(painter, "stop", stop_rect(rect), text)
         elif busy:
-            right = option.direction is Qt.LayoutDirection.RightToLeft  # type: ignore[attr-defined]
-            x = text.left() + 4 if right else text.right() - 3
-            place = QPointF(x, rect.center().y() + 0.5)
-            self._paint_dot(painter, place, filled=bool(index.data(WRITING_ROLE)))
-            text = text.adjusted(16, 0, 0, 0) if right else text.adjusted(0, 0, -16, 0)
+            text = self._paint_busy(painter, rect, text, index)
         if self.query:
             line = text.adjusted(0, text.height() // 2, 0, -6)
             if place := str(index.data(PLACE_ROLE)):
@@ -396,6 +408,8 @@ class RowPainter(QStyledItemDelegate):
             text = self._from_start(painter, text, _ICON + (4 if name == arrow else 8))
         if hovered:
             text = self._paint_icon(painter, "plus", bin_rect(rect), text)
+        elif index.data(BUSY_ROLE):
+            text = self._paint_busy(painter, rect, text, index)
         elif row.chats and not row.open:
             text = self._paint_when(painter, text, number(row.chats))
         self._paint_title(painter, text, row.folder.name, shown=False)
@@ -455,6 +469,14 @@ class RowPainter(QStyledItemDelegate):
         painter.setPen(QColor(self._palette.text))
         align = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading
         painter.drawText(rect, align | Qt.TextFlag.TextSingleLine, isolated(title))
+
+    def _paint_busy(self, painter: QPainter, rect: QRect, text: QRect, index: _Index) -> QRect:
+        """Paint that an answer is written or waits; returns the rectangle left for the text."""
+        right = painter.layoutDirection() is Qt.LayoutDirection.RightToLeft
+        x = text.left() + 4 if right else text.right() - 3
+        place = QPointF(x, rect.center().y() + 0.5)
+        self._paint_dot(painter, place, filled=bool(index.data(WRITING_ROLE)))
+        return text.adjusted(16, 0, 0, 0) if right else text.adjusted(0, 0, -16, 0)
 
     def _paint_dot(self, painter: QPainter, place: QPointF, *, filled: bool) -> None:
         """Paint the dot of an answer that is written, or the ring of one that waits."""

@@ -18,10 +18,12 @@ from app.domain.transfer import ExportFormat
 from app.settings.table import load
 from app.ui.chat.sidebar import Sidebar
 from app.ui.chat.sidebar_list import (
+    BUSY_ROLE,
     DEPTH_ROLE,
     FOLDER_ROLE,
     ID_ROLE,
     PLACE_ROLE,
+    WRITING_ROLE,
     bin_rect,
     dragged_rows,
 )
@@ -464,6 +466,27 @@ def test_a_fork_is_asked_for_below_the_message(qtbot: QtBot, stage: Stage) -> No
     stage.wait_until_idle()
     assert [message.text for message in stage.state.messages] == ["One"]
     assert stage.state.title(stage.state.current) == "One (fork)"
+
+
+def test_a_closed_folder_shows_that_an_answer_in_it_is_written(stage: Stage) -> None:
+    stage.ready(MODEL)
+    work = stage.controller.folders.create("Work")
+    inner = stage.controller.folders.create("Inner", work)
+    stage.controller.new_conversation(inner)
+    stage.controller.send("One")
+    stage.engine.write("So")
+    stage.wait_until_idle()
+    sidebar = stage.window.sidebar
+    index = sidebar.model.find_folder(work)
+    assert not index.data(BUSY_ROLE), "its chat is listed"
+    sidebar.toggle_folder(work)
+    index = sidebar.model.find_folder(work)
+    assert (index.data(BUSY_ROLE), index.data(WRITING_ROLE)) == (True, True)
+    assert index.data(SPOKEN).endswith("an answer is in progress")
+    sidebar.list.grab()
+    stage.engine.finish()
+    stage.wait_until_idle()
+    assert not index.data(BUSY_ROLE)
 
 
 def test_left_and_right_are_swapped_from_right_to_left(filled: Filled) -> None:
