@@ -208,12 +208,12 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
 
     window.model_chosen.connect(controller.load_model)
     window.other_model_chosen.connect(controller.regenerate_with)
-    window.chat.model_line.use_loaded_requested.connect(controller.use_loaded_model)
+    window.chat.model_line.use_loaded_requested.connect(controller.model_use.use_loaded)
     window.chat.model_line.choose_requested.connect(window.open_picker)
     window.picker.opened.connect(controller.library.picker_opened)
     window.picker.unload_requested.connect(controller.unload_model)
-    window.picker.cancel_requested.connect(controller.cancel_load)
-    window.chat.status_line.cancel_requested.connect(controller.cancel_load)
+    window.picker.cancel_requested.connect(controller.model_use.cancel_load)
+    window.chat.status_line.cancel_requested.connect(controller.model_use.cancel_load)
     window.banners.closed.connect(controller.close_notice)
     window.banners.acted.connect(act)
 
@@ -283,7 +283,7 @@ def connect_library(
 
     controller.state.devices_changed.connect(show_devices)
     page.use_requested.connect(use)
-    page.cancel_load_requested.connect(controller.cancel_load)
+    page.cancel_load_requested.connect(controller.model_use.cancel_load)
     page.unload_requested.connect(controller.unload_model)
     page.open_file_requested.connect(window.open_file)
     page.closed.connect(window.close_page)
@@ -416,7 +416,7 @@ def connect_preferences(
     page.delete_requested.connect(controller.sessions.delete_saved)
     page.folder_requested.connect(show_in_folder)
     connect_storage(page, window, controller)
-    page.reload_requested.connect(controller.reload_model)
+    page.reload_requested.connect(controller.model_use.reload)
     page.closed.connect(window.close_page)
     page.given_up.connect(controller.reset_sampling)
     controller.settings_changed.connect(show_settings)

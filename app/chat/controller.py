@@ -16,7 +16,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.chat.adapters import Adapters
 from app.chat.answers import FULL_NOTICE, Answers
-from app.chat.chat_models import ChatModels, missing_words
+from app.chat.chat_models import ChatModels
 from app.chat.chat_settings import ChatSettingsController
 from app.chat.comparison import Comparisons
 from app.chat.conversations import Conversations
@@ -27,9 +27,11 @@ from app.chat.drafts import UnsentText
 from app.chat.events import Events
 from app.chat.folders import Folders
 from app.chat.last_chat import LastChat
-from app.chat.model_loader import ModelLoader, expected_model, first_model, usual_model
+from app.chat.message_length import is_too_long
+from app.chat.model_loader import ModelLoader, expected_model, first_model
 from app.chat.model_switch import NOTICE as SWITCH_NOTICE
 from app.chat.model_switch import ModelSwitch
+from app.chat.model_use import ModelUse
 from app.chat.navigation import Navigation
 from app.chat.opening import Opening
 from app.chat.outbox import Outbox
@@ -51,12 +53,10 @@ from app.domain.message import AnswerAgain, Message, MessageState
 from app.domain.model_ref import Local, ModelRef, local_path
 from app.domain.parts import (
     Content,
-    ErrorPart,
     Parts,
     clipboard_text,
     edited_answer,
     parts_of,
-    prompt_text,
     typed_text,
     without_empty_ends,
     without_error,
@@ -75,13 +75,13 @@ from app.settings.table import (
     without_own,
 )
 from app.settings.used_sampling import UsedValue
-from app.state.chat import ModelPhase, Notice
+from app.state.chat import Notice
 from app.state.states import States
 from app.store.store import Store
 from app.store.writer import StoreQueue
 from app.system.file_manager import show_in_folder
 from app.system.speech import Speech
-from app.system.translation import number, tr
+from app.system.translation import tr
 from app.system.worker import BackgroundWorker
 from engine import (
     ContextPolicy,
@@ -93,7 +93,6 @@ from engine import (
 )
 
 ENDED_NOTICE = "ended"  # kind of the notice that a continued answer is as it was
-LONG_NOTICE = "long"  # kind of the notice that a message is too long for the model
 
 
 class Controller(QObject):
@@ -247,6 +246,14 @@ class Controller(QObject):
         self.switch = ModelSwitch(
             state, self.models, self._answers, self.sessions, self.library.defaults
         )
+        self.model_use = ModelUse(
+            state,
+            self.chat_models,
+            self.models,
+            self.switch,
+            self._answers,
+            lambda: self.settings.last_model,
+        )
         self.quitting = Quitting(state, store_queue, self)
         self.quitting.may_quit.connect(self.may_quit)
         self._rejected_notices = RejectedNotices(state, store_queue)
@@ -368,8 +375,7 @@ class Controller(QObject):
         if kind == "quit":
             self.quitting.stay()
         elif kind == SWITCH_NOTICE:
-            self.chat_models.undo_choice()
-            self.switch.drop()
+            self.model_use.give_up()
         self.state.set_notice(kind, None)
 
     def act_on_notice(self, kind: str) -> None:
@@ -442,7 +448,7 @@ class Controller(QObject):
             self.outbox.add(shown, parts)
             self.drafts.keep(shown, left)
             return True
-        if self._refuses(shown) or self._is_too_long(parts):
+        if self._refuses(shown) or is_too_long(self.state, self.token_count, parts):
             return False
         if self.comparisons.is_open:
             self.comparisons.refuse_message()
@@ -584,53 +590,17 @@ class Controller(QObject):
     # --- the model ------------------------------------------------------------------------------
 
     def load_model(self, path: Path) -> None:
-        """Load a model file in place of the loaded one, after the answers in progress.
-
-        It is the model of the shown chat from now on.
-        """
-        self.chat_models.choose(self.state.current, Local(path))
-        self.switch.load(Local(path))
-        self._answers.start_next()
-
-    def use_loaded_model(self) -> None:
-        """Answer in the shown chat by the loaded model from now on."""
-        model = self.state.model.model
-        if model is not None and self.state.model.phase is ModelPhase.READY:
-            self.chat_models.choose(self.state.current, model)
-            self._answers.start_next()
-
-    def reload_model(self) -> None:
-        """Load the loaded model again, if its settings have changed."""
-        model = self.state.model.model
-        if isinstance(model, Local):
-            self.switch.load(model)
-
-    def cancel_load(self) -> None:
-        """Cancel the load in progress, and stop the answers that wait for it."""
-        model = self.state.model.model
-        self.models.cancel()
-        if model is not None and self.state.model.phase is ModelPhase.LOADING:
-            self._answers.stop_waiting(model)
+        """Load a model file for the shown chat, after the answers in progress."""
+        self.model_use.choose(path)
 
     def unload_model(self) -> None:
         """Unload the model, after the answers in progress."""
         self.switch.unload()
 
-    def _load_for_answers(self, model: ModelRef | None) -> None:
-        """Load the model that answers wait for, None: the last used one or the only one there is."""
-        if isinstance(model, Local):
-            self.switch.load(model)
-            return
-        if model is not None:
-            words = missing_words(model, self.state.model_name(model))
-            self._answers.fail_waiting(ErrorPart(file=model.file_name, message=words), model)
-            return
-        usable = [file.path for file in self.state.installed if not file.bad]
-        path = usual_model(self.settings.last_model, usable)
-        if path is not None:
-            self.switch.load(Local(path))
-
     # --- steps ----------------------------------------------------------------------------------
+
+    def _load_for_answers(self, model: ModelRef | None) -> None:
+        self.model_use.load_for_answers(model)
 
     def _on_answer_ended(self, conversation_id: int, message_id: int) -> None:
         before, now = self._continued, self.state.message(message_id)
@@ -655,30 +625,6 @@ class Controller(QObject):
         if self.chat_settings.refuses(conversation):
             return True
         return model is None and self.chat_models.refuses(conversation)
-
-    def _is_too_long(self, parts: Parts) -> bool:
-        """Whether a message cannot fit in the model's context; a notice says so."""
-        loaded, text = self.state.model.loaded, prompt_text(parts)
-        self.state.set_notice(LONG_NOTICE, None)
-        if not self.state.has_in_use(self.state.settings(self.state.current).model):
-            return False  # its own model counts other tokens
-        if loaded is None or len(text.encode("utf-8", "replace")) < loaded.context:
-            return False  # no text has more tokens than bytes
-        tokens = self.token_count.of(text)
-        if tokens is None and not self.state.generations:
-            self.token_count.count(text)  # the composer may not have emitted it yet
-            notice = Notice(tr("This text is still being counted."), tr("Send it in a moment."))
-        elif tokens is not None and tokens >= loaded.context:
-            sentence = tr(
-                "This message has {tokens} tokens, and {name} can read {context} at once.",
-                tokens=number(tokens), name=loaded.name, context=number(loaded.context),
-            )  # fmt: skip
-            remedy = tr("Shorten it, or load the model with a longer context.")
-            notice = Notice(sentence, remedy)
-        else:
-            return False
-        self.state.set_notice(LONG_NOTICE, notice)
-        return True
 
     def _begin(self, parts: Parts) -> int:
         """Create a conversation with the settings of the new chat."""

@@ -162,10 +162,10 @@ class Chats:
 
     def use_loaded(self, place: int, _: int) -> None:
         self.show(place, 0)
-        self.controller.use_loaded_model()
+        self.controller.model_use.use_loaded()
 
     def cancel_load(self, *_: int) -> None:
-        self.controller.cancel_load()
+        self.controller.model_use.cancel_load()
 
     def edit(self, place: int, _: int) -> None:
         self.show(place, 0)

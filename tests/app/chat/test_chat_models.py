@@ -148,7 +148,7 @@ def test_loaded_model_can_be_used_while_an_answer_waits(both: tuple[Models, int,
     assert models.send_in(second)
     assert models.send_in(first)
     assert models.engine.count(Generate) == 3
-    models.controller.use_loaded_model()
+    models.controller.model_use.use_loaded()
     assert models.engine.count(Generate) == 4
     assert len(models.loads) == 2
 
@@ -320,7 +320,7 @@ def test_giving_up_another_change_keeps_the_choice_that_was_made(models: Models)
     models.loaded()
     models.send_in(chat)
     models.controller.change_settings(context=1024)
-    models.controller.reload_model()  # waits for the answer
+    models.controller.model_use.reload()  # waits for the answer
     models.controller.close_notice(SWITCH_NOTICE)
     assert models.model_of(chat) == models.two
 
@@ -378,7 +378,7 @@ def test_model_of_a_server_is_refused_in_a_sentence(models: Models) -> None:
     assert models.state.messages[-1].state is MessageState.FAILED
     assert models.state.chat_model is not None
     assert models.state.chat_model.missing
-    models.controller.use_loaded_model()
+    models.controller.model_use.use_loaded()
     assert models.state.capabilities.adapters
 
 
