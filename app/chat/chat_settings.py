@@ -135,6 +135,7 @@ class ChatSettingsController:
             self._prompts.usual_instructions(self._state.current),
             None if constraint is None else self._faults.get(constraint),
             checking=unknown,
+            has_model_in_use=self._state.has_in_use(settings.model),
             can_think=not self._state.has_in_use(settings.model)  # not known before it is loaded
             or (loaded is not None and (loaded.can_think or loaded.has_thinking_switch)),
             instructions=instructions,

@@ -77,9 +77,8 @@ def shared(preset: Preset) -> Preset:
 
 def preset_from_chat(id: int, name: str, settings: ChatSettings) -> Preset:
     """A preset of all that a chat has changed."""
-    kept = changed_parts(settings)
-    parts = kept - {"model"}  # every answered chat has one: it can be switched on
-    return made(Preset(id, name, with_parts(NO_SETTINGS, settings, kept), parts))
+    parts = changed_parts(settings) - {"model"}  # every answered chat has one
+    return made(Preset(id, name, with_parts(NO_SETTINGS, settings, parts), parts))
 
 
 # --- JSON ----------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Signal
 
-from app.domain.chat_settings import NO_SETTINGS, ChatSettings
+from app.domain.chat_settings import NO_SETTINGS, ChatSettings, changed_parts
 from engine import Sampling
 
 _ENGINE = Sampling()
@@ -30,9 +30,16 @@ class ShownSettings:
     usual_instructions: str = ""  # of its folder, or of the settings
     fault: FormatFault | None = None
     checking: bool = False  # the newest description is being checked
+    has_model_in_use: bool = True  # the chat has no model of its own, or that is the loaded one
     can_think: bool = False  # the model in use can think before it answers
     instructions: str = ""  # as the model reads them, with their variables replaced
     instruction_tokens: int = 0  # of them; 0: none, or not counted yet
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """The parts that are not as usual; every answered chat has a model, usually the loaded one."""
+        changed = changed_parts(self.settings)
+        return changed - {"model"} if self.has_model_in_use else changed
 
 
 class ChatSettingsState(QObject):

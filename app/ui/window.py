@@ -32,7 +32,6 @@ from PySide6.QtWidgets import (
 )
 
 from app.actions import ACTIONS
-from app.domain.chat_settings import changed_parts
 from app.domain.model_ref import Local
 from app.state.states import States
 from app.system.translation import tr
@@ -554,7 +553,7 @@ class Window(QWidget):
         """Show in the top bar and the composer what is set in the shown chat."""
         shown = self._states.chat_settings.shown
         self.composer.chip.show_options(shown.settings, shown.fault)
-        changed = changed_parts(shown.settings)
+        changed = shown.changed
         self.top_bar.panel_button.set_text(panel_words(changed))
         self.top_bar.panel_button.set_active(active=bool(changed))
 

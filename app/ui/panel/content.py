@@ -163,7 +163,7 @@ class PanelContent(QWidget):
             self._shown = self._state.current
             for section in self.sections.values():
                 section.restore(shown)
-        changed = changed_parts(shown.settings)
+        changed = shown.changed
         for part, section in self.sections.items():
             section.show_settings(shown)
             section.show_changed(part in changed)
@@ -277,7 +277,10 @@ class PanelContent(QWidget):
         """Say at the foot of the panel, where it shifts no other widget, when changes apply."""
         words, chat = self.adapters.note, self._state.current
         begun = None if chat is None else self._begun.get(chat)
-        if not words and begun is not None and changed_parts(self._state.settings(chat), begun):
+        now = self._state.settings(chat)
+        if begun is not None and begun.model is None:  # the chat takes it from its first answer
+            begun = replace(begun, model=now.model)
+        if not words and begun is not None and changed_parts(now, begun):
             words = tr("Takes effect with the next answer.")
         set_property(self.note, "tone", "danger" if self.adapters.is_fault else "secondary")
         self.note.setText(words)

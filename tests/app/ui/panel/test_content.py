@@ -49,6 +49,9 @@ def pick(card: PanelContent, format: AnswerFormat) -> None:
     menu.actions()[list(AnswerFormat).index(format)].trigger()
 
 
+ANSWERED = replace(NO_SETTINGS, model=Local(MODEL))  # nothing but the model of its first answer
+
+
 @pytest.fixture
 def card(stage: Stage) -> PanelContent:
     stage.ready(MODEL)
@@ -285,7 +288,7 @@ def test_a_budget_of_thoughts_is_of_this_chat(stage: Stage, thinking_card: Panel
     stage.engine.finish()
     stage.wait_until_idle()
     card.thinking.reset.click()
-    assert stage.states.chat_settings.settings == NO_SETTINGS
+    assert stage.states.chat_settings.settings == ANSWERED
 
 
 # --- instructions, stop texts and the model -------------------------------------------------------
@@ -405,7 +408,8 @@ EVERYTHING = replace(
 
 
 def test_every_part_is_marked_and_reset_on_its_own(stage: Stage, card: PanelContent) -> None:
-    stage.controller.chat_settings.change_shown(EVERYTHING)
+    other = Local(MODEL.with_name("Other.gguf"))  # the loaded one is not marked
+    stage.controller.chat_settings.change_shown(replace(EVERYTHING, model=other))
     assert set(card.sections) == set(PARTS)
     left = set(PARTS)
     for part, section in card.sections.items():
@@ -474,7 +478,7 @@ def test_what_is_typed_stays_in_its_chat_when_another_is_opened(
     line.setModified(True)
     stage.controller.open_conversation(first)
     stage.wait_until_idle()
-    assert stage.state.settings(first) == NO_SETTINGS
+    assert stage.state.settings(first) == ANSWERED
     assert card.instructions.field.editor.text() == ""
     assert card.stop.field.editor.text() == ""
     assert line.text() == "0.7"
@@ -484,7 +488,7 @@ def test_what_is_typed_stays_in_its_chat_when_another_is_opened(
     card.finish()
     stage.controller.open_conversation(second)
     stage.wait_until_idle()
-    assert stage.state.settings(first) == NO_SETTINGS
+    assert stage.state.settings(first) == ANSWERED
     assert card.instructions.field.editor.text() == "Of the second"
     assert line.text() == "0.25"
 
@@ -510,7 +514,7 @@ def test_a_wrong_number_is_not_taken_to_another_chat(stage: Stage, card: PanelCo
     stage.controller.open_conversation(first)
     stage.wait_until_idle()
     assert line.text() == "0.7"
-    assert stage.state.settings(first) == stage.state.settings(second) == NO_SETTINGS
+    assert stage.state.settings(first) == stage.state.settings(second) == ANSWERED
 
 
 def test_a_change_during_an_answer_is_said_to_apply_to_the_next(
@@ -549,7 +553,8 @@ def test_settings_survive_another_model_and_a_restart(
     stage.wait_until_idle()
     stage.engine.finish_load("Other")
     stage.wait_until_idle()
-    assert shown(stage) == EVERYTHING
+    kept = replace(EVERYTHING, model=Local(MODEL.with_name("Other.gguf")))
+    assert shown(stage) == kept
     card.instructions.field.editor.setPlainText("Typed last")
     stage.window.close()
     stage.wait_until_idle()
@@ -557,4 +562,14 @@ def test_settings_survive_another_model_and_a_restart(
     stage.store_queue.read(lambda store: tuple(store.conversations()), found.append)
     stage.wait_until_idle()
     ((row,),) = found
-    assert (row.id, row.settings) == (chat, replace(EVERYTHING, instructions="Typed last"))
+    assert (row.id, row.settings) == (chat, replace(kept, instructions="Typed last"))
+
+
+def test_the_model_of_the_first_answer_is_no_change(stage: Stage, card: PanelContent) -> None:
+    stage.controller.send("Why?")
+    stage.engine.write("Because")
+    stage.wait_until_idle()
+    assert shown(stage) == ANSWERED
+    assert not card.note.isVisible()  # it takes effect with this answer
+    assert not card.model.mark.isVisible()
+    assert panel_button(stage) == BUTTON
