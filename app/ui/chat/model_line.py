@@ -40,6 +40,7 @@ class ModelLine(QWidget):
             button.setFont(figures(SMALL))
             links.addWidget(button, 0, Qt.AlignmentFlag.AlignCenter)
         layout.addLayout(links)
+        layout.setAlignment(links, Qt.AlignmentFlag.AlignCenter)
         layout.addStretch(1)
         self.use_button.clicked.connect(self.use_loaded_requested)
         self.choose_button.clicked.connect(self.choose_requested)
