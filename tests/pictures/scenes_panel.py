@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from PySide6.QtWidgets import QLineEdit
+
 from adapter_stage import FORMAL, PIRATE
 from app.domain.chat_settings import NO_SETTINGS, AdapterChoice, AnswerFormat
 from app.domain.model_ref import Local
@@ -131,7 +133,7 @@ def panel_keyboard(stage: Stage) -> None:
     ready(stage)
     content = open_panel(stage, "sampling")
     stage.window.activateWindow()
-    content.sampling.rows["temperature"].field.line.setFocus()
+    content.sampling.rows["temperature"].findChild(QLineEdit).setFocus()
     flush()
 
 

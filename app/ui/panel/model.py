@@ -39,6 +39,7 @@ class ModelSection(Section):
         self.body.addWidget(self.button)
         self.body.addWidget(self.line)
         state.model_changed.connect(self._show)
+        state.chat_model_changed.connect(self._show)
 
     def show_settings(self, shown: ShownSettings) -> None:
         """Show the model of the chat."""
@@ -71,15 +72,16 @@ class ModelSection(Section):
     def _show(self) -> None:
         chosen = self._settings.model
         names = self._names()
-        is_there = not isinstance(chosen, Local) or chosen.path in names
+        asked = self._state.chat_model  # unless it is in use
+        missing = asked.missing if asked is not None and asked.model == chosen else ""
         self._words = tr("As in use") if chosen is None else self._name_of(chosen, names)
         self.button.setAccessibleName(
             tr("{setting}: {value}", setting=self.heading.text(), value=self._words)
         )
         self.button.setToolTip(str(chosen.path) if isinstance(chosen, Local) else "")
         status = self._state.model
-        if not is_there:
-            words = tr("This model is not among the installed ones.")
+        if missing:
+            words = missing
         elif status.phase is ModelPhase.LOADING:
             words = tr("{name} is being loaded.", name=status.full_name)
         elif status.phase is not ModelPhase.READY:
@@ -103,10 +105,8 @@ class ModelSection(Section):
         return {file.path: words(file) for file in usable}
 
     def _name_of(self, model: ModelRef, names: dict[Path, str]) -> str:
-        if not isinstance(model, Local):
-            return model.id
-        name = names.get(model.path)
-        return tr("{name} (missing)", name=model.path.stem) if name is None else name
+        found = names.get(model.path) if isinstance(model, Local) else None
+        return found or self._state.model_name(model)
 
     def _open(self) -> None:
         menu = self.menu_of_models()

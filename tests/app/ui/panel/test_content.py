@@ -384,10 +384,13 @@ def test_the_model_of_the_chat_is_chosen_among_the_installed(
     assert card.model.button.text() == "Small · Q8_0"
     assert card.model.line.text().endswith("is loaded.")
     stage.state.set_installed(files[:1])
-    assert card.model.button.accessibleName() == "Model: Other (missing)"
-    assert card.model.line.text() == "This model is not among the installed ones."
+    assert card.model.button.accessibleName() == "Model: Other"
+    stage.wait_until_idle()
+    assert (
+        card.model.line.text() == "Other, the model of this chat, is not on this computer any more."
+    )
     *_, last = card.model.menu_of_models().actions()
-    assert (last.text(), last.isChecked()) == ("Other (missing)", True)
+    assert (last.text(), last.isChecked()) == ("Other", True)
     card.model.reset.click()
     assert shown(stage).model is None
 
