@@ -346,6 +346,7 @@ def test_usual_instructions_are_shown_counted_copied_and_left_out(
         ("\\nUser:\n\n###\n###", ("\nUser:", "###")),
         ("\\\\n\n a \n\\t\\d", ("\\n", " a ", "\t\\d")),
         ("\u00a0\n\u2028x", ("\u00a0", "\u2028x")),
+        ("  \n\\s\nAs a \n\\s\\sx", (" ", "As a ", "  x")),
         ("", ()),
     ],
 )
@@ -362,8 +363,8 @@ def test_stop_texts_are_lines_with_escapes(
 
 
 def test_another_chats_stop_texts_are_shown_as_lines(stage: Stage, card: PanelContent) -> None:
-    stage.controller.chat_settings.change_shown(ChatSettings(stop=("a\nb", "c\\")))
-    assert card.stop.field.editor.text() == "a\\nb\nc\\\\"
+    stage.controller.chat_settings.change_shown(ChatSettings(stop=("a\nb", "c\\ ")))
+    assert card.stop.field.editor.text() == "a\\nb\nc\\\\\\s"
 
 
 def test_the_model_of_the_chat_is_chosen_among_the_installed(
