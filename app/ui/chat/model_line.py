@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFontMetrics, QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QWidget
 
 from app.state.chat import ChatModel, ModelPhase, State
 from app.system.translation import number, tr
@@ -34,8 +34,7 @@ class ModelLine(QWidget):
         self.words.setAlignment(Qt.AlignmentFlag.AlignCenter)
         layout.addStretch(1)
         layout.addWidget(self.words)
-        links = QHBoxLayout()
-        links.setSpacing(_SPACING)
+        self._links = links = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         for button in (self.use_button, self.choose_button):
             button.setFont(figures(SMALL))
             links.addWidget(button, 0, Qt.AlignmentFlag.AlignCenter)
@@ -74,13 +73,14 @@ class ModelLine(QWidget):
         self._fit()
 
     def _fit(self) -> None:
-        """Place the links beside the words or, in a narrow window, below them."""
+        """Place the links beside the words or, where that is too narrow, below each other."""
         links = [link for link in (self.use_button, self.choose_button) if not link.isHidden()]
         metrics = QFontMetrics(self.words.font())
-        wanted = metrics.horizontalAdvance(self.words.text()) + 2 * _MARGIN
-        wanted += sum(link.sizeHint().width() + _SPACING for link in links)
-        narrow = wanted > self.width()
-        directions = QBoxLayout.Direction
+        wanted = sum(link.sizeHint().width() + _SPACING for link in links) + 2 * _MARGIN
+        directions, is_tight = QBoxLayout.Direction, wanted > self.width()
+        self._links.setDirection(directions.TopToBottom if is_tight else directions.LeftToRight)
+        self._links.setSpacing(2 if is_tight else _SPACING)
+        narrow = wanted + metrics.horizontalAdvance(self.words.text()) > self.width()
         self._layout.setDirection(directions.TopToBottom if narrow else directions.LeftToRight)
         self._layout.setSpacing(2 if narrow else _SPACING)
         self.words.setWordWrap(narrow)

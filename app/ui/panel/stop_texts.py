@@ -12,19 +12,23 @@ from app.ui.settings.fields import TextField
 from app.ui.theme.theme import SMALL, code_font
 
 _LINES = 3
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
-_SHOWN = {text: f"\\{key}" for key, text in _ESCAPES.items()}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "s": " ", "\\": "\\"}
+_SHOWN = {text: f"\\{key}" for key, text in _ESCAPES.items() if text != " "}
+_EDGE = re.compile(r"^ +| +$")  # spaces that nobody would see
 
 
 def lines_of(stops: tuple[str, ...]) -> str:
-    """Texts as lines, with line breaks, tabs and backslashes as escapes."""
-    return "\n".join("".join(_SHOWN.get(char, char) for char in text) for text in stops)
+    """Texts as lines, with escapes for line breaks, tabs, backslashes, and spaces at an edge."""
+    lines = ("".join(_SHOWN.get(char, char) for char in text) for text in stops)
+    return "\n".join(_EDGE.sub(lambda found: "\\s" * len(found[0]), line) for line in lines)
 
 
 def stops_of(lines: str) -> tuple[str, ...]:
-    """The texts of lines; empty ones and repetitions are left out, an unknown escape is itself."""
+    """The texts of lines; blank ones and repetitions are left out, an unknown escape is itself."""
     texts = [
-        re.sub(r"\\([ntr\\])", lambda found: _ESCAPES[found[1]], line) for line in lines.split("\n")
+        re.sub(r"\\([ntrs\\])", lambda found: _ESCAPES[found[1]], line)
+        for line in lines.split("\n")
+        if line.strip(" \t")
     ]
     return tuple(dict.fromkeys(filter(None, texts)))
 
@@ -35,8 +39,9 @@ class StopSection(Section):
     def __init__(self) -> None:
         super().__init__("stop")
         help = tr(
-            "An answer ends before any of these texts. One on each line; {line} is a line break.",
+            "An answer ends before any of these texts. One on each line; {line} is a line break, {space} a space.",
             line="\\n",
+            space="\\s",
         )
         self.field = TextField(Setting(tr("Stop texts"), help, lines=_LINES))
         self.field.editor.setFont(code_font(SMALL))
