@@ -19,6 +19,7 @@ from app.chat.answers import FULL_NOTICE, Answers
 from app.chat.chat_models import ChatModels
 from app.chat.chat_settings import ChatSettingsController
 from app.chat.comparison import Comparisons
+from app.chat.continuation import Continuation
 from app.chat.conversations import Conversations
 from app.chat.copies import Copies
 from app.chat.deletions import Deletions
@@ -59,7 +60,6 @@ from app.domain.parts import (
     parts_of,
     typed_text,
     without_empty_ends,
-    without_error,
 )
 from app.domain.word_count import word_count
 from app.engines.client import ClientMaker
@@ -91,8 +91,6 @@ from engine import (
     delete_snapshots,
     snapshots_size,
 )
-
-ENDED_NOTICE = "ended"  # kind of the notice that a continued answer is as it was
 
 
 class Controller(QObject):
@@ -294,7 +292,7 @@ class Controller(QObject):
             self.presets,
         )
         self.reading = ReadingAloud(state, Speech(self))
-        self._continued: Message | None = None  # the answer continued last, as it was before
+        self._continuation = Continuation(state, store_queue, self._refuses, self._answer)
         self._faulted.connect(self.report)
 
     # --- life -----------------------------------------------------------------------------------
@@ -555,26 +553,7 @@ class Controller(QObject):
 
     def continue_answer(self, message_id: int) -> None:
         """Let the model go on after the last answer; new text is appended to it."""
-        place, old = self._find(message_id)
-        last = place == len(self.state.messages) - 1
-        if (
-            old is None
-            or not last
-            or old.role is not Role.ASSISTANT
-            or old.is_greeting
-            or old.state is MessageState.STREAMING
-            or self.state.busy
-            or old.undecided
-            or self._refuses(old.conversation)
-        ):
-            return
-        parts = without_error(old.parts)
-        self._continued = old
-        self.state.set_notice(ENDED_NOTICE, None)
-        message = replace(old, state=MessageState.STREAMING, stop="", parts=parts)
-        self.state.change(message)
-        self._store_queue.write(lambda store: store.append_text(message_id, ""))
-        self._answer(message)
+        self._continuation.start(message_id)
 
     def _go_on_without_oldest(self) -> None:
         """Answer again in the full chat, which leaves out its oldest messages from now on."""
@@ -603,13 +582,7 @@ class Controller(QObject):
         self.model_use.load_for_answers(model)
 
     def _on_answer_ended(self, conversation_id: int, message_id: int) -> None:
-        before, now = self._continued, self.state.message(message_id)
-        if now is not None and before is not None and before.id == message_id:
-            self._continued = None
-            if (now.parts, now.state) == (before.parts, MessageState.COMPLETE):
-                sentence = tr("The model adds nothing to this answer.")
-                remedy = tr("Ask for more in a message, or edit the end of the answer.")
-                self.state.set_notice(ENDED_NOTICE, Notice(sentence, remedy))
+        self._continuation.on_ended(message_id)
         self.outbox.on_answer_ended(conversation_id, message_id)
 
     def _send_in(self, conversation_id: int, parts: Parts) -> bool:

@@ -121,7 +121,8 @@ class RowMenu(QObject):
 
 def _delete_words(chats: int, folders: int) -> str:
     if not folders:
-        return trn("Delete", "Delete {count} chats", chats)
+        words = trn("Delete {count} chat", "Delete {count} chats", chats)
+        return tr("Delete") if chats == 1 else words
     if not chats:
         return trn("Delete folder", "Delete {count} folders", folders)
     return tr("Delete selected")

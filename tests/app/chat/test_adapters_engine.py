@@ -118,7 +118,7 @@ def test_each_conversation_answers_with_its_own_adapters(
     add(stage, tiny_lora.write(tmp_path / "pirate.gguf", model, size=1.5, seed=1))
     adapted, first = answer(stage), stage.state.current
     assert first is not None
-    stage.window.sidebar.new_requested.emit()
+    stage.window.sidebar.new_requested.emit(None)
     base = answer(stage)
     assert base != adapted
     assert leaf(stage) == ""

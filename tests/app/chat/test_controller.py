@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.chat.controller import ENDED_NOTICE
+from app.chat.continuation import NOTICE as ENDED_NOTICE
 from app.chat.conversations import title_of
 from app.domain.message import AnswerAgain, Message, MessageState, StopReason
 from app.domain.parts import ErrorPart, FilePart, Parts, TextPart, ThoughtPart, clipboard_text

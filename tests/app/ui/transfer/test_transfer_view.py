@@ -100,7 +100,7 @@ def test_the_menu_of_a_chat_exports_and_copies(stage: Stage) -> None:
     index = sidebar.model.first()
     sidebar.list.setCurrentIndex(index)
     menu = sidebar.list.row_menu(index)
-    export = next(action for action in menu.actions() if action.menu())
+    export = next(action for action in menu.actions() if action.text().startswith("Export"))
     submenu = export.menu()
     for action in submenu.actions():  # type: ignore[union-attr]
         action.trigger()
