@@ -85,7 +85,7 @@ def _undo_words(deletion: Deletion) -> str:
         return trn("Chat deleted", "{count} chats deleted", chats)
     if not chats:
         return trn("Folder deleted", "{count} folders deleted", len(deletion.folders))
-    folders = trn("Folder", "{count} folders", len(deletion.folders))
+    folders = trn("{count} folder", "{count} folders", len(deletion.folders))
     held = trn("{count} chat", "{count} chats", chats)
     return tr("{folders} and {chats} deleted", folders=folders, chats=held)
 
