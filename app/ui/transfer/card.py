@@ -9,7 +9,7 @@ from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from app.domain.transfer import PROGRAM_NAMES, Dropped, ImportPreview, Program
-from app.system.translation import tr, trn
+from app.system.translation import listed, tr, trn
 from app.ui.theme.theme import BODY, READING, SMALL, font
 from app.ui.widgets.controls import TextButton, label
 
@@ -78,7 +78,7 @@ class PreviewCard(QWidget):
 
 
 def _names(programs: tuple[Program, ...]) -> str:
-    return ", ".join(PROGRAM_NAMES[each] for each in programs)
+    return listed(PROGRAM_NAMES[each] for each in programs)
 
 
 def _count_words(preview: ImportPreview) -> str:
@@ -111,7 +111,7 @@ def _known_words(preview: ImportPreview) -> str:
 def dropped_words(dropped: Mapping[Dropped, int]) -> str:
     """What is left out, in one sentence; "": nothing."""
     counted = [_kind_words(kind, dropped[kind]) for kind in Dropped if dropped.get(kind)]
-    return tr("Not imported: {things}.", things=", ".join(counted)) if counted else ""
+    return tr("Not imported: {things}.", things=listed(counted)) if counted else ""
 
 
 def _kind_words(kind: Dropped, count: int) -> str:
