@@ -56,15 +56,6 @@ class Preset:
         return 0 < self.id <= BUILT_IN
 
 
-@dataclass(frozen=True, slots=True)
-class Snippet:
-    """A text of the prompt library."""
-
-    id: int
-    name: str
-    text: str
-
-
 KEEP_DELETED_SECONDS = 30 * 24 * 3600  # how long deleted conversations can be restored
 
 

@@ -15,6 +15,7 @@ from PySide6.QtGui import (
     QColor,
     QEnterEvent,
     QFont,
+    QGuiApplication,
     QKeyEvent,
     QPainter,
     QPaintEvent,
@@ -366,6 +367,9 @@ def label(text: str, tone: str = "", pixels: int = BODY) -> QLabel:
     result = QLabel(text)
     result.setTextFormat(Qt.TextFormat.PlainText)
     result.setFont(font(pixels))
+    if QGuiApplication.layoutDirection() is Qt.LayoutDirection.RightToLeft:
+        flag = Qt.AlignmentFlag  # else a Latin name stands at the left
+        result.setAlignment(flag.AlignRight | flag.AlignAbsolute | flag.AlignVCenter)
     if tone:
         result.setProperty("tone", tone)
     return result
