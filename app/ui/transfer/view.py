@@ -10,7 +10,7 @@ from app.state.transfer import TransferState
 from app.system.translation import tr, trn
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.transfer.card import CARD_WIDTH, PreviewCard
-from app.ui.widgets.controls import Bar, TextButton, label
+from app.ui.widgets.controls import Bar, TextButton, label, set_margins
 from app.ui.widgets.popover import Popover
 
 
@@ -31,7 +31,7 @@ class ProgressLine(QFrame):
         texts.addWidget(self.words)
         texts.addWidget(self.bar)
         layout = QHBoxLayout(self)
-        layout.setContentsMargins(12, 8, 6, 8)
+        set_margins(layout, 12, 8, 6, 8)
         layout.setSpacing(12)
         layout.addLayout(texts, 1)
         layout.addWidget(self.cancel_button)

@@ -48,7 +48,7 @@ def path(tmp_path: Path) -> Path:
         (b"", "it is empty"),
         (bytes(100), "only zeros"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0", "a Git LFS pointer"),
-        (b"PK\3\4rest of it", "a ZIP store_queue"),
+        (b"PK\3\4rest of it", "a ZIP archive"),
         (struct.pack("<Q", 80) + b'{"__metadata__":{}}', "a safetensors file"),
         (b"  <!DOCTYPE html><html>", "a web page"),
         (b"tjgg\1\0\0\0", "the GGML format that GGUF replaced"),

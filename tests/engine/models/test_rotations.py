@@ -126,7 +126,7 @@ def write(path: Path, metadata: Mapping[str, Any], tensors: Tensors) -> Path:
     return path
 
 
-def normalize(
+def fold(
     metadata: dict[str, Any], tensors: Tensors, *, signed: bool = True, grouped: bool = True
 ) -> tuple[dict[str, Any], Tensors]:
     """The model with rows in the rotated basis: of the matrix H, row times signs, by blocks."""
@@ -183,7 +183,7 @@ def test_a_folded_hybrid_answers_like_the_model_before(
 ) -> None:
     plain = qwen35(tied=tied)
     wanted = logits(write(tmp_path / "plain.gguf", *plain))
-    path = write(tmp_path / "folded.gguf", *normalize(*plain))
+    path = write(tmp_path / "folded.gguf", *fold(*plain))
     assert files.nmse(logits(path, backend), wanted) < 1e-10
     assert files.nmse(logits(path, backend, pieces=(1, 40, 7)), wanted) < 1e-10
 
@@ -194,14 +194,14 @@ def test_a_folded_mixture_answers_like_the_model_before(
 ) -> None:
     plain = qwen3moe()
     wanted = logits(write(tmp_path / "plain.gguf", *plain))
-    path = write(tmp_path / "folded.gguf", *normalize(*plain, signed=signed, grouped=False))
+    path = write(tmp_path / "folded.gguf", *fold(*plain, signed=signed, grouped=False))
     assert files.nmse(logits(path, backend), wanted) < 1e-10
 
 
 def test_columns_of_a_recurrence_may_be_in_the_order_of_values(tmp_path: Path) -> None:
     plain = qwen35()
     wanted = logits(write(tmp_path / "plain.gguf", *plain))
-    path = write(tmp_path / "folded.gguf", *normalize(*plain, grouped=False))
+    path = write(tmp_path / "folded.gguf", *fold(*plain, grouped=False))
     assert files.nmse(logits(path), wanted) < 1e-10
     assert files.nmse(logits(path, "cpu"), wanted) < 1e-10
 
@@ -224,7 +224,7 @@ def test_another_rotation_is_refused(
     key: str, value: object, sentence: str, tmp_path: Path
 ) -> None:
     """Without the right rotation answers would be noise."""
-    metadata, tensors = normalize(*qwen35())
+    metadata, tensors = fold(*qwen35())
     path = write(tmp_path / "m.gguf", metadata | {PREFIX + key: value}, tensors)
     with pytest.raises(UnsupportedModel, match=sentence):
         logits(path)
@@ -244,14 +244,14 @@ def test_another_rotation_is_refused(
     ],
 )
 def test_damaged_keys_are_named(key: str, value: object, sentence: str, tmp_path: Path) -> None:
-    metadata, tensors = normalize(*qwen35())
+    metadata, tensors = fold(*qwen35())
     path = write(tmp_path / "m.gguf", metadata | {PREFIX + key: value}, tensors)
     with pytest.raises(ModelFileError, match=sentence):
         logits(path)
 
 
 def test_a_tied_head_beside_a_head_is_refused(tmp_path: Path) -> None:
-    metadata, tensors = normalize(*qwen35())
+    metadata, tensors = fold(*qwen35())
     keys = {PREFIX + "version": 2, PREFIX + "tied_output": True}
     with pytest.raises(EngineError, match=r"no tensor 'output\.weight', but it has one"):
         logits(write(tmp_path / "m.gguf", metadata | keys, tensors))
