@@ -55,7 +55,7 @@ class FoundPreset:
     """The preset of a file."""
 
     preset: Preset  # its id is 0
-    note: str = ""  # a sentence about what is left out
+    note: str = ""  # one sentence that names the parts not imported
 
 
 def may_be_preset(path: Path) -> bool:

@@ -42,7 +42,7 @@ class PromptBuilder:
         self._now = now
 
     def usual_instructions(self, conversation: int | None) -> str:
-        """What a chat without instructions of its own has: its folder's, or those of the app."""
+        """Default instructions of a chat: its folder's, or else those of the app's settings."""
         found = self._state.folder_instructions(conversation)
         return self._settings(None).system_prompt if found is None else found
 

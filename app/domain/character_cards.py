@@ -121,7 +121,7 @@ def is_card(found: dict[str, Any]) -> bool:
 
 
 def card_preset(card: dict[str, Any], usual_name: str) -> tuple[Preset, str]:
-    """The preset of a card, and a sentence about what is left out.
+    """The preset of a card, and one sentence that names the parts not imported.
 
     `usual_name` is for a card without a name, which some programs write.
     """

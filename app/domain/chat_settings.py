@@ -72,7 +72,7 @@ _NOTHING = MappingProxyType[str, Any]({})
 
 @dataclass(frozen=True, slots=True)
 class ChatSettings:
-    """The settings of one chat; the default is a chat without any of its own."""
+    """The settings of one chat; the default sets nothing."""
 
     model: ModelRef | None = None  # None: the model in use
     instructions: str | None = None  # None: those of the folder, or of the settings

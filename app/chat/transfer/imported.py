@@ -26,7 +26,7 @@ UNREADABLE = ImportedChat(None)
 
 
 class Tree:
-    """Builds a tree message by message; what is left out passes its children to its parent."""
+    """Tree builder: adds messages one by one; children of a skipped message go to its parent."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -58,7 +58,7 @@ def joined_answers(
     """Answers of one model in a row as one message, unless there are branches between them.
 
     Some programs store each step of an answer (thoughts, call of a tool, its result, text) as a
-    message of its own. Returns the messages, and which of them the leaf is now.
+    message of its own. Returns the messages and the id of the leaf.
     """
     children = Counter(message.parent for message in messages)
     stands_for: dict[int, int] = {}

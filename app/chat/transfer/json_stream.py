@@ -1,7 +1,7 @@
-"""JSON read piece by piece: one element of a long list at a time, so no file is loaded whole.
+"""Incremental JSON reader: yields one element of a long list at a time, so no file is loaded whole.
 
-The standard parser reads each element. It tells where it stopped, so an element that is not all
-there yet is told from a damaged one: only the former is an error at the end of what was read.
+The standard parser reads each element and reports where it stopped: an error at the end of the
+buffer means an incomplete element, which needs more input; any other error means a damaged file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files, archives and folders of other programs: what is in them is told by content, not by name.
+"""Detects the export format of files, archives and folders by their content, not by their names.
 
 Nothing of an archive is written to the disk, and its names are used for nothing but sorting and the
 titles of chats, so a name that leads elsewhere has no effect.
