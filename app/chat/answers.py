@@ -127,8 +127,8 @@ class Answers:
         `adapters` and `model` replace the conversation's.
         """
         ids = [each.id for each in self._state.branches[message.conversation]]
-        aside = message.id not in ids
-        if aside:
+        is_alternative = message.id not in ids
+        if is_alternative:
             ids[-1] = message.id
         branch = Branch(message.conversation, tuple(ids))
         self._state.set_notice(FULL_NOTICE, None)
@@ -141,7 +141,7 @@ class Answers:
                 command,
                 adapters,
                 model,
-                aside=aside,
+                is_alternative=is_alternative,
                 before=message.details,
             )
         )
@@ -380,7 +380,7 @@ class Answers:
     def _note(self, job: QueuedAnswer) -> str:
         if not self._fits(job) and (model := self._model(job)) is not None:
             name = self._state.model_name(model)
-            if job.aside and self._running:
+            if job.is_alternative and self._running:
                 return tr("Waits: loads {name} after the first answer", name=name)
             return tr("Waits: loads {name} after other answers", name=name)
         match self._state.model.phase:
@@ -414,7 +414,9 @@ class Answers:
         """Request an answer, which these adapters are used for."""
         command = job.command()
         self._set_model_name(job)
-        request = self._runner.answer(job.branch, adapters, command, aside=job.aside)
+        request = self._runner.answer(
+            job.branch, adapters, command, is_alternative=job.is_alternative
+        )
         self._requested[request] = job, adapters
         self._running[request] = RunningAnswer(
             request,

@@ -74,7 +74,7 @@ class Conversations:
             return None
         number, now = new_id(), time.time()
         made = replace(
-            source, id=number, title=title, created=now, updated=now, leaf=None,
+            source, id=number, title=title, created=now, updated=now, branch_tip=None,
             pinned=False, archived=False,
         )  # fmt: skip
         self._store_queue.write(lambda store: store.copy_conversation(source.id, made, until))

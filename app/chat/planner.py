@@ -53,7 +53,9 @@ class EngineTarget:
     turns: tuple[Turn, ...] = ()  # of the branch; needed to load its snapshot
     answer: Generate | None = None  # to `turns`
     policy: ContextPolicy = ContextPolicy.STOP  # of the conversation
-    aside: bool = False  # the other answer of a comparison: the context of the first one is saved
+    is_alternative: bool = (
+        False  # the other answer of a comparison: the context of the first one is saved
+    )
 
 
 def snapshot_name(conversation: int | None) -> str:

@@ -40,7 +40,7 @@ class _Save:
 
 
 @dataclass(frozen=True, slots=True)
-class _Aside:
+class _Alternative:
     """The other answer of a comparison: what is cached with it."""
 
     request: int
@@ -72,7 +72,7 @@ class Runner(QObject):
         self._confirmed = True  # the engine has answered every SetAdapters
         self._model: ModelLoaded | None = None  # whose KV cache `_engine_state` describes
         self._saves: list[_Save] = []  # not finished yet
-        self._aside: _Aside | None = None  # the last one
+        self._alternative: _Alternative | None = None  # the last one
 
     @property
     def engine_state(self) -> EngineState:
@@ -94,15 +94,21 @@ class Runner(QObject):
     # --- commands -------------------------------------------------------------------------------
 
     def answer(
-        self, branch: Branch, adapters: Uses, command: Generate, *, aside: bool = False
+        self, branch: Branch, adapters: Uses, command: Generate, *, is_alternative: bool = False
     ) -> int:
         """Send the commands that answer a branch with these adapters; returns the answer's request.
 
-        `aside`: its context is not the one to save, since it is compared with another answer.
+        `is_alternative`: its context is not the one to save, since it is compared with another answer.
         """
         command = replace(command, drafts=self._draft_kind())
         target = EngineTarget(
-            branch, adapters, self.budget_bytes, command.turns, command, command.policy, aside
+            branch,
+            adapters,
+            self.budget_bytes,
+            command.turns,
+            command,
+            command.policy,
+            is_alternative,
         )
         return self._run(target)
 
@@ -147,21 +153,21 @@ class Runner(QObject):
 
     def on_answer_ended(self, request: int, *, started: bool) -> None:
         """An answer that never started has cached nothing: the cached branch is not known then."""
-        if not started and self._aside is not None and request == self._aside.request:
-            self._aside = None
+        if not started and self._alternative is not None and request == self._alternative.request:
+            self._alternative = None
         if not started and request == self._context_request:
             self._engine_state = replace(self._engine_state, branch=None, unsaved=None)
 
     def on_kept(self, message: int) -> None:
         """An answer was kept of two compared ones: its context is the one to save."""
-        aside, now = self._aside, self.engine_state
-        if aside is None or aside.model is not self._model:
+        alternative, now = self._alternative, self.engine_state
+        if alternative is None or alternative.model is not self._model:
             return
-        branch = aside.target.branch
+        branch = alternative.target.branch
         newest = now.branch is not None and now.branch.messages[:-1] == branch.messages[:-1]
         if branch.messages[-1] == message and newest:
-            self._set_cached(aside.target, branch.conversation, aside.request)
-            self._aside = None
+            self._set_cached(alternative.target, branch.conversation, alternative.request)
+            self._alternative = None
 
     def on_load_lost(self, request: int) -> None:
         """A snapshot load was cancelled or failed: the cached branch is not known any more."""
@@ -217,10 +223,10 @@ class Runner(QObject):
                 self.set_adapters(step.adapters, confirmed=False)
             case LoadSnapshot():
                 self._set_cached(target, None, request)
-            case Generate() if not target.aside:
+            case Generate() if not target.is_alternative:
                 self._set_cached(target, target.branch.conversation, request)
             case Generate():
-                self._aside = _Aside(request, target, self._model)
+                self._alternative = _Alternative(request, target, self._model)
         self.sent.emit(replace(step, request=request), target)
         return request
 

@@ -30,7 +30,7 @@ class QueuedAnswer:
     adapters: Uses | None  # None: the conversation's
     model: ModelRef | None = None  # None: the conversation's
     overtaken: int = 0  # by how many later answers of the loaded model
-    aside: bool = False  # the other answer of a comparison
+    is_alternative: bool = False  # the other answer of a comparison
     before: AnswerDetails | None = None  # known before, and of the part that is continued
     checked_again: bool = False  # the engine refused its adapters after it had accepted them
 

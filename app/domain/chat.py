@@ -15,7 +15,7 @@ class Conversation:
     title: str
     created: float  # seconds since 1970
     updated: float  # seconds since 1970, of the last message started or ended
-    leaf: int | None  # last message of the shown branch
+    branch_tip: int | None  # last message of the shown branch
     settings: ChatSettings = NO_SETTINGS
     folder: int | None = None  # id of its folder
     pinned: bool = False  # listed first

@@ -20,7 +20,7 @@ class ChatTree:
     created: float  # seconds since 1970
     updated: float
     messages: tuple[Message, ...] = ()  # parents before children, siblings in their order
-    leaf: int | None = None  # id of the last message of the shown branch
+    branch_tip: int | None = None  # id of the last message of the shown branch
     settings: ChatSettings = NO_SETTINGS
     folder: tuple[str, ...] = ()  # names of its folders, the outermost first
     pinned: bool = False
@@ -92,10 +92,10 @@ def in_order(
 
 
 def shown_branch(tree: ChatTree) -> list[Message]:
-    """The shown branch, from the first message to the leaf."""
+    """The shown branch, from the first message to the branch_tip."""
     known = {message.id: message for message in tree.messages}
     branch: list[Message] = []
-    at = tree.leaf
+    at = tree.branch_tip
     while at is not None and (message := known.pop(at, None)) is not None:
         branch.append(message)
         at = message.parent

@@ -46,7 +46,7 @@ class ImportPiece:
     chat: ChatTree  # title, times, settings and place
     digest: str
     messages: Sequence[Message]  # with the ids of the store; parents are in it or before
-    leaf: int | None
+    branch_tip: int | None
     first: bool = True
     last: bool = True
 
@@ -60,13 +60,13 @@ def read_tree(database: sqlite3.Connection, conversation: int) -> ChatTree:
     ).fetchone()
     if row is None:
         raise RowNotFound
-    title, created, updated, leaf, settings, folder, pinned, archived, origin = row
+    title, created, updated, branch_tip, settings, folder, pinned, archived, origin = row
     return ChatTree(
         title,
         created,
         updated,
         tuple(depth_first(list(_messages(database, conversation)))),
-        leaf,
+        branch_tip,
         settings_of(settings),
         tuple(_folder_names(database, folder)),
         bool(pinned),
@@ -147,7 +147,7 @@ def import_pieces(database: sqlite3.Connection, pieces: Sequence[ImportPiece]) -
         if piece.last:
             database.execute(
                 "UPDATE conversation SET leaf = ?, deleted = NULL WHERE id = ?",
-                (piece.leaf, piece.conversation),
+                (piece.branch_tip, piece.conversation),
             )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from app.domain.answer_details import AnswerDetails, details_text
 from app.domain.message import Message, MessageState
-from app.store.queries import find, insert_message, set_leaf, show_last_used_below, touch
+from app.store.queries import find, insert_message, set_branch_tip, show_last_used_below, touch
 from app.store.search import clean
 from engine import Role
 
@@ -25,7 +25,7 @@ def add_both(
     details: Sequence[AnswerDetails],
     ids: tuple[int, int],
 ) -> tuple[Message, Message]:
-    """Insert both answers, with what is known of how they will be made; the first is the leaf.
+    """Insert both answers, with what is known of how they will be made; the first is the branch_tip.
 
     `model` is the displayed name of the model of those whose details have none. Nothing changes if
     they exist.
@@ -41,8 +41,8 @@ def add_both(
                 (other, clean(details_text(known)), number),
             )
     if added:
-        set_leaf(database, conversation, right)  # it is shown next if the first is deleted
-        set_leaf(database, conversation, left)
+        set_branch_tip(database, conversation, right)  # it is shown next if the first is deleted
+        set_branch_tip(database, conversation, left)
         touch(database, conversation)
     return find(database, left), find(database, right)
 

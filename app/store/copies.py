@@ -55,11 +55,11 @@ def copy_conversation(
         _copy_rows(database, made.id)
     finally:
         database.execute("DROP TABLE copied")
-    leaf = dict(ids).get(_leaf(database, source) if until is None else until)
+    branch_tip = dict(ids).get(_branch_tip(database, source) if until is None else until)
     database.execute(
         "UPDATE conversation SET leaf = ?1, turn = (SELECT turn FROM conversation WHERE id = ?2)"
         " WHERE id = ?3",
-        (leaf, source, made.id),
+        (branch_tip, source, made.id),
     )
 
 
@@ -91,6 +91,6 @@ def _copy_rows(database: sqlite3.Connection, conversation: int) -> None:
         merge_chunks(database, number, MessageState.INTERRUPTED)
 
 
-def _leaf(database: sqlite3.Connection, conversation: int) -> int | None:
+def _branch_tip(database: sqlite3.Connection, conversation: int) -> int | None:
     found = database.execute("SELECT leaf FROM conversation WHERE id = ?", (conversation,))
     return found.fetchone()[0]

@@ -14,7 +14,7 @@ from typing import Any
 from app.domain.message import MessageState
 from app.domain.parts import search_text
 from app.store.part_rows import from_row, to_row
-from app.store.queries import LAST_USED_BELOW, merge_chunks, read_parts, set_leaf, write_parts
+from app.store.queries import LAST_USED_BELOW, merge_chunks, read_parts, set_branch_tip, write_parts
 from app.store.schema import RowNotFound
 from app.store.search import index
 
@@ -40,8 +40,8 @@ def delete_message(database: sqlite3.Connection, message_id: int) -> None:
             (conversation, message_id),
         )
     ]
-    leaf = database.execute("SELECT leaf FROM conversation WHERE id = ?", (conversation,))
-    was_leaf = leaf.fetchone()[0] == message_id
+    branch_tip = database.execute("SELECT leaf FROM conversation WHERE id = ?", (conversation,))
+    was_leaf = branch_tip.fetchone()[0] == message_id
     database.execute(
         "INSERT INTO deleted_message(id, deleted, conversation, was_leaf, content, children)"
         " VALUES (?, ?, ?, ?, ?, ?)",
@@ -54,7 +54,7 @@ def delete_message(database: sqlite3.Connection, message_id: int) -> None:
 
 
 def restore_message(database: sqlite3.Connection, message_id: int) -> None:
-    """Put a deleted message back, above the children it had; it is the leaf if it was it."""
+    """Put a deleted message back, above the children it had; it is the branch_tip if it was it."""
     found = database.execute(
         "SELECT conversation, was_leaf, content, children FROM deleted_message WHERE id = ?",
         (message_id,),
@@ -71,7 +71,7 @@ def restore_message(database: sqlite3.Connection, message_id: int) -> None:
     _set_parent(database, conversation, json.loads(children), message_id)
     database.execute("DELETE FROM deleted_message WHERE id = ?", (message_id,))
     if was_leaf:
-        set_leaf(database, conversation, message_id)
+        set_branch_tip(database, conversation, message_id)
 
 
 def _row(database: sqlite3.Connection, message_id: int) -> dict[str, Any]:
@@ -102,4 +102,4 @@ def _show_last_used(database: sqlite3.Connection, conversation: int, parent: int
     if found is None:  # it was the only message
         database.execute("UPDATE conversation SET leaf = NULL WHERE id = ?", (conversation,))
     else:
-        set_leaf(database, conversation, found[0])
+        set_branch_tip(database, conversation, found[0])

@@ -66,10 +66,10 @@ LAST_USED_BELOW = """
 
 def to_conversation(row: tuple[Any, ...]) -> Conversation:
     """Convert a row of `CONVERSATION`."""
-    number, title, created, updated, leaf, settings, folder, pinned, archived = row
+    number, title, created, updated, branch_tip, settings, folder, pinned, archived = row
     record = settings_of(settings)
     return Conversation(
-        number, title, created, updated, leaf, record, folder, bool(pinned), bool(archived)
+        number, title, created, updated, branch_tip, record, folder, bool(pinned), bool(archived)
     )
 
 
@@ -201,22 +201,22 @@ def merge_chunks(
     index(database, message_id, search_text(parts))
 
 
-def set_leaf(database: sqlite3.Connection, conversation: int, leaf: int) -> None:
-    """Set the leaf of the shown branch, and its turn number."""
+def set_branch_tip(database: sqlite3.Connection, conversation: int, branch_tip: int) -> None:
+    """Set the branch_tip of the shown branch, and its turn number."""
     database.execute(
-        "UPDATE conversation SET leaf = ?, turn = turn + 1 WHERE id = ?", (leaf, conversation)
+        "UPDATE conversation SET leaf = ?, turn = turn + 1 WHERE id = ?", (branch_tip, conversation)
     )
     database.execute(
         "UPDATE message SET used = (SELECT turn FROM conversation WHERE id = ?) WHERE id = ?",
-        (conversation, leaf),
+        (conversation, branch_tip),
     )
 
 
 def show_last_used_below(database: sqlite3.Connection, conversation: int, message_id: int) -> None:
     """Show the last used branch with a message, if the conversation still has it."""
-    leaf = database.execute(LAST_USED_BELOW, (message_id, conversation)).fetchone()
-    if leaf is not None:
-        set_leaf(database, conversation, leaf[0])
+    branch_tip = database.execute(LAST_USED_BELOW, (message_id, conversation)).fetchone()
+    if branch_tip is not None:
+        set_branch_tip(database, conversation, branch_tip[0])
 
 
 def touch(database: sqlite3.Connection, conversation: int) -> None:

@@ -60,8 +60,8 @@ from app.store.queries import (
     require_conversation,
     rewrite_conversation_row,
     rewrite_row,
+    set_branch_tip,
     set_draft,
-    set_leaf,
     set_settings,
     show_last_used_below,
     sibling_ids,
@@ -186,10 +186,10 @@ class Store:
             rewrite_conversation_row(database, conversation)
 
     def rewrite_message(self, message: Message) -> None:
-        """Insert a message as `rewrite_conversation` does, and make it the leaf."""
+        """Insert a message as `rewrite_conversation` does, and make it the branch_tip."""
         with self._writing(durable=True) as database:
             rewrite_row(database, message)
-            set_leaf(database, message.conversation, message.id)
+            set_branch_tip(database, message.conversation, message.id)
 
     def close(self) -> None:
         """Close the database and release the lock; closing twice is allowed."""
@@ -403,7 +403,7 @@ class Store:
     # --- messages ---------------------------------------------------------------------------
 
     def branch(self, conversation_id: int) -> list[Message]:
-        """The shown branch, from the first message to the leaf."""
+        """The shown branch, from the first message to the branch_tip."""
         with self._reading() as database:
             rows = database.execute(BRANCH, (conversation_id,)).fetchall()
             if not rows:
@@ -426,7 +426,7 @@ class Store:
         *,
         id: int | None = None,
     ) -> Message:
-        """Add a message below `parent` (None: at the root) and make it the leaf.
+        """Add a message below `parent` (None: at the root) and make it the branch_tip.
 
         If the parent already has children, this starts a new branch. `content` is its parts, or a
         text from which they are made. `id` None: a new one; nothing changes if it exists.
@@ -434,7 +434,7 @@ class Store:
         number, parts = id or new_id(), parts_of(role, content)
         with self._writing(durable=True) as database:
             if insert_message(database, number, conversation_id, parent, role, parts, state, model):
-                set_leaf(database, conversation_id, number)
+                set_branch_tip(database, conversation_id, number)
                 touch(database, conversation_id)
             return find(database, number)
 
@@ -530,7 +530,7 @@ class Store:
         *,
         ids: tuple[int, int] | None = None,
     ) -> tuple[Message, Message]:
-        """Add two streaming answers below `parent`, as an open comparison; the first is the leaf.
+        """Add two streaming answers below `parent`, as an open comparison; the first is the branch_tip.
 
         `ids` as the id of `add_message`.
         """

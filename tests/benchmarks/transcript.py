@@ -192,7 +192,12 @@ def main() -> None:
     print(f"{'ms of the window thread':42} {'p50':>7} {'p95':>7} {'max':>7}")
     steps: list[float] = []
     for _ in range(300):
-        steps.append(busy(application, lambda: view.places.scroll_to(view.places.offset() - 72)))
+        steps.append(
+            busy(
+                application,
+                lambda: view.message_layout.scroll_to(view.message_layout.offset() - 72),
+            )
+        )
     row("scroll by 72 pixels", steps)
     view.jump_to_end()
     widths = [busy(application, lambda w=w: view.resize(w, 700)) for w in range(760, 560, -10)]

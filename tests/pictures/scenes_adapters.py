@@ -141,7 +141,7 @@ def typing(stage: Stage) -> None:
     panel.list.rows[1].field.setFocus()
 
 
-def leaf(stage: Stage) -> None:
+def badge(stage: Stage) -> None:
     ready(stage)
     ask(stage)
     stage.engine.write("The sky is blue because air scatters short wavelengths the most.")
@@ -170,5 +170,5 @@ SCENES: dict[str, Scene] = {
     "adapters_narrow": narrow,
     "adapters_keyboard": keyboard,
     "adapters_typing": typing,
-    "adapters_leaf": leaf,
+    "adapters_badge": badge,
 }

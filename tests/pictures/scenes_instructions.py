@@ -22,8 +22,8 @@ def folded(stage: Stage) -> None:
 def unfolded(stage: Stage) -> None:
     folded(stage)
     view = stage.window.transcript
-    view.places.toggle_row(0, 0)
-    view.places.hovered = 0
+    view.message_layout.toggle_row(0, 0)
+    view.message_layout.hovered = 0
     view.viewport().update()
 
 

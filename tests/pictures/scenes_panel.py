@@ -173,7 +173,7 @@ def thought_to_its_budget_open(stage: Stage) -> None:
     thought_to_its_budget(stage)
     view = stage.window.transcript
     message = len(view.stack) - 1
-    view.places.toggle_row(message, 0)
+    view.message_layout.toggle_row(message, 0)
     flush()
 
 

@@ -62,7 +62,7 @@ def parts_unfolded(stage: Stage) -> None:
     parts(stage)
     view = stage.window.transcript
     for message, row in ((1, 3), (1, 1), (1, 0), (0, 1)):
-        view.places.toggle_row(message, row)
+        view.message_layout.toggle_row(message, row)
     view.scroller.scroll_to(0)
     flush()
 

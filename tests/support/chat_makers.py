@@ -121,7 +121,7 @@ def chats(draw: st.DrawFn) -> ChatTree:
         created=draw(finite),
         updated=draw(finite),
         messages=tuple(messages),
-        leaf=draw(st.sampled_from([m.id for m in messages])) if messages else None,
+        branch_tip=draw(st.sampled_from([m.id for m in messages])) if messages else None,
         settings=draw(records),
         folder=tuple(draw(st.lists(names, max_size=2))),
         pinned=draw(st.booleans()),
@@ -171,7 +171,7 @@ NODES = (
 SHOWN = ("a", "b", "c", "d")
 
 
-def chatgpt_chat(number: str = "g1", nodes: Any = NODES, leaf: str = "d") -> dict[str, Any]:
+def chatgpt_chat(number: str = "g1", nodes: Any = NODES, branch_tip: str = "d") -> dict[str, Any]:
     """A chat of conversations.json, with the nodes that are hidden or without a message."""
     mapping: dict[str, Any] = {
         "root": {"id": "root", "message": None, "parent": None, "children": ["system"]},
@@ -224,7 +224,7 @@ def chatgpt_chat(number: str = "g1", nodes: Any = NODES, leaf: str = "d") -> dic
         "create_time": 1_700_000_000.25,
         "update_time": 1_700_000_100.0,
         "mapping": mapping,
-        "current_node": leaf,
+        "current_node": branch_tip,
         "conversation_id": number,
         "id": number,
         "is_archived": False,

@@ -25,13 +25,13 @@ def message(
     number: int,
     text: str,
     *,
-    own: bool = False,
+    is_user: bool = False,
     state: MessageState = MessageState.COMPLETE,
     sibling: int = 1,
     siblings: int = 1,
     error: str = "",
 ) -> Message:
-    role = Role.USER if own else Role.ASSISTANT
+    role = Role.USER if is_user else Role.ASSISTANT
     parts = (*parts_of(role, text), ErrorPart(message=error)) if error else parts_of(role, text)
     return Message(
         number, 1, None, role, parts, state, 0.0, "model", "", 0, 0, 6.0, sibling, siblings
@@ -59,14 +59,14 @@ def stream_text(view: Transcript, qtbot: QtBot, number: int, text: str) -> None:
 
 def part_point(view: Transcript, index: int, part: int, x: float, y: float) -> QPoint:
     place = view.stack.views[index].parts[part]
-    top = view.places.message_top(index)
-    return QPoint(round(view.places.left_of(index) + place.x + x), round(top + place.y + y))
+    top = view.message_layout.message_top(index)
+    return QPoint(round(view.message_layout.left_of(index) + place.x + x), round(top + place.y + y))
 
 
 def tool_point(view: Transcript, index: int, name: str) -> QPoint:
     tools, areas = view.tools.shown(index)
     area = next(area for tool, area in zip(tools, areas, strict=True) if tool.name == name)
-    left, top = view.places.left_of(index), view.places.message_top(index)
+    left, top = view.message_layout.left_of(index), view.message_layout.message_top(index)
     return (area.center() + QPointF(left, top)).toPoint()
 
 

@@ -71,14 +71,16 @@ def to_chat(value: object) -> ImportedChat:
                 number, above, role, parts, created=created, model=model, state=state, stop=stop
             ),
         )  # fmt: skip
-    messages, leaf = joined_answers(tree.messages, tree.leaf(a_text(chat.get("current_node"))))
+    messages, branch_tip = joined_answers(
+        tree.messages, tree.branch_tip(a_text(chat.get("current_node")))
+    )
     number = an_id(chat.get("conversation_id")) or an_id(chat.get("id"))
     made = chat_of(
         messages,
         title=a_text(chat.get("title")),
         created=a_time(chat.get("create_time")),
         updated=a_time(chat.get("update_time")),
-        leaf=leaf,
+        branch_tip=branch_tip,
         origin=f"chatgpt:{number}" if number else "",
         instructions="\n\n".join(dict.fromkeys(instructions)),
         archived=chat.get("is_archived") is True,

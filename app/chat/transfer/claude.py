@@ -69,7 +69,7 @@ def to_chat(value: object) -> ImportedChat:
         title=a_text(chat.get("name")),
         created=a_time(chat.get("created_at")),
         updated=a_time(chat.get("updated_at")),
-        leaf=tree.leaf(shown),
+        branch_tip=tree.branch_tip(shown),
         origin=f"claude:{number}" if number else "",
     )
     return ImportedChat(made, dropped)

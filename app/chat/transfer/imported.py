@@ -46,19 +46,19 @@ class Tree:
         """Leave a message out."""
         self._numbers[key] = self.parent(parent)
 
-    def leaf(self, key: str) -> int | None:
+    def branch_tip(self, key: str) -> int | None:
         """The number of the message that is shown last, or of the last one."""
         shown = self._numbers.get(key)
         return shown if shown is not None else (self.messages[-1].id if self.messages else None)
 
 
 def joined_answers(
-    messages: Sequence[Message], leaf: int | None
+    messages: Sequence[Message], branch_tip: int | None
 ) -> tuple[tuple[Message, ...], int | None]:
     """Answers of one model in a row as one message, unless there are branches between them.
 
     Some programs store each step of an answer (thoughts, call of a tool, its result, text) as a
-    message of its own. Returns the messages and the id of the leaf.
+    message of its own. Returns the messages and the id of the branch_tip.
     """
     children = Counter(message.parent for message in messages)
     stands_for: dict[int, int] = {}
@@ -79,7 +79,7 @@ def joined_answers(
             made[message.id] = replace(message, parent=parent)
             parts[message.id] = [message.parts]
     joined = tuple(replace(each, parts=_joined(parts[each.id])) for each in made.values())
-    return joined, None if leaf is None else stands_for.get(leaf)
+    return joined, None if branch_tip is None else stands_for.get(branch_tip)
 
 
 def _joined(steps: Sequence[Parts]) -> Parts:
@@ -100,7 +100,7 @@ def chat_of(
     title: str,
     created: float,
     updated: float,
-    leaf: int | None,
+    branch_tip: int | None,
     origin: str,
     instructions: str = "",
     pinned: bool = False,
@@ -120,7 +120,7 @@ def chat_of(
         created=created,
         updated=updated,
         messages=tuple(filled),
-        leaf=leaf,
+        branch_tip=branch_tip,
         settings=ChatSettings(instructions=instructions) if instructions.strip() else NO_SETTINGS,
         pinned=pinned,
         archived=archived,

@@ -67,7 +67,7 @@ def to_chat(value: object, lines: Iterable[Any]) -> ImportedChat:
         title=a_text(thread.get("title")) or a_text(thread.get("summary")),
         created=a_time(thread.get("created")),
         updated=a_time(thread.get("updated")),
-        leaf=len(messages) or None,
+        branch_tip=len(messages) or None,
         origin=f"jan:{number}" if number else "",
         instructions=system,
     )

@@ -64,7 +64,7 @@ def to_chat(value: object, name: str = "") -> ImportedChat:
         created=a_time(chat.get("createdAt")),
         updated=max(a_time(chat.get("userLastMessagedAt")),
                     a_time(chat.get("assistantLastMessagedAt"))),
-        leaf=parent,
+        branch_tip=parent,
         origin=f"lmstudio:{name or an_id(chat.get('createdAt'))}",
         instructions=system,
         pinned=chat.get("pinned") is True,

@@ -58,7 +58,7 @@ def values_of(chat: ChatTree) -> dict[str, Any]:
         "title": chat.title,
         "created": chat.created,
         "updated": chat.updated,
-        "leaf": numbers.get(chat.leaf or 0),
+        "leaf": numbers.get(chat.branch_tip or 0),
         "origin": chat.origin,
         "folder": list(chat.folder),
         "pinned": chat.pinned,
@@ -150,7 +150,9 @@ def to_chat(value: object) -> ImportedChat:
         created=a_number(chat.get("created")),
         updated=a_number(chat.get("updated")),
         messages=tuple(messages),
-        leaf=tree.leaf(_key(chat.get("leaf"))) if chat.get("leaf") is not None else None,
+        branch_tip=tree.branch_tip(_key(chat.get("leaf")))
+        if chat.get("leaf") is not None
+        else None,
         settings=settings_from(chat.get("settings")),
         folder=tuple(each for each in a_list(chat.get("folder")) if isinstance(each, str)),
         pinned=chat.get("pinned") is True,

@@ -97,14 +97,14 @@ def _chat(database: sqlite3.Connection, chat: dict[str, Any], tables: set[str]) 
         model = a_text(row.get("model_name")) if role is Role.ASSISTANT else ""
         created = a_time(row.get("created_at"))
         messages.append(node(number, number - 1 or None, role, parts, created=created, model=model))
-    joined, leaf = joined_answers(messages, len(messages) or None)
+    joined, branch_tip = joined_answers(messages, len(messages) or None)
     number = an_id(chat.get("id"))
     tree = chat_of(
         joined,
         title=a_text(chat.get("title")),
         created=a_time(chat.get("created_at")),
         updated=0.0,
-        leaf=leaf,
+        branch_tip=branch_tip,
         origin=f"ollama:{number}" if number else "",
         instructions=system,
     )

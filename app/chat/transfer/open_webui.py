@@ -85,7 +85,7 @@ def to_chat(value: object) -> ImportedChat:
         title=a_text(row.get("title")) or a_text(chat.get("title")),
         created=a_time(row.get("created_at")) or a_time(chat.get("timestamp")),
         updated=a_time(row.get("updated_at")),
-        leaf=tree.leaf(an_id(history.get("currentId"))),
+        branch_tip=tree.branch_tip(an_id(history.get("currentId"))),
         origin=f"openwebui:{number}" if number else "",
         instructions=system,
         pinned=row.get("pinned") is True,

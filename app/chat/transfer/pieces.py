@@ -25,8 +25,12 @@ def pieces_of(tree: ChatTree, program: Program) -> Iterator[ImportPiece]:
     """The pieces of a chat, with the ids that it will have."""
     conversation = new_id()
     messages = renumbered(tree.messages, (new_id() for _ in tree.messages), conversation)
-    leaf = next(
-        (new.id for old, new in zip(tree.messages, messages, strict=True) if old.id == tree.leaf),
+    branch_tip = next(
+        (
+            new.id
+            for old, new in zip(tree.messages, messages, strict=True)
+            if old.id == tree.branch_tip
+        ),
         None,
     )
     chat = replace(tree, title=_title(tree, program), settings=_local(tree.settings), messages=())
@@ -35,7 +39,7 @@ def pieces_of(tree: ChatTree, program: Program) -> Iterator[ImportPiece]:
     while start < len(messages):
         end = _end(messages, start)
         yield ImportPiece(
-            conversation, chat, digest, messages[start:end], leaf,
+            conversation, chat, digest, messages[start:end], branch_tip,
             first=start == 0, last=end == len(messages),
         )  # fmt: skip
         start = end

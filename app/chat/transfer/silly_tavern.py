@@ -70,7 +70,7 @@ def to_chat(lines: Iterator[Any], name: str = "") -> ImportedChat:
         title=a_text(header.get("character_name")) or name,
         created=a_time(header.get("create_date")),
         updated=0.0,
-        leaf=parent,
+        branch_tip=parent,
         origin=f"sillytavern:{number}" if number else "",
     )
     return ImportedChat(tree, dropped)

@@ -54,7 +54,7 @@ def paint(
     shown: Shown,
 ) -> None:
     """Paint the message with the top-left corner of its column at `at`."""
-    if view.own and not view.hidden_for_edit:
+    if view.is_user and not view.hidden_for_edit:
         painter.setPen(QPen(style.hairline, 2) if style.high_contrast else Qt.PenStyle.NoPen)
         painter.setBrush(style.card)
         painter.drawRoundedRect(view.card.translated(at), RADIUS_CARD, RADIUS_CARD)
@@ -134,7 +134,7 @@ def _paint_path(
     if above and above.section == part.section:
         top = above.y + above.view.height
     x = 0.0
-    line = mixed(style.secondary, style.card, 0.5) if view.own else style.hairline
+    line = mixed(style.secondary, style.card, 0.5) if view.is_user else style.hairline
     if part.below_row:
         _bar(painter, line, at, part, 0.0, top)
         x = ROW_INDENT

@@ -38,7 +38,7 @@ _UNFINISHED = (MessageState.STOPPED, MessageState.INTERRUPTED)
 class Tool:
     """One tool button of a message, or a static text between the buttons."""
 
-    name: str  # leaf, copy, fork, regenerate, variants, compare, compared, info, edit, continue,
+    name: str  # adapter_badge, copy, fork, regenerate, variants, compare, compared, info, edit, continue,
     # delete, previous, next, keep, stop, speak, silence, or word
     text: str  # tooltip and accessible name; of a "word", the text itself
     label: str = ""  # shown beside the icon
@@ -64,7 +64,7 @@ def tools_for(message: Message, *, busy: bool, last: bool = True, speech: str = 
         return [Tool("edit", edit, tr("Edit")), Tool("copy", tr("Copy as Markdown"))]
     tools: list[Tool] = []
     if message.adapters:
-        tools.append(Tool("leaf", adapters_in_words(message.adapters), lasting=True))
+        tools.append(Tool("adapter_badge", adapters_in_words(message.adapters), lasting=True))
     if word := short_ending(message):
         tools.append(Tool("word", word, lasting=True))
     if message.details and message.details.edited:
@@ -203,7 +203,7 @@ def paint(
         painter.drawText(area, Qt.AlignmentFlag.AlignCenter, tool.text)
         return
     color = style.ink if hovered or tool.label else style.secondary
-    if tool.label or tool.name == "leaf" or done:
+    if tool.label or tool.name == "adapter_badge" or done:
         color = style.accent
     painter.setOpacity(1.0 if tool.enabled else 0.35)
     ratio = painter.device().devicePixelRatio()

@@ -104,7 +104,7 @@ class MessageView:
     # --- content ----------------------------------------------------------------------------
 
     @property
-    def own(self) -> bool:
+    def is_user(self) -> bool:
         """Whether it is a user message."""
         return self.message.role is Role.USER
 
@@ -216,7 +216,7 @@ class MessageView:
         parts = without_error(self.message.parts)
         if self.message.role is Role.SYSTEM:
             return [instructions_section(self.message)], None, 1
-        if self.own:
+        if self.is_user:
             sections = own_sections(parts)
             return sections, None, len(sections)
         at = growing_part_index(parts)
@@ -379,7 +379,7 @@ class MessageView:
         parts = self.message.parts
         text = "".join(part.text for part in parts if isinstance(part, TextPart))
         rows = sum(not isinstance(part, TextPart) for part in parts) * ROW_LINE
-        width = column * (CARD_SHARE if self.own else 1.0)
+        width = column * (CARD_SHARE if self.is_user else 1.0)
         lines = len(text) * 7.4 / max(width, 100.0) + text.count("\n") * 0.6 + 1
         return round(lines * self._style.line + rows + ROW + _AFTER[self.message.role])
 
@@ -389,7 +389,7 @@ class MessageView:
 
     def _place(self, first: int) -> None:
         """Lay out the parts from `first` on, then the error text and the tool row."""
-        if self.own:
+        if self.is_user:
             self._place_card()
         else:
             self._end = self._stack(first, 0.0, 0.0, self._column)
@@ -416,7 +416,7 @@ class MessageView:
         """The y coordinate of the end of the text, the editor or the waiting note."""
         if self.hidden_for_edit:
             return self.edit_height
-        if self.own:
+        if self.is_user:
             return self.card.bottom()
         waiting = self.streaming and not self.thinking and not self.text_begun
         return self._end + (self._style.line if waiting else 0.0)

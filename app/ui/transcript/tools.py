@@ -63,9 +63,9 @@ class Tools(QObject):
             tools = message_tools.tools_for(
                 message.message, busy=self.busy, last=last, speech=self._speech(message.message.id)
             )
-        edge = stack.column if message.own else 0.0
+        edge = stack.column if message.is_user else 0.0
         areas = message_tools.place(
-            tools, self._layout.style, edge, message.tools_top, from_right=message.own
+            tools, self._layout.style, edge, message.tools_top, from_right=message.is_user
         )
         if QGuiApplication.isRightToLeft():
             width = stack.width(index)
@@ -85,7 +85,7 @@ class Tools(QObject):
         stack = self._layout.stack
         message = stack.views[index]
         tools, areas = self.all(index)
-        last = index == len(stack) - 1 and not message.own
+        last = index == len(stack) - 1 and not message.is_user
         column = stack.place_in_pair(index) > 0
         if last or column or index in (self._layout.hovered, self._layout.focused):
             return tools, areas
@@ -116,7 +116,7 @@ class Tools(QObject):
                 self.instructions_requested.emit()
             case "edit":
                 self.edit_requested.emit(message.id)
-            case "leaf":
+            case "adapter_badge":
                 self.adapters_requested.emit()
             case "compare":
                 self.compare_requested.emit(message.id)

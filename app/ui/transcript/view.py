@@ -88,29 +88,31 @@ class Transcript(QAbstractScrollArea):
             self.at_end_changed.emit,
         )
         self._instructions: Message | None = None
-        self.places = TranscriptLayout(style, self.stack, self.scroller, self)
-        self.selection = self.places.selection
+        self.message_layout = TranscriptLayout(style, self.stack, self.scroller, self)
+        self.selection = self.message_layout.selection
         self.editing = Editing(
             self.viewport(),
             self.stack,
-            lambda: (self.places.column_left(), self.places.offset()),
+            lambda: (self.message_layout.column_left(), self.message_layout.offset()),
             self._height_changed,
             self.edit_submitted.emit,
             self.setFocus,
             self.refused.emit,
         )
-        self.tools = Tools(self.places)
-        self.keys = Keys(self.places, self.tools)
-        self.pointer = Pointer(self.places, self.tools)
+        self.tools = Tools(self.message_layout)
+        self.keys = Keys(self.message_layout, self.tools)
+        self.pointer = Pointer(self.message_layout, self.tools)
         self.access = AccessibleMessages(
             self,
-            self.places,
+            self.message_layout,
             self.tools,
             self.link_activated.emit,
             lambda: self.editing.editor,
         )
-        self.finder = Finder(self.places)
-        self._painter = ViewPainter(self.places, self.tools, self.keys, self.pointer, self.finder)
+        self.finder = Finder(self.message_layout)
+        self._painter = ViewPainter(
+            self.message_layout, self.tools, self.keys, self.pointer, self.finder
+        )
         self._updates = Updates(self, self._show_text)
         self.formulas = FormulaUpdates(self, self.stack, self.scroller, self._repaint_below)
         self._idle = IdleLayout(self.scroller, self.stack, self.formulas, self)
@@ -119,10 +121,10 @@ class Transcript(QAbstractScrollArea):
         self._set_up()
 
     def _connect(self) -> None:
-        places, tools, keys, pointer = self.places, self.tools, self.keys, self.pointer
-        places.message_changed.connect(self._repaint_message)
-        places.hover_changed.connect(self._repaint_hover)
-        places.changed.connect(lambda: self.viewport().update())
+        layout, tools, keys, pointer = self.message_layout, self.tools, self.keys, self.pointer
+        layout.message_changed.connect(self._repaint_message)
+        layout.hover_changed.connect(self._repaint_hover)
+        layout.changed.connect(lambda: self.viewport().update())
         tools.regenerate_requested.connect(self.regenerate_requested)
         tools.variants_requested.connect(self._open_variants)
         tools.fork_requested.connect(self.fork_requested)
@@ -155,7 +157,7 @@ class Transcript(QAbstractScrollArea):
         self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.viewport().setMouseTracking(True)
         self.verticalScrollBar().setSingleStep(24)
-        self.places.width = self.width()
+        self.message_layout.width = self.width()
 
     # --- messages ---------------------------------------------------------------------------
 
@@ -231,7 +233,7 @@ class Transcript(QAbstractScrollArea):
 
     def expect(self, settings: Mapping[int, GenerationSettings]) -> None:
         """Say in the headers of answers that have not begun what they will be written with."""
-        self.places.expected = settings
+        self.message_layout.expected = settings
         self.viewport().update()
 
     def append_message(self, message: Message) -> None:
@@ -331,8 +333,8 @@ class Transcript(QAbstractScrollArea):
 
     def _open_variants(self, index: int, area: QRectF) -> None:
         """Open the menu below its tool."""
-        places = self.places
-        x, y = places.left_of(index) + area.left(), places.message_top(index) + area.bottom()
+        layout = self.message_layout
+        x, y = layout.left_of(index) + area.left(), layout.message_top(index) + area.bottom()
         menu = self.variants_menu(self.stack.views[index].message.id)
         menu.popup(self.viewport().mapToGlobal(QPoint(round(x), round(y))))
 
@@ -344,23 +346,23 @@ class Transcript(QAbstractScrollArea):
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
-        places = self.places
-        if palette != places.style.palette:
-            self._restyle(ReadingStyle(palette, places.style.zoom))
+        layout = self.message_layout
+        if palette != layout.style.palette:
+            self._restyle(ReadingStyle(palette, layout.style.zoom))
 
     def set_zoom(self, zoom: float) -> None:
         """Set the text size; 1 is the normal one."""
-        if zoom != self.places.style.zoom:
-            self._restyle(ReadingStyle(self.places.style.palette, zoom))
+        if zoom != self.message_layout.style.zoom:
+            self._restyle(ReadingStyle(self.message_layout.style.palette, zoom))
 
     def _restyle(self, style: ReadingStyle) -> None:
-        places = self.places
+        layout = self.message_layout
         anchor = self.scroller.anchor()
-        places.style = style
-        self.stack.restyle(places.style)
+        layout.style = style
+        self.stack.restyle(layout.style)
         self._idle.forget_code()
         if self.editing.editor:
-            self.editing.editor.apply_style(self.places.style)
+            self.editing.editor.apply_style(self.message_layout.style)
             self.editing.fit()
         self.scroller.relayout(anchor)
         self.viewport().update()
@@ -375,8 +377,8 @@ class Transcript(QAbstractScrollArea):
             return
         self.editing.end()
         self.scroller.follow = False
-        self.editing.begin(index, self.places.style)
-        top = self.places.message_top(index)
+        self.editing.begin(index, self.message_layout.style)
+        top = self.message_layout.message_top(index)
         if top < 0 or top + self.stack.views[index].height > self.viewport().height():
             self.scroller.scroll_to(self.stack.top(index) - 24)
         self.viewport().update()
@@ -415,7 +417,7 @@ class Transcript(QAbstractScrollArea):
 
     def jump_to_end(self) -> None:
         """Scroll to the end and follow streamed text."""
-        self.places.jump_to_end()
+        self.message_layout.jump_to_end()
 
     def _relayout_all(self) -> None:
         self.scroller.relayout()
@@ -423,7 +425,7 @@ class Transcript(QAbstractScrollArea):
 
     def _height_changed(self, index: int) -> None:
         self.stack.refresh(index)
-        below = self.places.message_top(index)
+        below = self.message_layout.message_top(index)
         self.scroller.relayout()
         if index < len(self.stack) - 1:
             self.viewport().update(0, max(round(below), 0), self.width(), self.height())
@@ -439,7 +441,7 @@ class Transcript(QAbstractScrollArea):
 
     def resizeEvent(self, arg__1: QResizeEvent) -> None:
         anchor = self.scroller.anchor()
-        self.places.width = self.width()
+        self.message_layout.width = self.width()
         room = self.width() - 2 * MARGIN
         self.stack.set_column(max(min(COLUMN_WIDTH, room), 160), room)
         self.scroller.relayout(anchor)
@@ -458,7 +460,7 @@ class Transcript(QAbstractScrollArea):
 
     def _repaint_below(self, index: int, top: float) -> None:
         """Repaint a message from `top` on, and the messages below it, which may have moved."""
-        y = max(round(self.places.message_top(index) + top) - 2, 0)
+        y = max(round(self.message_layout.message_top(index) + top) - 2, 0)
         self.viewport().update(0, y, self.width(), self.height())
 
     def _repaint_hover(self, index: int) -> None:
@@ -471,7 +473,7 @@ class Transcript(QAbstractScrollArea):
     def _repaint(self, index: int, top: float, bottom: float | None = None) -> None:
         if index >= len(self.stack):
             return
-        y = self.places.message_top(index)
+        y = self.message_layout.message_top(index)
         end = self.stack.views[index].height if bottom is None else bottom
         area = QRect(0, round(y + top) - 2, self.width(), round(end - top) + 4)
         self.viewport().update(area & self.viewport().rect())
@@ -528,13 +530,13 @@ class Transcript(QAbstractScrollArea):
         elif not self.pointer.wheel(arg__1):
             pixels = arg__1.pixelDelta().y()
             self.scroller.scroll_to(
-                self.places.offset() - (pixels or arg__1.angleDelta().y() * 0.6)
+                self.message_layout.offset() - (pixels or arg__1.angleDelta().y() * 0.6)
             )
         arg__1.accept()
 
     def contextMenuEvent(self, arg__1: QContextMenuEvent) -> None:
         point = QPointF(arg__1.pos())
-        index = self.places.message_at(point)
+        index = self.message_layout.message_at(point)
         target = self.pointer.target(point)
         tools = self.tools.all(index)[0] if index >= 0 else []
         use = {tool.name: partial(self.tools.use, index, tool) for tool in tools}

@@ -70,24 +70,24 @@ def answer(stage: Stage) -> str:
     return last.text
 
 
-def leaf(stage: Stage) -> str:
+def badge(stage: Stage) -> str:
     tools = tools_for(stage.state.messages[-1], busy=False)
-    return next((tool.text for tool in tools if tool.name == "leaf"), "")
+    return next((tool.text for tool in tools if tool.name == "adapter_badge"), "")
 
 
 def test_adapter_changes_the_answer_and_switching_off_restores_it(
     stage: RealStage, model: Path, tmp_path: Path
 ) -> None:
     base = answer(stage)
-    assert leaf(stage) == ""
+    assert badge(stage) == ""
     add(stage, tiny_lora.write(tmp_path / "pirate.gguf", model, size=1.5, seed=1))
     adapted = answer(stage)
     assert adapted != base
-    assert leaf(stage) == "Written with pirate at 1.00"
+    assert badge(stage) == "Written with pirate at 1.00"
     row = stage.window.panel.adapters.list.rows[0]
     row.switch.click()
     assert answer(stage) == base
-    assert leaf(stage) == ""
+    assert badge(stage) == ""
     row.switch.click()
     row.field.setValue(0.0)
     assert answer(stage) == base
@@ -109,7 +109,7 @@ def test_adapter_of_another_model_is_refused_on_its_row(
     assert (fits.switch.isChecked(), refused.switch.isChecked()) == (True, False)
     assert refused.problem.text().count(".") >= 1
     assert answer(stage) == adapted != base
-    assert leaf(stage) == "Written with good at 1.00"
+    assert badge(stage) == "Written with good at 1.00"
 
 
 def test_each_conversation_answers_with_its_own_adapters(
@@ -121,12 +121,12 @@ def test_each_conversation_answers_with_its_own_adapters(
     stage.window.sidebar.new_requested.emit(None)
     base = answer(stage)
     assert base != adapted
-    assert leaf(stage) == ""
+    assert badge(stage) == ""
     stage.window.sidebar.opened.emit(first)
     assert answer(stage) == adapted
-    assert leaf(stage) == "Written with pirate at 1.00"
+    assert badge(stage) == "Written with pirate at 1.00"
 
 
-def test_a_click_on_the_leaf_opens_the_panel(stage: RealStage) -> None:
+def test_a_click_on_the_badge_opens_the_panel(stage: RealStage) -> None:
     stage.window.transcript.adapters_requested.emit()
     assert stage.window.panel.is_open

@@ -421,7 +421,7 @@ def test_two_models_are_compared_in_turn(both: tuple[Models, int, int]) -> None:
     assert shown.details is not None
     assert other.details is not None
     assert (shown.details.model, other.details.model) == ("Two 2B", "One 1B")
-    headers = [words for _, words in models.window.transcript.places.headers()]
+    headers = [words for _, words in models.window.transcript.message_layout.headers()]
     assert headers == ["Two 2B", "One 1B"]
     models.controller.keep(other.id)
     assert models.model_of(second) == models.two
@@ -522,7 +522,7 @@ def test_card_compares_the_models_that_are_there(both: tuple[Models, int, int]) 
     menu.actions()[1].trigger()
     card.compare_button.click()
     shown = models.state.messages[-1]
-    headers = [words for _, words in models.window.transcript.places.headers()]
+    headers = [words for _, words in models.window.transcript.message_layout.headers()]
     assert headers == ["Two 2B", "One 1B"]
     models.controller.stop_answer(models.state.compared[shown.id].id)  # while it waits
     models.end("Left.")

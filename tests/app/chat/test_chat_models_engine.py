@@ -96,7 +96,10 @@ def test_two_models_are_compared_and_the_chat_keeps_its_own(
     right = stage.state.compared[left.id]
     assert {left.state, right.state} <= {MessageState.COMPLETE, MessageState.STOPPED}
     assert left.text == question.text != right.text
-    assert [words for _, words in stage.window.transcript.places.headers()] == ["small", "other"]
+    assert [words for _, words in stage.window.transcript.message_layout.headers()] == [
+        "small",
+        "other",
+    ]
     assert stage.state.model.path == files[1]
     stage.controller.keep(left.id)
     ask(stage, chat)

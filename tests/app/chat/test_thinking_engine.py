@@ -72,7 +72,7 @@ def test_the_fold_shows_the_thoughts_and_that_their_budget_was_reached(stage: Re
     assert words.endswith(f"(budget of {BUDGET} tokens reached)")
     view = stage.window.transcript
     assert WORD * BUDGET not in view.stack.views[1].spoken  # folded
-    view.places.toggle_row(1, 0)
+    view.message_layout.toggle_row(1, 0)
     shown = view.stack.views[1].sections[0].text.strip()
     assert shown == WORD * BUDGET
 

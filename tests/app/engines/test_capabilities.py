@@ -37,7 +37,7 @@ def test_adapters_are_not_offered_by_an_engine_without_them(plain: Stage) -> Non
     window = plain.window
     assert not window.actions_by_id["adapters"].isEnabled()
     window.toggle_adapters()
-    window.transcript.adapters_requested.emit()  # the leaf of an answer that used some
+    window.transcript.adapters_requested.emit()  # the badge of an answer that used some
     assert not window.panel.is_open
     window.actions_by_id["panel"].trigger()
     assert window.panel.is_open

@@ -53,8 +53,10 @@ def chain(count: int, *, title: str = "T", origin: str = "") -> ChatTree:
 def numbered(tree: ChatTree) -> ChatTree:
     """With the ids that a file has."""
     messages = renumbered(tree.messages, range(1, len(tree.messages) + 1), 0)
-    leaf = next((n for n, each in enumerate(tree.messages, 1) if each.id == tree.leaf), None)
-    return replace(tree, messages=tuple(messages), leaf=leaf)
+    branch_tip = next(
+        (n for n, each in enumerate(tree.messages, 1) if each.id == tree.branch_tip), None
+    )
+    return replace(tree, messages=tuple(messages), branch_tip=branch_tip)
 
 
 def through_json(tree: ChatTree) -> ChatTree:

@@ -197,7 +197,7 @@ def shape(store: Store, number: int) -> list[object]:
 
 def copy_of(store: Store, number: int, until: int | None = None) -> Conversation:
     source = next(c for c in store.conversations() if c.id == number)
-    made = replace(source, id=new_id(), title="Copy", leaf=None)
+    made = replace(source, id=new_id(), title="Copy", branch_tip=None)
     store.copy_conversation(number, made, until)
     return next(c for c in store.conversations() if c.id == made.id)
 
@@ -224,7 +224,7 @@ def test_a_fork_has_the_branch_up_to_the_message(store: Store) -> None:
     branch = store.branch(made.id)
     assert [message.text for message in branch] == [store.message(ids[0]).text, "first"]
     assert [(m.sibling, m.siblings) for m in branch] == [(1, 1), (1, 1)]
-    assert made.leaf == branch[-1].id
+    assert made.branch_tip == branch[-1].id
     assert {message.id for message in branch}.isdisjoint(ids)
 
 

@@ -67,7 +67,7 @@ def test_written_rows_are_read_after_a_restart(path):
     assert store.branch(conversation) == branch
     assert store.branch(conversation)[-1] == answer
     assert (answer.model, answer.state, answer.role) == ("bonsai", MessageState.COMPLETE, ASSISTANT)
-    assert listed[0].leaf == answer.id
+    assert listed[0].branch_tip == answer.id
     store.close()
 
 

@@ -95,7 +95,11 @@ def press(control: QAccessibleInterface) -> None:
 
 def test_each_tool_of_a_message_has_a_name_and_an_action(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages(
-        [message(1, "Ask", own=True, sibling=2, siblings=2), message(2, "Said"), message(3, "Last")]
+        [
+            message(1, "Ask", is_user=True, sibling=2, siblings=2),
+            message(2, "Said"),
+            message(3, "Last"),
+        ]
     )
     shown_on_hover = [
         *("Copy as Markdown", "Answer again", "Answer again: shorter, longer…"),
@@ -155,10 +159,10 @@ def test_links_code_and_thoughts_have_a_name_and_an_action(view: Transcript, qtb
 
 
 def test_interfaces_are_deleted_with_their_message(view: Transcript) -> None:
-    view.set_messages([message(1, "Ask", own=True), message(2, "Said")])
+    view.set_messages([message(1, "Ask", is_user=True), message(2, "Said")])
     question, answer = message_interface(view, 0), message_interface(view, 1)
     tool = controls(view, 1)["Answer again"]
-    view.set_messages([message(1, "Ask", own=True), message(3, "Said otherwise")])
+    view.set_messages([message(1, "Ask", is_user=True), message(3, "Said otherwise")])
     assert message_interface(view, 0) is question
     assert not isValid(answer)
     assert not isValid(tool)
@@ -168,7 +172,7 @@ def test_interfaces_are_deleted_with_their_message(view: Transcript) -> None:
 
 
 def test_the_editor_of_a_message_is_in_the_tree(view: Transcript) -> None:
-    view.set_messages([message(1, "Ask", own=True), message(2, "Said")])
+    view.set_messages([message(1, "Ask", is_user=True), message(2, "Said")])
     view.edit_message(1)
     listed = QAccessible.queryAccessibleInterface(view)
     assert listed.childCount() == 3
@@ -180,7 +184,7 @@ def test_the_editor_of_a_message_is_in_the_tree(view: Transcript) -> None:
 
 
 def test_focused_control_has_the_focused_state(view: Transcript, qtbot: QtBot) -> None:
-    view.set_messages([message(1, "Ask", own=True), message(2, "Said")])
+    view.set_messages([message(1, "Ask", is_user=True), message(2, "Said")])
     view.keys.enter(backwards=False)
     assert message_interface(view, 1).state().focused
     qtbot.keyClick(view, Qt.Key.Key_Up)

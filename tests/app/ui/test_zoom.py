@@ -48,8 +48,8 @@ def test_text_code_and_composer_grow_and_shrink_back(stage: Stage) -> None:
     size = stage.window.composer.editor.font().pixelSize()
     press(stage, "zoom_in", 5)
     until(lambda: not view.working)
-    assert view.places.style.body.pixelSize() == 30
-    assert view.places.style.code_line == 40
+    assert view.message_layout.style.body.pixelSize() == 30
+    assert view.message_layout.style.code_line == 40
     assert view.stack.height > 2 * before
     assert stage.window.composer.editor.font().pixelSize() == 2 * size
     press(stage, "zoom_reset")
@@ -61,16 +61,16 @@ def test_zoom_keeps_the_theme_and_the_theme_keeps_the_zoom(stage: Stage) -> None
     answered(stage)
     press(stage, "zoom_in")
     stage.theme.choose("dark")
-    style = stage.window.transcript.places.style
+    style = stage.window.transcript.message_layout.style
     assert (style.zoom, style.palette.dark) == (1.1, True)
     press(stage, "zoom_in")
-    assert stage.window.transcript.places.style.palette.dark
+    assert stage.window.transcript.message_layout.style.palette.dark
 
 
 def test_ctrl_and_the_wheel_zoom_instead_of_scrolling(qtbot: QtBot, stage: Stage) -> None:
     answered(stage)
     view = stage.window.transcript
-    offset = view.places.offset()
+    offset = view.message_layout.offset()
     for turned in (120, 120, -120):
         event = QWheelEvent(
             QPointF(60, 60), QPointF(60, 60), QPoint(), QPoint(0, turned),
@@ -80,7 +80,7 @@ def test_ctrl_and_the_wheel_zoom_instead_of_scrolling(qtbot: QtBot, stage: Stage
         QApplication.sendEvent(view.viewport(), event)
     assert stage.controller.settings.zoom == 110
     assert view.at_end
-    assert view.places.offset() >= offset
+    assert view.message_layout.offset() >= offset
 
 
 def test_zoom_is_kept_for_the_next_start(qtbot: QtBot, tmp_path: Path) -> None:
@@ -91,8 +91,8 @@ def test_zoom_is_kept_for_the_next_start(qtbot: QtBot, tmp_path: Path) -> None:
     first.close()
     again = Stage(tmp_path, settings=load(tmp_path / "settings.json"))
     try:
-        assert again.window.transcript.places.style.zoom == 1.5
+        assert again.window.transcript.message_layout.style.zoom == 1.5
         again.controller.change_settings(zoom=Settings().zoom)  # by the settings page
-        assert again.window.transcript.places.style.zoom == 1.0
+        assert again.window.transcript.message_layout.style.zoom == 1.0
     finally:
         again.close()

@@ -133,7 +133,7 @@ def test_the_export_of_the_real_open_webui() -> None:
     assert tree.settings == ChatSettings(instructions="Answer briefly.")
     first, one, other, second, last = tree.messages
     assert [each.parent for each in tree.messages] == [None, 1, 1, 3, 4]
-    assert (tree.leaf, one.model, first.role) == (last.id, "tiny-model", Role.USER)
+    assert (tree.branch_tip, one.model, first.role) == (last.id, "tiny-model", Role.USER)
     assert one.parts == other.parts
     assert one.parts[0] == ThoughtPart('First I compare 2 < 3 & "quotes".\nThen I answer.')
     assert one.parts[1] == TextPart(
@@ -222,7 +222,7 @@ def test_the_steps_of_an_answer_of_chatgpt_are_one_message(tmp_path: Path) -> No
         TextPart("Here\n\nit is."),
     )
     assert (answer.state, answer.parent) == (MessageState.STOPPED, question.id)
-    assert found.tree.leaf == answer.id
+    assert found.tree.branch_tip == answer.id
     assert found.dropped == Counter({Dropped.IMAGES: 1, Dropped.AUDIO: 1})
 
 
@@ -309,7 +309,7 @@ def test_cycles_and_missing_parents_lose_no_message(tmp_path: Path) -> None:
 def test_a_long_chain_needs_no_recursion(tmp_path: Path) -> None:
     nodes = [(str(n), str(n - 1) if n else "", "user", f"m{n}") for n in range(5000)]
     path = tmp_path / "x.json"
-    path.write_text(json.dumps([chatgpt_chat(nodes=nodes, leaf="4999")]), encoding="utf-8")
+    path.write_text(json.dumps([chatgpt_chat(nodes=nodes, branch_tip="4999")]), encoding="utf-8")
     assert len(shown_branch(only(path, Program.CHATGPT))) == 5000
 
 

@@ -59,7 +59,7 @@ def test_ids_of_the_store_are_numbered_anew() -> None:
     )  # fmt: skip
     [found] = through_json(tree)
     assert found is not None
-    assert found.leaf == 3
+    assert found.branch_tip == 3
     assert [each.compared for each in found.messages] == [0, 3, 2]
     assert found.digest == tree.digest
 

@@ -89,7 +89,7 @@ def use(stage: Stage, index: int, name: str) -> None:
     tools, areas = view.tools.all(index)
     area = next(area for tool, area in zip(tools, areas, strict=True) if tool.name == name)
     view.scroller.scroll_to(view.stack.top(index) + area.top() - 100)
-    place = QPointF(view.places.left_of(index), view.places.message_top(index))
+    place = QPointF(view.message_layout.left_of(index), view.message_layout.message_top(index))
     point = (area.center() + place).toPoint()
     QTest.mouseMove(view.viewport(), point)
     QTest.mouseClick(view.viewport(), Qt.MouseButton.LeftButton, pos=point)
@@ -101,7 +101,7 @@ def shown_texts(stage: Stage) -> list[str]:
 
 
 def headers(stage: Stage) -> list[str]:
-    return [words for _, words in stage.window.transcript.places.headers()]
+    return [words for _, words in stage.window.transcript.message_layout.headers()]
 
 
 def test_with_and_without_the_adapter_kept_restarted_and_reopened(
@@ -155,7 +155,9 @@ def test_with_and_without_the_adapter_kept_restarted_and_reopened(
         view = again.window.transcript
         texts = shown_texts(again)
         assert sorted(texts[1:]) == sorted([adapted, base])
-        words = dict(zip(texts[1:], (text for _, text in view.places.headers()), strict=True))
+        words = dict(
+            zip(texts[1:], (text for _, text in view.message_layout.headers()), strict=True)
+        )
         assert words == {adapted: "pirate", base: "Without adapters"}
         use(again, 1 + texts[1:].index(adapted), "keep")
         again.wait_until_idle()

@@ -34,7 +34,7 @@ from transcript_driver import (
 )
 
 MARKS = (AdapterMark("pirate-speech", 0.8, "5f3a"),)
-QUESTION = message(1, "Why is the sky blue?", own=True)
+QUESTION = message(1, "Why is the sky blue?", is_user=True)
 FIRST = replace(message(2, "Arr, the heavens be blue."), adapters=MARKS)
 SECOND = message(3, "Air scatters the short waves.\n\nSo the sky is blue.")
 
@@ -64,13 +64,13 @@ def test_two_answers_are_side_by_side_and_end_where_the_longer_one_does(view: Tr
     assert [shown.message.id for shown in stack.views] == [1, 2, 3]
     assert stack.top(1) == stack.top(2)
     assert stack.left(1) + stack.width(1) + COLUMN_GAP == stack.left(2)
-    assert view.places.left_of(1) >= MARGIN
-    assert view.places.left_of(2) + stack.width(2) <= view.width() - MARGIN
+    assert view.message_layout.left_of(1) >= MARGIN
+    assert view.message_layout.left_of(2) + stack.width(2) <= view.width() - MARGIN
     assert stack.width(1) == stack.width(2) >= NARROWEST
     assert stack.views[2].natural_height > stack.views[1].natural_height
     assert stack.views[1].height == stack.views[2].height == stack.views[2].natural_height
     assert stack.height == pytest.approx(stack.top(2) + stack.views[2].height + 16)
-    view.append_message(message(4, "Next", own=True))
+    view.append_message(message(4, "Next", is_user=True))
     assert stack.top(3) == stack.top(2) + stack.views[2].height
 
 
@@ -79,7 +79,7 @@ def test_narrow_columns_are_one_below_the_other(view: Transcript) -> None:
     view.resize(int(2 * NARROWEST + COLUMN_GAP) + 2 * MARGIN - 1, 500)
     flush()
     stack = view.stack
-    header = column_header.height(view.places.style)
+    header = column_header.height(view.message_layout.style)
     assert stack.width(1) == stack.width(2) == stack.column
     assert stack.left(1) == stack.left(2) == 0
     assert stack.top(2) == stack.top(1) + stack.views[1].height + header
@@ -93,7 +93,7 @@ def test_wide_windows_give_both_more_room_around_the_middle(view: Transcript) ->
     show(view)
     view.resize(1600, 500)
     flush()
-    stack, places = view.stack, view.places
+    stack, places = view.stack, view.message_layout
     assert stack.width(1) == WIDEST
     left, right = places.left_of(1), places.left_of(2) + stack.width(2)
     assert left == pytest.approx(view.width() - right, abs=2)
@@ -102,18 +102,21 @@ def test_wide_windows_give_both_more_room_around_the_middle(view: Transcript) ->
 
 def test_each_has_a_header_with_what_differs(view: Transcript) -> None:
     show(view)
-    (one, words), (other, others) = view.places.headers()
+    (one, words), (other, others) = view.message_layout.headers()
     assert (words, others) == ("pirate-speech at 0.80", "Without adapters")
-    assert one.bottom() == view.places.message_top(1)
-    assert (other.left(), other.width()) == (view.places.left_of(2), view.stack.width(2))
+    assert one.bottom() == view.message_layout.message_top(1)
+    assert (other.left(), other.width()) == (view.message_layout.left_of(2), view.stack.width(2))
     view.update_message(replace(SECOND, adapters=(AdapterMark("formal", 1.0, ""),)))
-    assert [text for _, text in view.places.headers()] == ["pirate-speech at 0.80", "formal"]
+    assert [text for _, text in view.message_layout.headers()] == [
+        "pirate-speech at 0.80",
+        "formal",
+    ]
 
 
 def test_long_words_of_a_header_are_cut_and_have_a_tip(view: Transcript) -> None:
     marks = tuple(AdapterMark(f"a rather long name {n}", 0.5, "") for n in range(4))
     show(view, replace(FIRST, adapters=marks))
-    (area, words), (other, _) = view.places.headers()
+    (area, words), (other, _) = view.message_layout.headers()
     assert view.pointer.tip(area.center()) == words
     assert words.count("+") == 3
     assert view.pointer.tip(other.center()) == ""
@@ -144,7 +147,7 @@ def test_zoom_and_theme_keep_both_columns(view: Transcript) -> None:
     show(view)
     view.set_zoom(2.0)
     flush()
-    header = column_header.height(view.places.style)
+    header = column_header.height(view.message_layout.style)
     assert header > 44
     assert view.stack.top(1) == view.stack.views[0].height + 24 + header
     assert view.stack.top(1) == view.stack.top(2)
@@ -180,16 +183,16 @@ def test_both_are_kept_where_the_pair_ends(
     view.keys.enter(backwards=False)
     view.jump_to_end()
     flush()
-    before = view.places.offset(), view.places.focused
+    before = view.message_layout.offset(), view.message_layout.focused
     assert before[1] == 1
     for _ in range(5):  # past the tools of one, to those of the other in the same row
         qtbot.keyClick(view, Qt.Key.Key_Right)
-    assert (view.places.offset(), view.places.focused) == (before[0], 2)
+    assert (view.message_layout.offset(), view.message_layout.focused) == (before[0], 2)
     qtbot.keyClick(view, Qt.Key.Key_Left)
     qtbot.keyClick(view, Qt.Key.Key_Left)
     qtbot.keyClick(view, Qt.Key.Key_Left)
     qtbot.keyClick(view, Qt.Key.Key_Down)
-    assert (view.places.offset(), view.places.focused) == (before[0], 2)
+    assert (view.message_layout.offset(), view.message_layout.focused) == (before[0], 2)
     view.set_compared({})
     assert view.stack.views[1].height == view.stack.views[1].natural_height
 
@@ -234,8 +237,8 @@ def test_the_error_of_a_short_answer_stays_below_its_text(view: Transcript, qtbo
     assert shown.content_end == pytest.approx(shown.error.height)
     view.scroller.scroll_to(0)
     picture = view.grab().toImage()
-    left, top = round(view.places.left_of(1)), round(view.places.message_top(1))
-    paper = view.places.style.paper
+    left, top = round(view.message_layout.left_of(1)), round(view.message_layout.message_top(1))
+    paper = view.message_layout.style.paper
     line = range(top, round(top + shown.error.height))
     assert any(picture.pixelColor(x, y) != paper for x in range(left, left + 90) for y in line)
 
@@ -253,7 +256,7 @@ def test_what_is_read_beside_an_empty_column_stays_when_the_width_changes(
     assert index == 2
     view.resize(1000, 500)
     wait_for_layout(view, qtbot)
-    now = view.places.message_top(2) + view.stack.views[2].parts[part].y
+    now = view.message_layout.message_top(2) + view.stack.views[2].parts[part].y
     assert now == pytest.approx(y, abs=1)
 
 
@@ -271,12 +274,12 @@ def test_both_grow_at_once_and_what_is_read_does_not_move(view: Transcript, qtbo
     assert view.stack.views[2].message.text.count("longer") == 40
     assert view.at_end
     view.scroller.scroll_to(300)
-    before = [view.places.message_top(index) for index in (1, 2)]
+    before = [view.message_layout.message_top(index) for index in (1, 2)]
     for number in range(20):
         view.append_text(2, f"More of it, {number}.\n\n")
         view.append_text(3, f"And here, {number}.\n\n")
     qtbot.waitUntil(lambda: "here, 19" in view.stack.views[2].message.text, timeout=5000)
-    assert [view.places.message_top(index) for index in (1, 2)] == before
+    assert [view.message_layout.message_top(index) for index in (1, 2)] == before
     assert view.stack.height == view.stack.top(2) + max(v.height for v in view.stack.views[1:]) + 16
 
 
@@ -316,7 +319,7 @@ def test_a_note_is_cut_off_at_its_column(view: Transcript) -> None:
     view.set_waiting(2, "Queued: another answer is being written, " * 4)
     flush()
     noted = view.grab().toImage()
-    left = round(view.places.left_of(2))
+    left = round(view.message_layout.left_of(2))
     ratio = round(noted.devicePixelRatio())
     column = (left * ratio, 0, round(view.stack.width(2)) * ratio, noted.height())
     assert noted.copy(*column) == empty.copy(*column)
@@ -334,23 +337,23 @@ def test_either_one_is_kept_by_mouse_and_by_keyboard(view: Transcript, qtbot: Qt
         assert asked.args == [number]
     view.setFocus()
     view.keys.enter(backwards=False)
-    assert view.places.focused == 1
+    assert view.message_layout.focused == 1
     keys = Qt.Key
     for _ in range(5):  # past the tools of the first, to those of the second
         qtbot.keyClick(view, keys.Key_Right)
-    assert view.places.focused == 2
+    assert view.message_layout.focused == 2
     qtbot.keyClick(view, keys.Key_Left)
     qtbot.keyClick(view, keys.Key_Left)
     qtbot.keyClick(view, keys.Key_Left)
-    assert view.places.focused == 1
+    assert view.message_layout.focused == 1
     qtbot.keyClick(view, keys.Key_Down)
-    assert view.places.focused == 2
+    assert view.message_layout.focused == 2
     with qtbot.waitSignal(view.keep_requested) as asked:
         qtbot.keyClick(view, keys.Key_Return)
     assert asked.args == [3]
     qtbot.keyClick(view, keys.Key_Up)
     qtbot.keyClick(view, keys.Key_Up)
-    assert view.places.focused == 0
+    assert view.message_layout.focused == 0
 
 
 def test_text_is_selected_in_the_column_under_the_mouse(view: Transcript, qtbot: QtBot) -> None:
@@ -360,8 +363,8 @@ def test_text_is_selected_in_the_column_under_the_mouse(view: Transcript, qtbot:
     drag(qtbot, view, part_point(view, 1, 0, 0, 10), part_point(view, 1, 0, 300, 10))
     assert view.selected_text() == FIRST.text
     gap = part_point(view, 2, 0, -10, 10)
-    assert view.places.message_at(QPointF(gap)) == 2
-    assert view.places.message_at(QPointF(gap - QPoint(20, 0))) == 1
+    assert view.message_layout.message_at(QPointF(gap)) == 2
+    assert view.message_layout.message_at(QPointF(gap - QPoint(20, 0))) == 1
 
 
 def test_the_tools_fit_into_the_narrowest_column(view: Transcript) -> None:
@@ -391,10 +394,14 @@ def test_a_long_pair_is_painted_wherever_it_is_scrolled_to(view: Transcript, qtb
     show(view, FIRST, replace(SECOND, parts=message(3, LONG * 3).parts))
     wait_for_layout(view, qtbot)
     view.scroller.scroll_to(view.stack.top(1) + view.stack.views[1].height + 600)
-    assert view.stack.between(view.places.offset(), view.places.offset() + 10) == range(1, 3)
+    assert view.stack.between(
+        view.message_layout.offset(), view.message_layout.offset() + 10
+    ) == range(1, 3)
     picture = view.grab().toImage()
-    paper = view.places.style.paper
-    column = range(round(view.places.left_of(2)), round(view.places.left_of(2)) + 300)
+    paper = view.message_layout.style.paper
+    column = range(
+        round(view.message_layout.left_of(2)), round(view.message_layout.left_of(2)) + 300
+    )
     painted = [x for x in column for y in (50, 60, 70, 80) if picture.pixelColor(x, y) != paper]
     assert painted
 

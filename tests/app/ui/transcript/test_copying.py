@@ -119,7 +119,7 @@ def test_a_selection_that_begins_in_an_item_leaves_out_its_marker(view: Transcri
 
 def test_the_text_of_the_user_is_copied_as_typed(view: Transcript) -> None:
     typed = "# no *heading*\n1. a\n\n\n```py\nx\n```\n" + "y" * 9000
-    view.set_messages([message(1, typed, own=True), message(2, "answer")])
+    view.set_messages([message(1, typed, is_user=True), message(2, "answer")])
     view.selection.set((0, 0, 0), (0, 4, view.stack.views[0].parts[4].view.length))
     view.copy()
     assert clipboard() == typed

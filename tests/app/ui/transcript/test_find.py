@@ -73,14 +73,14 @@ def visible(view: Transcript) -> bool:
     (index, number, start), (_, _, end) = spots
     part = view.stack.views[index].parts[number]
     area = next(part.view.areas(start, end)).translated(
-        part.x, view.places.message_top(index) + part.y
+        part.x, view.message_layout.message_top(index) + part.y
     )
     inside = 0 <= area.left() <= view.stack.column
     return inside and area.top() >= 0 and area.bottom() <= view.viewport().height()
 
 
 def test_a_word_is_found_in_every_kind_of_block(view: Transcript, qtbot: QtBot) -> None:
-    view.set_messages([message(1, "Where is my Needle?", own=True), message(2, EVERYWHERE)])
+    view.set_messages([message(1, "Where is my Needle?", is_user=True), message(2, EVERYWHERE)])
     finder = search(view, qtbot, "needle")
     assert [text.lower() for text in texts(view)] == ["needle"] * 11
     assert finder.total == 11
@@ -114,7 +114,7 @@ def test_matches_above_the_viewport_come_last(view: Transcript, qtbot: QtBot) ->
     view.set_messages([message(1, text)])
     wait_for_layout(view, qtbot)
     view.scroller.follow = False
-    view.places.scroll_to(900)
+    view.message_layout.scroll_to(900)
     finder = search(view, qtbot, "needle")
     assert finder.total == 80
     assert 15 < finder.place < 40
@@ -128,7 +128,7 @@ def test_growing_query_stays_where_the_search_began(view: Transcript, qtbot: QtB
     view.set_messages(chat)
     wait_for_layout(view, qtbot)
     view.scroller.follow = False
-    view.places.scroll_to(0)
+    view.message_layout.scroll_to(0)
     finder = search(view, qtbot, "ab")
     finder.step(forward=True)
     assert finder.place == 2
@@ -152,7 +152,7 @@ def test_words_that_are_nowhere_together_are_found_one_by_one(
 
 def test_folded_thoughts_unfold_at_their_match(view: Transcript, qtbot: QtBot) -> None:
     thought = "<think>\nA secret, and another secret.\n</think>\n\nThe answer."
-    view.set_messages([message(1, "q", own=True), message(2, thought)])
+    view.set_messages([message(1, "q", is_user=True), message(2, thought)])
     finder = search(view, qtbot, "answer")
     assert view.stack.views[1].rows[0].folded
     search(view, qtbot, "secret")
@@ -163,7 +163,7 @@ def test_folded_thoughts_unfold_at_their_match(view: Transcript, qtbot: QtBot) -
 
 
 def test_streamed_text_is_found(view: Transcript, qtbot: QtBot) -> None:
-    view.set_messages([message(1, "needle", own=True), streaming(2)])
+    view.set_messages([message(1, "needle", is_user=True), streaming(2)])
     finder = search(view, qtbot, "needle")
     assert finder.total == 1
     stream_text(view, qtbot, 2, "One needle and a second need")
@@ -206,9 +206,9 @@ def test_matches_are_painted_and_the_current_one_differs(
 
     def ground(part: int) -> str:
         place = view.stack.views[0].parts[part]
-        corner = QPointF(place.x + 1.0, view.places.message_top(0) + place.y + 4.0)
+        corner = QPointF(place.x + 1.0, view.message_layout.message_top(0) + place.y + 4.0)
         picture = view.viewport().grab().toImage()
-        at = corner + QPointF(view.places.column_left(), 0)
+        at = corner + QPointF(view.message_layout.column_left(), 0)
         return QColor(picture.pixel(round(at.x()), round(at.y()))).name()
 
     before = [ground(n) for n in range(3)]

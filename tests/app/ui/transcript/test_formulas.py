@@ -76,7 +76,7 @@ def test_formula_shows_its_source_and_then_its_picture(qtbot: QtBot, view: Trans
     assert isinstance(parts[2].view, TableView)
     assert not any(part.view.waiting for part in parts)
     assert parts[0].view.length == length
-    assert parts[0].view.height > view.places.style.line
+    assert parts[0].view.height > view.message_layout.style.line
     assert parts[1].y == parts[0].y + parts[0].view.height + 10
     assert parts[3].view.text(0, 100) == r"Wrong: $\frac{1$ and $\nocommand$."
 
@@ -89,7 +89,7 @@ def test_streamed_formula_is_typeset_once_closed(qtbot: QtBot, view: Transcript)
     settle(qtbot, view)
     parts = view.stack.views[0].parts
     assert [type(part.view) for part in parts] == [TextView, FormulaView, TextView]
-    assert parts[0].view.height > view.places.style.line
+    assert parts[0].view.height > view.message_layout.style.line
 
 
 def test_selection_and_copy_have_the_source(qtbot: QtBot, view: Transcript) -> None:
@@ -150,8 +150,8 @@ def test_formulas_have_the_colour_of_the_text(
     part = view.stack.views[0].parts[0]
     middle = QPointF(part.x + part.width / 2, part.y + part.view.height / 2)
     image = view.viewport().grab().toImage()
-    x = round(view.places.column_left() + middle.x())
-    y = round(view.places.message_top(0) + middle.y())
+    x = round(view.message_layout.column_left() + middle.x())
+    y = round(view.message_layout.message_top(0) + middle.y())
     assert image.pixelColor(x, y) == QColor(palette.text)
 
 
@@ -171,7 +171,7 @@ def test_menu_copies_the_formula(qtbot: QtBot, view: Transcript) -> None:
     settle(qtbot, view)
     part = view.stack.views[0].parts[1]
     middle = QPointF(part.x + part.width / 2, part.y + part.view.height / 2)
-    point = middle + QPointF(view.places.column_left(), view.places.message_top(0))
+    point = middle + QPointF(view.message_layout.column_left(), view.message_layout.message_top(0))
     target = view.pointer.target(point)
     assert target.formula == "$$\n\\sum_{i=1}^n x_i\n$$"
     place = point.toPoint()
@@ -191,10 +191,10 @@ def test_formulas_above_do_not_move_what_is_read(qtbot: QtBot, view: Transcript)
     view.scroller.follow = False
     parts = view.stack.views[0].parts
     view.scroller.scroll_to(view.stack.top(0) + parts[30].y)
-    before = view.places.message_top(0) + parts[30].y
+    before = view.message_layout.message_top(0) + parts[30].y
     settle(qtbot, view)
     assert isinstance(parts[0].view, FormulaView)
-    assert abs(view.places.message_top(0) + parts[30].y - before) <= 1
+    assert abs(view.message_layout.message_top(0) + parts[30].y - before) <= 1
 
 
 def test_list_marker_is_on_the_baseline_of_a_high_first_line(qtbot: QtBot) -> None:

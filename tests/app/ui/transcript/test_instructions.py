@@ -39,7 +39,7 @@ def view(qtbot: QtBot) -> Iterator[Transcript]:
 
 def show(view: Transcript, text: str = TEXT, tokens: int = 12) -> None:
     first = instructions_message(text, tokens)
-    view.set_messages([message(1, "Hello", own=True), message(2, "Arr!")], None, first)
+    view.set_messages([message(1, "Hello", is_user=True), message(2, "Arr!")], None, first)
 
 
 def words(view: Transcript) -> list[str]:
@@ -51,9 +51,9 @@ def test_the_line_is_folded_and_unfolds_to_the_text(view: Transcript, qtbot: QtB
     first = view.stack.views[0]
     assert words(view) == ["Instructions · 12 tokens · You are a *pirate*. Answer in one sentence."]
     assert first.parts == []
-    view.places.toggle_row(0, 0)
+    view.message_layout.toggle_row(0, 0)
     assert "\n\n".join(first.source(part) for part in range(len(first.parts))) == TEXT
-    view.places.toggle_row(0, 0)
+    view.message_layout.toggle_row(0, 0)
     assert first.parts == []
 
 
@@ -63,19 +63,19 @@ def test_no_instructions_no_line(view: Transcript) -> None:
     assert [each.message.id for each in view.stack.views] == [1, 2]
     view.set_messages([], None, instructions_message(TEXT, 1))
     assert len(view.stack) == 0
-    view.append_message(message(1, "Hello", own=True))
+    view.append_message(message(1, "Hello", is_user=True))
     assert [each.message.id for each in view.stack.views] == [0, 1]
 
 
 def test_edit_asks_for_the_settings_of_the_chat(view: Transcript, qtbot: QtBot) -> None:
     show(view)
-    view.places.hovered = 0
+    view.message_layout.hovered = 0
     with qtbot.waitSignal(view.instructions_requested, timeout=1000):
         click(qtbot, view, tool_point(view, 0, "edit"))
     view.keys.enter(backwards=False)
     for _ in range(2):
         qtbot.keyClick(view, Qt.Key.Key_Up)
-    assert view.places.focused == 0
+    assert view.message_layout.focused == 0
     qtbot.keyClick(view, Qt.Key.Key_Return)
     assert view.stack.views[0].parts  # unfolded by the keyboard
     qtbot.keyClick(view, Qt.Key.Key_Tab)
@@ -88,7 +88,7 @@ def test_the_folded_line_is_not_copied_with_the_chat(view: Transcript, qtbot: Qt
     view.select_all()
     view.copy()
     assert clipboard() == "Hello\n\nArr!"
-    view.places.toggle_row(0, 0)
+    view.message_layout.toggle_row(0, 0)
     view.select_all()
     view.copy()
     assert clipboard() == f"{TEXT}\n\nHello\n\nArr!"
@@ -105,18 +105,18 @@ def test_a_screen_reader_reads_the_line_and_presses_its_buttons(view: Transcript
 
 
 def test_other_instructions_move_nothing(view: Transcript, qtbot: QtBot) -> None:
-    many = [message(number, LONG, own=number % 2 == 1) for number in range(1, 7)]
+    many = [message(number, LONG, is_user=number % 2 == 1) for number in range(1, 7)]
     view.set_messages(many)
     wait_for_layout(view, qtbot)
-    view.places.scroll_to(view.stack.top(3) + 40)
+    view.message_layout.scroll_to(view.stack.top(3) + 40)
     for text in (TEXT, f"{TEXT} Never swear.", ""):
         index = view.stack.index_of(4)
         assert index is not None
-        before = view.places.message_top(index)
+        before = view.message_layout.message_top(index)
         view.set_instructions(instructions_message(text, 3))
         index = view.stack.index_of(4)
         assert index is not None
-        assert abs(view.places.message_top(index) - before) <= 1
+        assert abs(view.message_layout.message_top(index) - before) <= 1
         assert len(view.stack) == len(many) + bool(text)
 
 

@@ -16,13 +16,13 @@ from stage import Stage, flush
 from transcript_driver import message, wait_for_layout
 
 CHAT = [
-    message(1, "One?", own=True),
+    message(1, "One?", is_user=True),
     message(2, "One."),
-    message(3, "", own=True),  # an empty message is in no turn
-    message(4, "Two?", own=True),
-    message(5, "and more?", own=True),  # the same turn
+    message(3, "", is_user=True),  # an empty message is in no turn
+    message(4, "Two?", is_user=True),
+    message(5, "and more?", is_user=True),  # the same turn
     message(6, "Two."),
-    message(7, "Three?", own=True),
+    message(7, "Three?", is_user=True),
 ]
 
 
@@ -42,8 +42,8 @@ def test_line_makes_room_above_its_message(qtbot: QtBot) -> None:
     view.set_memory_start(4)
     moved = [view.stack.top(index) - top for index, top in enumerate(tops)]
     assert moved == [0, 0, 0, HEIGHT, HEIGHT, HEIGHT, HEIGHT]
-    line = view.places.memory_line()
-    assert line.bottom() == view.places.message_top(3)
+    line = view.message_layout.memory_line()
+    assert line.bottom() == view.message_layout.message_top(3)
     assert view.pointer.tip(line.center()) == tip()
     assert view.pointer.tip(QPointF(2, 2)) == ""
     access = view.access.message(4)
@@ -52,7 +52,7 @@ def test_line_makes_room_above_its_message(qtbot: QtBot) -> None:
     assert len({grabbed.pixel(x, y) for x in range(0, grabbed.width(), 3) for y in range(36)}) > 2
     view.set_memory_start(None)
     assert [view.stack.top(index) for index in range(len(CHAT))] == tops
-    assert view.places.memory_line().isEmpty()
+    assert view.message_layout.memory_line().isEmpty()
 
 
 def test_full_chat_shows_the_line_and_the_meter_warns(stage: Stage) -> None:

@@ -68,7 +68,7 @@ def view(qtbot: QtBot) -> Iterator[Transcript]:
 
 
 def asked() -> Message:
-    return replace(message(1, "", own=True), parts=QUESTION)
+    return replace(message(1, "", is_user=True), parts=QUESTION)
 
 
 def said(state: MessageState = MessageState.COMPLETE) -> Message:
@@ -92,7 +92,7 @@ def texts(one: MessageView) -> list[str]:
 
 def row_point(view: Transcript, index: int, row: int) -> QPoint:
     area = view.stack.views[index].rows[row].area
-    left, top = view.places.column_left(), view.places.message_top(index)
+    left, top = view.message_layout.column_left(), view.message_layout.message_top(index)
     return QPoint(round(left + area.left() + 20), round(top + area.center().y()))
 
 
@@ -163,7 +163,7 @@ def test_streamed_text_grows_behind_the_result_of_a_tool(view: Transcript, qtbot
     stream_text(view, qtbot, 2, "<think>So it ra")
     assert words(one)[-1] == "Thinking…"
     assert texts(one) == ["Let me look."]
-    view.places.toggle_row(1, 3)
+    view.message_layout.toggle_row(1, 3)
     stream_text(view, qtbot, 2, "ins.</think>Take an **umbrella**.\n\nAnd a hat.")
     assert texts(one) == ["Let me look.", "So it rains.", "Take an umbrella.", "And a hat."]
     in_order(one)
@@ -172,7 +172,7 @@ def test_streamed_text_grows_behind_the_result_of_a_tool(view: Transcript, qtbot
     kept = texts(one)
     view.set_messages([asked(), replace(done, id=3)])
     wait_for_layout(view, qtbot)
-    view.places.toggle_row(1, 3)
+    view.message_layout.toggle_row(1, 3)
     assert texts(view.stack.views[1]) == kept
 
 
@@ -254,7 +254,7 @@ def test_copies_leave_out_thoughts_and_tools(view: Transcript, qtbot: QtBot) -> 
     view.select_all()
     view.copy()
     assert clipboard() == "What is it?\n\nLet me look.\n\nTake an **umbrella**."
-    view.places.toggle_row(1, 1)
+    view.message_layout.toggle_row(1, 1)
     view.select_all()
     view.copy()
     assert '```json\n{\n  "city": "Kyoto"\n}\n```\n\n````\nrain ```in``` Kyoto\n````' in clipboard()
@@ -268,7 +268,7 @@ def test_a_message_with_only_thoughts_can_be_copied(view: Transcript, qtbot: QtB
 
 def test_code_of_a_tool_is_copied_by_its_button(view: Transcript, qtbot: QtBot) -> None:
     one = shown(view, qtbot)
-    view.places.toggle_row(1, 1)
+    view.message_layout.toggle_row(1, 1)
     codes = [part for part in one.parts if isinstance(part.view, CodeView)]
     assert [part.view.code for part in codes if isinstance(part.view, CodeView)] == [
         '{\n  "city": "Kyoto"\n}',
@@ -298,7 +298,7 @@ def test_editing_keeps_the_attachments_that_are_not_removed(view: Transcript, qt
 
 def test_zoom_keeps_what_is_unfolded(view: Transcript, qtbot: QtBot) -> None:
     shown(view, qtbot)
-    view.places.toggle_row(1, 1)
+    view.message_layout.toggle_row(1, 1)
     view.set_zoom(1.5)
     wait_for_layout(view, qtbot)
     assert [row.folded for row in view.stack.views[1].rows] == [True, False, True, True]
@@ -361,13 +361,13 @@ def rows_and_text(view: Transcript) -> tuple[list[tuple[str, bool]], list[str]]:
 def test_thoughts_anywhere_in_an_answer_have_rows(
     view: Transcript, qtbot: QtBot, text: str, rows: int, said: list[str], size: int
 ) -> None:
-    view.set_messages([message(1, "Q", own=True), streaming(2)])
+    view.set_messages([message(1, "Q", is_user=True), streaming(2)])
     for at in range(0, len(text), size):
         stream_text(view, qtbot, 2, text[at : at + size])
     ended = replace(view.stack.views[-1].message, state=MessageState.COMPLETE)
     view.update_message(ended)
     assert rows_and_text(view) == ([("Thought", True)] * rows, said)
-    view.set_messages([message(1, "Q", own=True), message(2, text)])
+    view.set_messages([message(1, "Q", is_user=True), message(2, text)])
     wait_for_layout(view, qtbot)
     assert rows_and_text(view) == ([("Thought", True)] * rows, said)
 
@@ -375,7 +375,7 @@ def test_thoughts_anywhere_in_an_answer_have_rows(
 def test_an_answer_that_ended_in_its_thoughts_shows_them_and_says_so(
     view: Transcript, qtbot: QtBot
 ) -> None:
-    view.set_messages([message(1, "Q", own=True), streaming(2)])
+    view.set_messages([message(1, "Q", is_user=True), streaming(2)])
     stream_text(view, qtbot, 2, "<think>17 and 25 is 42.")
     assert rows_and_text(view)[1] == []
     view.update_message(replace(view.stack.views[-1].message, state=MessageState.COMPLETE))

@@ -44,7 +44,7 @@ def view(qtbot: QtBot) -> Iterator[Transcript]:
 
 def test_whole_blocks_are_copied_as_markdown_and_html(view: Transcript, qtbot: QtBot) -> None:
     source = "## Head\n\n- a **b**\n- c\n\n```py\nx\n```"
-    view.set_messages([message(1, "Ask *this*", own=True), message(2, source)])
+    view.set_messages([message(1, "Ask *this*", is_user=True), message(2, source)])
     qtbot.keyClick(view, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
     qtbot.keyClick(view, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
     assert clipboard() == f"Ask *this*\n\n{source}"
@@ -80,7 +80,7 @@ def test_double_click_selects_a_word_and_triple_click_the_paragraph(
 def test_dragging_selects_across_messages_and_shift_click_extends(
     view: Transcript, qtbot: QtBot
 ) -> None:
-    view.set_messages([message(1, "Question", own=True), message(2, CODE), message(3, "Last")])
+    view.set_messages([message(1, "Question", is_user=True), message(2, CODE), message(3, "Last")])
     drag(qtbot, view, part_point(view, 0, 0, 0, 10), part_point(view, 1, 0, 1000, 10))
     assert view.selection.text(view.stack.views) == "Question\n\nRun this:"
     qtbot.mouseClick(
@@ -128,7 +128,7 @@ def names(message_: Message, *, busy: bool = False) -> list[str]:
 
 def test_only_the_last_answer_can_be_continued(view: Transcript) -> None:
     stopped = message(1, "a", state=MessageState.STOPPED)
-    view.set_messages([stopped, message(2, "b", own=True), replace(stopped, id=3)])
+    view.set_messages([stopped, message(2, "b", is_user=True), replace(stopped, id=3)])
     shown = [[tool.name for tool in view.tools.all(index)[0]] for index in range(3)]
     assert "continue" not in shown[0]
     assert "word" in shown[0]
@@ -154,7 +154,7 @@ def test_each_state_offers_its_tools() -> None:
     ]
     edited = replace(complete, details=AnswerDetails(edited=True))
     assert [tool.text for tool in tools_for(edited, busy=False) if tool.lasting] == ["Edited"]
-    assert names(message(1, "a", own=True)) == ["copy", "edit", "fork", "delete"]
+    assert names(message(1, "a", is_user=True)) == ["copy", "edit", "fork", "delete"]
     assert names(streaming(1)) == []
     failed = message(1, "", state=MessageState.FAILED, error="e")
     assert names(failed) == ["regenerate", "variants", "compare", "fork", "delete"]
@@ -169,7 +169,7 @@ def test_each_state_offers_its_tools() -> None:
 def test_tools_emit_their_requests(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages(
         [
-            message(1, "Ask", own=True, sibling=1, siblings=2),
+            message(1, "Ask", is_user=True, sibling=1, siblings=2),
             message(2, "Said", state=MessageState.STOPPED, sibling=2, siblings=3),
         ]
     )
@@ -192,7 +192,7 @@ def test_tools_emit_their_requests(view: Transcript, qtbot: QtBot) -> None:
 
 
 def test_hover_shows_tools_without_moving_anything(view: Transcript, qtbot: QtBot) -> None:
-    view.set_messages([message(1, "Ask", own=True), message(2, "Said")])
+    view.set_messages([message(1, "Ask", is_user=True), message(2, "Said")])
     assert view.tools.shown(0) == ([], [])
     heights = [shown.height for shown in view.stack.views]
     qtbot.mouseMove(view.viewport(), part_point(view, 0, 0, 5, 5))
@@ -231,7 +231,7 @@ def test_thoughts_are_folded_until_clicked(view: Transcript, qtbot: QtBot) -> No
     shown = view.stack.views[0]
     assert [part.below_row for part in shown.parts] == [False]
     assert shown.rows[0].words == "Thought for 3 s"
-    corner = QPoint(view.places.column_left(), round(view.places.message_top(0)))
+    corner = QPoint(view.message_layout.column_left(), round(view.message_layout.message_top(0)))
     click(qtbot, view, corner + QPoint(30, 14))
     assert [part.below_row for part in shown.parts] == [True, False]
     click(qtbot, view, corner + QPoint(30, 14))
@@ -265,7 +265,7 @@ def test_the_row_of_thoughts_names_what_the_engine_measured(view: Transcript) ->
 
 
 def open_editor(view: Transcript, qtbot: QtBot) -> QPlainTextEdit:
-    view.set_messages([message(1, "Ask", own=True), message(2, "Said")])
+    view.set_messages([message(1, "Ask", is_user=True), message(2, "Said")])
     qtbot.mouseMove(view.viewport(), part_point(view, 0, 0, 5, 5))
     click(qtbot, view, tool_point(view, 0, "edit"))
     field = view.findChild(QPlainTextEdit)
@@ -274,11 +274,11 @@ def open_editor(view: Transcript, qtbot: QtBot) -> QPlainTextEdit:
 
 
 def test_an_interrupted_edit_is_there_again(view: Transcript, qtbot: QtBot) -> None:
-    shown = [message(1, "Ask", own=True), message(2, "Said")]
+    shown = [message(1, "Ask", is_user=True), message(2, "Said")]
     field = open_editor(view, qtbot)
     qtbot.keyClicks(field, " more")
     for _ in range(2):  # another chat is shown, twice
-        view.set_messages([message(3, "Other", own=True)])
+        view.set_messages([message(3, "Other", is_user=True)])
         assert view.editing.editor is None
         view.set_messages(shown)
         view.edit_message(1)
@@ -333,7 +333,7 @@ def test_enter_while_an_input_method_composes_does_not_send(view: Transcript, qt
 def test_an_answer_is_edited_with_line_breaks_and_kept_with_ctrl_enter(
     view: Transcript, qtbot: QtBot
 ) -> None:
-    view.set_messages([message(1, "Ask", own=True), message(2, "Said")])
+    view.set_messages([message(1, "Ask", is_user=True), message(2, "Said")])
     click(qtbot, view, tool_point(view, 1, "edit"))
     editor = view.editing.editor
     assert editor is not None
@@ -356,7 +356,7 @@ def test_message_height_follows_the_editor(view: Transcript, qtbot: QtBot) -> No
 
 
 def test_editing_is_disabled_during_an_answer(view: Transcript, qtbot: QtBot) -> None:
-    view.set_messages([message(1, "Ask", own=True)])
+    view.set_messages([message(1, "Ask", is_user=True)])
     view.set_busy(True)
     view.edit_message(1)
     assert view.findChild(QPlainTextEdit) is None
@@ -366,14 +366,14 @@ def test_editing_is_disabled_during_an_answer(view: Transcript, qtbot: QtBot) ->
 
 
 def test_keys_move_between_messages_and_tools(view: Transcript, qtbot: QtBot) -> None:
-    view.set_messages([message(1, "Ask", own=True), message(2, "Said")])
+    view.set_messages([message(1, "Ask", is_user=True), message(2, "Said")])
     view.keys.enter(backwards=False)
-    assert view.places.focused == 1
+    assert view.message_layout.focused == 1
     qtbot.keyClick(view, Qt.Key.Key_Right)
     with qtbot.waitSignal(view.regenerate_requested):
         qtbot.keyClick(view, Qt.Key.Key_Return)
     qtbot.keyClick(view, Qt.Key.Key_Up)
-    assert view.places.focused == 0
+    assert view.message_layout.focused == 0
     assert [tool.name for tool in view.tools.shown(0)[0]] == ["copy", "edit", "fork", "delete"]
     qtbot.keyClick(view, Qt.Key.Key_Space)
     assert clipboard() == "Ask"
@@ -389,13 +389,15 @@ def test_keys_move_between_messages_and_tools(view: Transcript, qtbot: QtBot) ->
 def test_scroll_keys_stop_following_the_end(view: Transcript, qtbot: QtBot, key: Qt.Key) -> None:
     view.set_messages([message(1, LONG + LONG)])
     qtbot.keyClick(view, key)
-    assert view.places.offset() < view.verticalScrollBar().maximum()
+    assert view.message_layout.offset() < view.verticalScrollBar().maximum()
     qtbot.keyClick(view, Qt.Key.Key_End)
-    assert view.places.offset() == view.verticalScrollBar().maximum()
+    assert view.message_layout.offset() == view.verticalScrollBar().maximum()
 
 
 def test_each_message_has_an_accessible_interface(view: Transcript) -> None:
-    view.set_messages([message(1, "Ask", own=True), message(2, "Sa", state=MessageState.STOPPED)])
+    view.set_messages(
+        [message(1, "Ask", is_user=True), message(2, "Sa", state=MessageState.STOPPED)]
+    )
     access = QAccessible.queryAccessibleInterface(view)
     assert access is not None
     assert access.role() is QAccessible.Role.List
@@ -405,7 +407,7 @@ def test_each_message_has_an_accessible_interface(view: Transcript) -> None:
 
 
 def test_the_editor_shows_all_of_a_long_message(view: Transcript, qtbot: QtBot) -> None:
-    view.set_messages([message(1, "several words that need more than one line " * 8, own=True)])
+    view.set_messages([message(1, "several words that need more than one line " * 8, is_user=True)])
     view.edit_message(1)
     field = view.findChild(QPlainTextEdit)
     assert isinstance(field, QPlainTextEdit)
@@ -436,7 +438,7 @@ def test_streaming_dot_follows_the_text_direction(view: Transcript, qtbot: QtBot
         stream_text(view, qtbot, number, text)
         wait_for_layout(view, qtbot)
         shown = view.stack.views[0]
-        end = shown.end_point().x() + view.places.column_left()
+        end = shown.end_point().x() + view.message_layout.column_left()
         dot = accent_columns(view)
         assert dot
         assert (min(dot) > end) if number == 1 else (max(dot) < end)

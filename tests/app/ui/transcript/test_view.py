@@ -39,7 +39,7 @@ def view(qtbot: QtBot) -> Iterator[Transcript]:
 
 
 def test_view_follows_the_end_while_streaming(view: Transcript, qtbot: QtBot) -> None:
-    view.set_messages([message(1, "Hello", own=True), streaming(2)])
+    view.set_messages([message(1, "Hello", is_user=True), streaming(2)])
     stream_text(view, qtbot, 2, LONG)
     bar = view.verticalScrollBar()
     assert bar.maximum() > 1000
@@ -48,66 +48,66 @@ def test_view_follows_the_end_while_streaming(view: Transcript, qtbot: QtBot) ->
 
 
 def test_wheel_stops_following_and_keeps_the_anchor(view: Transcript, qtbot: QtBot) -> None:
-    view.set_messages([message(1, LONG, own=True), streaming(2)])
+    view.set_messages([message(1, LONG, is_user=True), streaming(2)])
     stream_text(view, qtbot, 2, LONG)
     with qtbot.waitSignal(view.at_end_changed, check_params_cb=lambda end: not end):
         wheel(view, 400)
-    before = view.places.offset()
+    before = view.message_layout.offset()
     stream_text(view, qtbot, 2, "\n\n" + LONG)
-    assert view.places.offset() == before
+    assert view.message_layout.offset() == before
     assert not view.at_end
 
 
 def test_jumping_to_the_end_follows_again(view: Transcript, qtbot: QtBot) -> None:
-    view.set_messages([message(1, LONG, own=True), streaming(2)])
+    view.set_messages([message(1, LONG, is_user=True), streaming(2)])
     stream_text(view, qtbot, 2, LONG)
     wheel(view, 400)
     with qtbot.waitSignal(view.at_end_changed, check_params_cb=bool):
         view.jump_to_end()
     stream_text(view, qtbot, 2, "\n\n" + LONG)
-    assert view.places.offset() == view.verticalScrollBar().maximum()
+    assert view.message_layout.offset() == view.verticalScrollBar().maximum()
 
 
 def test_new_user_message_scrolls_to_the_end(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(1, LONG)])
-    view.places.scroll_to(0)
-    view.append_message(message(2, "Next question", own=True))
-    assert view.places.offset() == view.verticalScrollBar().maximum()
+    view.message_layout.scroll_to(0)
+    view.append_message(message(2, "Next question", is_user=True))
+    assert view.message_layout.offset() == view.verticalScrollBar().maximum()
 
 
 def test_selecting_stops_following(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(1, LONG), streaming(2)])
     stream_text(view, qtbot, 2, "Some words here")
     view.jump_to_end()
-    part = view.stack.views[0].part_at(-view.places.message_top(0) + 100)
+    part = view.stack.views[0].part_at(-view.message_layout.message_top(0) + 100)
     drag(qtbot, view, part_point(view, 0, part, 5, 5), part_point(view, 0, part, 90, 5))
-    before = view.places.offset()
+    before = view.message_layout.offset()
     stream_text(view, qtbot, 2, "\n\n" + LONG)
-    assert view.places.offset() == before
+    assert view.message_layout.offset() == before
 
 
 def test_idle_layout_keeps_the_scroll_anchor(view: Transcript, qtbot: QtBot) -> None:
     texts = [LONG[: 200 + n * 137 % 1500] + CODE for n in range(120)]
-    view.set_messages([message(n, text, own=n % 2 == 0) for n, text in enumerate(texts, 1)])
-    view.places.scroll_to(view.places.offset() - 700)
+    view.set_messages([message(n, text, is_user=n % 2 == 0) for n, text in enumerate(texts, 1)])
+    view.message_layout.scroll_to(view.message_layout.offset() - 700)
     anchor = view.scroller.anchor()
     assert anchor is not None
     assert view.working
     wait_for_layout(view, qtbot)
     index, part, y = anchor
-    assert view.places.message_top(index) + view.stack.views[index].parts[part].y == y
+    assert view.message_layout.message_top(index) + view.stack.views[index].parts[part].y == y
 
 
 def test_resize_keeps_the_scroll_anchor(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(n, LONG) for n in range(1, 6)])
     wait_for_layout(view, qtbot)
-    view.places.scroll_to(view.places.offset() - 3000)
+    view.message_layout.scroll_to(view.message_layout.offset() - 3000)
     anchor = view.scroller.anchor()
     assert anchor is not None
     view.resize(420, 500)
     wait_for_layout(view, qtbot)
     index, part, y = anchor
-    place = view.places.message_top(index) + view.stack.views[index].parts[part].y
+    place = view.message_layout.message_top(index) + view.stack.views[index].parts[part].y
     assert abs(place - y) <= 1
 
 
@@ -115,11 +115,14 @@ def test_scrolling_up_through_unbuilt_messages_shows_each_paragraph(
     view: Transcript, qtbot: QtBot
 ) -> None:
     view.set_messages([message(n, f"Start {n}.\n\n" + LONG) for n in range(1, 40)])
-    while view.places.offset() > 0:
-        before = view.places.offset()
+    while view.message_layout.offset() > 0:
+        before = view.message_layout.offset()
         wheel(view, 300)
-        assert view.places.offset() != before
-        top, bottom = view.places.offset(), view.places.offset() + view.viewport().height()
+        assert view.message_layout.offset() != before
+        top, bottom = (
+            view.message_layout.offset(),
+            view.message_layout.offset() + view.viewport().height(),
+        )
         assert all(view.stack.is_built(index) for index in view.stack.between(top, bottom))
     wait_for_layout(view, qtbot)
 
@@ -224,7 +227,7 @@ def test_worst_case_messages_are_shown_completely(
     view.grab()
     assert view.selection.text(view.stack.views).replace("\ufffd", "") != ""
     assert view.stack.views[0].height > 20
-    view.places.scroll_to(0)
+    view.message_layout.scroll_to(0)
     view.grab()
 
 
@@ -234,12 +237,12 @@ def test_worst_case_messages_are_shown_completely(
 def test_switching_answer_versions_keeps_the_scroll_position(
     view: Transcript, qtbot: QtBot
 ) -> None:
-    first = [message(1, LONG, own=True), message(2, "One", siblings=2)]
+    first = [message(1, LONG, is_user=True), message(2, "One", siblings=2)]
     view.set_messages(first)
-    view.places.scroll_to(view.places.offset() - 200)
-    before = view.places.offset()
+    view.message_layout.scroll_to(view.message_layout.offset() - 200)
+    before = view.message_layout.offset()
     view.set_messages([first[0], message(3, "Two", sibling=2, siblings=2)])
-    assert view.places.offset() == before
+    assert view.message_layout.offset() == before
     assert view.stack.views[1].message.text == "Two"
 
 
@@ -273,12 +276,12 @@ def test_code_colours_have_readable_contrast(view: Transcript, palette: object) 
 
 
 def test_theme_change_repaints_without_scrolling(view: Transcript, qtbot: QtBot) -> None:
-    view.set_messages([message(1, LONG, own=True), message(2, CODE)])
+    view.set_messages([message(1, LONG, is_user=True), message(2, CODE)])
     wait_for_layout(view, qtbot)
-    before = view.places.offset(), view.stack.height
+    before = view.message_layout.offset(), view.stack.height
     view.apply_palette(DARK)
     wait_for_layout(view, qtbot)
-    assert (view.places.offset(), view.stack.height) == before
+    assert (view.message_layout.offset(), view.stack.height) == before
     image: QImage = view.grab().toImage()
     assert QColor(image.pixel(3, 3)) == QColor(DARK.background)
 
@@ -290,7 +293,7 @@ def test_right_to_left_text_is_right_aligned(view: Transcript) -> None:
     assert item.view.right_to_left
     assert not plain.view.right_to_left
     image = view.grab().toImage()
-    row = round(view.places.message_top(0) + hebrew.y + 12)
+    row = round(view.message_layout.message_top(0) + hebrew.y + 12)
     inked = [
         x for x in range(image.width()) if QColor(image.pixel(x, row)) != QColor(LIGHT.background)
     ]
@@ -302,7 +305,7 @@ def test_complete_code_block_is_highlighted_exactly(view: Transcript, qtbot: QtB
     view.set_messages([message(1, f"```python\n{body}```")])
     code = view.stack.views[0].parts[0].view
     assert isinstance(code, CodeView)
-    view.places.scroll_to(0)
+    view.message_layout.scroll_to(0)
     view.grab()
     wait_for_layout(view, qtbot)
     assert code.roles(1) == [(0, len("that goes on"), "string")]
@@ -323,7 +326,7 @@ def test_wide_table_scrolls_horizontally_without_breaking_words(view: Transcript
 def test_scrolling_to_the_top_at_once_shows_the_first_message(
     view: Transcript, qtbot: QtBot
 ) -> None:
-    view.set_messages([message(n, LONG, own=n % 2 == 1) for n in range(1, 40)])
-    view.places.scroll_to(0)
+    view.set_messages([message(n, LONG, is_user=n % 2 == 1) for n in range(1, 40)])
+    view.message_layout.scroll_to(0)
     wait_for_layout(view, qtbot)
-    assert view.places.offset() == 0
+    assert view.message_layout.offset() == 0

@@ -30,19 +30,19 @@ def test_adapter_icon_marks_an_answer_and_names_its_adapters(qtbot: QtBot) -> No
         "fork",
         "delete",
     ]
-    leaf = tools_for(marked, busy=True)[0]
-    assert (leaf.name, leaf.lasting) == ("leaf", True)
-    assert leaf.text == "Written with pirate-speech at 0.80 and formal-german at 1.00"
+    badge = tools_for(marked, busy=True)[0]
+    assert (badge.name, badge.lasting) == ("adapter_badge", True)
+    assert badge.text == "Written with pirate-speech at 0.80 and formal-german at 1.00"
     with open_transcript(qtbot) as view:
         view.set_messages([plain, marked])
         flush()
-        point = tool_point(view, 1, "leaf")
-        assert view.pointer.tip(QPointF(point)) == leaf.text
+        point = tool_point(view, 1, "adapter_badge")
+        assert view.pointer.tip(QPointF(point)) == badge.text
         with qtbot.waitSignal(view.adapters_requested):
             click(qtbot, view, point)
         reader = QAccessible.queryAccessibleInterface(view)
         described = reader.child(1).text(QAccessible.Text.Description)
-        assert described == leaf.text
+        assert described == badge.text
         assert reader.child(0).text(QAccessible.Text.Description) == ""
 
 
