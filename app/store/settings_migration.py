@@ -10,12 +10,15 @@ import json
 import sqlite3
 from typing import Any, cast
 
+from app.store.search import clean
+
 _USUAL_POLICY = "drop oldest"
 
 
 def convert_settings(database: sqlite3.Connection) -> None:
     """Write the records, and remove what they replace."""
     records: dict[int, dict[str, Any]] = {}
+    stacks: dict[int, list[list[Any]]] = {}
     rows = database.execute("SELECT conversation, CAST(data AS TEXT) FROM answer_options")
     for conversation, text in rows.fetchall():
         if options := _options(text):
@@ -25,8 +28,9 @@ def convert_settings(database: sqlite3.Connection) -> None:
         " ORDER BY conversation, position"
     )
     for conversation, path, on, strength in rows.fetchall():
-        stack = records.setdefault(conversation, {}).setdefault("adapters", [])
-        stack.append([path, bool(on), strength])
+        stacks.setdefault(conversation, []).append([path, bool(on), strength])
+    for conversation, stack in stacks.items():
+        records.setdefault(conversation, {})["adapters"] = stack
     rows = database.execute("SELECT id, policy FROM conversation WHERE policy <> ''")
     for conversation, policy in rows.fetchall():
         if policy != _USUAL_POLICY:
@@ -41,7 +45,7 @@ def convert_settings(database: sqlite3.Connection) -> None:
         [(_text(values), conversation) for conversation, values in records.items()],
     )
     for trigger in ("conversation_options", "conversation_adapters"):
-        database.execute(f"DROP TRIGGER {trigger}")
+        database.execute(f"DROP TRIGGER IF EXISTS {trigger}")
     for table in ("answer_options", "adapter_use"):
         database.execute(f"DROP TABLE {table}")
     database.execute("ALTER TABLE conversation DROP COLUMN policy")
@@ -56,4 +60,4 @@ def _options(text: str) -> dict[str, Any]:
 
 
 def _text(values: dict[str, Any]) -> str:
-    return json.dumps({"version": 1, **values}, ensure_ascii=False)
+    return clean(json.dumps({**values, "version": 1}, ensure_ascii=False))

@@ -108,3 +108,28 @@ def test_settings_of_the_schema_before_become_one_record(path: Path) -> None:
         names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
         assert not names & {"answer_options", "adapter_use", "conversation_options"}
     assert len(MIGRATIONS) >= 11
+
+
+def test_odd_options_of_the_schema_before_keep_no_store_closed(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.create_function("fold", 1, normalize)
+        migrate(database, 10)
+        database.executescript(f"""
+            INSERT INTO conversation(id, title, folded, created, updated) VALUES
+                (1, 'half a character', '', 1, 1), (2, 'another type', '', 1, 1);
+            INSERT INTO answer_options VALUES
+                (0, 1, 1, '{{"texts": {{"choices": "a\\ud800"}}, "format": "choices"}}'),
+                (1, 1, 1, '{{"texts": {{"choices": "a\\ud800"}}, "format": "choices"}}'),
+                (2, 1, 1, '{{"adapters": 5, "version": "x", "thinking": "on"}}');
+            INSERT INTO adapter_use VALUES (2, 0, '/first', 1, 1.0);
+            DROP TRIGGER conversation_options;
+            PRAGMA application_id = {APPLICATION};
+        """)
+    choices = ChatSettings().with_format(AnswerFormat.CHOICES, "a\ufffd")
+    with closing(Store.open(path)) as store:
+        adapters = (AdapterChoice(Path("/first")),)
+        assert kept(store) == {
+            "half a character": choices,
+            "another type": ChatSettings(thinking=Thinking.ON, adapters=adapters),
+        }
+        assert settings_of(store.new_chat_settings()) == choices
