@@ -17,7 +17,7 @@ from app.domain.message import Message, MessageState
 from app.domain.parts import Parts, append_text, search_text
 from app.store.adapters import marks_of, marks_text
 from app.store.part_rows import from_row, to_row
-from app.store.queries import chunks
+from app.store.queries import IMPORTING, chunks
 from app.store.schema import RowNotFound
 from app.store.search import clean
 from app.system.text_search import normalize
@@ -164,7 +164,7 @@ def _insert_conversation(database: sqlite3.Connection, piece: ImportPiece) -> No
             normalize(title),
             chat.created,
             chat.updated,
-            time.time(),  # until it is complete
+            IMPORTING,
             clean(settings_text(chat.settings)),
             _folder(database, chat.folder),
             chat.pinned,
@@ -219,6 +219,12 @@ def _insert_messages(database: sqlite3.Connection, messages: Sequence[Message]) 
             if (text := search_text(each.parts))
         ],
     )
+
+
+def incomplete(database: sqlite3.Connection) -> list[int]:
+    """The ids of chats whose import is not complete."""
+    rows = database.execute("SELECT id FROM conversation WHERE deleted = ?", (IMPORTING,))
+    return [row[0] for row in rows]
 
 
 def remove_imported(database: sqlite3.Connection, conversations: Sequence[int]) -> None:

@@ -26,6 +26,7 @@ from engine import Role
 
 NEW_CHAT = "new chat"  # name of the record with its settings
 _DELETED = ("conversation", "folder", "deleted_message")  # tables with times of deletion
+IMPORTING = 0.0  # time of deletion of a chat that is not listed before its import is complete
 CONVERSATION = (
     "SELECT id, title, created, updated, leaf, settings, folder, pinned, archived FROM conversation"
 )
@@ -90,7 +91,9 @@ def find_conversations(database: sqlite3.Connection, words: Sequence[str]) -> li
 def any_deleted(database: sqlite3.Connection, before: float) -> bool:
     """Whether a conversation, folder or message was deleted before a time."""
     return any(
-        database.execute(f"SELECT 1 FROM {table} WHERE deleted <= ? LIMIT 1", (before,)).fetchone()
+        database.execute(
+            f"SELECT 1 FROM {table} WHERE deleted > {IMPORTING} AND deleted <= ? LIMIT 1", (before,)
+        ).fetchone()
         for table in _DELETED
     )
 
@@ -98,7 +101,9 @@ def any_deleted(database: sqlite3.Connection, before: float) -> bool:
 def purge_deleted(database: sqlite3.Connection, before: float) -> None:
     """Permanently remove conversations, folders and messages deleted before a time."""
     for table in _DELETED:
-        database.execute(f"DELETE FROM {table} WHERE deleted <= ?", (before,))
+        database.execute(
+            f"DELETE FROM {table} WHERE deleted > {IMPORTING} AND deleted <= ?", (before,)
+        )
 
 
 def to_message(database: sqlite3.Connection, row: tuple[Any, ...]) -> Message:
@@ -169,8 +174,8 @@ def last_answers(database: sqlite3.Connection, most: int) -> list[AnswerRecord]:
 
 
 def last_id(database: sqlite3.Connection) -> int:
-    """The largest id of a conversation, message or folder, also of a deleted one; 0: none."""
-    tables = ("conversation", "message", "deleted_message", "folder")
+    """The largest id made by the app, also of a deleted row; 0: none."""
+    tables = ("conversation", "message", "deleted_message", "folder", "preset", "snippet")
     largest = (database.execute(f"SELECT max(id) FROM {table}").fetchone()[0] for table in tables)
     return max(each or 0 for each in largest)
 

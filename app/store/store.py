@@ -44,6 +44,7 @@ from app.store.lock import lock_store, set_aside
 from app.store.presets import delete_preset, read_presets, set_preset
 from app.store.queries import (
     BRANCH,
+    IMPORTING,
     NEW_CHAT,
     any_deleted,
     find,
@@ -129,7 +130,7 @@ class Store:
 
     @classmethod
     def open(cls, path: Path) -> Store:
-        """Open or create the store; answers left streaming by a crash are marked interrupted."""
+        """Open or create the store; answers cut off by a crash are interrupted, imports removed."""
         with translate_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             lock = lock_store(path)
@@ -238,13 +239,15 @@ class Store:
     def _recover(self) -> None:
         with self._reading() as database:
             id_seen(last_id(database))
+            cut_off = chat_trees.incomplete(database)
             left = [
                 row[0]
                 for row in database.execute("SELECT id FROM message WHERE state = 'streaming'")
             ]
-        if not left:
+        if not (left or cut_off):
             return
         with self._writing(durable=True) as database:
+            chat_trees.remove_imported(database, cut_off)
             for message in left:
                 merge_chunks(database, message, MessageState.INTERRUPTED)
 
@@ -332,7 +335,7 @@ class Store:
         """The deleted conversations, the last deleted first."""
         with self._reading() as database:
             rows = database.execute(
-                "SELECT id, title, deleted FROM conversation WHERE deleted IS NOT NULL"
+                f"SELECT id, title, deleted FROM conversation WHERE deleted > {IMPORTING}"
                 " ORDER BY deleted DESC, id DESC"
             )
             return [TrashedConversation(*row) for row in rows]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -117,6 +118,23 @@ def test_what_was_imported_of_a_cancelled_import_is_removed(store: Store) -> Non
     store.remove_imported([number])
     assert (store.conversations(), store.trash()) == ([], [])
     assert store.conversations("word2") == []
+
+
+def test_a_chat_that_is_being_imported_is_not_among_the_deleted_ones(tmp_path: Path) -> None:
+    path = tmp_path / "chats.sqlite"
+    first, *rest = pieces_of(chain(MOST_MESSAGES + 1), Program.CHATGPT)
+    with closing(Store.open(path)) as store:
+        store.import_pieces([first])
+        assert store.trash() == []
+        store.purge_deleted(0)
+        store.import_pieces(rest)
+        assert len(store.branch(first.conversation)) == MOST_MESSAGES + 1
+        cut_off = next(pieces_of(chain(MOST_MESSAGES + 1), Program.CHATGPT))
+        store.import_pieces([cut_off])
+    with closing(Store.open(path)) as store:  # the app had crashed
+        assert [each.id for each in store.conversations()] == [first.conversation]
+        with pytest.raises(RowNotFound):
+            store.branch(cut_off.conversation)
 
 
 def test_origins_are_those_of_chats_that_are_not_deleted(store: Store) -> None:

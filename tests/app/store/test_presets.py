@@ -5,8 +5,12 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
+from app.domain import ids
 from app.domain.chat import Preset
 from app.domain.chat_settings import ChatSettings
+from app.domain.snippet import Snippet
 from app.store.store import Store
 
 ONE = Preset(3, "One", ChatSettings(instructions="1"), frozenset(["instructions"]), "", "Hi")
@@ -37,3 +41,16 @@ def test_presets_survive_damage(tmp_path: Path) -> None:
     Store.salvage(path, tmp_path / "other.sqlite")
     with closing(Store.open(tmp_path / "other.sqlite")) as store:
         assert sorted(store.presets(), key=lambda each: each.id) == [ONE, TWO]
+
+
+def test_new_ones_replace_none_when_the_clock_was_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, late = tmp_path / "conversations.sqlite", 1 << 51
+    with closing(Store.open(path)) as store:
+        store.set_preset(Preset(late, "One"))
+        store.write_snippet(Snippet(late + 1, "Two", "Text", 1.0))
+    seen = ids.Ids(lambda: 0)
+    monkeypatch.setattr("app.store.store.id_seen", seen.seen)
+    Store.open(path).close()
+    assert seen.new() > late + 1
