@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from app.chat.prompts import PromptBuilder
 from app.chat.token_count import TokenCount
-from app.domain.chat_settings import NO_SETTINGS, ChatSettings, settings_of, settings_text
+from app.domain.chat_settings import ChatSettings, settings_of, settings_text
 from app.domain.variables import has_variables
 from app.engines.requests import RequestRouter
 from app.state.chat import Notice, State
@@ -35,7 +35,7 @@ class ChatSettingsController:
         self.token_count = TokenCount(state, router, self._on_tokens)  # of the instructions
         self._has_read = False  # the stored record of the new chat
         self._touched = False  # the new chat's settings were changed before they were read
-        self._unsaved: set[int | None] = set()
+        self._unsaved: dict[int | None, ChatSettings] = {}
         self._request, self._asked = 0, None  # the check in progress, and of what
         self._faults: dict[Constraint, FormatFault | None] = {}  # by the loaded model's vocabulary
         self._model: object = None
@@ -68,12 +68,15 @@ class ChatSettingsController:
     def change(
         self, conversation: int | None, settings: ChatSettings, *, later: bool = False
     ) -> None:
-        """Replace the settings of a chat, None: of the new one; `later`: `save` writes them."""
-        if settings == self._state.settings(conversation):
+        """Replace the settings of a chat, None: of the new one; `later`: `save` writes them.
+
+        Those of a chat that is not listed (it was deleted, or is being restored) stay.
+        """
+        if settings == self._state.settings(conversation) or self._is_gone(conversation):
             return
         self._touched |= conversation is None
         self._state.set_settings(conversation, settings)
-        self._unsaved.add(conversation)
+        self._unsaved[conversation] = settings
         if not later:
             self.save(conversation)
         self.refresh()
@@ -90,18 +93,12 @@ class ChatSettingsController:
             settings = self._state.settings(conversation)
             self.change(conversation, replace(settings, resolved=found))
 
-    def begin(self) -> ChatSettings:
-        """The settings of the new chat, which becomes a conversation: another one has none."""
-        settings = self._state.settings(None)
-        self.change(None, NO_SETTINGS)
-        return settings
-
     def save(self, conversation: int | None) -> None:
         """Write the settings of a chat, once the stored ones are known."""
         if conversation is None and not self._has_read:
             return
-        self._unsaved.discard(conversation)
-        text = settings_text(self._state.settings(conversation))
+        settings = self._unsaved.pop(conversation, self._state.settings(conversation))
+        text = settings_text(settings)
         self._store_queue.write(lambda store: store.set_settings(conversation, text), text)
 
     def save_all(self) -> None:
@@ -169,6 +166,9 @@ class ChatSettingsController:
 
     # --- steps ----------------------------------------------------------------------------------
 
+    def _is_gone(self, conversation: int | None) -> bool:
+        return conversation is not None and self._state.conversation(conversation) is None
+
     def _checked(self, fault: FormatFault | None) -> None:
         asked, self._asked, self._request = self._asked, None, 0
         if asked is not None:
@@ -177,6 +177,9 @@ class ChatSettingsController:
 
     def _on_conversations(self) -> None:
         """The list was read, or a row of it has changed, most often by its time only."""
+        for conversation, settings in self._unsaved.items():
+            if not self._is_gone(conversation):  # the stored ones are older
+                self._state.set_settings(conversation, settings)
         shown = self._state.current
         usual = self._prompts.usual_instructions(shown)  # it may have moved to another folder
         if (

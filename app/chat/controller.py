@@ -48,6 +48,7 @@ from app.chat.store_faults import StoreFaults
 from app.chat.token_count import TokenCount
 from app.chat.transfer.controller import DONE_NOTICE, Transfer
 from app.domain.answer_details import AnswerDetails
+from app.domain.chat_settings import NO_SETTINGS
 from app.domain.generation_settings import GenerationSettings
 from app.domain.ids import new_id
 from app.domain.message import AnswerAgain, Message, MessageState
@@ -602,7 +603,8 @@ class Controller(QObject):
     def _begin(self, parts: Parts) -> int:
         """Create a conversation with the settings of the new chat."""
         folder = self.state.new_folder
-        conversation_id = self.conversations.begin(parts, self.chat_settings.begin(), folder)
+        conversation_id = self.conversations.begin(parts, self.state.new_chat, folder)
+        self.chat_settings.change(None, NO_SETTINGS)  # last: a crash before must not lose them
         self.state.set_new_folder(None)
         self.adapters.begin(conversation_id)
         self.presets.renew()

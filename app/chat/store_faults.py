@@ -63,6 +63,8 @@ class StoreFaults:
                 compared = self._state.compared
                 others = [compared[message.id] for message in branch if message.id in compared]
                 self._store_queue.rewrite(conversation, branch, others)
+        rows = self._state.conversations  # a row that was lost is there again without these
+        self._store_queue.write(lambda store: store.update_conversations(rows))
         self._adapters.write_all()
         self._settings.write_all()
         self._drafts.write_all()
@@ -81,6 +83,7 @@ class StoreFaults:
             self._folders.read()
             self._conversations.read()
             self._drafts.load_new_chat()
+            self._snippets.read()
             return
         action = tr("Move it aside") if isinstance(error, DamagedStore) else ""
         self._state.set_notice(NOTICE, Notice(str(error), error.remedy, action))

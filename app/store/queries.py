@@ -351,6 +351,24 @@ def rewrite_conversation_row(database: sqlite3.Connection, conversation: Convers
     )
 
 
+def update_conversation_row(database: sqlite3.Connection, conversation: Conversation) -> None:
+    """Set all of a conversation but its times and branch, if it exists."""
+    title = clean(conversation.title)
+    database.execute(
+        "UPDATE conversation SET title = ?, folded = ?, settings = ?,"
+        " folder = (SELECT id FROM folder WHERE id = ?), pinned = ?, archived = ? WHERE id = ?",
+        (
+            title,
+            normalize(title),
+            clean(settings_text(conversation.settings)),
+            conversation.folder,
+            conversation.pinned,
+            conversation.archived,
+            conversation.id,
+        ),
+    )
+
+
 def rewrite_row(database: sqlite3.Connection, message: Message) -> None:
     """Insert a message with its id, unless it exists."""
     added = database.execute(

@@ -68,6 +68,7 @@ from app.store.queries import (
     sibling_ids,
     to_message,
     touch,
+    update_conversation_row,
 )
 from app.store.salvage import Salvaged, salvage
 from app.store.schema import (
@@ -185,6 +186,12 @@ class Store:
         """Insert a conversation with its id, unless it exists."""
         with self._writing(durable=True) as database:
             rewrite_conversation_row(database, conversation)
+
+    def update_conversations(self, conversations: Sequence[Conversation]) -> None:
+        """Set all of conversations that exist but their times and branches."""
+        with self._writing(durable=True) as database:
+            for conversation in conversations:
+                update_conversation_row(database, conversation)
 
     def rewrite_message(self, message: Message) -> None:
         """Insert a message as `rewrite_conversation` does, and make it the branch_tip."""

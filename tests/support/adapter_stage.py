@@ -12,7 +12,7 @@ from app.chat.planner import Branch, Uses
 from app.chat.prompts import PromptBuilder
 from app.chat.runner import Runner
 from app.domain.chat import Conversation
-from app.domain.chat_settings import settings_text
+from app.domain.chat_settings import NO_SETTINGS, settings_text
 from app.domain.ids import new_id
 from app.domain.message import Message, MessageState
 from app.domain.model_ref import Local
@@ -234,7 +234,8 @@ def restart(stage: AdapterStage, tmp_path: Path) -> AdapterStage:
 
 def begin(stage: AdapterStage, title: str = "Sky") -> int:
     """Create a conversation as the controller does at its first message; returns its id."""
-    number, settings = new_id(), stage.settings.begin()
+    number, settings = new_id(), stage.state.new_chat
+    stage.settings.change(None, NO_SETTINGS)
     text = settings_text(settings)
     stage.store_queue.write(lambda store: store.create_conversation(title, text, id=number))
     row = Conversation(number, title, 0.0, 0.0, None, settings)

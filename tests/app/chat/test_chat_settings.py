@@ -5,9 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from pytestqt.qtbot import QtBot
 
-from app.domain.chat_settings import NO_SETTINGS, AnswerFormat, settings_text
+from app.domain.chat_settings import (
+    NO_SETTINGS,
+    AdapterChoice,
+    AnswerFormat,
+    ChatSettings,
+    settings_text,
+)
 from app.domain.generation_settings import GenerationSettings
 from app.domain.message import MessageState
 from app.domain.model_ref import Local
@@ -206,3 +213,56 @@ def test_a_cut_document_is_called_incomplete(stage: Stage) -> None:
     assert rows["Format"] == "list of choices"
     assert "Typical-p 0.8" in rows["Sampling"]
     assert "temperature 0.1" in rows["Sampling"]
+
+
+def test_settings_survive_a_deletion_right_after_a_strength_was_dragged(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("one")
+    answer(stage)
+    chat = stage.state.current
+    assert chat is not None
+    settings = replace(COLD, adapters=(AdapterChoice(Path("/a")),))
+    stage.controller.chat_settings.change_shown(settings)
+    stage.controller.chat_settings.change(chat, replace(settings, stop=("x",)), later=True)
+    stage.controller.deletions.delete([chat])
+    stage.controller.adapters.flush()
+    stage.controller.chat_settings.change(chat, ChatSettings(stop=("y",)))  # it is not listed
+    stage.wait_until_idle()
+    stage.controller.deletions.undo()
+    stage.wait_until_idle()
+    assert stage.state.settings(chat) == replace(settings, stop=("x",))
+
+
+def test_changes_that_are_written_later_survive_reading_the_list(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("one")
+    answer(stage)
+    chat = stage.state.current
+    assert chat is not None
+    cold = replace(COLD, model=Local(MODEL))
+    stage.controller.chat_settings.change(chat, cold, later=True)
+    stage.controller.conversations.read()
+    stage.wait_until_idle()
+    stage.controller.chat_settings.save_all()
+    stage.wait_until_idle()
+    assert stage.state.settings(chat) == cold
+    assert stored(stage)[chat] == settings_text(cold)
+
+
+def test_a_new_chat_is_stored_before_its_settings_are_given_up(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.chat_settings.change_shown(COLD)
+    stage.wait_until_idle()
+    seen: list[tuple[str, int]] = []
+    write = Store.set_settings
+
+    def watched(store: Store, conversation: int | None, text: str) -> None:
+        seen.append((text, len(store.conversations())))
+        write(store, conversation, text)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Store, "set_settings", watched)
+        stage.controller.send("one")
+        stage.wait_until_idle()
+    assert ("", 1) in seen
+    assert ("", 0) not in seen

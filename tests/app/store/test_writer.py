@@ -6,12 +6,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from app.domain.chat_settings import ChatSettings, settings_text
 from app.domain.ids import new_id
 from app.domain.message import MessageState
+from app.domain.snippet import Snippet
+from app.store.lock import lock_store
 from app.store.store import Store, StoreError
 from app.store.writer import StoreQueue
 from engine import FinishReason, Role
@@ -362,6 +366,48 @@ def test_shown_branches_are_written_again_after_a_repair(
         "Renamed meanwhile": ["Yesterday", "Today", "one two three"],
         "A new one": ["A new one", "one"],
     }
+
+
+def test_what_is_known_of_chats_is_written_again_after_a_repair(stage: Stage) -> None:
+    settings = ChatSettings(instructions="In French.")
+    with closing(Store.open(stage.store_queue.path)) as store:
+        chat = store.create_conversation("Not opened", settings_text(settings)).id
+        store.add_message(chat, None, Role.USER, "Hello")
+    stage.ready(MODEL)
+    work = stage.controller.folders.create("Work", conversations=[chat])
+    stage.controller.folders.pin([chat], True)
+
+    def lose_row(store: Store) -> None:
+        database = store._database
+        database.execute("PRAGMA foreign_keys = OFF")
+        database.execute("DELETE FROM conversation")
+        database.execute("PRAGMA foreign_keys = ON")
+
+    stage.store_queue.write(lose_row)
+    stage.wait_until_idle()
+    stage.controller.act_on_notice("store")
+    until(lambda: "repair" in stage.state.notices)
+    stage.wait_until_idle()
+    [found] = stage.state.conversations
+    assert (found.id, found.title, found.settings) == (chat, "Not opened", settings)
+    assert (found.folder, found.pinned) == (work, True)
+
+
+def test_saved_prompts_are_read_when_the_store_can_be_opened(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = stage.store_queue.path
+    with closing(Store.open(path)) as store:
+        store.write_snippet(Snippet(7, "Name", "Text", 1.0))
+    lock = lock_store(path)
+    stage.start()
+    until(lambda: "store" in stage.state.notices)
+    lock.release()
+    stage.wait_until_idle()
+    until(lambda: "store" not in stage.state.notices)
+    stage.wait_until_idle()
+    assert [each.name for each in stage.states.snippets.snippets] == ["Name"]
+    caplog.clear()
 
 
 def test_deleted_conversations_are_not_counted_as_recovered(tmp_path: Path) -> None:
