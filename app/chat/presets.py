@@ -18,7 +18,7 @@ from app.chat.conversations import Conversations
 from app.chat.preset_files import FoundPreset, PresetFileError, read_preset, write_preset
 from app.domain import presets
 from app.domain.chat import Preset
-from app.domain.chat_settings import NO_SETTINGS, ChatSettings
+from app.domain.chat_settings import NO_SETTINGS, PARTS, ChatSettings, with_parts
 from app.domain.folders import chain
 from app.domain.ids import new_id
 from app.domain.message import Message, MessageState
@@ -64,7 +64,8 @@ class Presets(QObject):
         self._has_read = False
         self._given = NO_SETTINGS  # what the new chat got from `for_new_chat` last
         self._added: int | None = None
-        self._before: tuple[int, ChatSettings] | None = None  # a preset was applied to it
+        # What the last preset replaced: the chat, its settings before, and their parts.
+        self._before: tuple[int | None, ChatSettings, frozenset[str]] | None = None
         state.model_changed.connect(self.refresh)
         state.conversation_changed.connect(self._on_shown)
         state.conversations_changed.connect(self._show_use)
@@ -228,8 +229,13 @@ class Presets(QObject):
         if preset is None:
             return
         if not preset.greeting.strip():
+            before = self._state.new_chat
             self.new_chat_requested.emit()
             self._chat_settings.change(None, presets.begin(preset))
+            if before not in (NO_SETTINGS, self._given, self._state.new_chat) and not any(
+                presets.is_in_use(each, before) for each in self._shown.presets
+            ):
+                self._offer_undo(preset, None, before, frozenset(PARTS))
             return
         if not self._shows_greeting_only(preset):
             self._state.show(self._begin_with_greeting(preset))
@@ -246,16 +252,23 @@ class Presets(QObject):
         elif shown is None:
             self.start(id)
         elif (changed := presets.apply(preset, settings)) != settings:
-            self._before = shown, settings
             self._chat_settings.change(shown, changed)
-            sentence = tr("This chat now has the preset “{name}”.", name=preset.name)
-            self._state.set_notice(APPLIED, Notice(sentence, action=tr("Undo")))
+            self._offer_undo(preset, shown, settings, preset.parts)
+
+    def _offer_undo(
+        self, preset: Preset, chat: int | None, before: ChatSettings, parts: frozenset[str]
+    ) -> None:
+        self._before = chat, before, parts
+        sentence = tr("This chat now has the preset “{name}”.", name=preset.name)
+        self._state.set_notice(APPLIED, Notice(sentence, action=tr("Undo")))
 
     def take_back(self) -> None:
-        """Give a chat the settings that it had before the last preset was applied."""
+        """Undo the last preset that was applied; what it does not set stays as it is now."""
         self._state.set_notice(APPLIED, None)
         if self._before is not None:
-            self._chat_settings.change(*self._before)
+            chat, before, parts = self._before
+            now = self._state.settings(chat)
+            self._chat_settings.change(chat, with_parts(now, before, parts))
             self._before = None
 
     def refresh(self) -> None:

@@ -156,6 +156,33 @@ def test_a_preset_is_applied_to_a_chat_and_taken_back(stage: Stage) -> None:
     assert shown.use.shown is None
 
 
+def test_taking_a_preset_back_keeps_what_was_changed_meanwhile(stage: Stage) -> None:
+    presets, _ = parts(stage)
+    presets.save(OWN)
+    answered(stage, "one")
+    stage.controller.chat_settings.change_shown(ChatSettings(instructions="Old."))
+    presets.apply(OWN.id)
+    now = stage.state.settings(stage.state.current)
+    stage.controller.chat_settings.change_shown(replace(now, stop=("x",)))
+    presets.take_back()
+    assert stage.state.settings(stage.state.current) == ChatSettings(
+        instructions="Old.", stop=("x",)
+    )
+
+
+def test_settings_of_the_new_chat_that_a_preset_replaces_can_be_taken_back(stage: Stage) -> None:
+    presets, _ = parts(stage)
+    presets.apply(2)
+    assert APPLIED not in stage.state.notices  # nothing of the user's is replaced
+    typed = ChatSettings(instructions="Typed by hand.")
+    stage.controller.chat_settings.change_shown(typed)
+    presets.apply(4)
+    assert stage.state.new_chat == begin(built_in()[3])
+    assert APPLIED in stage.state.notices
+    stage.controller.act_on_notice(APPLIED)
+    assert stage.state.new_chat == typed
+
+
 def test_a_preset_is_chosen_for_the_new_chat_and_given_back(stage: Stage) -> None:
     presets, shown = parts(stage)
     presets.apply(4)
