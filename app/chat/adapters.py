@@ -459,6 +459,7 @@ class Adapters:
         uses = tuple(_stored(entry) for entry in stack)
         settings = replace(self._state.settings(conversation_id), adapters=uses)
         self._settings.change(conversation_id, settings, later=True)
+        self._on_settings(conversation_id)  # a chat that is being restored keeps its adapters
 
     def _on_settings(self, conversation_id: int | None) -> None:
         """The settings of a conversation were changed, perhaps its adapters."""
