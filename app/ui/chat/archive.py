@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QDateTime, Qt, Signal
-from PySide6.QtGui import QAccessible, QFont
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtGui import QAccessible
+from PySide6.QtWidgets import QWidget
 
 from app.domain.chat import Conversation
 from app.domain.folders import path_text
 from app.state.chat import State
 from app.system.translation import tr
-from app.ui.chat.trash import TrashList
 from app.ui.theme.palette import Palette
-from app.ui.theme.theme import READING, font
 from app.ui.widgets import accessibility
-from app.ui.widgets.controls import Column, IconButton, TextButton, label
+from app.ui.widgets.controls import IconButton, TextButton, label
+from app.ui.widgets.row_list import RowList, buttons, lay_out
 from app.ui.widgets.units import day
 
 
@@ -37,7 +36,7 @@ class ArchivePage(QWidget):
         self.open_button = TextButton(tr("Open"), "outlined")
         self.restore_button = TextButton(tr("Put back in the list"), "outlined")
         self.delete_button = TextButton(tr("Delete"), "outlined", "trash")
-        self.list = TrashList(tr("Archived chats"))
+        self.list = RowList(tr("Archived chats"))
         self.nothing = label(tr("No chat is archived."), "secondary")
         self.setFocusProxy(self.list)
         self._lay_out()
@@ -45,39 +44,18 @@ class ArchivePage(QWidget):
         self.refresh()
 
     def _lay_out(self) -> None:
-        title = label(tr("Archived chats"), "", READING)
-        title.setFont(font(READING, QFont.Weight.Medium))
         words = label(tr("They are not in the list. Search finds them."), "secondary")
         words.setWordWrap(True)
-        head = QHBoxLayout()
-        head.addWidget(title, 1)
-        head.addWidget(self.close_button)
-        buttons = QHBoxLayout()
-        buttons.setSpacing(8)
-        buttons.addWidget(self.open_button)
-        buttons.addWidget(self.restore_button)
-        buttons.addStretch(1)
-        buttons.addWidget(self.delete_button)
-        content = QWidget()
-        column = QVBoxLayout(content)
-        column.setContentsMargins(0, 12, 0, 12)
-        column.setSpacing(12)
-        column.addLayout(head)
-        column.addWidget(words)
-        column.addLayout(buttons)
-        column.addWidget(self.nothing)
-        column.addWidget(self.list, 1)
-        page = QVBoxLayout(self)
-        page.setContentsMargins(0, 0, 0, 0)
-        page.addWidget(Column(content))
+        row = buttons(self.open_button, self.restore_button, last=self.delete_button)
+        lay_out(self, self.close_button, (words, row, self.nothing, self.list))
 
     def _connect(self) -> None:
         self.close_button.clicked.connect(self.closed)
         self.open_button.clicked.connect(self._open)
         self.restore_button.clicked.connect(self._restore)
         self.delete_button.clicked.connect(self._delete)
-        self.list.restore_requested.connect(self._open)
-        self.list.remove_requested.connect(self._delete)
+        self.list.entered.connect(self._open)
+        self.list.removed.connect(self._delete)
         self.list.itemDoubleClicked.connect(self._open)
         self.list.itemSelectionChanged.connect(self._show_buttons)
         self._state.conversations_changed.connect(self.refresh)

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from PySide6.QtCore import QDateTime, QSize, Qt, Signal
-from PySide6.QtGui import QAccessible, QFont, QKeyEvent
+from PySide6.QtCore import QDateTime, Qt, Signal
+from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import (
-    QAbstractItemView,
     QFrame,
     QHBoxLayout,
-    QListWidget,
-    QListWidgetItem,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -23,67 +18,14 @@ from app.state.library import LibraryState, TrashedModel
 from app.system.byte_size import size
 from app.system.translation import isolated, tr, trn
 from app.ui.theme.palette import Palette
-from app.ui.theme.theme import BODY, READING, figures, font
+from app.ui.theme.theme import BODY, figures
 from app.ui.widgets import accessibility
-from app.ui.widgets.controls import Column, IconButton, TextButton, label, set_margins
+from app.ui.widgets.controls import IconButton, TextButton, label, set_margins
+from app.ui.widgets.row_list import RowList, buttons, lay_out
 from app.ui.widgets.units import day
 
-_ENTRY_ROLE = Qt.ItemDataRole.UserRole + 1
-_ROW_HEIGHT = 52
 _DAY = 24 * 3600
 Entry = TrashedConversation | TrashedModel
-
-
-class TrashList(QListWidget):
-    """Rows that are put away; Enter restores or opens the selected ones, Delete removes them."""
-
-    restore_requested = Signal()
-    remove_requested = Signal()
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.setAccessibleName(name)
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setFont(font(BODY))
-        self.setUniformItemSizes(True)
-        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
-        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setTextElideMode(Qt.TextElideMode.ElideRight)
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        ring = palette.accent if palette.accent_soft == palette.sunken else palette.accent_soft
-        self.setStyleSheet(
-            f"QListView::item {{ color: {palette.text}; padding: 0 10px; border-radius: 6px;"
-            f" border: 2px solid transparent; }}"
-            f"QListView::item:hover {{ background: {palette.sunken}; }}"
-            f"QListView::item:selected {{ color: {palette.text};"
-            f" background: {palette.accent_soft}; border-color: {ring}; }}"
-            f"QListView::item:selected:active:focus {{ border-color: {palette.accent}; }}"
-        )
-
-    def add_row(self, text: str, entry: object, *, selected: bool) -> None:
-        """Add a row of two lines."""
-        item = QListWidgetItem(text)
-        item.setData(_ENTRY_ROLE, entry)
-        item.setSizeHint(QSize(120, _ROW_HEIGHT))
-        self.addItem(item)
-        item.setSelected(selected)
-
-    def entries(self) -> list[Any]:
-        """The selected ones."""
-        return [item.data(_ENTRY_ROLE) for item in self.selectedItems()]
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self.restore_requested.emit()
-        elif event.key() in (Qt.Key.Key_Delete, Qt.Key.Key_Backspace):
-            self.remove_requested.emit()
-        elif event.key() == Qt.Key.Key_Escape:
-            event.ignore()  # closes the page
-        else:
-            super().keyPressEvent(event)
 
 
 class ConfirmLine(QFrame):
@@ -145,7 +87,7 @@ class TrashPage(QWidget):
         self.remove_button = TextButton(tr("Delete now"), "outlined")
         self.empty_button = TextButton(tr("Empty trash"), "outlined", "trash")
         self.confirm = ConfirmLine()
-        self.list = TrashList(tr("Deleted chats and models"))
+        self.list = RowList(tr("Deleted chats and models"))
         self.nothing = label(tr("The trash is empty."), "secondary")
         self.setFocusProxy(self.list)
         self._lay_out()
@@ -153,45 +95,23 @@ class TrashPage(QWidget):
         self.refresh()
 
     def _lay_out(self) -> None:
-        title = label(tr("Trash"), "", READING)
-        title.setFont(font(READING, QFont.Weight.Medium))
         days = KEEP_DELETED_SECONDS // _DAY
         words = tr("Deleted chats and models are kept for {days} days.", days=days)
         self.words = label(words, "secondary")
         self.words.setWordWrap(True)
         self.space = label("", "secondary")
         self.space.setFont(figures(BODY))
-        head = QHBoxLayout()
-        head.addWidget(title, 1)
-        head.addWidget(self.close_button)
-        buttons = QHBoxLayout()
-        buttons.setSpacing(8)
-        buttons.addWidget(self.restore_button)
-        buttons.addWidget(self.remove_button)
-        buttons.addStretch(1)
-        buttons.addWidget(self.empty_button)
-        content = QWidget()
-        column = QVBoxLayout(content)
-        column.setContentsMargins(0, 12, 0, 12)
-        column.setSpacing(12)
-        column.addLayout(head)
-        column.addWidget(self.words)
-        column.addWidget(self.space)
-        column.addLayout(buttons)
-        column.addWidget(self.confirm)
-        column.addWidget(self.nothing)
-        column.addWidget(self.list, 1)
-        page = QVBoxLayout(self)
-        page.setContentsMargins(0, 0, 0, 0)
-        page.addWidget(Column(content))
+        row = buttons(self.restore_button, self.remove_button, last=self.empty_button)
+        rows = self.words, self.space, row, self.confirm, self.nothing, self.list
+        lay_out(self, self.close_button, rows)
 
     def _connect(self) -> None:
         self.close_button.clicked.connect(self.closed)
         self.restore_button.clicked.connect(self._restore)
         self.remove_button.clicked.connect(self._ask_about_selected)
         self.empty_button.clicked.connect(self._ask_about_all)
-        self.list.restore_requested.connect(self._restore)
-        self.list.remove_requested.connect(self._ask_about_selected)
+        self.list.entered.connect(self._restore)
+        self.list.removed.connect(self._ask_about_selected)
         self.list.itemSelectionChanged.connect(self._show_buttons)
         self.confirm.confirmed.connect(self._remove)
         self.confirm.closed.connect(self.list.setFocus)

@@ -5,15 +5,12 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAccessible, QFont, QHideEvent, QKeyEvent
 from PySide6.QtWidgets import (
-    QAbstractItemView,
     QFileDialog,
     QFrame,
     QHBoxLayout,
-    QListWidget,
-    QListWidgetItem,
     QScrollArea,
     QStackedWidget,
     QVBoxLayout,
@@ -26,41 +23,11 @@ from app.system.translation import listed, tr
 from app.ui.presets.editor import PresetEditor
 from app.ui.settings.fields import segments_style
 from app.ui.theme.palette import Palette
-from app.ui.theme.theme import BODY, READING, font
+from app.ui.theme.theme import READING, font
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import Column, IconButton, TextButton, label, set_margins
+from app.ui.widgets.row_list import RowList
 from app.ui.widgets.wrap import WrapLayout
-
-_ID_ROLE = Qt.ItemDataRole.UserRole + 1
-_ROW_HEIGHT = 52
-
-
-class PresetList(QListWidget):
-    """The presets; Enter or a double click edits the chosen one, Delete deletes it."""
-
-    edited = Signal()
-    deleted = Signal()
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setAccessibleName(tr("Presets"))
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setFont(font(BODY))
-        self.setUniformItemSizes(True)
-        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setTextElideMode(Qt.TextElideMode.ElideRight)
-        self.itemDoubleClicked.connect(self.edited)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self.edited.emit()
-        elif event.key() in (Qt.Key.Key_Delete, Qt.Key.Key_Backspace):
-            self.deleted.emit()
-        elif event.key() == Qt.Key.Key_Escape:
-            event.ignore()  # closes the page
-        else:
-            super().keyPressEvent(event)
 
 
 class _UndoLine(QFrame):
@@ -115,7 +82,7 @@ class PresetsPage(QWidget):
         self.export_button.setToolTip(tr("Without its model and adapters, which are files here"))
         self.delete_button = TextButton(tr("Delete preset"), "outlined")
         self.undo = _UndoLine()
-        self.list = PresetList()
+        self.list = RowList(tr("Presets"), several=False)
         self.editor = PresetEditor(state)
         self.setFocusProxy(self.list)
         self._lay_out()
@@ -178,8 +145,9 @@ class PresetsPage(QWidget):
         self.edit_button.clicked.connect(self._edit)
         self.export_button.clicked.connect(self._ask_for_place)
         self.delete_button.clicked.connect(self._delete)
-        self.list.edited.connect(self._edit)
-        self.list.deleted.connect(self._delete)
+        self.list.entered.connect(self._edit)
+        self.list.itemDoubleClicked.connect(self._edit)
+        self.list.removed.connect(self._delete)
         self.list.currentRowChanged.connect(self._show_buttons)
         self.editor.changed.connect(self.changed)
         self.editor.taken.connect(self.taken)
@@ -195,7 +163,7 @@ class PresetsPage(QWidget):
         for button in (self.close_button, self.back_button, self.add_button):
             button.apply_palette(palette)
         self.editor.apply_palette(palette)
-        ring = palette.accent if palette.accent_soft == palette.sunken else palette.accent_soft
+        self.list.apply_palette(palette)
         line = 2 if palette.hairline == palette.text else 1
         self.setStyleSheet(
             f"QScrollArea, QWidget#rows {{ background: transparent; border: none; }}"
@@ -203,12 +171,6 @@ class PresetsPage(QWidget):
             f"QFrame#area {{ background: {palette.surface}; border-radius: 6px;"
             f" border: {line}px solid {palette.hairline}; }}"
             f'QFrame#area[focused="true"] {{ border-color: {palette.accent}; }}'
-            f"QListView::item {{ color: {palette.text}; padding: 0 10px; border-radius: 6px;"
-            f" border: 2px solid transparent; }}"
-            f"QListView::item:hover {{ background: {palette.sunken}; }}"
-            f"QListView::item:selected {{ color: {palette.text};"
-            f" background: {palette.accent_soft}; border-color: {ring}; }}"
-            f"QListView::item:selected:active:focus {{ border-color: {palette.accent}; }}"
         )
 
     def show_all(self) -> None:
@@ -241,10 +203,7 @@ class PresetsPage(QWidget):
         blocked = self.list.blockSignals(True)
         self.list.clear()
         for preset in presets:
-            item = QListWidgetItem(f"{preset.name}\n{self._line(preset)}")
-            item.setData(_ID_ROLE, preset.id)
-            item.setSizeHint(QSize(120, _ROW_HEIGHT))
-            self.list.addItem(item)
+            self.list.add_row(f"{preset.name}\n{self._line(preset)}", preset.id)
         self.list.blockSignals(blocked)
         if not self._select(chosen) and presets:
             self.list.setCurrentRow(min(row, len(presets) - 1))
@@ -261,7 +220,7 @@ class PresetsPage(QWidget):
         if self._edits:
             return self.editor.shown
         row = self.list.currentRow()
-        return None if row < 0 else int(self.list.item(row).data(_ID_ROLE))
+        return None if row < 0 else int(self.list.entry(row))
 
     # --- steps ----------------------------------------------------------------------------------
 
@@ -291,7 +250,7 @@ class PresetsPage(QWidget):
 
     def _select(self, id: int | None) -> bool:
         for row in range(self.list.count()):
-            if self.list.item(row).data(_ID_ROLE) == id:
+            if self.list.entry(row) == id:
                 self.list.setCurrentRow(row)
                 return True
         return False
