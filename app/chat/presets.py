@@ -63,6 +63,7 @@ class Presets(QObject):
         self._own: dict[int, Preset] = {}  # stored ones, also those of the app that were changed
         self._has_read = False
         self._given = NO_SETTINGS  # what the new chat got from `for_new_chat` last
+        self._offered: list[FoundPreset] = []  # read from files, to be added
         self._added: int | None = None
         # What the last preset replaced: the chat, its settings before, and their parts.
         self._before: tuple[int | None, ChatSettings, frozenset[str]] | None = None
@@ -353,7 +354,7 @@ class Presets(QObject):
 
     def offer(self, found: Sequence[FoundPreset]) -> None:
         """Ask whether to add the presets of files that were dropped."""
-        self._shown.set_offered([each.preset for each in found])
+        self._offered = [FoundPreset(each.preset) for each in found]
         notes = " ".join(each.note for each in found if each.note)
         names = listed(each.preset.name for each in found)
         sentence = trn(
@@ -373,8 +374,8 @@ class Presets(QObject):
     def add_offered(self) -> None:
         """Add the presets that were offered."""
         self._state.set_notice(OFFERED, None)
-        self._add([FoundPreset(preset) for preset in self._shown.offered])
-        self._shown.set_offered(())
+        offered, self._offered = self._offered, []
+        self._add(offered)
 
     def start_added(self) -> None:
         """Begin a chat with the preset that was added last."""

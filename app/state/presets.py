@@ -31,17 +31,15 @@ class PresetState(QObject):
 
     changed = Signal()  # `presets`, `deleted` or `restorable`
     use_changed = Signal()
-    offered_changed = Signal()
 
     presets = ReadOnly[tuple[Preset, ...]]()  # those of the app first, without deleted ones
     deleted = ReadOnly[Preset | None]()  # that Undo restores
     restorable = ReadOnly[bool]()  # some of the app were changed or deleted
     use = ReadOnly[PresetUse]()
-    offered = ReadOnly[tuple[Preset, ...]]()  # read from a file, to be added
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._presets, self._offered = tuple[Preset, ...](), tuple[Preset, ...]()
+        self._presets = tuple[Preset, ...]()
         self._deleted: Preset | None = None
         self._restorable = False
         self._use = PresetUse()
@@ -65,8 +63,3 @@ class PresetState(QObject):
         if use != self._use:
             self._use = use
             self.use_changed.emit()
-
-    def set_offered(self, presets: Sequence[Preset]) -> None:
-        """Offer the presets of a file; none: they were added or refused."""
-        self._offered = tuple(presets)
-        self.offered_changed.emit()
