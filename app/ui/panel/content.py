@@ -21,7 +21,8 @@ from PySide6.QtWidgets import (
 
 from app.domain.chat_settings import NO_SETTINGS, PARTS, ChatSettings, changed_parts, with_parts
 from app.state.states import States
-from app.system.translation import tr
+from app.system.translation import listed, tr
+from app.ui.chat.settings_words import part_name
 from app.ui.panel.adapters import AdapterSection
 from app.ui.panel.choices import FormatSection, PolicySection, ThinkingSection
 from app.ui.panel.instructions import InstructionsSection
@@ -35,7 +36,6 @@ from app.ui.theme.theme import READING, SMALL, font
 from app.ui.widgets.controls import IconButton, TextButton, label, set_margins, set_property
 
 _LARGEST_FILE = 1 << 20  # bytes: what the engine accepts
-_ALL = frozenset(PARTS)
 
 
 class _Area(QScrollArea):
@@ -139,7 +139,7 @@ class PanelContent(QWidget):
     def _connect(self) -> None:
         state = self._state
         self.close_button.clicked.connect(self.closed)
-        self.reset_button.clicked.connect(partial(self._reset, _ALL))
+        self.reset_button.clicked.connect(self._reset_marked)
         self.undo_button.clicked.connect(self._undo_reset)
         for section in self.sections.values():
             section.edited.connect(self._edit)
@@ -168,6 +168,8 @@ class PanelContent(QWidget):
             section.show_settings(shown)
             section.show_changed(part in changed)
         self.reset_button.setVisible(bool(changed))
+        names = listed(part_name(part) for part in PARTS if part in changed)
+        self.reset_button.setToolTip(tr("Resets: {parts}", parts=names) if changed else "")
         self.undo_button.setVisible(self._can_undo())
         self._show_note()
 
@@ -228,6 +230,11 @@ class PanelContent(QWidget):
             self.changed.emit(settings)
         elif chat is None or state.conversation(chat) is not None:  # else it is deleted
             self.left.emit(chat, settings)
+
+    def _reset_marked(self) -> None:
+        """Reset what is marked; a model that is not, since it is loaded, stays the chat's."""
+        self.finish()
+        self._reset(self._states.chat_settings.shown.changed)
 
     def _reset(self, parts: frozenset[str]) -> None:
         self.finish()

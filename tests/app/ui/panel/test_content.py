@@ -432,7 +432,7 @@ def test_a_reset_can_be_undone_until_something_else_is_changed(
     stage.controller.chat_settings.change_shown(EVERYTHING)
     assert not card.undo_button.isVisible()
     card.reset_button.click()
-    assert shown(stage) == NO_SETTINGS
+    assert shown(stage) == ChatSettings(model=EVERYTHING.model)  # it is loaded, and not marked
     assert stage.states.adapters.stack == ()
     card.undo_button.click()
     assert shown(stage) == EVERYTHING
@@ -442,6 +442,27 @@ def test_a_reset_can_be_undone_until_something_else_is_changed(
     assert card.undo_button.isVisible()
     typed(card, "temperature", "0.25")
     assert not card.undo_button.isVisible()
+
+
+def test_reset_all_keeps_a_model_that_is_not_marked(stage: Stage, card: PanelContent) -> None:
+    loaded = Local(MODEL)
+    stage.controller.chat_settings.change_shown(ChatSettings(model=loaded, stop=("END",)))
+    assert not card.model.mark.isVisible()
+    assert card.reset_button.toolTip() == "Resets: Stop texts"
+    card.reset_button.click()
+    assert shown(stage) == ChatSettings(model=loaded)
+    assert not card.reset_button.isVisible()
+
+
+def test_reset_all_resets_and_names_a_marked_model(stage: Stage, card: PanelContent) -> None:
+    other = ChatSettings(model=Local(MODEL.with_name("other.gguf")), stop=("END",))
+    stage.controller.chat_settings.change_shown(other)
+    assert card.model.mark.isVisible()
+    assert card.reset_button.toolTip() == "Resets: Model, Stop texts"
+    card.reset_button.click()
+    assert shown(stage) == NO_SETTINGS
+    card.undo_button.click()
+    assert shown(stage) == other
 
 
 def test_a_reset_is_undone_in_its_own_chat_only(stage: Stage, card: PanelContent) -> None:
