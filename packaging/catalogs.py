@@ -80,6 +80,8 @@ def read(path: Path, language: str | None = None) -> Catalog:
 
 def write(path: Path, catalog: Catalog) -> None:
     """Write a catalog or the template, with a header of our own."""
+    for message in catalog:  # Babel takes the "% o" of "{percent} % of" for a placeholder
+        message.flags.discard("python-format")
     body = io.BytesIO()
     write_po(
         body, catalog, width=WIDTH, omit_header=True, include_lineno=False, ignore_obsolete=True,

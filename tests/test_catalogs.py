@@ -167,3 +167,14 @@ def test_a_string_with_a_plural_and_without_is_refused(tmp_path: Path) -> None:
     (tmp_path / "resources" / "catalog.json").write_text("{}")
     with pytest.raises(catalogs.Clash, match="with a plural and without"):
         catalogs.extracted(tmp_path)
+
+
+def test_no_string_is_marked_for_percent_formatting(tmp_path: Path) -> None:
+    """The window's strings have braces only: "% o" in "{percent} % of" is no placeholder."""
+    written = tmp_path / "tokonoma.pot"
+    catalogs.write(written, catalogs.extracted())
+    files = [catalogs.catalog_file(language) for language in catalogs.languages()]
+    for path in (written, catalogs.TEMPLATE, *files):
+        text = path.read_text(encoding="utf-8")
+        assert "{percent} % of" in text
+        assert not re.search(r"^#,.*\bpython-format", text, re.MULTILINE), path.name
