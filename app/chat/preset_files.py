@@ -1,7 +1,8 @@
-"""Presets in files: of this app, of LM Studio, and character cards, told apart by their content.
+"""Reads and writes presets as files: of this app, of LM Studio, and character cards.
 
-Of LM Studio, the files `*.preset.json` with a list of fields are read, and the older ones with
-`inference_params`; what this app has no setting for is left out. Cards are in `character_cards`.
+The content tells the kinds apart. LM Studio has two: `*.preset.json` with a list of fields, and
+older files with `inference_params`; fields that this app has no setting for are not imported.
+`character_cards` reads the cards.
 """
 
 from __future__ import annotations
@@ -47,15 +48,15 @@ _POLICIES = {"stopAtLimit": ContextPolicy.STOP, "rollingWindow": ContextPolicy.D
 
 
 class PresetFileError(Exception):
-    """A file cannot be read or written: `str(error)` is one sentence."""
+    """A file cannot be read or written: `str(error)` says which and why in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundPreset:
-    """The preset of a file."""
+    """A preset that was read from a file."""
 
     preset: Preset  # its id is 0
-    note: str = ""  # one sentence that names the parts not imported
+    note: str = ""  # names what was not imported, in one sentence; "": all was
 
 
 def may_be_preset(path: Path) -> bool:
@@ -70,7 +71,7 @@ def may_be_preset(path: Path) -> bool:
 
 
 def read_preset(path: Path) -> FoundPreset | None:
-    """The preset of a file; None if it has none. Raises PresetFileError; blocks."""
+    """Read the preset of a file; None if it has none. Raises PresetFileError; blocks."""
     try:
         with path.open("rb") as file:
             if file.read(len(_PNG)) == _PNG:
@@ -95,7 +96,10 @@ def read_preset(path: Path) -> FoundPreset | None:
 
 
 def write_preset(preset: Preset, path: Path) -> None:
-    """Write a preset, without names of files of this computer. Raises PresetFileError; blocks."""
+    """Write a preset without its model and adapters: they are paths of this computer.
+
+    Raises PresetFileError; blocks.
+    """
     try:
         json_file.replace_file(path, file_text(preset).encode("utf-8", "replace"))
     except OSError as error:
@@ -169,7 +173,7 @@ def _key_values(fields: Iterable[object]) -> Iterable[tuple[str, object]]:
 
 
 def _ticked(value: object, off: float | None) -> object:
-    """The value of a field, which may have a box to tick."""
+    """The value of a field; `off` if it has a box that is not ticked."""
     match value:
         case {"checked": bool(ticked)}:
             return cast("dict[str, object]", value).get("value") if ticked else off
@@ -188,7 +192,7 @@ def _settings(text: object, sampling: Mapping[str, object], stop: object) -> Cha
 
 
 def _whole(value: object) -> object:
-    """JSON of other programs writes whole numbers as 40.0, too."""
+    """A whole number as int: other programs also write 40 as 40.0."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
