@@ -213,6 +213,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     window.picker.opened.connect(controller.library.picker_opened)
     window.picker.unload_requested.connect(controller.unload_model)
     window.picker.cancel_requested.connect(controller.model_use.cancel_load)
+    window.chat.status_line.title_cancelled.connect(controller.titles.cancel)
     window.chat.status_line.cancel_requested.connect(controller.model_use.cancel_load)
     window.banners.closed.connect(controller.close_notice)
     window.banners.acted.connect(act)

@@ -45,6 +45,7 @@ from app.chat.runner import Runner
 from app.chat.snapshots import SnapshotController
 from app.chat.snippets import Snippets
 from app.chat.store_faults import StoreFaults
+from app.chat.titles import Titles
 from app.chat.token_count import TokenCount
 from app.chat.transfer.controller import DONE_NOTICE, Transfer
 from app.domain.answer_details import AnswerDetails
@@ -194,6 +195,14 @@ class Controller(QObject):
         self.library.defaults.changed.connect(self.chat_settings.refresh)
         self.settings_changed.connect(self.chat_settings.refresh)
         self.performance = Performance(state, states.performance, store_queue, self._engine)
+        self.conversations = Conversations(state, store_queue)
+        self.titles = Titles(
+            state,
+            self._engine,
+            self._prompts,
+            self.conversations.rename,
+            lambda: self.settings.model_titles == "on",
+        )
         self._events = Events(
             state,
             self._engine,
@@ -205,11 +214,11 @@ class Controller(QObject):
             token_counts=(self.token_count, self.chat_settings.token_count),
             performance=self.performance,
             speculative_model=self.speculative_model,
+            titles=self.titles,
             chat_settings=self.chat_settings,
             remember=self._remember_model,
             report=self.report,
         )
-        self.conversations = Conversations(state, store_queue)
         self.folders = Folders(state, store_queue)
         self.navigation = Navigation(state, store_queue, self._answers, self.drafts)
         self.copies = Copies(state, self.conversations, self._answers.save, self.navigation.open)
@@ -342,6 +351,7 @@ class Controller(QObject):
         """Stop all answers and downloads, and send the command that saves the cached context."""
         self.reading.stop()
         self.outbox.close()
+        self.titles.close()
         self._answers.close()
         self.switch.drop()
         self.sessions.shut_down()
@@ -584,7 +594,8 @@ class Controller(QObject):
 
     def _on_answer_ended(self, conversation_id: int, message_id: int) -> None:
         self._continuation.on_ended(message_id)
-        self.outbox.on_answer_ended(conversation_id, message_id)
+        self.outbox.on_answer_ended(conversation_id, message_id)  # first: it may ask the next one
+        self.titles.on_answer_ended(conversation_id, message_id)
 
     def _send_in(self, conversation_id: int, parts: Parts) -> bool:
         """Send a message at the end of a conversation that was opened; False when it cannot be."""

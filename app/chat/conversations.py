@@ -136,7 +136,13 @@ def title_of(parts: Parts) -> str:
 
     Greetings and polite openings are left out, unless there is nothing else.
     """
-    words = next((found for text in _title_sources(parts) if (found := one_line(text))), "")
+    return shortened(
+        next((found for text in _title_sources(parts) if (found := one_line(text))), "")
+    )
+
+
+def shortened(words: str) -> str:
+    """Text on one line as a title, cut between two words where it is too long."""
     if len(words) <= _TITLE_LENGTH:
         return words
     cut = words.rfind(" ", _TITLE_LENGTH * 2 // 3, _TITLE_LENGTH + 1)

@@ -15,6 +15,7 @@ from app.chat.model_loader import ModelLoader
 from app.chat.performance import Performance
 from app.chat.runner import Runner
 from app.chat.snapshots import SnapshotController
+from app.chat.titles import Titles
 from app.chat.token_count import TokenCount
 from app.domain.parts import ErrorPart
 from app.engines.requests import RequestRouter
@@ -62,6 +63,7 @@ class Events:
         token_counts: Sequence[TokenCount],
         performance: Performance,
         speculative_model: SpeculativeModel,
+        titles: Titles,
         chat_settings: ChatSettingsController,
         remember: Callable[[Path], None],
         report: Callable[[BaseException], None],
@@ -73,13 +75,15 @@ class Events:
         self._runner, self._models, self._answers = runner, models, answers
         self._adapters, self._sessions, self._token_counts = adapters, sessions, token_counts
         self._performance, self._draft_models = performance, speculative_model
-        self._settings = chat_settings
+        self._settings, self._titles = chat_settings, titles
         self._remember, self._report = remember, report
 
     def receive(self, events: Sequence[Event]) -> None:
         """Handle events of one kind and request; `Text` events are handled as one batch."""
         if isinstance(events[0], Text):
-            self._answers.on_text([event for event in events if isinstance(event, Text)])
+            texts = [event for event in events if isinstance(event, Text)]
+            self._answers.on_text(texts)
+            self._titles.on_text(texts)
         else:
             for event in events:
                 self._on_event(event)
@@ -88,10 +92,9 @@ class Events:
         """End a request whose event handler raised; the partial text of an answer stays."""
         self._report(error)
         self._engine.cancel(request)
-        if self._answers.interrupt(request):
+        failed = Failed(request, tr("Something went wrong in Tokonoma."), "")
+        if self._titles.on_failed(failed) or self._answers.interrupt(request):
             return
-        what = tr("Something went wrong in Tokonoma.")
-        failed = Failed(request, what, "")
         if self._models.is_loading(request):
             self._on_load_failed(failed)
         elif not self._adapters.on_failed(failed):
@@ -115,7 +118,9 @@ class Events:
                 self._answers.on_prompt(event)
             case Text():
                 self._answers.on_text([event])
+                self._titles.on_text([event])
             case Finished():
+                self._titles.on_finished(event)
                 self._answers.on_finished(event)
                 self._performance.on_finished(event)
             case AdaptersSet():
@@ -150,6 +155,7 @@ class Events:
 
     def _on_failed(self, event: Failed) -> None:
         parts = (
+            self._titles,
             self._answers,
             self._adapters,
             self._sessions,

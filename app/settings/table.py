@@ -127,6 +127,16 @@ class Settings:
             group="look",
         ),
     ] = "on"
+    model_titles: Annotated[
+        str,
+        Setting(
+            "Let the model title chats",
+            "After the first answer, the model writes a short title. A title you typed stays.",
+            choices=("off", "on"),
+            words=("Off", "On"),
+            group="answers",
+        ),
+    ] = "off"
     last_model: Annotated[str, Setting()] = ""  # path; empty: the starter model
     offer_better_model: Annotated[bool, Setting()] = True  # on the empty page, with the starter
     last_conversation: Annotated[int, Setting()] = 0  # its id; 0: a new chat

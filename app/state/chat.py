@@ -170,6 +170,7 @@ class State(QObject):
     trash_changed = Signal()
     reading_changed = Signal()
     typed_changed = Signal()
+    titled_changed = Signal()
     capabilities_changed = Signal()
     settings_changed = Signal(object)  # conversation, or None: the new chat
     folders_changed = Signal()
@@ -204,6 +205,7 @@ class State(QObject):
     trash = ReadOnly[tuple[TrashedConversation, ...]]()  # the last deleted first
     devices = ReadOnly[tuple[DeviceInfo, ...]]()  # beside the processor
     typed_tokens = ReadOnly[int]()  # of the text in the composer; 0: none, or not counted yet
+    titled = ReadOnly[int | None]()  # conversation for which the model writes a title
     reading = ReadOnly[int | None]()  # message that is read aloud
     can_read = ReadOnly[bool]()  # the system can read aloud
     capabilities = ReadOnly[Capabilities]()  # of the engine; decide what the window offers
@@ -234,6 +236,7 @@ class State(QObject):
         self._deletions = tuple[Deletion, ...]()
         self._offered = 0
         self._typed_tokens = 0
+        self._titled: int | None = None
         self._reading: int | None = None
         self._can_read = False
         self._devices = tuple[DeviceInfo, ...]()
@@ -598,6 +601,12 @@ class State(QObject):
         if tokens != self._typed_tokens:
             self._typed_tokens = tokens
             self.typed_changed.emit()
+
+    def set_titled(self, conversation_id: int | None) -> None:
+        """Set the conversation for which the model writes a title; None: for none."""
+        if conversation_id != self._titled:
+            self._titled = conversation_id
+            self.titled_changed.emit()
 
     def set_capabilities(self, capabilities: Capabilities) -> None:
         """Set what the engine can do."""

@@ -25,6 +25,7 @@ class StatusLine(QWidget):
     """One row on the loaded model and the running generation, or on the load in progress."""
 
     cancel_requested = Signal()
+    title_cancelled = Signal()  # the title that the model writes
     policy_requested = Signal()  # the choice of what happens when the shown chat is full
 
     def __init__(self, state: State, parent: QWidget | None = None) -> None:
@@ -48,14 +49,22 @@ class StatusLine(QWidget):
         self.cancel = TextButton(tr("Cancel"), "link")
         self.cancel.setFont(figures(SMALL))
         self.cancel.clicked.connect(self.cancel_requested)
+        self.titling = label(tr("writing a title"), "secondary", SMALL)
+        self.cancel_title = TextButton(tr("Cancel"), "link")
+        self.cancel_title.setFont(figures(SMALL))
+        self.cancel_title.setAccessibleName(tr("Cancel the title"))
+        self.cancel_title.clicked.connect(self.title_cancelled)
         self._pages = QStackedLayout(self)
-        self._quiet = _row([self.words, self.meter, self.context], stretch=0)
+        self._quiet = _row(
+            [self.words, self.titling, self.cancel_title, self.meter, self.context], stretch=0
+        )
         self._busy = _row([self.loading, self.progress, self.percent, self.cancel], stretch=1)
         self._pages.addWidget(self._quiet)
         self._pages.addWidget(self._busy)
         state.model_changed.connect(self.refresh)
         state.generations_changed.connect(self.refresh)
         state.typed_changed.connect(self.refresh)
+        state.titled_changed.connect(self.refresh)
         state.conversation_changed.connect(self.refresh)
         state.message_added.connect(self.refresh)  # also the other one of two compared answers
         state.message_removed.connect(self.refresh)
@@ -86,6 +95,8 @@ class StatusLine(QWidget):
         loaded = state.model.loaded
         used, context = state.context_used, loaded.context if loaded else 0
         typed = state.typed_tokens
+        for part in (self.titling, self.cancel_title):
+            part.setVisible(state.titled is not None)
         self.meter.setVisible(bool(loaded))
         self.context.setVisible(bool(loaded))
         if loaded:

@@ -34,6 +34,7 @@ def _everything_changed():
         last_model="/models/Bonsai é.gguf",
         offer_better_model=False,
         notify="off",
+        model_titles="on",
         zoom=150,
         scale=125,
         last_conversation=3,

@@ -256,7 +256,7 @@ def test_reset_button_shows_for_changed_values(page: Page, qtbot: QtBot) -> None
 
 def test_every_setting_can_be_reset_to_its_default(qtbot: QtBot) -> None:
     changed = Settings(
-        theme="dark", language="de", zoom=125, scale=150, notify="off", system_prompt="Short.", temperature=0.0, top_k=1, top_p=0.5, min_p=0.5,
+        theme="dark", language="de", zoom=125, scale=150, notify="off", model_titles="on", system_prompt="Short.", temperature=0.0, top_k=1, top_p=0.5, min_p=0.5,
         repeat_penalty=1.0, max_tokens=5, thinking="off", faster_answers="off", context=512, cache="f16", threads=2, memory_gb=3.0, runs_on="cpu",
         parallel_downloads=1, hub_endpoint="https://a.example", proxy="b:1", snapshot_budget_gb=0.0,
     )  # fmt: skip

@@ -1,0 +1,169 @@
+"""Titles that the model writes: asked for after a chat's first answer, if the settings say so.
+
+The request continues the chat, so that its cached context is used and stays as it is. It runs in
+the background, and only while nothing else is written: an answer that begins cancels it, and it is
+asked for again afterwards. A title that is not the automatic one was typed by the user, and stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from app.chat.conversations import one_line, shortened, title_of
+from app.chat.prompts import PromptBuilder
+from app.domain.message import Message, MessageState, StopReason
+from app.domain.parts import parts_of, typed_text
+from app.engines.requests import RequestRouter
+from app.state.chat import ModelPhase, State
+from engine import Failed, Finished, FinishReason, Generate, Role, Sampling, Text, Turn
+
+_PROMPT = (
+    "Write a title for this conversation: two to six words that name its topic, in the language of"
+    " my first message. Reply with the title only."
+)
+_MOST_TOKENS = 48
+_LONGEST = 100  # characters of a line that is a title; a longer one is an answer
+_LABEL = re.compile(
+    r"(?:\w+ )?(?:title|titel|titre|título|titolo|标题|標題|العنوان)\s*[:\uff1a]\s*", re.I
+)
+# Markdown and quotation marks, also of other languages.
+_MARKS = " \t#*_`>\"'“”„‟«»\u2039\u203a\u2018\u2019「」『』《》"
+_ENDS = ".。,;:\uff0c\uff1b\uff1a"
+
+
+class Titles:
+    """Asks the model for the title of one chat at a time."""
+
+    def __init__(
+        self,
+        state: State,
+        router: RequestRouter,
+        prompts: PromptBuilder,
+        rename: Callable[[int, str], None],
+        is_wanted: Callable[[], bool],
+    ) -> None:
+        """`is_wanted`: the user lets the model title chats."""
+        self._state, self._engine, self._prompts = state, router, prompts
+        self._rename, self._is_wanted = rename, is_wanted
+        self._waiting: list[int] = []  # conversations
+        self._request, self._conversation, self._automatic = 0, 0, ""
+        self._written: list[str] = []
+        self._closed = False
+        state.generations_changed.connect(self._on_work)
+        state.model_changed.connect(self._on_work)
+
+    def on_answer_ended(self, conversation: int, message: int) -> None:
+        """An answer has ended: if it is the first one of a chat, that is titled soon."""
+        branch = self._state.branches.get(conversation, ())
+        if not self._is_wanted() or not branch or branch[-1].id != message:
+            return
+        is_whole = branch[-1].state is MessageState.COMPLETE
+        if (is_whole or branch[-1].stop == StopReason.LENGTH) and self._automatic_title(branch):
+            self._waiting.append(conversation)
+            self._start_next()
+
+    def cancel(self) -> None:
+        """Keep the automatic title: the user does not want to wait for another one."""
+        if self._request:
+            self._engine.cancel(self._request)
+            self._end()
+
+    def close(self) -> None:
+        """Ask for no more titles: the app quits."""
+        self._closed = True
+        self.cancel()
+
+    # --- events ---------------------------------------------------------------------------------
+
+    def on_text(self, events: Sequence[Text]) -> None:
+        """Collect the text of a title."""
+        if events[-1].request == self._request:
+            self._written += [event.text for event in events]
+
+    def on_finished(self, event: Finished) -> None:
+        """Give the chat its title, unless the user has typed one meanwhile."""
+        if event.request != self._request:
+            return
+        text = "".join(self._written)
+        if event.reason is FinishReason.LENGTH:
+            text = text[: text.rfind("\n") + 1]  # its last line is not complete
+        conversation, title = self._conversation, cleaned(text)
+        is_automatic = self._state.title(conversation) == self._automatic
+        is_complete = event.reason is not FinishReason.CANCELLED
+        self._end()
+        if title and is_automatic and is_complete:
+            self._rename(conversation, title)
+        self._start_next()
+
+    def on_failed(self, event: Failed) -> bool:
+        """Keep the automatic title, as when the chat is full; False for other requests."""
+        if event.request != self._request:
+            return False
+        self._end()
+        return True
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def _automatic_title(self, branch: Sequence[Message]) -> str:
+        """The title of a chat with one question, if it is the automatic one; else ""."""
+        questions = [message for message in branch if message.role is Role.USER]
+        title = self._state.title(branch[0].conversation)
+        return title if len(questions) == 1 and title == title_of(questions[0].parts) else ""
+
+    def _on_work(self) -> None:
+        """An answer or a load has begun or ended."""
+        if self._request and self._is_busy():
+            self._waiting.insert(0, self._conversation)
+            self.cancel()
+        self._start_next()
+
+    def _is_busy(self) -> bool:
+        state = self._state
+        return bool(state.generations or state.queued) or state.model.phase is not ModelPhase.READY
+
+    def _start_next(self) -> None:
+        while self._waiting and not (self._request or self._closed or self._is_busy()):
+            conversation = self._waiting.pop(0)
+            branch = self._state.branches.get(conversation, ())
+            settings = self._state.settings(conversation)
+            automatic = self._automatic_title(branch) if branch else ""
+            if automatic and self._is_wanted() and self._state.has_in_use(settings.model):
+                self._ask(conversation, branch, automatic)
+
+    def _ask(self, conversation: int, branch: Sequence[Message], automatic: str) -> None:
+        turns = (*self._prompts.turns(conversation, branch), Turn(Role.USER, _PROMPT))
+        self._conversation, self._automatic = conversation, automatic
+        self._written = []
+        self._request = self._engine.send(
+            lambda number: Generate(
+                number,
+                turns,
+                Sampling(temperature=0.0),
+                _MOST_TOKENS,
+                thinking=False,
+                thinking_budget=0,
+                background=True,
+            )
+        )
+        self._state.set_titled(conversation)
+
+    def _end(self) -> None:
+        self._request = 0
+        self._state.set_titled(None)
+
+
+def cleaned(text: str) -> str:
+    """The title in a model's answer, on one line; "" if it has none.
+
+    Thoughts, quotation marks, Markdown, a label such as "Title:" and a line before the title that
+    ends in a colon are left out.
+    """
+    said = typed_text(parts_of(Role.ASSISTANT, text))
+    lines = [line for each in said.splitlines() if (line := one_line(each).strip(_MARKS))]
+    while len(lines) > 1 and lines[0].endswith((":", "\uff1a")):
+        del lines[0]
+    line = _LABEL.sub("", lines[0], 1) if lines and _LABEL.match(lines[0]) else "".join(lines[:1])
+    title = line.strip(_MARKS).rstrip(_ENDS).strip(_MARKS)
+    is_title = len(title) <= _LONGEST and any(letter.isalnum() for letter in title)
+    return shortened(title) if is_title else ""
