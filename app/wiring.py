@@ -188,7 +188,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
 
     transcript.fork_requested.connect(controller.copies.fork)
     composer.prompt_saved.connect(controller.snippets.add)
-    window.prompts.renamed.connect(controller.snippets.rename)
+    window.prompts.changed.connect(controller.snippets.change)
     window.prompts.deleted.connect(controller.snippets.delete)
     window.prompts.restore_requested.connect(controller.snippets.restore)
     transcript.speech_requested.connect(controller.reading.toggle)
@@ -364,9 +364,10 @@ def connect_presets(window: Window, controller: Controller) -> None:
 
     window.presets_made.connect(wire)
     window.preset_menu.started.connect(start)
-    window.preset_menu.applied.connect(presets.apply)
+    window.prompt_list.preset_chosen.connect(presets.use)
+    window.preset_menu.applied.connect(presets.use)
     window.preset_menu.save_requested.connect(lambda: window.open_presets(presets.save_chat()))
-    window.chat.empty_view.chips.chosen.connect(presets.apply)
+    window.chat.empty_view.chips.chosen.connect(presets.toggle)
 
 
 def connect_adapters(panel: AdapterSection, adapters: Adapters) -> None:

@@ -241,16 +241,22 @@ class Presets(QObject):
         if not self._shows_greeting_only(preset):
             self._state.show(self._begin_with_greeting(preset))
 
-    def apply(self, id: int) -> None:
-        """Give the shown chat the settings of a preset; the new chat gives them back if it has them."""
+    def toggle(self, id: int) -> None:
+        """Begin the new chat with a preset; one that has it gives it back."""
+        preset, settings = self._shown.preset(id), self._state.settings(None)
+        if preset is not None and presets.is_in_use(preset, settings):
+            usual = self.settings_for_new_chat()
+            self._chat_settings.change(None, NO_SETTINGS if usual == settings else usual)
+        else:
+            self.start(id)
+
+    def use(self, id: int) -> None:
+        """Give the shown chat the settings of a preset; a new one begins with its greeting."""
         preset, shown = self._shown.preset(id), self._state.current
         if preset is None:
             return
         settings = self._state.settings(shown)
-        if shown is None and presets.is_in_use(preset, settings):
-            usual = self.settings_for_new_chat()
-            self._chat_settings.change(None, NO_SETTINGS if usual == settings else usual)
-        elif shown is None:
+        if shown is None and preset.greeting.strip():
             self.start(id)
         elif (changed := presets.apply(preset, settings)) != settings:
             self._chat_settings.change(shown, changed)

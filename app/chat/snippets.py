@@ -1,4 +1,4 @@
-"""Saved prompts: read, saved, renamed, deleted and restored, in the state and in the store."""
+"""Saved prompts: read, saved, changed, deleted and restored, in the state and in the store."""
 
 from __future__ import annotations
 
@@ -40,16 +40,17 @@ class Snippets:
         self._state.set([*self._state.snippets, made])
         self._write(made)
 
-    def rename(self, snippet_id: int, name: str) -> None:
-        """Give a prompt another name; an empty one changes nothing."""
+    def change(self, snippet_id: int, name: str, text: str) -> None:
+        """Give a prompt another name and text; an empty one of them stays as it was."""
         old = next((each for each in self._state.snippets if each.id == snippet_id), None)
-        name = " ".join(name.split())
-        if old is None or name in ("", old.name):
+        if old is None:
             return
-        new = replace(old, name=name)
-        rest = [each for each in self._state.snippets if each is not old]
-        self._state.set([*rest, new], self._state.deleted)
-        self._write(new)
+        name = " ".join(name.split()) or old.name
+        new = replace(old, name=name, text=text if text.strip() else old.text)
+        if new != old:
+            rest = [each for each in self._state.snippets if each is not old]
+            self._state.set([*rest, new], self._state.deleted)
+            self._write(new)
 
     def delete(self, snippet_id: int) -> None:
         """Delete a prompt, which can be restored until the next one is deleted."""

@@ -15,12 +15,12 @@ class Snippet:
     created: float  # seconds since 1970
 
 
+def has_words(text: str, query: str) -> bool:
+    """Whether a text has every word of a query, in any case."""
+    return all(word in text.casefold() for word in query.casefold().split())
+
+
 def matching(snippets: tuple[Snippet, ...], query: str) -> list[Snippet]:
     """Those whose name or text has every word of a query; the ones named so come first."""
-    words = query.casefold().split()
-
-    def has(text: str) -> bool:
-        return all(word in text.casefold() for word in words)
-
-    named = [each for each in snippets if has(each.name)]
-    return [*named, *(each for each in snippets if each not in named and has(each.text))]
+    named = [each for each in snippets if has_words(each.name, query)]
+    return [*named, *(e for e in snippets if e not in named and has_words(e.text, query))]

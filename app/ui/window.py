@@ -156,7 +156,7 @@ class Window(QWidget):
         self.cards = AnswerCards(self, state)
         self.prompts = PromptManager(states.snippets)
         self.prompts_card = Popover(self, self.prompts, PROMPTS_WIDTH, tr("Saved prompts"))
-        self.prompt_list = PromptList(states.snippets, self.composer, self.chat)
+        self.prompt_list = PromptList(states, self.composer, self.chat)
         self.transfer = TransferView(states.transfer, self)
         self.preset_menu = PresetMenu(states.presets, self)
 

@@ -74,12 +74,14 @@ def saved_prompts(stage: Stage) -> None:
 
 
 def prompt_card(stage: Stage) -> None:
-    """The card of the saved prompts, after one was deleted."""
+    """The card of the saved prompts, after one was deleted, and while another is edited."""
     saved_prompts(stage)
     stage.window.prompt_list.close_list()
     stage.window.composer.set_text("Explain this to a child.")
     stage.window.open_prompts()
     stage.controller.snippets.delete(stage.states.snippets.snippets[0].id)
+    flush()
+    stage.window.prompts.rows[1].edit.click()
     flush()
 
 

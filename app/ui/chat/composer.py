@@ -78,9 +78,8 @@ class _Editor(MessageField):
         elif e.key() == Qt.Key.Key_Escape:
             e.ignore()  # handled by the window
         else:
-            was_empty = self.document().isEmpty()
             super().keyPressEvent(e)
-            if was_empty and e.text() == "/" and self.text() == "/":
+            if e.text() == "/" and self.text() == "/":  # also in place of a selected text
                 self.slash_typed.emit()
 
     def contextMenuEvent(self, e: QContextMenuEvent) -> None:
@@ -92,9 +91,8 @@ class _Editor(MessageField):
         menu.popup(e.globalPos())
 
     def inputMethodEvent(self, e: QInputMethodEvent) -> None:
-        was_empty = not self.text()
         super().inputMethodEvent(e)
-        if was_empty and e.commitString() in ("/", "\uff0f"):
+        if e.commitString() in ("/", "\uff0f") and self.text() == e.commitString():
             self.slash_typed.emit()
         if self.composing:
             self.typing.emit()

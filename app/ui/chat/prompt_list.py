@@ -1,17 +1,22 @@
-"""List of the saved prompts above the message field, opened by "/" in an empty field.
+"""List of saved prompts and presets above the message field, opened by "/" in an empty field.
 
+A new chat gets the chosen preset; in another chat its instructions are inserted, as a prompt is.
 The focus stays in the field, where typing filters the list. It is open only after a typed "/", and
 only while something matches: a pasted or typed path is text like any other.
 """
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from PySide6.QtCore import QEvent, QObject, QPoint, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QListWidget, QListWidgetItem, QVBoxLayout, QWidget
 
-from app.domain.snippet import Snippet, matching
-from app.state.snippets import SnippetState
+from app.domain.chat import Preset
+from app.domain.snippet import Snippet, has_words, matching
+from app.domain.variables import resolved
+from app.state.states import States
 from app.system.translation import tr
 from app.ui.chat.composer import Composer
 from app.ui.theme.palette import LIGHT, Palette
@@ -26,24 +31,27 @@ SLASHES = ("/", "\uff0f")  # the second one is of Chinese and Japanese input met
 
 
 class PromptList(QFrame):
-    """Shows the matching prompts; Up and Down choose, Enter and Tab insert, Escape closes."""
+    """Shows what matches; Up and Down choose, Enter and Tab use the choice, Escape closes."""
 
+    preset_chosen = Signal(object)  # its id, for the new chat
     manage_requested = Signal()
 
-    def __init__(self, state: SnippetState, composer: Composer, parent: QWidget) -> None:
+    def __init__(self, states: States, composer: Composer, parent: QWidget) -> None:
         super().__init__(parent)
         self.setObjectName("prompts")
-        self._state, self._composer = state, composer
+        self._chat, self._snippets, self._presets = states.chat, states.snippets, states.presets
+        self._composer = composer
+        self._found: list[Snippet | Preset] = []  # the rows
         self._palette = LIGHT
         self._is_wanted = False  # a "/" was typed, and neither Escape nor another text ended it
         self.list = QListWidget()
-        self.list.setAccessibleName(tr("Saved prompts"))
+        self.list.setAccessibleName(tr("Saved prompts and presets"))
         self.list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.list.setFont(font(BODY))
         self.list.setTextElideMode(Qt.TextElideMode.ElideRight)
         self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.list.setUniformItemSizes(True)
-        self.list.itemClicked.connect(self._insert)
+        self.list.itemClicked.connect(self._use)
         self.manage = TextButton(tr("Manage saved prompts…"), "link")
         self.manage.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.manage.clicked.connect(self._manage)
@@ -60,7 +68,9 @@ class PromptList(QFrame):
         editor.focused.connect(self._on_focus)
         editor.installEventFilter(self)
         composer.installEventFilter(self)
-        state.changed.connect(self._follow)
+        self._snippets.changed.connect(self._follow)
+        self._presets.changed.connect(self._follow)
+        self._chat.conversation_changed.connect(self._follow)
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
@@ -90,12 +100,14 @@ class PromptList(QFrame):
         if not self._is_wanted or not text.startswith(SLASHES) or "\n" in text:
             self.close_list()
             return
-        found = matching(self._state.snippets, text[1:])
+        self._found = found = [
+            *matching(self._snippets.snippets, text[1:]),
+            *self._usable(text[1:]),
+        ]
         self.list.clear()
-        for snippet in found:
-            item = QListWidgetItem(_words(snippet))
-            item.setToolTip(snippet.text[:1000])
-            item.setData(Qt.ItemDataRole.UserRole, snippet.text)
+        for each in found:
+            item = QListWidgetItem(self._words(each))
+            item.setToolTip(_text(each)[:1000])
             self.list.addItem(item)
         self.list.setVisible(bool(found))
         if found:
@@ -123,10 +135,35 @@ class PromptList(QFrame):
         if self.isVisible():
             accessibility.announce(self._composer.editor, self.list.item(row).text())
 
-    def _insert(self, item: QListWidgetItem) -> None:
-        text = str(item.data(Qt.ItemDataRole.UserRole))
+    def _usable(self, query: str) -> list[Preset]:
+        """The presets named so that would change something here."""
+        is_new, used = self._chat.current is None, self._presets.use.shown
+        return [
+            each
+            for each in self._presets.presets
+            if has_words(each.name, query) and (each.id != used if is_new else _text(each).strip())
+        ]
+
+    def _words(self, found: Snippet | Preset) -> str:
+        """A row: a prompt, or what becomes of a preset in the shown chat."""
+        if isinstance(found, Snippet):
+            return _words(found)
+        if self._chat.current is not None:
+            words = tr("Insert the instructions of “{name}”", name=found.name)
+        else:
+            words = tr("Use the preset “{name}”", name=found.name)
+        return f"{words} — {found.description}" if found.description else words
+
+    def _use(self, item: QListWidgetItem) -> None:
+        found = self._found[self.list.row(item)]
         self.close_list()
-        self._composer.replace_text(text)
+        if isinstance(found, Snippet):
+            self._composer.replace_text(found.text)
+        elif self._chat.current is not None:  # a message has no variables
+            self._composer.replace_text(resolved(_text(found), datetime.now()))
+        else:
+            self._composer.replace_text("")
+            self.preset_chosen.emit(found.id)
 
     def _manage(self) -> None:
         self.close_list()
@@ -162,10 +199,14 @@ class PromptList(QFrame):
             case Qt.Key.Key_Return | Qt.Key.Key_Enter | Qt.Key.Key_Tab if count:
                 if event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier:
                     return False
-                self._insert(self.list.item(row))
+                self._use(self.list.item(row))
                 return True
             case _:
                 return False
+
+
+def _text(found: Snippet | Preset) -> str:
+    return found.text if isinstance(found, Snippet) else found.settings.instructions or ""
 
 
 def _words(snippet: Snippet) -> str:

@@ -1,9 +1,11 @@
-"""Card with the saved prompts: save the message field, rename, insert, delete and restore."""
+"""Card with the saved prompts: save the message field, edit, insert, delete and restore."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFont
+from functools import partial
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QFocusEvent, QFont, QShowEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLineEdit, QScrollArea, QVBoxLayout, QWidget
 
 from app.domain.snippet import Snippet
@@ -12,9 +14,11 @@ from app.system.translation import isolated, tr
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import READING, SMALL, font
 from app.ui.widgets.controls import ElidedLabel, IconButton, TextButton, label, set_margins
+from app.ui.widgets.plain_text import PlainTextField
 
 CARD_WIDTH = 520
 _LIST_HEIGHT = 320  # pixels
+_TEXT_HEIGHT = 120  # pixels
 _PREVIEW = 200  # characters
 
 
@@ -22,7 +26,7 @@ class PromptManager(QWidget):
     """The saved prompts, each with its name, its beginning and its buttons."""
 
     save_requested = Signal()  # the text of the message field
-    renamed = Signal(object, str)  # id, name
+    changed = Signal(object, str, str)  # id, name, text
     deleted = Signal(object)  # id
     restore_requested = Signal()
     inserted = Signal(str)  # text
@@ -87,57 +91,132 @@ class PromptManager(QWidget):
             part.apply_palette(palette)
 
     def refresh(self) -> None:
-        """Show the prompts of the state; a name that is being typed stays."""
+        """Show the prompts of the state; rows keep their order while the card is open.
+
+        A row that is clicked while another one is edited would else move away under the mouse.
+        """
         self.undo.setVisible(self._state.deleted is not None)
-        shown = [row.snippet for row in self.rows]
-        if shown == list(self._state.snippets):
-            return
-        for row in self.rows:
-            self._column.removeWidget(row)
-            row.hide()
-            row.deleteLater()
-        self.rows = [self._row(snippet) for snippet in self._state.snippets]
+        known = {row.snippet.id: row for row in self.rows}
+        shown = {snippet.id: snippet for snippet in self._state.snippets}
+        order = list(shown)
+        if self.isVisible():
+            order = [id for id in known if id in shown]
+            for place, id in enumerate(shown):
+                if id not in known:
+                    order.insert(place, id)
+        for id in known.keys() - shown.keys():
+            self._column.removeWidget(known[id])
+            known[id].hide()
+            known[id].deleteLater()
+        self.rows = [known.get(id) or self._row(shown[id]) for id in order]
+        for place, row in enumerate(self.rows):
+            row.show_snippet(shown[row.snippet.id])
+            if self._column.indexOf(row) != place:
+                self._column.insertWidget(place, row)
+                row.show()  # the layout leaves out a row that Qt would show later
         self.area.setVisible(bool(self.rows))
-        self.area.setFixedHeight(min(self._column.sizeHint().height() + 2, _LIST_HEIGHT))
+        self._fit()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        QTimer.singleShot(0, self, self.refresh)
+
+    def _fit(self) -> None:
+        self._column.activate()
+        height = min(self._column.sizeHint().height() + 2, _LIST_HEIGHT)
+        if self.area.height() != height or self.area.minimumHeight() != height:
+            self.area.setFixedHeight(height)
         self.resized.emit()
 
     def _row(self, snippet: Snippet) -> PromptRow:
         row = PromptRow(snippet)
         row.apply_palette(self._palette)
-        row.name.editingFinished.connect(lambda: self.renamed.emit(snippet.id, row.name.text()))
-        row.insert.clicked.connect(lambda: self.inserted.emit(snippet.text))
+        row.changed.connect(partial(self.changed.emit, snippet.id))
+        row.folded.connect(self._fit)
+        row.insert.clicked.connect(lambda: self.inserted.emit(row.snippet.text))
         row.delete.clicked.connect(lambda: self.deleted.emit(snippet.id))
-        self._column.addWidget(row)
-        row.show()  # the layout leaves out a row that Qt would show later
         return row
 
 
+class _Text(PlainTextField):
+    """The text of a prompt; Tab goes on, as in a line."""
+
+    left = Signal()  # the focus has gone elsewhere
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setTabChangesFocus(True)
+        self.setFixedHeight(_TEXT_HEIGHT)
+
+    def focusOutEvent(self, e: QFocusEvent) -> None:
+        self.end_composition()
+        super().focusOutEvent(e)
+        self.left.emit()
+
+
 class PromptRow(QWidget):
-    """One prompt: its name, which can be edited, its beginning, and two buttons."""
+    """One prompt: its name, the beginning of its text or all of it to edit, and three buttons."""
+
+    changed = Signal(str, str)  # name, text
+    folded = Signal()  # the text was shown or hidden
 
     def __init__(self, snippet: Snippet) -> None:
         super().__init__()
         self.snippet = snippet
-        self.name = QLineEdit(snippet.name)
+        self.name = QLineEdit()
         self.name.setObjectName("rename")
-        self.name.setCursorPosition(0)
-        self.name.setAccessibleName(tr("Name of the prompt {name}", name=snippet.name))
-        begin = " ".join(snippet.text[: 2 * _PREVIEW].split())[:_PREVIEW]
+        self.name.editingFinished.connect(self._commit)
         self.preview = ElidedLabel("secondary", font(SMALL))
-        self.preview.show_words(isolated(begin))
-        self.insert = IconButton("edit", tr("Insert {name}", name=snippet.name))
-        self.delete = IconButton("trash", tr("Delete {name}", name=snippet.name))
+        self.text = _Text()
+        self.text.hide()
+        self.text.left.connect(self._commit)
+        self.edit = IconButton("edit", "")
+        self.edit.setCheckable(True)
+        self.edit.toggled.connect(self._unfold)
+        self.insert = IconButton("arrow_down", "")
+        self.delete = IconButton("trash", "")
         words = QVBoxLayout()
         words.setSpacing(2)
-        words.addWidget(self.name)
-        words.addWidget(self.preview)
+        for part in (self.name, self.preview, self.text):
+            words.addWidget(part)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 4, 0, 4)
         layout.addLayout(words, 1)
-        layout.addWidget(self.insert)
-        layout.addWidget(self.delete)
+        for button in (self.edit, self.insert, self.delete):
+            layout.addWidget(button, 0, Qt.AlignmentFlag.AlignTop)
+        self.show_snippet(snippet)
+
+    def show_snippet(self, snippet: Snippet) -> None:
+        """Show the prompt; what is being typed in its fields stays."""
+        self.snippet = snippet
+        if not self.name.hasFocus():
+            self.name.setText(snippet.name)
+            self.name.setCursorPosition(0)
+        if not self.text.hasFocus() and self.text.text() != snippet.text:
+            self.text.set_text(snippet.text)
+        begin = " ".join(snippet.text[: 2 * _PREVIEW].split())[:_PREVIEW]
+        self.preview.show_words(isolated(begin))
+        self.name.setAccessibleName(tr("Name of the prompt {name}", name=snippet.name))
+        self.text.setAccessibleName(tr("Text of the prompt {name}", name=snippet.name))
+        for button, words in (
+            (self.edit, tr("Edit the text of {name}", name=snippet.name)),
+            (self.insert, tr("Insert {name}", name=snippet.name)),
+            (self.delete, tr("Delete {name}", name=snippet.name)),
+        ):
+            button.set_text(words)
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
-        self.insert.apply_palette(palette)
-        self.delete.apply_palette(palette)
+        for button in (self.edit, self.insert, self.delete):
+            button.apply_palette(palette)
+
+    def _commit(self) -> None:
+        self.changed.emit(self.name.text(), self.text.text())
+        self.show_snippet(self.snippet)  # what was emptied is as before
+
+    def _unfold(self, shown: bool) -> None:
+        self.text.setVisible(shown)
+        self.preview.setVisible(not shown)
+        if shown:
+            self.text.setFocus()
+        self.folded.emit()

@@ -143,7 +143,7 @@ def test_a_preset_is_applied_to_a_chat_and_taken_back(stage: Stage) -> None:
     presets.save(OWN)
     answered(stage, "one")
     stage.controller.chat_settings.change_shown(ChatSettings(instructions="Old.", stop=("x",)))
-    presets.apply(OWN.id)
+    presets.use(OWN.id)
     assert shown.use.shown == OWN.id
     assert stage.state.settings(stage.state.current) == ChatSettings(
         instructions="Own.", stop=("x",)
@@ -185,13 +185,13 @@ def test_settings_of_the_new_chat_that_a_preset_replaces_can_be_taken_back(stage
 
 def test_a_preset_is_chosen_for_the_new_chat_and_given_back(stage: Stage) -> None:
     presets, shown = parts(stage)
-    presets.apply(4)
+    presets.toggle(4)
     code = built_in()[3]
     assert stage.state.new_chat == begin(code)
     assert shown.use.shown == 4
-    presets.apply(4)
+    presets.toggle(4)
     assert stage.state.new_chat == NO_SETTINGS
-    presets.apply(2)
+    presets.toggle(2)
     presets.start(4)
     command = answered(stage, "one")
     assert command.turns[0].text == code.settings.instructions

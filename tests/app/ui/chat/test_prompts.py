@@ -10,6 +10,10 @@ from PySide6.QtGui import QGuiApplication, QInputMethodEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from app.chat.builtin_presets import built_in
+from app.chat.presets import APPLIED
+from app.domain.chat import Preset
+from app.domain.chat_settings import NO_SETTINGS, ChatSettings
 from app.domain.snippet import Snippet
 from app.store.store import Store
 from app.ui.chat.composer import Composer
@@ -38,6 +42,11 @@ def press(qtbot: QtBot, composer: Composer, key: Qt.Key) -> None:
 
 
 def shown(stage: Stage) -> list[str]:
+    """The saved prompts in the list, without the presets behind them."""
+    return [words for words in rows(stage) if "preset" not in words]
+
+
+def rows(stage: Stage) -> list[str]:
     found = stage.window.prompt_list
     if not found.isVisible():
         return []
@@ -157,6 +166,8 @@ def test_prompts_survive_a_restart(tmp_path: Path) -> None:
 
 def test_without_prompts_the_card_is_offered(qtbot: QtBot, stage: Stage) -> None:
     stage.ready(MODEL)
+    for preset in built_in():
+        stage.controller.presets.delete(preset.id)
     composer = stage.window.composer
     composer.setFocus()
     type_in(qtbot, composer, "/")
@@ -169,3 +180,136 @@ def test_without_prompts_the_card_is_offered(qtbot: QtBot, stage: Stage) -> None
     stage.window.prompt_list.manage.click()
     assert stage.window.prompts_card.isVisible()
     assert composer.editor.text() == ""
+
+
+def test_a_preset_is_used_in_the_new_chat_with_undo(
+    qtbot: QtBot, stage: Stage, composer: Composer
+) -> None:
+    type_in(qtbot, composer, "/transl")
+    assert rows(stage) == ["Use the preset “Translator” — Translates what you send"]
+    press(qtbot, composer, Qt.Key.Key_Return)
+    assert composer.editor.text() == ""
+    assert rows(stage) == []
+    assert stage.state.current is None
+    assert (stage.state.new_chat.instructions or "").startswith("You are a translator.")
+    assert stage.state.notices[APPLIED].action == "Undo"
+    type_in(qtbot, composer, "/transl")
+    assert rows(stage) == []  # it is in use
+    composer.set_text("")
+    stage.controller.act_on_notice(APPLIED)
+    assert stage.state.new_chat == NO_SETTINGS
+    assert APPLIED not in stage.state.notices
+
+
+def test_a_preset_keeps_what_else_is_set_in_the_new_chat(
+    qtbot: QtBot, stage: Stage, composer: Composer
+) -> None:
+    stage.controller.chat_settings.change_shown(ChatSettings(stop=("END",)))
+    type_in(qtbot, composer, "/transl")
+    press(qtbot, composer, Qt.Key.Key_Return)
+    assert stage.state.new_chat.stop == ("END",)
+
+
+def test_in_another_chat_the_instructions_of_a_preset_are_inserted(
+    qtbot: QtBot, stage: Stage, composer: Composer
+) -> None:
+    stage.controller.presets.save(Preset(1 << 40, "Translator without text"))
+    stage.controller.send("Why?")
+    stage.engine.finish()
+    stage.wait_until_idle()
+    type_in(qtbot, composer, "/transl")
+    assert rows(stage) == ["Insert the instructions of “Translator” — Translates what you send"]
+    press(qtbot, composer, Qt.Key.Key_Tab)
+    assert composer.editor.text().startswith("You are a translator.")
+    assert "{{" not in composer.editor.text()
+    assert stage.state.settings(stage.state.current).instructions is None
+    composer.editor.undo()
+    assert composer.editor.text() == "/transl"
+
+
+def test_a_preset_with_a_greeting_begins_a_chat(
+    qtbot: QtBot, stage: Stage, composer: Composer
+) -> None:
+    stage.controller.presets.save(Preset(1 << 40, "Ada", greeting="Hello!"))
+    type_in(qtbot, composer, "/ada")
+    press(qtbot, composer, Qt.Key.Key_Return)
+    assert [message.text for message in stage.state.messages] == ["Hello!"]
+    assert composer.editor.text() == ""
+
+
+def test_prompts_come_before_presets(qtbot: QtBot, stage: Stage, composer: Composer) -> None:
+    stage.controller.snippets.add("Code review")
+    type_in(qtbot, composer, "/")
+    assert [row.startswith("Use the preset") for row in rows(stage)] == [False] * 3 + [True] * 6
+    type_in(qtbot, composer, "code")
+    assert rows(stage)[:2] == ["Code review", REVIEW]
+    assert rows(stage)[2].startswith("Use the preset “Code”")
+
+
+def test_a_slash_in_place_of_selected_text_opens_the_list(
+    qtbot: QtBot, stage: Stage, composer: Composer
+) -> None:
+    type_in(qtbot, composer, "1234")
+    composer.editor.selectAll()
+    type_in(qtbot, composer, "/")
+    assert composer.editor.text() == "/"
+    assert len(shown(stage)) == 2
+    press(qtbot, composer, Qt.Key.Key_Backspace)
+    type_in(qtbot, composer, "1")
+    press(qtbot, composer, Qt.Key.Key_Home)
+    type_in(qtbot, composer, "/")
+    assert rows(stage) == []  # the start of a longer text
+
+
+def test_the_text_of_a_prompt_is_edited_in_its_row(
+    qtbot: QtBot, stage: Stage, composer: Composer
+) -> None:
+    window = stage.window
+    window.open_prompts()
+    flush()
+    first, second = window.prompts.rows
+    assert first.text.isHidden()
+    height = window.prompts.area.height()
+    first.edit.click()
+    assert first.text.hasFocus()
+    assert first.text.text() == REVIEW
+    assert window.prompts.area.height() > height
+    first.text.set_text("Zero faults:\n\n  keep \u00a0 spaces \n")
+    second.name.setFocus()
+    found = {each.name: each.text for each in stage.states.snippets.snippets}
+    assert found["Review this code"] == "Zero faults:\n\n  keep \u00a0 spaces \n"
+    first.text.setFocus()
+    first.text.set_text("  ")
+    first.edit.click()  # an empty text is none: the old one stays
+    second.name.setFocus()
+    assert first.text.isHidden()
+    assert first.text.text() == "Zero faults:\n\n  keep \u00a0 spaces \n"
+    first.edit.click()
+    first.text.set_text("Typed, and then closed")
+    window.prompts_card.close_card()
+    flush()
+    assert "Typed, and then closed" in [each.text for each in stage.states.snippets.snippets]
+    stage.wait_until_idle()
+    stored: list[list[Snippet]] = []
+    stage.store_queue.read(Store.snippets, stored.append)
+    until(lambda: bool(stored))
+    assert "Typed, and then closed" in [each.text for each in stored[0]]
+
+
+def test_rows_stay_in_place_while_the_card_is_open(
+    qtbot: QtBot, stage: Stage, composer: Composer
+) -> None:
+    window = stage.window
+    window.open_prompts()
+    flush()
+    first, second = window.prompts.rows
+    first.name.setFocus()
+    first.name.setText("Zebra")
+    qtbot.mouseClick(second.delete, Qt.MouseButton.LeftButton)  # takes the focus first
+    assert [row.name.text() for row in window.prompts.rows] == ["Zebra"]
+    assert window.prompts.rows[0] is first
+    window.prompts.undo.click()
+    assert [row.name.text() for row in window.prompts.rows] == [
+        "Summarise this in three sentences",
+        "Zebra",
+    ]
