@@ -5,20 +5,21 @@ from __future__ import annotations
 from functools import partial
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QFocusEvent, QFont, QShowEvent
+from PySide6.QtGui import QFont, QShowEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLineEdit, QScrollArea, QVBoxLayout, QWidget
 
 from app.domain.snippet import Snippet
+from app.settings.table import Setting
 from app.state.snippets import SnippetState
 from app.system.translation import isolated, tr
+from app.ui.settings.fields import TextField
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import READING, SMALL, font
 from app.ui.widgets.controls import ElidedLabel, IconButton, TextButton, label, set_margins
-from app.ui.widgets.plain_text import PlainTextField
 
 CARD_WIDTH = 520
 _LIST_HEIGHT = 320  # pixels
-_TEXT_HEIGHT = 120  # pixels
+_LINES = 5  # of the text while it is edited
 _PREVIEW = 200  # characters
 
 
@@ -87,6 +88,12 @@ class PromptManager(QWidget):
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
         self._palette = palette
+        line = 2 if palette.hairline == palette.text else 1
+        self.setStyleSheet(
+            f"QFrame#area {{ background: {palette.surface}; border: {line}px solid"
+            f" {palette.hairline}; border-radius: 6px; }}"
+            f'QFrame#area[focused="true"] {{ border-color: {palette.accent}; }}'
+        )
         for part in (self.close_button, self.save_button, *self.rows):
             part.apply_palette(palette)
 
@@ -138,22 +145,6 @@ class PromptManager(QWidget):
         return row
 
 
-class _Text(PlainTextField):
-    """The text of a prompt; Tab goes on, as in a line."""
-
-    left = Signal()  # the focus has gone elsewhere
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setTabChangesFocus(True)
-        self.setFixedHeight(_TEXT_HEIGHT)
-
-    def focusOutEvent(self, e: QFocusEvent) -> None:
-        self.end_composition()
-        super().focusOutEvent(e)
-        self.left.emit()
-
-
 class PromptRow(QWidget):
     """One prompt: its name, the beginning of its text or all of it to edit, and three buttons."""
 
@@ -167,9 +158,9 @@ class PromptRow(QWidget):
         self.name.setObjectName("rename")
         self.name.editingFinished.connect(self._commit)
         self.preview = ElidedLabel("secondary", font(SMALL))
-        self.text = _Text()
+        self.text = TextField(Setting(lines=_LINES))
         self.text.hide()
-        self.text.left.connect(self._commit)
+        self.text.picked.connect(self._commit)
         self.edit = IconButton("edit", "")
         self.edit.setCheckable(True)
         self.edit.toggled.connect(self._unfold)
@@ -192,12 +183,12 @@ class PromptRow(QWidget):
         if not self.name.hasFocus():
             self.name.setText(snippet.name)
             self.name.setCursorPosition(0)
-        if not self.text.hasFocus() and self.text.text() != snippet.text:
-            self.text.set_text(snippet.text)
+        if not self.text.editor.hasFocus() and self.text.editor.text() != snippet.text:
+            self.text.show_value(snippet.text)
         begin = " ".join(snippet.text[: 2 * _PREVIEW].split())[:_PREVIEW]
         self.preview.show_words(isolated(begin))
         self.name.setAccessibleName(tr("Name of the prompt {name}", name=snippet.name))
-        self.text.setAccessibleName(tr("Text of the prompt {name}", name=snippet.name))
+        self.text.editor.setAccessibleName(tr("Text of the prompt {name}", name=snippet.name))
         for button, words in (
             (self.edit, tr("Edit the text of {name}", name=snippet.name)),
             (self.insert, tr("Insert {name}", name=snippet.name)),
@@ -211,12 +202,13 @@ class PromptRow(QWidget):
             button.apply_palette(palette)
 
     def _commit(self) -> None:
-        self.changed.emit(self.name.text(), self.text.text())
-        self.show_snippet(self.snippet)  # what was emptied is as before
+        self.changed.emit(self.name.text(), self.text.editor.text())
+        self.show_snippet(self.snippet)
 
     def _unfold(self, shown: bool) -> None:
         self.text.setVisible(shown)
         self.preview.setVisible(not shown)
+        self.show_snippet(self.snippet)  # what was emptied is as before
         if shown:
-            self.text.setFocus()
+            self.text.editor.setFocus()
         self.folded.emit()

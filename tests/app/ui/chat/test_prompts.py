@@ -271,21 +271,21 @@ def test_the_text_of_a_prompt_is_edited_in_its_row(
     assert first.text.isHidden()
     height = window.prompts.area.height()
     first.edit.click()
-    assert first.text.hasFocus()
-    assert first.text.text() == REVIEW
+    assert first.text.editor.hasFocus()
+    assert first.text.editor.text() == REVIEW
     assert window.prompts.area.height() > height
-    first.text.set_text("Zero faults:\n\n  keep \u00a0 spaces \n")
+    first.text.editor.setPlainText("Zero faults:\n\n  keep  spaces \n")
     second.name.setFocus()
     found = {each.name: each.text for each in stage.states.snippets.snippets}
-    assert found["Review this code"] == "Zero faults:\n\n  keep \u00a0 spaces \n"
-    first.text.setFocus()
-    first.text.set_text("  ")
+    assert found["Review this code"] == "Zero faults:\n\n  keep  spaces \n"
+    first.text.editor.setFocus()
+    first.text.editor.setPlainText("  ")
     first.edit.click()  # an empty text is none: the old one stays
     second.name.setFocus()
     assert first.text.isHidden()
-    assert first.text.text() == "Zero faults:\n\n  keep \u00a0 spaces \n"
+    assert first.text.editor.text() == "Zero faults:\n\n  keep  spaces \n"
     first.edit.click()
-    first.text.set_text("Typed, and then closed")
+    first.text.editor.setPlainText("Typed, and then closed")
     window.prompts_card.close_card()
     flush()
     assert "Typed, and then closed" in [each.text for each in stage.states.snippets.snippets]
