@@ -231,6 +231,7 @@ class Controller(QObject):
             user_files,
             lambda: self.settings,
             self.library.defaults,
+            lambda: self.last_chat.stays_empty,
             self,
         )
         self.presets.new_chat_requested.connect(self.navigation.new)

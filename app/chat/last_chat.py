@@ -39,6 +39,11 @@ class LastChat:
             self._opening = False
             self._stop_opening()
 
+    @property
+    def stays_empty(self) -> bool:
+        """Whether the new chat is shown, and the user has not begun to write in it."""
+        return self._state.current is None and not (self._opening or self._stays)
+
     def _on_listed(self) -> None:
         listed = {conversation.id for conversation in self._state.conversations}
         if self._wanted not in listed:
@@ -50,7 +55,7 @@ class LastChat:
 
     def _on_shown(self) -> None:
         shown = self._state.current or 0
-        self._wanted, self._opening = 0, False
+        self._wanted, self._opening, self._stays = 0, False, False
         if shown != self._remembered:
             self._remembered = shown
             self._remember(shown)

@@ -53,9 +53,12 @@ class Presets(QObject):
         files: BackgroundWorker,
         settings: Callable[[], Settings],
         model_settings: ModelSettingsEditor,
+        stays_empty: Callable[[], bool],
         parent: QObject | None = None,
     ) -> None:
-        """`files` is the worker for the user's files."""
+        """`files` is the worker for the user's files; `stays_empty`: the shown chat has no message
+        and no text, and no other chat is being opened.
+        """
         super().__init__(parent)
         self._state, self._shown, self._store_queue = state, shown, store_queue
         self._chat_settings, self._conversations = chat_settings, conversations
@@ -64,6 +67,8 @@ class Presets(QObject):
         self._has_read = False
         self._given = NO_SETTINGS  # what the new chat got from `for_new_chat` last
         self._offered: list[FoundPreset] = []  # read from files, to be added
+        self._stays_empty = stays_empty
+        self._greets: int | None = None  # the preset with a greeting that is for new chats
         self._added: int | None = None
         # What the last preset replaced: the chat, its settings before, and their parts.
         self._before: tuple[int | None, ChatSettings, frozenset[str]] | None = None
@@ -71,8 +76,8 @@ class Presets(QObject):
         state.conversation_changed.connect(self._on_shown)
         state.conversations_changed.connect(self._show_use)
         state.settings_changed.connect(self._show_use)
-        state.folders_changed.connect(self.refresh)
-        state.new_folder_changed.connect(self.refresh)
+        state.folders_changed.connect(self._follow)
+        state.new_folder_changed.connect(self._follow)
         model_settings.changed.connect(self.refresh)
         store_queue.fault_changed.connect(self._on_store_fault)
         self._show(None)
@@ -279,7 +284,20 @@ class Presets(QObject):
             self._before = None
 
     def refresh(self) -> None:
-        """Presets, folders, the model or settings have changed: the untouched new chat follows."""
+        """Presets, the model or settings have changed: the empty chat follows.
+
+        It begins with the greeting of a preset that is for new chats only now.
+        """
+        self._follow()
+        preset = self.for_new_chat() if self._has_read else None
+        greets = preset.id if preset is not None and preset.greeting.strip() else None
+        is_new, self._greets = greets != self._greets, greets
+        untouched = self._state.new_chat == self._given
+        if greets is not None and is_new and untouched and self._stays_empty():
+            self.start(greets)
+
+    def _follow(self) -> None:
+        """The untouched new chat has the settings of the preset that it begins with."""
         wanted = self.settings_for_new_chat()
         if self._has_read and wanted != self._given and self._state.new_chat == self._given:
             self._given = wanted
@@ -289,7 +307,7 @@ class Presets(QObject):
     def renew(self) -> None:
         """The new chat became a conversation: the next one begins with the preset again."""
         self._given = NO_SETTINGS
-        self.refresh()
+        self._follow()
 
     def _shows_greeting_only(self, preset: Preset) -> bool:
         messages = self._state.messages

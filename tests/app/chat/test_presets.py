@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from app.chat.builtin_presets import built_in
@@ -16,6 +17,7 @@ from app.chat.prompts import GREETED
 from app.domain.chat import Folder, Preset
 from app.domain.chat_settings import NO_SETTINGS, ChatSettings
 from app.domain.presets import begin
+from app.settings.table import Settings
 from app.state.presets import PresetState
 from app.system import translation
 from cards import card, picture, text_chunk
@@ -297,6 +299,79 @@ def test_a_new_chat_with_a_greeting_begins_at_once(stage: Stage) -> None:
     stage.controller.new_conversation()
     assert [each.text for each in stage.state.messages] == ["Hello!"]
     assert len(stage.state.conversations) == 1
+
+
+def greeted(stage: Stage) -> list[str]:
+    return [each.text for each in stage.state.messages]
+
+
+def test_the_empty_chat_is_greeted_when_the_default_changes(stage: Stage) -> None:
+    presets, _ = parts(stage)
+    presets.save(ADA)
+    stage.controller.change_settings(new_chat_preset=ADA.id)
+    assert greeted(stage) == ["Hello!"]
+    chat = stage.state.current
+    stage.controller.change_settings(zoom=110)
+    stage.controller.change_settings(new_chat_preset=0)
+    assert stage.state.current == chat
+    stage.controller.deletions.delete([chat or 0])
+    stage.controller.change_settings(zoom=100)
+    assert (stage.state.current, greeted(stage)) == (None, [])
+    assert stage.state.conversations == ()
+
+
+def test_no_greeting_comes_while_the_user_writes(stage: Stage) -> None:
+    presets, _ = parts(stage)
+    presets.save(ADA)
+    stage.window.composer.setFocus()
+    QTest.keyClicks(stage.window.composer.editor, "Hi")
+    stage.controller.change_settings(new_chat_preset=ADA.id)
+    assert stage.state.current is None
+    assert stage.window.composer.editor.text() == "Hi"
+    assert instructions(stage) == "I am Ada."  # the chat has the preset all the same
+
+
+def test_a_chat_with_settings_of_its_own_is_not_greeted(stage: Stage) -> None:
+    presets, _ = parts(stage)
+    presets.save(ADA)
+    stage.controller.chat_settings.change_shown(ChatSettings(stop=("END",)))
+    stage.controller.change_settings(new_chat_preset=ADA.id)
+    assert stage.state.current is None
+    assert stage.state.new_chat.stop == ("END",)
+
+
+def test_a_message_in_a_folder_is_not_interrupted_by_a_greeting(stage: Stage) -> None:
+    presets, _ = parts(stage)
+    stage.controller.folders.create("Plain")
+    (folder,) = stage.state.folders
+    stage.controller.folders.change(replace(folder, preset=1))
+    presets.save(ADA)
+    stage.controller.new_conversation(folder.id)
+    stage.controller.change_settings(new_chat_preset=ADA.id)
+    assert stage.state.current is None
+    command = answered(stage, "Why?")
+    assert command.turns[-1].text == "Why?"
+    assert len(stage.state.conversations) == 1
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_the_first_start_is_greeted(qtbot: QtBot, tmp_path: Path, *, opened: bool) -> None:
+    stage = Stage(tmp_path)
+    stage.ready(MODEL)
+    stage.controller.presets.save(ADA)
+    if opened:
+        answered(stage, "Why?")
+    stage.wait_until_idle()
+    shown = stage.state.current or 0
+    stage.close()
+    settings = Settings(new_chat_preset=ADA.id, last_conversation=shown)
+    for _ in range(2):  # the second run finds the greeting
+        stage = Stage(tmp_path, settings=settings)
+        stage.ready(MODEL)
+        assert greeted(stage)[0] == ("Why?" if opened else "Hello!")
+        assert len(stage.state.conversations) == 1
+        settings = stage.controller.settings
+        stage.close()
 
 
 # --- files --------------------------------------------------------------------------------------
