@@ -23,7 +23,13 @@ _PROMPT = (
     " my first message. Reply with the title only."
 )
 _MOST_TOKENS = 48
-_LONGEST = 100  # characters of a line that is a title; a longer one is an answer
+_LONGEST = 100  # characters of a line that is a title; a longer one is an answer,
+_MOST_WORDS = 10  # as is one with more words
+_ANSWER = re.compile(
+    r"(?:I['\u2019](?:m|ll|d)|I (?:am|can|can['\u2019]t|cannot|need|apologi[sz]e)|You['\u2019]re|Sorry|Sure"
+    r"|Yes|Certainly|Of course)\b",
+    re.IGNORECASE,
+)
 _LABEL = re.compile(
     r"(?:\w+ )?(?:title|titel|titre|título|titolo|标题|標題|العنوان)\s*[:\uff1a]\s*", re.I
 )
@@ -157,7 +163,7 @@ def cleaned(text: str) -> str:
     """The title in a model's answer, on one line; "" if it has none.
 
     Thoughts, quotation marks, Markdown, a label such as "Title:" and a line before the title that
-    ends in a colon are left out.
+    ends in a colon are left out. What answers the chat instead is no title.
     """
     said = typed_text(parts_of(Role.ASSISTANT, text))
     lines = [line for each in said.splitlines() if (line := one_line(each).strip(_MARKS))]
@@ -165,5 +171,6 @@ def cleaned(text: str) -> str:
         del lines[0]
     line = _LABEL.sub("", lines[0], 1) if lines and _LABEL.match(lines[0]) else "".join(lines[:1])
     title = line.strip(_MARKS).rstrip(_ENDS).strip(_MARKS)
-    is_title = len(title) <= _LONGEST and any(letter.isalnum() for letter in title)
-    return shortened(title) if is_title else ""
+    if len(title) > _LONGEST or len(title.split()) > _MOST_WORDS or _ANSWER.match(title):
+        return ""
+    return shortened(title) if any(letter.isalnum() for letter in title) else ""

@@ -209,6 +209,23 @@ def test_a_model_change_cancels_the_title(stage: Stage) -> None:
     assert title(stage) == AUTOMATIC
 
 
+def test_a_chat_with_another_model_loads_none_for_its_title(stage: Stage) -> None:
+    ask(stage)
+    answer(stage)
+    chat = stage.state.current
+    asked = titling(stage)
+    assert asked is not None
+    stage.controller.load_model(MODEL.with_name("other.gguf"))
+    stage.engine.finish(FinishReason.CANCELLED, request=asked.request)
+    stage.drain()
+    loads = stage.engine.count(LoadModel)
+    stage.engine.finish_load()
+    stage.drain()
+    assert stage.engine.count(LoadModel) == loads
+    model = stage.state.settings(chat).model
+    assert (stage.state.titled == chat) == (model == stage.state.model.model)
+
+
 def test_a_deleted_chat_gets_no_title(stage: Stage) -> None:
     ask(stage)
     answer(stage)
@@ -261,12 +278,15 @@ def test_the_settings_page_has_the_setting(stage: Stage) -> None:
         ("<think>\nThe user asks about the sky.\n</think>\n\nBlue Sky", "Blue Sky"),
         ("<think>\nThe user asks about the sky, and", ""),
         ("Sky\u202e and\tsea\x07", "Sky and sea"),
+        ("I'm sorry for the confusion.", ""),
+        ("Sure, what else?", ""),
+        ("The sky is blue since air scatters more of the blue light.", ""),
         ("…", ""),
         ("", ""),
         ("The sky is blue because the molecules of the air scatter short waves more than long ones,"
          " which is named after Lord Rayleigh", ""),
-        ("A title of more than sixty characters, which is cut between two of its words",
-         "A title of more than sixty characters, which is cut between…"),
+        ("Kraftfahrzeughaftpflichtversicherung und Rechtsschutzversicherungsbedingungen",
+         "Kraftfahrzeughaftpflichtversicherung und…"),
     ],
 )  # fmt: skip
 def test_a_title_is_one_short_line(text: str, expected: str) -> None:
