@@ -21,7 +21,9 @@ def is_too_long(state: State, token_count: TokenCount, parts: Parts) -> bool:
     tokens = token_count.of(text)
     if tokens is None and not state.generations:
         token_count.count(text)  # the composer may not have emitted it yet
-        notice = Notice(tr("This text is still being counted."), tr("Send it in a moment."))
+        notice = Notice(
+            tr("The length of this text is still being counted."), tr("Send it in a moment.")
+        )
     elif tokens is not None and tokens >= loaded.context:
         sentence = tr(
             "This message has {tokens} tokens, and {name} can read {context} at once.",

@@ -117,7 +117,9 @@ def _parsed(content: bytes, path: Path) -> dict[str, Any] | None:
     try:
         found: object = json.loads(content.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise PresetFileError(tr("{file} is damaged: it is no JSON.", file=path.name)) from error
+        raise PresetFileError(
+            tr("{file} is damaged: its content cannot be read.", file=path.name)
+        ) from error
     return cast("dict[str, Any]", found) if isinstance(found, dict) else None
 
 

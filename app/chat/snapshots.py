@@ -264,7 +264,7 @@ class SnapshotController:
             self._delete(names)
         except OSError as error:
             reason = error.strerror or error
-            return tr("The cached context could not be deleted: {reason}.", reason=reason)
+            return tr("The data for resuming chats could not be deleted: {reason}.", reason=reason)
         return ""
 
     def _can_restore(self) -> bool:

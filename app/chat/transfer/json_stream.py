@@ -154,7 +154,7 @@ def _decoded(text: str, at: int) -> tuple[Any, int]:
             return _DECODER.raw_decode(text, at)
     except RecursionError:
         raise TransferError(
-            tr("This file is nested more deeply than any chat, so it was not read.")
+            tr("This file has more levels than any chat export, so it was not read.")
         ) from None
 
 

@@ -70,7 +70,7 @@ def _chats(
         row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
     }
     if not {"chats", "messages"} <= tables:
-        raise TransferError(tr("This database is not one of Ollama's app."))
+        raise TransferError(tr("This is not the database of the Ollama app."))
     share = size // max(database.execute("SELECT count(*) FROM chats").fetchone()[0], 1)
     for row in database.execute("SELECT * FROM chats"):
         report(share)

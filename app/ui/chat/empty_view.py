@@ -87,7 +87,7 @@ class EmptyView(QWidget):
         self.facts.setFont(figures(BODY))
         self.sentence = label("", "secondary", READING)
         self.place = label("", "secondary")
-        self.leave_button = TextButton(tr("Begin it in no folder"), "link")
+        self.leave_button = TextButton(tr("Begin it without a folder"), "link")
         self.leave_button.clicked.connect(self.folder_left)
         for line in (self.name, self.facts, self.sentence, self.place):
             line.setAlignment(Qt.AlignmentFlag.AlignHCenter)

@@ -187,6 +187,7 @@ class PromptRow(QWidget):
             self.text.show_value(snippet.text)
         begin = " ".join(snippet.text[: 2 * _PREVIEW].split())[:_PREVIEW]
         self.preview.show_words(isolated(begin))
+        self.preview.setVisible(not self.edit.isChecked())
         self.name.setAccessibleName(tr("Name of the prompt {name}", name=snippet.name))
         self.text.editor.setAccessibleName(tr("Text of the prompt {name}", name=snippet.name))
         for button, words in (

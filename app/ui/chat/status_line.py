@@ -203,7 +203,9 @@ def _slow_line(slow: SlowPart) -> str:
         case SlowReason.DECODED:
             return tr("{part}: unpacked again for every token, to save memory.", part=slow.part)
         case SlowReason.PAGED:
-            return tr("{part} do not fit in memory: read for every token.", part=slow.part)
+            return tr(
+                "{part}: read from the disk for every word, since memory is full.", part=slow.part
+            )
         case _:
             assert_never(slow.reason)
 

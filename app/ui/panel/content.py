@@ -214,7 +214,7 @@ class PanelContent(QWidget):
                 return
             text = path.read_text(encoding="utf-8-sig")
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else tr("it is no text")
+            reason = error.strerror if isinstance(error, OSError) else tr("it is not a text file")
             sentence = tr("{file} cannot be read: {reason}.", file=path.name, reason=reason)
             self.refused.emit(sentence)
             return

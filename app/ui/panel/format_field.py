@@ -165,9 +165,9 @@ class FormatField(QWidget):
         if fault is not None:
             words = fault.sentence
         elif empty:
-            words = tr("Nothing is described yet: answers are free.")
+            words = tr("Nothing is described yet, so any text is allowed.")
         else:
-            words = tr("Checking…") if checking else tr("This can be used.")
+            words = tr("Checking…") if checking else tr("This format can be used.")
         self.status.setText(words)
         set_property(self.status, "tone", "danger" if fault is not None else "secondary")
 

@@ -33,8 +33,8 @@ class InstructionsSection(Section):
         self.origin = label("", "secondary", SMALL)  # where the placeholder comes from
         self.tokens = label("", "secondary", SMALL)
         self.tokens.setFont(figures(SMALL))
-        self.copy_button = TextButton(tr("Change a copy"), "link")
-        self.none_button = TextButton(tr("Use none"), "link")
+        self.copy_button = TextButton(tr("Edit a copy"), "link")
+        self.none_button = TextButton(tr("Use no instructions"), "link")
         self.none_button.setToolTip(tr("This chat begins without instructions"))
         align_text_at_start(self.copy_button)
         below, links = QHBoxLayout(), QHBoxLayout()

@@ -55,7 +55,7 @@ class ModelSection(Section):
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         chosen, names = self._settings.model, self._names()
-        choices: list[tuple[str, ModelRef | None]] = [(tr("As in use"), None)]
+        choices: list[tuple[str, ModelRef | None]] = [(tr("The model in use"), None)]
         choices += [(name, Local(path)) for path, name in names.items()]
         if chosen is not None and chosen not in [model for _, model in choices]:
             choices.append((self._name_of(chosen, names), chosen))
@@ -74,7 +74,7 @@ class ModelSection(Section):
         names = self._names()
         asked = self._state.chat_model  # unless it is in use
         missing = asked.missing if asked is not None and asked.model == chosen else ""
-        self._words = tr("As in use") if chosen is None else self._name_of(chosen, names)
+        self._words = tr("The model in use") if chosen is None else self._name_of(chosen, names)
         self.button.setAccessibleName(
             tr("{setting}: {value}", setting=self.heading.text(), value=self._words)
         )

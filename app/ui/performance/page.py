@@ -281,7 +281,7 @@ def metrics_rows(metrics: MetricsRead | None) -> list[Row]:
             percent=share,
             tokens=number(metrics.prompt_tokens),
         )
-        rows.append((tr("Not read again"), read))
+        rows.append((tr("Already in memory"), read))
     if metrics.drafted_tokens:
         right = tr(
             "{right} of {all} guessed tokens were right",

@@ -63,7 +63,7 @@ class PreviewCard(QWidget):
             words.setVisible(bool(note))
         problem = ""
         if preview.problem:
-            rest = tr("The chats before that place can be imported.")
+            rest = tr("The chats before the damaged place can be imported.")
             problem = f"{preview.problem} {rest}" if preview.chats else preview.problem
         self.problem.setText(problem)
         self.problem.setVisible(bool(problem))
@@ -136,7 +136,7 @@ def _untested_words(programs: tuple[Program, ...]) -> str:
     if not programs:
         return ""
     return tr(
-        "Not tested with a real export of {program}, only with files made after its description:"
-        " compare some chats afterwards.",
+        "Importing from {program} was never tested with a real export of it. Compare some chats"
+        " afterwards.",
         program=_names(programs),
     )

@@ -230,7 +230,7 @@ def test_deep_json_in_a_picture(file: Path) -> None:
     "content", [b"{", b'{"a": ' * 50_000, b'{"n": 1' + b"0" * 5000 + b"}", b"\xef\xbb\xbf{\xff}"]
 )
 def test_damaged_json_gets_one_sentence(file: Path, content: bytes) -> None:
-    with pytest.raises(PresetFileError, match=r"file.bin is damaged: it is no JSON\."):
+    with pytest.raises(PresetFileError, match=r"file.bin is damaged: its content cannot be read\."):
         read(file, content)
 
 

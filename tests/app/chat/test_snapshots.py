@@ -420,7 +420,7 @@ def test_failed_deletion_of_snapshots_is_reported(opened: SnapshotFixture) -> No
     opened.sessions.delete_saved()
     until(lambda: opened.shown.saved.size_bytes == 700)
     saved = opened.shown.saved
-    assert saved.error == "The cached context could not be deleted: Permission denied."
+    assert saved.error == "The data for resuming chats could not be deleted: Permission denied."
     assert saved.remedy
 
 

@@ -59,8 +59,8 @@ def file(folder: Path, content: bytes, name: str = "x.json") -> Path:
         (b"[1, 2, 3]", "no chats"),
         (b"[{", "damaged"),
         (b'[{"mapping": }', "damaged"),
-        (b"[" * 200_000, "nested"),
-        (b'{"a":' * 200_000, "nested"),
+        (b"[" * 200_000, "more levels"),
+        (b'{"a":' * 200_000, "more levels"),
         (b"PK\x03\x04 not an archive", "damaged"),
         (b"SQLite format 3\x00 not a database", "database"),
         (b'{"format": "tokonoma-chats", "version": 99, "chats": []}', "newer version"),
@@ -136,7 +136,7 @@ def test_a_database_whose_tables_are_views_is_refused(tmp_path: Path) -> None:
         " SELECT x AS id FROM n; CREATE TABLE messages (id INTEGER);"
     )
     database.close()
-    assert "not one of Ollama" in refusal(path)
+    assert "not the database of the Ollama app" in refusal(path)
 
 
 def test_a_database_is_not_changed_by_reading(tmp_path: Path) -> None:

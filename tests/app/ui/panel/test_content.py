@@ -140,7 +140,7 @@ def test_a_format_is_described_and_checked(stage: Stage, card: PanelContent) -> 
     described(card, AnswerFormat.SCHEMA, '{"type": "object"}')
     stage.engine.deliver(ConstraintChecked(stage.engine.last(CheckConstraint).request))
     stage.drain()
-    assert card.format.field.status.text() == "This can be used."
+    assert card.format.field.status.text() == "This format can be used."
     assert card.format.field.editor.extraSelections() == []
     assert stage.window.composer.chip.words.text() == "Answer format: JSON schema"
 
@@ -163,7 +163,7 @@ def test_the_fault_of_a_schema_is_shown_at_its_line(
     stage.drain()
     marks = card.format.field.editor.extraSelections()
     if not said:
-        assert card.format.field.status.text() == "This can be used."
+        assert card.format.field.status.text() == "This format can be used."
         assert marks == []
         return
     assert said in card.format.field.status.text()
@@ -215,7 +215,9 @@ def test_a_description_is_read_from_a_file(
     assert stage.states.chat_settings.settings.text == 'root ::= "yes"'
     file.write_bytes(b"\xff\xfe\x00")
     card.load_format(file)
-    assert "yes.gbnf cannot be read: it is no text." in stage.state.notices["format"].sentence
+    assert (
+        "yes.gbnf cannot be read: it is not a text file." in stage.state.notices["format"].sentence
+    )
     card.load_format(tmp_path / "none")
     assert "none cannot be read" in stage.state.notices["format"].sentence
     file.write_bytes(b"x" * (2 << 20))
@@ -378,7 +380,11 @@ def test_the_model_of_the_chat_is_chosen_among_the_installed(
     ]
     stage.state.set_installed(files)
     actions = [each for each in card.model.menu_of_models().actions() if each.text()]
-    assert [each.text() for each in actions] == ["As in use", "Small · Q4_K_M", "Small · Q8_0"]
+    assert [each.text() for each in actions] == [
+        "The model in use",
+        "Small · Q4_K_M",
+        "Small · Q8_0",
+    ]
     assert actions[0].isChecked()
     actions[2].trigger()
     assert shown(stage).model == Local(other)

@@ -93,7 +93,7 @@ def test_metrics_are_read_once_at_a_time_and_shown(stage: Stage) -> None:
     assert rows["Since M was loaded"] == ""
     assert rows["Wait for the first word"] == "typically 0.25 s, rarely more than 1.50 s"
     assert rows["Time per token"] == "typically 20.0 ms, rarely more than 45.0 ms"
-    assert rows["Not read again"] == "25 % of 200 tokens were still in memory"
+    assert rows["Already in memory"] == "25 % of 200 tokens were still in memory"
     assert rows["Guessing ahead"] == "0 of 9 guessed tokens were right"
     assert rows["Chats kept ready"] == "5 MB in memory, 2 MB of it in use, 7 MB on disk"
     shown = {label.text() for label in page.findChildren(QLabel) if label.isVisible()}

@@ -32,7 +32,7 @@ def test_the_card_says_what_is_in_a_file(stage: Stage) -> None:
     known, dropped, untested, undo = (words.text() for words in card.notes)
     assert known.startswith("1 more chat is here already. 1 chat was continued")
     assert dropped == "Not imported: 3 pictures, 1 unreadable chat."
-    assert untested.startswith("Not tested with a real export of ChatGPT")
+    assert untested.startswith("Importing from ChatGPT was never tested")
     assert undo
     assert card.import_button.text() == "Import 2 chats"
     assert card.problem.isHidden()
