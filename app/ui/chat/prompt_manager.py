@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from functools import partial
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QFont, QShowEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLineEdit, QScrollArea, QVBoxLayout, QWidget
 
 from app.domain.snippet import Snippet
-from app.settings.table import Setting
 from app.state.snippets import SnippetState
 from app.system.translation import isolated, tr
-from app.ui.settings.fields import TextField
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import READING, SMALL, font
-from app.ui.widgets.controls import ElidedLabel, IconButton, TextButton, label, set_margins
+from app.ui.widgets.controls import (
+    ElidedLabel,
+    IconButton,
+    TextButton,
+    label,
+    set_margins,
+    set_property,
+)
+from app.ui.widgets.plain_text import PlainTextField
 
 CARD_WIDTH = 520
 _LIST_HEIGHT = 320  # pixels
@@ -145,6 +151,34 @@ class PromptManager(QWidget):
         return row
 
 
+class _TextArea(QFrame):
+    """A framed text field of a few lines."""
+
+    left = Signal()  # the focus has gone elsewhere
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("area")
+        self.editor = PlainTextField()
+        self.editor.setTabChangesFocus(True)
+        self.editor.setFrameShape(QFrame.Shape.NoFrame)
+        self.editor.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.editor.document().setDocumentMargin(0)
+        self.editor.setFixedHeight(self.editor.fontMetrics().lineSpacing() * _LINES + 4)
+        self.editor.installEventFilter(self)
+        layout = QVBoxLayout(self)
+        set_margins(layout, 10, 7, 4, 7)
+        layout.addWidget(self.editor)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() in (QEvent.Type.FocusIn, QEvent.Type.FocusOut):
+            set_property(self, "focused", event.type() == QEvent.Type.FocusIn)
+            if event.type() == QEvent.Type.FocusOut:
+                self.editor.end_composition()
+                self.left.emit()
+        return super().eventFilter(watched, event)
+
+
 class PromptRow(QWidget):
     """One prompt: its name, the beginning of its text or all of it to edit, and three buttons."""
 
@@ -158,9 +192,9 @@ class PromptRow(QWidget):
         self.name.setObjectName("rename")
         self.name.editingFinished.connect(self._commit)
         self.preview = ElidedLabel("secondary", font(SMALL))
-        self.text = TextField(Setting(lines=_LINES))
+        self.text = _TextArea()
         self.text.hide()
-        self.text.picked.connect(self._commit)
+        self.text.left.connect(self._commit)
         self.edit = IconButton("edit", "")
         self.edit.setCheckable(True)
         self.edit.toggled.connect(self._unfold)
@@ -184,7 +218,7 @@ class PromptRow(QWidget):
             self.name.setText(snippet.name)
             self.name.setCursorPosition(0)
         if not self.text.editor.hasFocus() and self.text.editor.text() != snippet.text:
-            self.text.show_value(snippet.text)
+            self.text.editor.set_text(snippet.text)
         begin = " ".join(snippet.text[: 2 * _PREVIEW].split())[:_PREVIEW]
         self.preview.show_words(isolated(begin))
         self.preview.setVisible(not self.edit.isChecked())
@@ -204,12 +238,11 @@ class PromptRow(QWidget):
 
     def _commit(self) -> None:
         self.changed.emit(self.name.text(), self.text.editor.text())
-        self.show_snippet(self.snippet)
+        self.show_snippet(self.snippet)  # what was emptied is as before
 
     def _unfold(self, shown: bool) -> None:
         self.text.setVisible(shown)
         self.preview.setVisible(not shown)
-        self.show_snippet(self.snippet)  # what was emptied is as before
         if shown:
             self.text.editor.setFocus()
         self.folded.emit()
