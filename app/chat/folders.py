@@ -25,24 +25,46 @@ class Folders(QObject):
         self._store_queue = store_queue
         self._made: set[int] = set()  # in this run, so that they may not be stored yet
         self._changes = 0  # counts the changes of the folders in the state
+        self._has_read = False  # the stored folder of the new chat
+        self._has_chosen = False  # the folder of the new chat was chosen before it was read
+        state.new_folder_changed.connect(self._on_new_folder)
 
     def read(self) -> None:
         """Read the folders from the store; those not stored yet stay."""
         before = self._changes
 
-        def found(folders: list[Folder]) -> None:
+        def found(stored: tuple[list[Folder], int | None]) -> None:
+            folders, new_folder = stored
             if before != self._changes:  # changed meanwhile: the state is newer
                 self.read()
                 return
             known = {folder.id for folder in folders}
             unsaved = [f for f in self._state.folders if f.id in self._made and f.id not in known]
             self._state.set_folders([*folders, *unsaved])
+            if not self._has_read:
+                self._show_new_folder(new_folder)
 
-        self._store_queue.read(lambda store: store.folders(), found)
+        self._store_queue.read(lambda store: (store.folders(), store.new_chat_folder()), found)
+
+    def _show_new_folder(self, stored: int | None) -> None:
+        """Let the new chat begin in the folder of the run before, unless one was chosen since."""
+        self._has_read = True
+        if self._has_chosen:
+            self._on_new_folder()
+        elif self._state.folder(stored) is not None:
+            self._state.set_new_folder(stored)
+
+    def _on_new_folder(self) -> None:
+        """The folder of the new chat has changed."""
+        self._has_chosen = True
+        if self._has_read:
+            chosen = self._state.new_folder
+            self._store_queue.write(lambda store: store.set_new_chat_folder(chosen))
 
     def write_all(self) -> None:
         """Write all folders again, after a damaged store was replaced."""
         self._save([folder for folder, _ in in_order(self._state.folders)])
+        self._on_new_folder()
 
     def create(
         self, name: str, parent: int | None = None, conversations: Sequence[int] = ()

@@ -25,6 +25,7 @@ from app.system.text_search import normalize
 from engine import Role
 
 NEW_CHAT = "new chat"  # name of the record with its settings
+NEW_CHAT_FOLDER = "new chat folder"  # name of the record with its folder's id
 _DELETED = ("conversation", "folder", "deleted_message")  # tables with times of deletion
 IMPORTING = 0.0  # time of deletion of a chat that is not listed before its import is complete
 CONVERSATION = (

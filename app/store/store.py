@@ -46,6 +46,7 @@ from app.store.queries import (
     BRANCH,
     IMPORTING,
     NEW_CHAT,
+    NEW_CHAT_FOLDER,
     any_deleted,
     find,
     find_conversations,
@@ -63,6 +64,7 @@ from app.store.queries import (
     rewrite_row,
     set_branch_tip,
     set_draft,
+    set_record,
     set_settings,
     show_last_used_below,
     sibling_ids,
@@ -312,6 +314,17 @@ class Store:
         """The settings of the chat that is not begun yet, as JSON."""
         with self._reading() as database:
             return find_record(database, NEW_CHAT)
+
+    def set_new_chat_folder(self, folder_id: int | None) -> None:
+        """Save the folder in which the chat that is not begun yet will be; None: in none."""
+        with self._writing(durable=False) as database:
+            set_record(database, NEW_CHAT_FOLDER, "" if folder_id is None else str(folder_id))
+
+    def new_chat_folder(self) -> int | None:
+        """The folder in which the chat that is not begun yet will be, which may be deleted."""
+        with self._reading() as database:
+            text = find_record(database, NEW_CHAT_FOLDER)
+        return int(text) if text.isdecimal() and len(text) < 20 else None
 
     def presets(self) -> list[Preset]:
         """The presets of the user, and those of the app that the user changed or deleted."""

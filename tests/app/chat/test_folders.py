@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from pytestqt.qtbot import QtBot
 
 from app.domain.chat import Conversation
 from app.domain.chat_settings import ChatSettings
@@ -255,3 +257,33 @@ def test_any_moves_deletions_and_undos_lose_no_chat(stage: Stage, seed: int) -> 
     assert {chat.title for chat in state.conversations} == set(titles)
     assert state.trash == ()
     assert_saved(stage)
+
+
+def test_the_folder_and_settings_of_the_new_chat_are_there_at_the_next_start(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    stage = Stage(tmp_path)
+    stage.ready(MODEL)
+    work = stage.controller.folders.create("Work")
+    gone = stage.controller.folders.create("Gone")
+    stage.controller.new_conversation(work)
+    own = ChatSettings(instructions="Be brief.")
+    stage.controller.chat_settings.change(None, own)
+    stage.wait_until_idle()
+    stage.close()
+    stage = Stage(tmp_path)
+    stage.start()
+    stage.wait_until_idle()
+    assert stage.state.new_folder == work
+    assert stage.state.new_chat == own
+    stage.controller.new_conversation(gone)
+    stage.controller.folders.remove([gone])
+    stage.wait_until_idle()
+    stage.close()
+    stage = Stage(tmp_path)
+    stage.start()
+    try:
+        stage.wait_until_idle()
+        assert stage.state.new_folder is None
+    finally:
+        stage.close()
