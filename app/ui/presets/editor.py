@@ -152,6 +152,13 @@ class PresetEditor(QWidget):
             row.restore()
         self.refresh()
 
+    def focus_name(self) -> None:
+        """Select the name, so that typing replaces it."""
+        field = self.texts["name"].field
+        assert isinstance(field, LineField)
+        field.line.setFocus()
+        field.line.selectAll()
+
     def finish(self) -> None:
         """Emit what is typed but not committed."""
         for row in self.texts.values():

@@ -191,7 +191,7 @@ class PresetsPage(QWidget):
         self._area.verticalScrollBar().setValue(0)
         self._stack.setCurrentWidget(self._area)
         self.refresh()
-        self.editor.texts["name"].field.setFocus()
+        self.editor.focus_name()
 
     def refresh(self) -> None:
         """Show the presets of the state; the choice is kept, and a new preset is chosen."""

@@ -82,6 +82,7 @@ class PreferenceRow(QWidget):
             self.set_narrow(False)
         else:
             self._fill_compact_line(self.mark)
+        self.help.setVisible(bool(self.help.text()))  # an empty line would take its height
 
     def _fill_line(self) -> None:
         top = QHBoxLayout()
@@ -133,6 +134,7 @@ class PreferenceRow(QWidget):
         if isinstance(self.field, Segments):
             self.field.offer(choices)
         self.help.setText(self._help(help or self._usual_help))
+        self.help.setVisible(bool(self.help.text()))
 
     def _help(self, help: str) -> str:
         return tr("{help} Applies when a model is loaded.", help=help) if self._at_load else help

@@ -76,6 +76,8 @@ def test_a_preset_is_made_and_edited(stage: Stage, qtbot: QtBot) -> None:
     made = state.presets[-1]
     assert page.editor.shown == made.id
     assert made.name == "New preset"
+    assert page.editor.texts["name"].field.line.selectedText() == "New preset"  # type: ignore[union-attr]
+    assert stage.window.focusWidget() is page.editor.texts["name"].field.line  # type: ignore[union-attr]
     texts = page.editor.texts
     texts["name"].field.line.setText("")  # type: ignore[union-attr]
     qtbot.keyClicks(texts["name"].field.line, "Pirate")  # type: ignore[union-attr]
