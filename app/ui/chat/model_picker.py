@@ -6,7 +6,15 @@ from pathlib import Path
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
 from PySide6.QtGui import QFont, QFontMetrics, QHideEvent, QKeyEvent, QShowEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLineEdit, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QLineEdit,
+    QSizePolicy,
+    QStyleOptionButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.domain.model_ref import local_path
 from app.state.chat import ModelFile, ModelPhase, ModelStatus, State
@@ -20,6 +28,7 @@ from app.ui.widgets.typing import type_into
 
 CARD_WIDTH = 360
 _MOST_ROWS = 6
+_MOST_WIDTH = 320  # pixels of the name in the top bar
 
 
 class ModelButton(TextButton):
@@ -28,6 +37,7 @@ class ModelButton(TextButton):
     def __init__(self, state: State, parent: QWidget | None = None) -> None:
         super().__init__("", "quiet", "chevron_down", parent)
         self._state = state
+        self._whole_width = 0  # pixels that it needs, by the last `sizeHint`
         icon_after_text(self)
         self.setFont(font(BODY, QFont.Weight.Medium))
         self.setIconSize(QSize(16, 16))
@@ -44,9 +54,28 @@ class ModelButton(TextButton):
         name = model.full_name if known else tr("Choose a model")
         if chat is not None:
             name = self._state.model_name(chat.model, whole=True)
-        short = QFontMetrics(self.font()).elidedText(name, Qt.TextElideMode.ElideMiddle, 320)
-        self.setText(short)
+        mode = Qt.TextElideMode.ElideMiddle
+        self.setText(self.fontMetrics().elidedText(name, mode, _MOST_WIDTH))
         self.setAccessibleName(tr("Model: {name}", name=name))
+
+    @property
+    def shown(self) -> str:
+        """The name, elided in its middle where the top bar has too little room for it."""
+        missing = self._whole_width - self.width()
+        if missing <= 0:
+            return self.text()
+        metrics, mode = self.fontMetrics(), Qt.TextElideMode.ElideMiddle
+        width = metrics.horizontalAdvance(self.text()) - missing
+        return metrics.elidedText(self.text(), mode, width)
+
+    def sizeHint(self) -> QSize:
+        whole = super().sizeHint()
+        self._whole_width = whole.width()
+        return whole
+
+    def initStyleOption(self, option: QStyleOptionButton) -> None:
+        super().initStyleOption(option)
+        option.text = self.shown  # type: ignore[attr-defined]
 
 
 class ModelPicker(QWidget):

@@ -32,8 +32,8 @@ class StatusLine(QWidget):
         super().__init__(parent)
         self._state = state
         self.setFixedHeight(28)
-        # Elided at the left: progress is at the right, and the top bar shows the model's name too.
-        self.words = ElidedLabel("secondary", figures(SMALL), Qt.TextElideMode.ElideLeft)
+        # Elided in the middle: the name is at its start, progress at its end.
+        self.words = ElidedLabel("secondary", figures(SMALL), Qt.TextElideMode.ElideMiddle)
         self.meter = Bar()
         self.meter.setFixedWidth(_METER_WIDTH)
         self.context = TextButton("", "quiet")
@@ -66,6 +66,7 @@ class StatusLine(QWidget):
         state.typed_changed.connect(self.refresh)
         state.titled_changed.connect(self.refresh)
         state.conversation_changed.connect(self.refresh)
+        state.chat_model_changed.connect(self.refresh)
         state.message_added.connect(self.refresh)  # also the other one of two compared answers
         state.message_removed.connect(self.refresh)
         self.refresh()
@@ -97,9 +98,13 @@ class StatusLine(QWidget):
         typed = state.typed_tokens
         for part in (self.titling, self.cancel_title):
             part.setVisible(state.titled is not None)
-        self.meter.setVisible(bool(loaded))
-        self.context.setVisible(bool(loaded))
-        if loaded:
+        other = state.chat_model  # the shown chat's, which is not in use: its context is not known
+        self.meter.setVisible(bool(loaded) and other is None)
+        self.context.setVisible(bool(loaded) and other is None)
+        if other is not None:
+            self._set(self.words, tr("{name} is not loaded", name=other.name))
+            self.words.setToolTip("")
+        elif loaded:
             self.meter.set_share((used + typed) / context if context else 0.0)
             self._set(
                 self.context,

@@ -31,7 +31,7 @@ class TopBar(QWidget):
         for widget in (self.show_button, self.new_button, self.model_button):
             layout.addWidget(widget)
         layout.addWidget(self.title, 1)
-        layout.addStretch(1)
+        layout.addStretch(0)  # fills the bar of a page without a title
         self._right = (
             self.library_button,
             self.settings_button,

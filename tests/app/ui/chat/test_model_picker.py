@@ -38,6 +38,24 @@ def test_button_shows_the_model_name_and_its_quantization(stage: Stage) -> None:
     assert stage.window.top_bar.model_button.text() == "Small Model 135M · Q4_1"
 
 
+def test_the_button_keeps_the_start_and_the_end_of_a_long_name(stage: Stage) -> None:
+    stage.ready(MODEL)
+    button = stage.window.top_bar.model_button
+    for name, width, fits in (("Small Model 135M", 400, True), ("A long name " * 9, 520, False)):
+        model = stage.state.model
+        stage.state.set_model(replace(model, name=name))
+        for size in (width, 1200, width):
+            stage.window.resize(size, 600)
+            flush()
+            shown = button.shown
+            assert button.fontMetrics().horizontalAdvance(shown) <= button.width()
+            if fits and size == 1200:
+                assert shown.startswith(name)
+            assert shown.startswith(name[:2])
+            assert shown.endswith("1")  # of the quantization
+            assert ("…" in shown) is not (fits and size == 1200)
+
+
 def test_second_line_shows_layout_and_size(stage: Stage) -> None:
     show_two_models(stage)
     files = stage.window.picker.files

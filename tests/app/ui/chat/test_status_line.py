@@ -9,6 +9,8 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from app.domain.generation_settings import GenerationSettings
+from app.domain.model_ref import Local
+from app.state.chat import ChatModel
 from app.ui.chat.status_line import StatusLine
 from engine import DeviceFault, DevicePart, DeviceRefusal, SlowPart, SlowReason
 from fakes import MODEL
@@ -156,7 +158,7 @@ def test_reduced_speed_and_its_reason_are_shown(reason: SlowReason, stage: Stage
     assert why.endswith(".")
 
 
-def test_narrow_line_is_elided_at_the_left(stage: Stage) -> None:
+def test_narrow_line_keeps_the_start_of_the_name_and_the_progress(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.window.resize(1080, 700)
     stage.window.panel.open()
@@ -168,7 +170,21 @@ def test_narrow_line_is_elided_at_the_left(stage: Stage) -> None:
     stage.engine.finish_load("A model with a name that is longer than most names are, 135M")
     stage.drain()
     assert line(stage).words.shown != words(stage)
-    assert line(stage).words.shown.endswith("reading 1,234 of 5,678 tokens")
+    assert line(stage).words.shown.startswith("Small Model")
+    assert line(stage).words.shown.endswith("5,678 tokens")
+
+
+def test_the_context_of_another_model_is_not_shown_as_the_chats(stage: Stage) -> None:
+    stage.ready(MODEL)
+    assert line(stage).meter.isVisible()
+    own = Local(stage.folder / "Other.gguf")
+    stage.state.set_chat_model(ChatModel(own, "Other 4B", "Small Model 135M"))
+    assert words(stage) == "Other 4B is not loaded"
+    assert line(stage).meter.isHidden()
+    assert line(stage).context.isHidden()
+    stage.state.set_chat_model(None)
+    assert words(stage).startswith("Small Model 135M")
+    assert line(stage).meter.isVisible()
 
 
 def test_speed_is_cleared_for_the_next_model(stage: Stage) -> None:
@@ -197,6 +213,8 @@ def test_failed_load_keeps_the_speed_of_the_loaded_model(stage: Stage) -> None:
     stage.controller.load_model(MODEL.with_name("Other.gguf"))
     stage.engine.fail_load("It is not a model.", "Choose another.", model_gone=False)
     stage.drain()
+    assert words(stage) == "Other is not loaded"  # the one that was chosen for this chat
+    stage.controller.new_conversation()
     assert words(stage).endswith("38.5 tokens/s")
 
 
