@@ -21,7 +21,14 @@ from app.ui.adapters.strength_slider import StrengthField, StrengthSlider
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, font
 from app.ui.widgets import accessibility
-from app.ui.widgets.controls import ElidedLabel, IconButton, label, set_margins, set_property
+from app.ui.widgets.controls import (
+    ElidedLabel,
+    IconButton,
+    label,
+    open_below,
+    set_margins,
+    set_property,
+)
 from app.ui.widgets.switch import Switch
 from engine import AdapterInfo
 
@@ -191,7 +198,7 @@ class AdapterRow(QFrame):
             action.setEnabled(self.handle.isEnabled())
         menu.addSeparator()
         menu.addAction(tr("Remove"), self.removed.emit)
-        menu.popup(self.more.mapToGlobal(self.more.rect().bottomLeft()))
+        open_below(self.more, menu)
 
     def open_details(self) -> None:
         """Show the file details below the strength."""

@@ -16,7 +16,14 @@ from app.state.presets import PresetState
 from app.system.translation import tr
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, READING, SMALL, font
-from app.ui.widgets.controls import IconButton, TextButton, icon_after_text, label, set_margins
+from app.ui.widgets.controls import (
+    IconButton,
+    TextButton,
+    icon_after_text,
+    label,
+    open_below,
+    set_margins,
+)
 from app.ui.widgets.plain_text import PlainTextField
 from app.ui.widgets.popover import Popover
 
@@ -142,8 +149,7 @@ class FolderCard(QWidget):
         return menu
 
     def _open_presets(self) -> None:
-        place = self.preset_button.mapToGlobal(self.preset_button.rect().bottomLeft())
-        self.menu_of_presets().popup(place)
+        open_below(self.preset_button, self.menu_of_presets())
 
     def _pick_preset(self, preset: int | None) -> None:
         self.flush()

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QMenu, QWidget
 
 from app.state.presets import PresetState
 from app.system.translation import tr
+from app.ui.widgets.controls import open_below
 
 _NAME_LENGTH = 40  # characters
 
@@ -27,8 +28,7 @@ class PresetMenu(QObject):
 
     def open_below(self, button: QWidget) -> None:
         """Show the menu below a button."""
-        corner = button.rect().bottomRight if button.isRightToLeft() else button.rect().bottomLeft
-        self.menu().popup(button.mapToGlobal(corner()))
+        open_below(button, self.menu())
 
     def menu(self) -> QMenu:
         """The menu, as it is now."""

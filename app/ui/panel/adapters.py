@@ -16,7 +16,13 @@ from app.ui.adapters.list import AdapterList
 from app.ui.adapters.mixes import Mixes
 from app.ui.panel.section import Section
 from app.ui.theme.palette import Palette
-from app.ui.widgets.controls import TextButton, align_text_at_end, align_text_at_start, label
+from app.ui.widgets.controls import (
+    TextButton,
+    align_text_at_end,
+    align_text_at_start,
+    label,
+    open_below,
+)
 
 _MAX_RECENT = 8  # files offered in the menu, most recently added first
 
@@ -136,7 +142,7 @@ class AdapterSection(Section):
             menu.addSeparator()
         menu.addAction(tr("Choose files…"), partial(self._choose, folder=False))
         menu.addAction(tr("Choose a folder…"), partial(self._choose, folder=True))
-        menu.popup(self.add_button.mapToGlobal(self.add_button.rect().bottomLeft()))
+        open_below(self.add_button, menu)
 
     # --- steps ----------------------------------------------------------------------------------
 

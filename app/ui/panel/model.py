@@ -18,7 +18,12 @@ from app.system.translation import tr
 from app.ui.panel.section import Section
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import SMALL
-from app.ui.widgets.controls import TextButton, icon_after_text, label
+from app.ui.widgets.controls import (
+    TextButton,
+    icon_after_text,
+    label,
+    open_below,
+)
 
 _PADDING = 56  # pixels of the button beside its words
 
@@ -109,8 +114,7 @@ class ModelSection(Section):
         return found or self._state.model_name(model)
 
     def _open(self) -> None:
-        menu = self.menu_of_models()
-        menu.popup(self.button.mapToGlobal(self.button.rect().bottomLeft()))
+        open_below(self.button, self.menu_of_models())
 
     def _fit(self) -> None:
         room, middle = self.button.width() - _PADDING, Qt.TextElideMode.ElideMiddle

@@ -13,6 +13,7 @@ from PySide6.QtCore import (
 )
 from PySide6.QtGui import (
     QColor,
+    QCursor,
     QEnterEvent,
     QFont,
     QGuiApplication,
@@ -29,6 +30,7 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QLayout,
+    QMenu,
     QPushButton,
     QSizePolicy,
     QStyle,
@@ -154,6 +156,19 @@ def icon_after_text(button: QAbstractButton) -> None:
     """Place the icon of a button behind its text, in the direction of the window."""
     directions, mirrored = Qt.LayoutDirection, QApplication.isRightToLeft()
     button.setLayoutDirection(directions.LeftToRight if mirrored else directions.RightToLeft)
+
+
+def open_below(button: QWidget, menu: QMenu) -> None:
+    """Show a menu below the start of a button, which is not drawn as hovered when it closes."""
+
+    def leave() -> None:  # Qt sends no Leave event when another place is clicked meanwhile
+        inside = button.rect().contains(button.mapFromGlobal(QCursor.pos()))
+        button.setAttribute(Qt.WidgetAttribute.WA_UnderMouse, inside)
+        button.update()
+
+    menu.aboutToHide.connect(leave)
+    corner = button.rect().bottomRight if button.isRightToLeft() else button.rect().bottomLeft
+    menu.popup(button.mapToGlobal(corner()))
 
 
 class RoundButton(QAbstractButton):
