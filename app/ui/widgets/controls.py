@@ -167,7 +167,8 @@ def open_below(button: QWidget, menu: QMenu) -> None:
         button.update()
 
     menu.aboutToHide.connect(leave)
-    corner = button.rect().bottomRight if button.isRightToLeft() else button.rect().bottomLeft
+    mirrored = QApplication.isRightToLeft()  # not the direction of a button with its icon last
+    corner = button.rect().bottomRight if mirrored else button.rect().bottomLeft
     menu.popup(button.mapToGlobal(corner()))
 
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import QEvent, Qt
-from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QAbstractButton, QApplication
+from PySide6.QtCore import QEvent, QPoint, Qt
+from PySide6.QtGui import QCursor, QKeyEvent
+from PySide6.QtWidgets import QAbstractButton, QApplication, QMenu
 from pytestqt.qtbot import QtBot
 
-from app.ui.widgets.controls import IconButton, RoundButton, TextButton
+from app.ui.widgets.controls import (
+    IconButton,
+    RoundButton,
+    TextButton,
+    icon_after_text,
+    open_below,
+)
 
 BUTTONS = {
     "text": lambda: TextButton("Go", "quiet"),
@@ -34,3 +40,19 @@ def test_enter_and_space_click_a_button(qtbot: QtBot, name: str) -> None:
     button.setEnabled(False)
     QApplication.sendEvent(button, QKeyEvent(QEvent.Type.KeyPress, Qt.Key.Key_Return, none))
     assert len(clicks) == 3
+
+
+def test_a_button_is_not_hovered_once_its_menu_is_closed(qtbot: QtBot) -> None:
+    button = TextButton("Open", "quiet")
+    qtbot.addWidget(button)
+    button.move(0, 0)
+    button.show()
+    QCursor.setPos(button.mapToGlobal(QPoint(button.width() + 200, 300)))
+    icon_after_text(button)  # its own direction is not the window's
+    menu = QMenu(button)
+    menu.addAction("One")
+    button.setAttribute(Qt.WidgetAttribute.WA_UnderMouse)
+    open_below(button, menu)
+    assert abs(menu.x() - button.mapToGlobal(QPoint(0, 0)).x()) <= 1
+    menu.close()
+    assert not button.underMouse()
