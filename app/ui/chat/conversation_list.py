@@ -79,6 +79,7 @@ class ConversationList(QListView):
         super().__init__(parent)
         self._state, self._model, self._painter = state, model, painter
         self._palette = LIGHT
+        self._pressed = Qt.ItemFlag.NoItemFlags  # of the row where the mouse was pressed last
         self._target: Target | None = None  # of the drag in progress
         self._hovered: int | None = None  # closed folder that the drag is on
         self._spring = QTimer(self, singleShot=True, interval=_OPEN_MILLISECONDS)
@@ -131,7 +132,12 @@ class ConversationList(QListView):
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         self._painter.keyboard = False
+        self._pressed = self.indexAt(event.position().toPoint()).flags()
         super().mousePressEvent(event)
+
+    def startDrag(self, supportedActions: Qt.DropAction) -> None:  # noqa: N803
+        if self._pressed & Qt.ItemFlag.ItemIsDragEnabled:  # else Qt drags the selected rows
+            super().startDrag(supportedActions)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         self._painter.keyboard = True

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from PySide6.QtCore import QItemSelectionModel, QMimeData, QPoint, QPointF, Qt
 from PySide6.QtGui import QContextMenuEvent, QDragMoveEvent, QDropEvent, QKeyEvent
-from PySide6.QtWidgets import QLineEdit, QMenu
+from PySide6.QtWidgets import QLineEdit, QListView, QMenu
 from pytestqt.qtbot import QtBot
 
 from app.domain.chat import Conversation
@@ -240,6 +240,23 @@ def test_chats_are_dragged_into_folders_and_out_of_them(
     assert filled.folders() == before | expected(filled)
     filled.stage.controller.deletions.undo()
     assert filled.folders() == before
+
+
+def test_a_drag_that_begins_on_a_heading_moves_nothing(
+    qtbot: QtBot, filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view, dragged = filled.sidebar.list, list[bool]()
+    monkeypatch.setattr(QListView, "startDrag", lambda *_: dragged.append(True))
+    filled.choose(filled.work)
+    chosen = view.currentIndex()
+    heading = chosen.sibling(0, 0)
+    assert not heading.flags()
+    for index, count in ((heading, 0), (chosen, 1)):
+        place = bin_rect(view.visualRect(index)).center()
+        qtbot.mousePress(view.viewport(), Qt.MouseButton.LeftButton, pos=place)
+        view.startDrag(Qt.DropAction.MoveAction)
+        qtbot.mouseRelease(view.viewport(), Qt.MouseButton.LeftButton, pos=place)
+        assert len(dragged) == count
 
 
 def test_folders_are_dragged_into_and_between_folders(filled: Filled) -> None:
