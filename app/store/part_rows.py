@@ -41,6 +41,8 @@ Row = tuple[str, str, str]  # kind, JSON with its other fields, text
 
 def to_row(part: Part) -> Row:
     """The columns of a part."""
+    if type(part) is TextPart:  # most of them, by far
+        return _NAMES[TextPart], "", part.text
     kind = _NAMES[type(part)]
     values = asdict(part)
     text = str(values.pop(_LONG.get(kind, "text"), ""))

@@ -16,11 +16,13 @@ _QUOTES = (
     "\u201c\u201d\u201e\u201f\u00ab\u00bb",
 )  # ' and "
 _HYPHENS = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
-_PLAIN = str.maketrans(
-    "øłđħŧı\0" + "".join(_QUOTES) + _HYPHENS,
-    "oldhti " + "'" * len(_QUOTES[0]) + '"' * len(_QUOTES[1]) + "-" * len(_HYPHENS),
-    _INVISIBLE,
-)
+_PLAIN = {
+    **dict(zip("øłđħŧı\0", "oldhti ", strict=True)),
+    **dict.fromkeys(_INVISIBLE, ""),
+    **dict.fromkeys(_QUOTES[0], "'"),
+    **dict.fromkeys(_QUOTES[1], '"'),
+    **dict.fromkeys(_HYPHENS, "-"),
+}
 _TERM = re.compile(r'"([^"]+)"|(\S+)')
 _SPACES = str.maketrans("\n\t\r\u2028\u2029\u00a0\u202f", "       ")
 
@@ -34,8 +36,12 @@ def normalize(text: str) -> str:
     if text.isascii():
         return text.lower().replace("\0", " ")
     marked = unicodedata.normalize("NFKD", text).casefold()
-    unmarked = "".join(char for char in marked if not _is_removable(char)).translate(_PLAIN)
-    return unicodedata.normalize("NFKC", unmarked)
+    for char in set(marked):  # a text has few of them, and each call replaces all places in C
+        if (plain := _PLAIN.get(char)) is not None:
+            marked = marked.replace(char, plain)
+        elif _is_removable(char):
+            marked = marked.replace(char, "")
+    return unicodedata.normalize("NFKC", marked)
 
 
 def _is_removable(char: str) -> bool:
