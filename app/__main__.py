@@ -38,7 +38,7 @@ from typing import NoReturn, cast
 import qasync  # pyright: ignore[reportMissingTypeStubs]
 from PySide6.QtWidgets import QApplication
 
-from app import __version__, smoke
+from app import __version__
 from app.chat.controller import Controller
 from app.chat.model_loader import first_model
 from app.chat.opening import is_model
@@ -48,7 +48,6 @@ from app.store.writer import CLOSE_SECONDS, StoreQueue
 from app.system import log, paths
 from app.system.instance import FileOpens, Instance
 from app.ui.language import set_language
-from app.ui.settings.page import Preferences
 from app.ui.theme.theme import Theme
 from app.ui.window import Window
 from app.wiring import connect
@@ -89,6 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if first_model(settings.last_model) is None and not files:
             print(_NO_STARTER)
         return _run(files, settings, smoke_test=False)
+    from app import smoke
+
     model = files[0] if files else starter_path()  # found before TOKONOMA_HOME is changed below
     if not model.is_file():
         print(
@@ -162,7 +163,7 @@ async def _session(
     store_queue = StoreQueue(paths.database())
     controller = Controller(states, store_queue, settings, paths.settings_file())
     log.set_up(paths.log_file(), controller.report_soon)
-    window = Window(states, lambda: Preferences(controller.settings, states.sessions))
+    window = Window(states, lambda: controller.settings)
     connect(window, controller, theme)
     quitting = asyncio.Event()
     window.closing.connect(controller.ask_to_quit)
@@ -196,6 +197,8 @@ async def _session(
     window.show()
     status = 0
     if smoke_test:
+        from app import smoke
+
         try:
             print(await smoke.run(controller, window))
         except smoke.SmokeError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
@@ -14,17 +15,17 @@ from app.chat.transfer.controller import Documents
 from app.chat.transfer.files import safe_name
 from app.domain.transfer import ExportFormat
 from app.system.translation import tr
-from app.ui.export.html import chat_html, style_sheet
-from app.ui.export.pdf import pdf_steps
-from app.ui.settings.page import Preferences
 from app.ui.transfer.menu import format_name
 from app.ui.window import Window
+
+if TYPE_CHECKING:
+    from app.ui.settings.page import Preferences
 
 
 def connect_transfer(window: Window, controller: Controller) -> None:
     """Connect the sidebar, the preview and the progress to the controller."""
     transfer = controller.transfer
-    transfer.documents = Documents(style_sheet, chat_html, pdf_steps)
+    transfer.documents = _documents
 
     def export(ids: Sequence[int], format: ExportFormat) -> None:
         ask_for_target(window, controller, ids, format)
@@ -36,6 +37,13 @@ def connect_transfer(window: Window, controller: Controller) -> None:
     window.sidebar.copy_requested.connect(copy)
     window.transfer.accepted.connect(transfer.accept)
     window.transfer.cancelled.connect(transfer.cancel)
+
+
+def _documents() -> Documents:
+    from app.ui.export.html import chat_html, style_sheet
+    from app.ui.export.pdf import pdf_steps
+
+    return Documents(style_sheet, chat_html, pdf_steps)
 
 
 def connect_storage(page: Preferences, window: Window, controller: Controller) -> None:

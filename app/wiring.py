@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,17 +25,17 @@ from app.system.file_manager import show_in_folder
 from app.system.translation import tr
 from app.transfer_dialogs import connect_storage, connect_transfer
 from app.ui.comparison.values import default_choices
-from app.ui.library.page import LibraryPage
-from app.ui.panel.adapters import AdapterSection
-from app.ui.panel.content import PanelContent
-from app.ui.settings.page import Preferences
 from app.ui.theme.theme import Theme
 from app.ui.transcript.endings import ending
 from app.ui.widgets.notification import AnswerNotifier
 from app.ui.window import Window
 
 if TYPE_CHECKING:
+    from app.ui.library.page import LibraryPage
+    from app.ui.panel.adapters import AdapterSection
+    from app.ui.panel.content import PanelContent
     from app.ui.presets.page import PresetsPage
+    from app.ui.settings.page import Preferences
 
 ZOOM_STEPS = (80, 90, 100, 110, 125, 150, 175, 200)  # percent
 
@@ -218,7 +219,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     window.banners.closed.connect(controller.close_notice)
     window.banners.acted.connect(act)
 
-    connect_library(window.library, controller.library, controller, window)
+    connect_library(controller.library, controller, window)
     connect_transfer(window, controller)
     window.preferences_made.connect(wire_preferences)
     connect_presets(window, controller)
@@ -270,9 +271,7 @@ def connect_folders(window: Window, controller: Controller) -> None:
     sidebar.set_closed([int(number) for number in closed if number.isdecimal()])
 
 
-def connect_library(
-    page: LibraryPage, library: Library, controller: Controller, window: Window
-) -> None:
+def connect_library(library: Library, controller: Controller, window: Window) -> None:
     """Connect the models page to the library, and its load requests to the controller."""
 
     def use(path: Path) -> None:
@@ -283,11 +282,6 @@ def connect_library(
         library.state.set_devices(controller.state.devices)
 
     controller.state.devices_changed.connect(show_devices)
-    page.use_requested.connect(use)
-    page.cancel_load_requested.connect(controller.model_use.cancel_load)
-    page.unload_requested.connect(controller.unload_model)
-    page.open_file_requested.connect(window.open_file)
-    page.closed.connect(window.close_page)
     library.use_requested.connect(use)
     library.better_model.use_requested.connect(controller.load_model)
     for offer in (window.chat.empty_view.better, window.chat.download_line):
@@ -297,6 +291,23 @@ def connect_library(
         offer.dismissed.connect(lambda: controller.change_settings(offer_better_model=False))
     library.unload_requested.connect(controller.unload_model)
 
+    window.models_restored.connect(library.trash.restore)
+    window.models_removed.connect(library.trash.remove)
+    window.library_made.connect(partial(connect_models, library, controller, window, use))
+
+
+def connect_models(
+    library: Library,
+    controller: Controller,
+    window: Window,
+    use: Callable[[Path], None],
+    page: LibraryPage,
+) -> None:
+    """Connect the models page, when it is made; `use` loads a model and shows the chat."""
+    page.use_requested.connect(use)
+    page.cancel_load_requested.connect(controller.model_use.cancel_load)
+    page.unload_requested.connect(controller.unload_model)
+    page.open_file_requested.connect(window.open_file)
     page.opened.connect(library.opened)
     page.seen.connect(library.model_index.inspect_files)
     page.offers_seen.connect(library.hub.read_beginnings)
@@ -306,8 +317,6 @@ def connect_library(
     page.cancel_requested.connect(library.cancel)
     page.retry_requested.connect(library.downloads.retry)
     page.delete_requested.connect(library.trash.delete)
-    window.models_restored.connect(library.trash.restore)
-    window.models_removed.connect(library.trash.remove)
     page.unlink_requested.connect(library.model_index.unlink)
     page.folder_removed.connect(library.model_index.remove_folder)
     page.files_dropped.connect(library.open_files)
@@ -419,7 +428,6 @@ def connect_preferences(
     page.folder_requested.connect(show_in_folder)
     connect_storage(page, window, controller)
     page.reload_requested.connect(controller.model_use.reload)
-    page.closed.connect(window.close_page)
     page.given_up.connect(controller.reset_sampling)
     controller.settings_changed.connect(show_settings)
     controller.library.defaults.changed.connect(show_settings)

@@ -10,7 +10,6 @@ from enum import Enum
 from pathlib import Path
 
 from app.chat.preset_files import FoundPreset, PresetFileError, may_be_preset, read_preset
-from app.chat.transfer.sources import may_have_chats
 from app.state.chat import Notice, State
 from app.system.translation import tr, trn
 from app.system.worker import BackgroundWorker
@@ -102,6 +101,8 @@ def _judged(path: Path) -> Kind | FoundPreset | str:
     """What a file is by its content; a text says why a preset cannot be used."""
     if is_model(path):
         return Kind.MODEL
+    from app.chat.transfer.sources import may_have_chats
+
     chats = Kind.CHATS if path.is_dir() or may_have_chats(path) else Kind.OTHER
     try:
         return (read_preset(path) if may_be_preset(path) else None) or chats

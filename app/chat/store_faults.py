@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from app.chat.adapters import Adapters
 from app.chat.answers import Answers
@@ -13,9 +14,12 @@ from app.chat.folders import Folders
 from app.chat.presets import Presets
 from app.chat.snippets import Snippets
 from app.state.chat import Notice, State
-from app.store.store import DamagedStore, Salvaged, StoreError
+from app.store.store import DamagedStore, StoreError
 from app.store.writer import StoreQueue
 from app.system.translation import tr, trn
+
+if TYPE_CHECKING:
+    from app.store.salvage import Salvaged
 
 NOTICE = "store"  # kind of the notice about a fault
 

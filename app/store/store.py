@@ -15,7 +15,7 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from app.domain.answer_details import AnswerDetails, AnswerRecord, details_text
 from app.domain.chat import (
@@ -72,7 +72,6 @@ from app.store.queries import (
     touch,
     update_conversation_row,
 )
-from app.store.salvage import Salvaged, salvage
 from app.store.schema import (
     DamagedStore,
     ReadOnlyStore,
@@ -88,6 +87,9 @@ from app.system.text_search import query_terms
 from app.system.translation import tr
 from engine import Role
 
+if TYPE_CHECKING:
+    from app.store.salvage import Salvaged
+
 __all__ = [
     "KEEP_DELETED_SECONDS",
     "AdapterChoice",
@@ -100,7 +102,6 @@ __all__ = [
     "Message",
     "MessageState",
     "ReadOnlyStore",
-    "Salvaged",
     "StopReason",
     "Store",
     "StoreError",
@@ -163,6 +164,8 @@ class Store:
                     tr("There is already a file at {path}.", path=path_to),
                     tr("Move it aside first, then try again."),
                 )
+            from app.store.salvage import salvage
+
             return salvage(path_from, path_to)
 
     @staticmethod

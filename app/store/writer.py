@@ -13,15 +13,18 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.domain.chat import KEEP_DELETED_SECONDS, Conversation
 from app.domain.message import Message
 from app.store.schema import RowNotFound
-from app.store.store import DamagedStore, ReadOnlyStore, Salvaged, Store, StoreError
+from app.store.store import DamagedStore, ReadOnlyStore, Store, StoreError
 from app.system.worker import BackgroundWorker
+
+if TYPE_CHECKING:
+    from app.store.salvage import Salvaged
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

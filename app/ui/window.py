@@ -33,6 +33,7 @@ from PySide6.QtWidgets import (
 
 from app.actions import ACTIONS
 from app.domain.model_ref import Local
+from app.settings.table import Settings
 from app.state.states import States
 from app.system.translation import tr
 from app.ui.chat.folder_card import FolderSettings
@@ -47,9 +48,7 @@ from app.ui.chat.settings_words import panel_words
 from app.ui.chat.sidebar import Sidebar
 from app.ui.chat.top_bar import TopBar
 from app.ui.comparison.cards import AnswerCards
-from app.ui.library.page import LibraryPage
 from app.ui.panel.panel import ChatPanel
-from app.ui.settings.page import Preferences
 from app.ui.settings.shortcuts import CARD_WIDTH as SHORTCUTS_WIDTH
 from app.ui.settings.shortcuts import Shortcuts, keys_of
 from app.ui.theme import icons
@@ -67,8 +66,12 @@ from app.ui.widgets.typing import ComposingElsewhere, Field, type_into, types_te
 if TYPE_CHECKING:
     from app.ui.chat.archive import ArchivePage
     from app.ui.chat.trash import TrashPage
+    from app.ui.library.page import LibraryPage
     from app.ui.performance.page import PerformancePage
     from app.ui.presets.page import PresetsPage
+    from app.ui.settings.page import Preferences
+
+    Page = LibraryPage | Preferences | TrashPage | ArchivePage | PerformancePage | PresetsPage
 
 _PLACE_MILLISECONDS = 500  # after the last move or resize its place is saved
 _NARROW = 720  # pixels: in a narrower window the sidebar is hidden
@@ -92,11 +95,12 @@ class Window(QWidget):
     models_restored = Signal(list)  # of TrashedModel
     models_removed = Signal(list)  # of TrashedModel
     preferences_made = Signal(object)  # Preferences
+    library_made = Signal(object)  # LibraryPage
     presets_made = Signal(object)  # PresetsPage
     performance_opened = Signal()  # its page is shown, or has something new to show
 
-    def __init__(self, states: States, preferences: Callable[[], Preferences]) -> None:
-        """`preferences` creates the settings page when it is first opened."""
+    def __init__(self, states: States, settings: Callable[[], Settings]) -> None:
+        """`settings` gives the present ones to the settings page when it is first opened."""
         super().__init__()
         self.setObjectName("window")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -111,12 +115,14 @@ class Window(QWidget):
         self._close_confirmed = False
         self._has_painted = False
         self.actions_by_id: dict[str, QAction] = {}
-        self._make_preferences = preferences
+        self._settings = settings
+        self._library: LibraryPage | None = None  # created on demand
         self.trash: TrashPage | None = None  # created on demand
         self.archive: ArchivePage | None = None  # created on demand
         self.performance: PerformancePage | None = None  # created on demand
         self.presets: PresetsPage | None = None  # created on demand
         self.preferences: Preferences | None = None  # created on demand: it takes 0.25 s
+        self._made: list[Page] = []  # the pages that were created on demand
         self._palette = LIGHT
         self._make_parts()
         self._lay_out()
@@ -146,7 +152,6 @@ class Window(QWidget):
             lambda: self.has_typing_focus,
         )
         self.transcript, self.composer = self.chat.transcript, self.chat.composer
-        self.library = LibraryPage(state, states.library)
         self.panel = ChatPanel(states)
         self.picker = ModelPicker(state)
         self.picker_card = Popover(self, self.picker, PICKER_WIDTH, tr("Models"))
@@ -163,7 +168,6 @@ class Window(QWidget):
     def _lay_out(self) -> None:
         self._pages = QStackedWidget()
         self._pages.addWidget(self.chat)
-        self._pages.addWidget(self.library)
         page = QVBoxLayout()
         page.setSpacing(0)
         page.addWidget(self.top_bar)
@@ -270,17 +274,12 @@ class Window(QWidget):
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
         self._palette = palette
-        if self.preferences is not None:
-            self.preferences.apply_palette(palette)
-        for page in (self.trash, self.archive, self.performance, self.presets):
-            if page is not None:
-                page.apply_palette(palette)
         for part in (
+            *self._made,
             self.sidebar,
             self.top_bar,
             self.banners,
             self.chat,
-            self.library,
             self.panel,
             self.picker,
             self.picker_card,
@@ -345,6 +344,17 @@ class Window(QWidget):
         self.open_picker()
         self._again = message_id
 
+    @property
+    def library(self) -> LibraryPage:
+        """The model library; creates it on first use."""
+        if self._library is None:
+            from app.ui.library.page import LibraryPage
+
+            self._library = LibraryPage(self._state, self._states.library)
+            self._add_page(self._library)
+            self.library_made.emit(self._library)
+        return self._library
+
     def open_library(self) -> None:
         """Show the model library instead of the conversation."""
         self._show_page(self.library)
@@ -352,10 +362,11 @@ class Window(QWidget):
     def open_settings(self) -> None:
         """Show the settings page instead of the conversation; creates it on first use."""
         if self.preferences is None:
-            self.preferences = self._make_preferences()
-            self.preferences.apply_palette(self._palette)
+            from app.ui.settings.page import Preferences
+
+            self.preferences = Preferences(self._settings(), self._states.sessions)
             self.preferences.performance_requested.connect(self.toggle_performance)
-            self._pages.addWidget(self.preferences)
+            self._add_page(self.preferences)
             self.preferences_made.emit(self.preferences)
         self._show_page(self.preferences)
 
@@ -383,13 +394,11 @@ class Window(QWidget):
             from app.ui.chat.trash import TrashPage
 
             self.trash = TrashPage(self._state, self._states.library)
-            self.trash.apply_palette(self._palette)
             self.trash.restore_requested.connect(self.restore_requested)
             self.trash.remove_requested.connect(self.remove_requested)
             self.trash.models_restored.connect(self.models_restored)
             self.trash.models_removed.connect(self.models_removed)
-            self.trash.closed.connect(self.close_page)
-            self._pages.addWidget(self.trash)
+            self._add_page(self.trash)
         self._toggle(self.trash)
 
     def open_presets(self, id: int | None = None) -> None:
@@ -398,9 +407,7 @@ class Window(QWidget):
             from app.ui.presets.page import PresetsPage
 
             self.presets = PresetsPage(self._states.presets)
-            self.presets.apply_palette(self._palette)
-            self.presets.closed.connect(self.close_page)
-            self._pages.addWidget(self.presets)
+            self._add_page(self.presets)
             self.presets_made.emit(self.presets)
         self._show_page(self.presets)
         if id is None:
@@ -421,12 +428,10 @@ class Window(QWidget):
             from app.ui.chat.archive import ArchivePage
 
             self.archive = ArchivePage(self._state)
-            self.archive.apply_palette(self._palette)
             self.archive.opened.connect(self.sidebar.opened)
             self.archive.restore_requested.connect(self.sidebar.menu.put_back)
             self.archive.delete_requested.connect(self.sidebar.delete_requested)
-            self.archive.closed.connect(self.close_page)
-            self._pages.addWidget(self.archive)
+            self._add_page(self.archive)
         self._toggle(self.archive)
 
     def toggle_performance(self) -> None:
@@ -435,10 +440,8 @@ class Window(QWidget):
             from app.ui.performance.page import PerformancePage
 
             self.performance = PerformancePage(self._states.performance)
-            self.performance.apply_palette(self._palette)
             self.performance.opened.connect(self.performance_opened)
-            self.performance.closed.connect(self.close_page)
-            self._pages.addWidget(self.performance)
+            self._add_page(self.performance)
         self._toggle(self.performance)
 
     def open_panel(self, part: str = "") -> None:
@@ -470,18 +473,12 @@ class Window(QWidget):
     def open_file(self) -> None:
         """Open a file dialog for a model; does not block."""
         self.picker_card.close_card()
-        current = self._state.model.path
-        folder = current.parent if current is not None else Path.home()
+        folder = path.parent if (path := self._state.model.path) else Path.home()
         dialog = QFileDialog(self, tr("Open a model"), str(folder))
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.setNameFilters(
-            [
-                f"{tr('Models')} (*.gguf *.GGUF)",
-                f"{tr('All files')} (*)",
-            ]
-        )
-        dialog.fileSelected.connect(self._choose_file)
+        dialog.setNameFilters([f"{tr('Models')} (*.gguf *.GGUF)", f"{tr('All files')} (*)"])
+        dialog.fileSelected.connect(lambda name: self.model_chosen.emit(Path(name)))
         dialog.open()
 
     def open_find(self) -> None:
@@ -530,6 +527,13 @@ class Window(QWidget):
             self.close_page()
         else:
             self._show_page(page)
+
+    def _add_page(self, page: Page) -> None:
+        """Add a page that was created on demand."""
+        page.apply_palette(self._palette)
+        page.closed.connect(self.close_page)
+        self._made.append(page)
+        self._pages.addWidget(page)
 
     def _show_page(self, page: QWidget) -> None:
         if page is not self.chat:
@@ -587,9 +591,6 @@ class Window(QWidget):
     def _forget_again(self) -> None:
         self._again = None
 
-    def _choose_file(self, name: str) -> None:
-        self.model_chosen.emit(Path(name))
-
     def _fit_picker(self) -> None:
         if not self.picker_card.isHidden():
             self.picker_card.fit()
@@ -623,9 +624,10 @@ class Window(QWidget):
     def _field_for(self, widget: QWidget) -> Field | None:
         """The text field that a key typed in another widget goes to."""
         chat = self._pages.currentWidget() is self.chat
+        library = self._library
         for place, field in (
             (self.picker, self.picker.search),
-            (self.library, self.library.search),
+            *(((library, library.search),) if library else ()),
             *(
                 (part, self.composer.editor)
                 for part in (self.chat, self.sidebar, self.top_bar)

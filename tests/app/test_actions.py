@@ -94,6 +94,7 @@ def test_every_action_is_wired_in_the_window(stage: Stage, row: Action) -> None:
 
 def test_the_list_shows_every_action(stage: Stage) -> None:
     card = Shortcuts(stage.window)
+    card.sizeHint()
     words = {label.text() for label in card.findChildren(QLabel)}
     assert words >= {action.text for action in ACTIONS}
     assert words >= {text for _, text, _ in OTHER_KEYS}

@@ -206,3 +206,46 @@ def test_all_is_saved_when_qt_ends_its_event_loop_itself(tmp_path: Path) -> None
     with closing(Store.open(tmp_path / "profile" / "data" / "conversations.sqlite")) as store:
         assert store.draft(None).text == "unsent words"
     assert (tmp_path / "profile" / "config" / "settings.json").exists()
+
+
+NOT_BEFORE_THE_FIRST_PAINT = (  # each is imported when it is first opened or needed
+    "app.chat.transfer.markdown_export",
+    "app.chat.transfer.native_json",
+    "app.chat.transfer.sources",
+    "app.smoke",
+    "app.store.salvage",
+    "app.ui.chat.archive",
+    "app.ui.chat.trash",
+    "app.ui.comparison.card",
+    "app.ui.export.html",
+    "app.ui.export.pdf",
+    "app.ui.library.page",
+    "app.ui.panel.content",
+    "app.ui.performance.page",
+    "app.ui.presets.page",
+    "app.ui.settings.page",
+)
+
+
+def test_the_first_paint_waits_for_no_page_that_is_not_shown(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from app import __main__ as m; from app.ui.window import Window\n"
+        "old = Window.__init__\n"
+        "def init(self, *rest):\n"
+        "    old(self, *rest); self.painted.connect(done)\n"
+        "def done(): print(*sys.modules, flush=True); os._exit(0)\n"
+        "Window.__init__ = init; m.main([])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=environment(tmp_path, QT_QPA_PLATFORM="offscreen"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    imported = set(done.stdout.split())
+    assert "app.ui.chat.page" in imported, done.stderr
+    assert imported.isdisjoint(NOT_BEFORE_THE_FIRST_PAINT)
+    for name in NOT_BEFORE_THE_FIRST_PAINT:
+        assert (ROOT / (name.replace(".", "/") + ".py")).is_file(), name

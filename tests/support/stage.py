@@ -17,7 +17,6 @@ from app.settings.table import Settings
 from app.state.states import States
 from app.store.writer import StoreQueue
 from app.system.worker import BackgroundWorker
-from app.ui.settings.page import Preferences
 from app.ui.theme.theme import Theme
 from app.ui.window import Window
 from app.wiring import connect
@@ -77,9 +76,7 @@ class Stage:
                 capabilities=capabilities,
             ),
         )
-        self.window = Window(
-            self.states, lambda: Preferences(self.controller.settings, self.states.sessions)
-        )
+        self.window = Window(self.states, lambda: self.controller.settings)
         connect(self.window, self.controller, self.theme)
         self.window.resize(1080, 760)  # its usual size; the offscreen screen is smaller
 

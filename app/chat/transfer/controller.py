@@ -13,19 +13,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from PySide6.QtCore import QObject, QTimer
 
 from app.chat.conversations import Conversations
 from app.chat.deletions import Deletions
 from app.chat.folders import Folders
-from app.chat.transfer import native_json
 from app.chat.transfer.faults import Cancelled, TransferError
 from app.chat.transfer.files import FreePaths, not_written, replaced
-from app.chat.transfer.markdown_export import chat_markdown, chats_text
 from app.chat.transfer.pieces import MOST_CHARACTERS, MOST_MESSAGES, pieces_of, size_of
-from app.chat.transfer.sources import Source, counted, opened
 from app.domain.chat_tree import ChatTree
 from app.domain.transfer import Dropped, ExportFormat, ImportPreview, Program, Progress, Work
 from app.state.chat import Notice, State
@@ -36,6 +33,9 @@ from app.store.store import Store
 from app.store.writer import StoreQueue
 from app.system.translation import tr, trn
 from app.system.worker import BackgroundWorker
+
+if TYPE_CHECKING:
+    from app.chat.transfer.sources import Source
 
 NOTICE = "transfer"  # kind of the notice about a file that cannot be used
 DONE_NOTICE = "imported"  # kind of the notice that offers Undo
@@ -90,7 +90,7 @@ class Transfer(QObject):
         self._state, self._shown = state, shown
         self._store_queue = store_queue
         self._conversations, self._folders, self._deletions = conversations, folders, deletions
-        self.documents: Documents | None = None  # set by the wiring
+        self.documents: Callable[[], Documents] | None = None  # set by the wiring
         self._worker = BackgroundWorker("transfer", self)
         self._job: _Job | None = None
         self._fault: StoreError | None = None
@@ -141,6 +141,8 @@ class Transfer(QObject):
         self._store_queue.read(lambda store: store.origins(), known)
 
     def _look(self, job: _Job, paths: tuple[Path, ...], origins: dict[str, Known]) -> _Found:
+        from app.chat.transfer.sources import counted, opened
+
         found = _Found()
         with opened(paths) as source:
             found.programs = source.programs
@@ -208,6 +210,8 @@ class Transfer(QObject):
         self, job: _Job, paths: tuple[Path, ...], skipped: frozenset[str], made: list[int]
     ) -> list[int]:
         """Store all chats of the files; returns their ids."""
+        from app.chat.transfer.sources import opened
+
         batches = _Batches(self._worker, self._store_queue, job)
         seen: set[tuple[str, str]] = set()
         with opened(paths) as source:
@@ -246,10 +250,13 @@ class Transfer(QObject):
 
     def export_chats(self, ids: Sequence[int], format: ExportFormat, path: Path) -> None:
         """Write chats to a file; several that are no JSON to a file each, in the folder `path`."""
-        documents = self.documents
         if not ids or self._refuse_busy():
             return
+        from app.chat.transfer import native_json
+        from app.chat.transfer.markdown_export import chat_markdown
+
         self._forget()
+        documents = self.documents() if self.documents else None
         job, numbers = self._start(Work.EXPORTING), tuple(ids)
         if format is ExportFormat.PDF and documents is not None:
             _PdfExport(self, job, documents.pdf, numbers, path).start()
@@ -285,6 +292,8 @@ class Transfer(QObject):
 
     def copy(self, ids: Sequence[int], then: Callable[[str], None]) -> None:
         """Give the text of whole chats, as Markdown, to `then`."""
+        from app.chat.transfer.markdown_export import chats_text
+
         numbers = tuple(ids)
         self._store_queue.read(lambda store: chats_text(_trees(store, numbers)), then)
 

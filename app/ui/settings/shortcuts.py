@@ -59,14 +59,19 @@ class Shortcuts(QScrollArea):
         self._columns.setSpacing(40)
         layout.addLayout(self._columns)
         layout.addStretch(1)
-        groups = list(_grouped().items())
-        half = (len(groups) + 1) // 2
-        self._columns.addLayout(_column(groups[:half]), 1)
-        self._columns.addLayout(_column(groups[half:]), 1)
         self.setWidget(page)
+
+    def _fill(self) -> None:
+        """Create the rows, when the card is first opened: they take as long as the sidebar."""
+        if not self._columns.count():
+            groups = list(_grouped().items())
+            half = (len(groups) + 1) // 2
+            self._columns.addLayout(_column(groups[:half]), 1)
+            self._columns.addLayout(_column(groups[half:]), 1)
 
     def sizeHint(self) -> QSize:
         """The size of the whole list, so that it scrolls only where the window is too small."""
+        self._fill()
         self._arrange(self.maximumWidth())
         page = self.widget()
         return page.sizeHint() if page is not None else super().sizeHint()
