@@ -72,6 +72,8 @@ class Presets(QObject):
         self._added: int | None = None
         # What the last preset replaced: the chat, its settings before, and their parts.
         self._before: tuple[int | None, ChatSettings, frozenset[str]] | None = None
+        self._compared: tuple[Sequence[Preset], ChatSettings] | None = None
+        self._in_use: Preset | None = None  # the one of those that has these settings
         state.model_changed.connect(self.refresh)
         state.conversation_changed.connect(self._on_shown)
         state.conversations_changed.connect(self._show_use)
@@ -349,8 +351,12 @@ class Presets(QObject):
 
     def _show_use(self) -> None:
         model, settings = self._state.model, self._state.settings(self._state.current)
-        in_use = (each for each in self._shown.presets if presets.is_in_use(each, settings))
-        shown, path = next(in_use, None), model.path
+        offered, path = self._shown.presets, model.path
+        if self._compared != (offered, settings):  # most changes are of something else
+            self._compared = offered, settings
+            in_use = (each for each in offered if presets.is_in_use(each, settings))
+            self._in_use = next(in_use, None)
+        shown = self._in_use
         by_model = None if path is None else self._model_settings.own(path).preset
         self._shown.set_use(
             PresetUse(
