@@ -1,7 +1,9 @@
 """Renders screenshots of every screen and card to build/shots/<name>-<theme>.png, for inspection.
 
-Runs offscreen with the fake engine and a store of made-up conversations. The scaled screenshots
-come from a second process, because Qt reads the scale factor once per process.
+Runs offscreen with the fake engine and a store of made-up conversations. `--language ar` renders
+them in a language of the window, `--scale 2` at 200 %, `--theme` in one theme. The scaled
+screenshots of a run without options come from a second process, because Qt reads the scale factor
+once per process.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ import scenes_search
 import scenes_settings
 import scenes_transfer
 import scenes_trash
+from app.ui.language import set_language
 from scenes_chat import Scene, fill
 from stage import Stage
 
@@ -113,21 +116,26 @@ def main() -> int:
     """Render all scenes, or those named on the command line."""
     parser = argparse.ArgumentParser(description="Render every screen to build/shots.")
     parser.add_argument("scenes", nargs="*", help="only these")
-    parser.add_argument("--scaled", action="store_true", help="only the pictures at this scale")
+    parser.add_argument("--scale", help="only the pictures at this scale: 1.5, 2")
+    parser.add_argument("--language", help="of the window: de, zh_CN, ar", default="")
+    parser.add_argument("--theme", choices=("light", "dark", "high contrast"), help="only this one")
     options = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
+    if options.scale:
+        os.environ["QT_SCALE_FACTOR"] = options.scale
     application = QApplication(sys.argv[:1])
     application.setCursorFlashTime(0)
-    if options.scaled:
-        for name in SCALED:
-            shoot(name, "light", "@1.5x")
-        return 0
+    if options.language:
+        set_language(application, options.language)
+    suffix = f"@{options.scale}x" if options.scale else ""
+    suffix += f"-{options.language}" if options.language else ""
     for name in options.scenes or SCENES:
-        for theme in ("light", "dark", *(["high contrast"] if name in HIGH_CONTRAST else [])):
-            shoot(name, theme)
-    if not options.scenes:
-        environment = {**os.environ, "QT_SCALE_FACTOR": "1.5"}
-        subprocess.run([sys.executable, __file__, "--scaled"], env=environment, check=True)
+        themes = ("light", "dark", *(["high contrast"] if name in HIGH_CONTRAST else []))
+        for theme in (options.theme,) if options.theme else themes:
+            shoot(name, theme, suffix)
+    if len(sys.argv) == 1:
+        command = (sys.executable, __file__, *SCALED, "--scale", "1.5", "--theme", "light")
+        subprocess.run(command, check=True)
     print(f"The pictures are in {OUT}.")
     return 0
 

@@ -18,7 +18,8 @@ from app.markdown.formulas import Tex
 from app.ui.blocks.blocks import Canvas
 from app.ui.blocks.scrolling import GRAB_HEIGHT, HorizontalScroll
 from app.ui.blocks.style import ReadingStyle
-from app.ui.blocks.text import Flow, Link, cut, runs_right_to_left, word_around
+from app.ui.blocks.text import Flow, Link, cut, word_around
+from app.ui.widgets.direction import runs_right_to_left
 
 MEASURED_ROWS = 40  # rows whose content determines the column widths
 MIN_COLUMN_WIDTH = 64.0  # pixels: minimum text width of a column

@@ -35,6 +35,7 @@ from app.markdown.formulas import Tex, inline_tex
 from app.ui.blocks.formula_paint import draw_formula
 from app.ui.blocks.style import PLACEHOLDER, Face, ReadingStyle
 from app.ui.blocks.typesetting import TYPESETTER, Picture
+from app.ui.widgets.direction import runs_right_to_left
 
 
 def units(text: str) -> int:
@@ -72,19 +73,6 @@ def word_around(text: str, position: int) -> tuple[int, int]:
     finder.setPosition(max(start, 0))
     end = finder.toNextBoundary()
     return max(start, 0), end if end >= 0 else units(text)
-
-
-def runs_right_to_left(text: str) -> bool:
-    """Whether the first strongly directional character is right-to-left, as in Arabic or Hebrew."""
-    if text.isascii():
-        return False
-    for letter in text[:400]:
-        kind = unicodedata.bidirectional(letter)
-        if kind in ("R", "AL"):
-            return True
-        if kind == "L":
-            return False
-    return False
 
 
 @cache

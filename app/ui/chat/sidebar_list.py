@@ -54,11 +54,11 @@ from app.domain.chat import Conversation, Folder, Hit
 from app.domain.folders import inside, path_text
 from app.system.text_search import occurrences, query_terms
 from app.system.translation import isolated, listed, number, tr, trn
-from app.ui.blocks.text import runs_right_to_left
 from app.ui.chat.sidebar_rows import FolderRow, Row, keys, rows_of
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette, mix
 from app.ui.theme.theme import BODY, SMALL, font
+from app.ui.widgets.direction import runs_right_to_left
 from app.ui.widgets.units import day, moment
 
 ROW_HEIGHT = 34

@@ -16,9 +16,9 @@ from app.markdown.export import to_html
 from app.markdown.formulas import Tex, inline_tex
 from app.ui.blocks.highlight import exact_spans, lexer_of
 from app.ui.blocks.style import ReadingStyle
-from app.ui.blocks.text import runs_right_to_left
 from app.ui.blocks.typesetting import COLOR, Picture, Wrong, typeset
 from app.ui.theme.palette import DARK, LIGHT, Palette
+from app.ui.widgets.direction import runs_right_to_left
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _LONGEST_CODE = 200_000  # characters of a block that is highlighted

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from PySide6.QtCore import QMimeData
+from PySide6.QtCore import QEvent, QMimeData, Qt
 from PySide6.QtGui import (
     QFocusEvent,
     QGuiApplication,
@@ -25,6 +25,8 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QApplication, QPlainTextEdit, QWidget
 
+from app.ui.widgets.direction import runs_right_to_left
+
 LINE_LIMIT = 4000  # characters; a longer line is folded
 _FOLDED = QTextFormat.Property.UserProperty + 1  # of a line break that is not in the text
 
@@ -36,6 +38,8 @@ class PlainTextField(QPlainTextEdit):
         super().__init__(parent)
         self._preedit = ""  # what an input method is composing
         self._has_folds = False  # perhaps
+        self.document().contentsChanged.connect(self._align)
+        self._align()
 
     @property
     def composing(self) -> bool:
@@ -81,6 +85,16 @@ class PlainTextField(QPlainTextEdit):
             event = QInputMethodEvent()
             event.setCommitString(for_qt(self._preedit))
             QApplication.sendEvent(self, event)
+
+    def _align(self) -> None:
+        """Begin the lines at the side where the text begins; Qt begins all of them at the left."""
+        first, sides = self.document().begin().text(), Qt.AlignmentFlag
+        to_right = runs_right_to_left(first, otherwise=self.isRightToLeft())
+        option = self.document().defaultTextOption()
+        side = sides.AlignRight if to_right else sides.AlignLeft
+        if option.alignment() != side:
+            option.setAlignment(side)
+            self.document().setDefaultTextOption(option)
 
     # --- folds ----------------------------------------------------------------------------------
 
@@ -135,6 +149,11 @@ class PlainTextField(QPlainTextEdit):
 
     def insertFromMimeData(self, source: QMimeData) -> None:
         self.insert_text(source.text())
+
+    def changeEvent(self, e: QEvent) -> None:
+        super().changeEvent(e)
+        if e.type() is QEvent.Type.LayoutDirectionChange:
+            self._align()
 
     def keyPressEvent(self, e: QKeyEvent) -> None:
         self._forget_fold_format()

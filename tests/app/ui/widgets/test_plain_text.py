@@ -140,3 +140,25 @@ def test_text_inserted_before_leaves_a_composition_alone(field: PlainTextField) 
     assert field.composing
     compose(field, "", "か")
     assert field.text() == "earlier\naかb"
+
+
+@pytest.mark.parametrize(
+    ("text", "to_right", "mirrored"),
+    [
+        ("What is this?\nما هذا؟", False, False),
+        ("ما هذا؟\nWhat is this?", True, True),
+        ("12", False, True),
+        ("", False, True),
+    ],
+)
+def test_lines_begin_at_the_side_of_their_language(
+    field: PlainTextField, text: str, *, to_right: bool, mirrored: bool
+) -> None:
+    for direction, expected in (
+        (Qt.LayoutDirection.LeftToRight, to_right),
+        (Qt.LayoutDirection.RightToLeft, mirrored),
+    ):
+        field.setLayoutDirection(direction)
+        field.set_text(text)
+        assert (field.cursorRect().x() > field.width() / 2) == expected, direction
+    assert not field.document().isUndoAvailable()

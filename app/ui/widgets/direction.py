@@ -1,0 +1,19 @@
+"""Direction of a text, by its letters."""
+
+from __future__ import annotations
+
+import unicodedata
+
+
+def runs_right_to_left(text: str, *, otherwise: bool = False) -> bool:
+    """Whether the first strongly directional character is right-to-left, as in Arabic or Hebrew.
+
+    `otherwise` is the answer for a text that has none, such as a number.
+    """
+    for letter in text[:400]:
+        kind = unicodedata.bidirectional(letter)
+        if kind in ("R", "AL"):
+            return True
+        if kind == "L":
+            return False
+    return otherwise
