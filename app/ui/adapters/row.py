@@ -21,14 +21,8 @@ from app.ui.adapters.strength_slider import StrengthField, StrengthSlider
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, font
 from app.ui.widgets import accessibility
-from app.ui.widgets.controls import (
-    ElidedLabel,
-    IconButton,
-    label,
-    open_below,
-    set_margins,
-    set_property,
-)
+from app.ui.widgets.controls import ElidedLabel, IconButton, label, set_margins, set_property
+from app.ui.widgets.menus import popup_below
 from app.ui.widgets.switch import Switch
 from engine import AdapterInfo
 
@@ -198,7 +192,7 @@ class AdapterRow(QFrame):
             action.setEnabled(self.handle.isEnabled())
         menu.addSeparator()
         menu.addAction(tr("Remove"), self.removed.emit)
-        open_below(self.more, menu)
+        popup_below(menu, self.more)
 
     def open_details(self) -> None:
         """Show the file details below the strength."""

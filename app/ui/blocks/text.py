@@ -11,7 +11,6 @@ selection nor a copy changes when it is typeset.
 
 from __future__ import annotations
 
-import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +34,7 @@ from app.markdown.formulas import Tex, inline_tex
 from app.ui.blocks.formula_paint import draw_formula
 from app.ui.blocks.style import PLACEHOLDER, Face, ReadingStyle
 from app.ui.blocks.typesetting import TYPESETTER, Picture
-from app.ui.widgets.direction import runs_right_to_left
+from app.ui.widgets.direction import has_right_to_left, runs_right_to_left
 
 
 def units(text: str) -> int:
@@ -132,9 +131,7 @@ class Flow:
         self._face = face
         self._right_to_left = runs_right_to_left(self.text)
         # With bidirectional text a range of positions may be several rectangles of one line.
-        self._mixed = not self.text.isascii() and any(
-            unicodedata.bidirectional(letter) in ("R", "AL") for letter in self.text
-        )
+        self._mixed = has_right_to_left(self.text)
         self._align = align
         self._width = -1.0
         self._code: list[tuple[int, int]] = []

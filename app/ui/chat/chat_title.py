@@ -7,7 +7,7 @@ from PySide6.QtGui import QFont, QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QSizePolicy, QWidget
 
 from app.state.chat import State
-from app.system.translation import tr
+from app.system.translation import isolated, tr
 from app.ui.theme.theme import BODY, font
 from app.ui.widgets.controls import TextButton
 
@@ -102,7 +102,7 @@ class ChatTitle(QWidget):
         width = min(metrics.horizontalAdvance(title) + _PADDING + 2, self.width())
         mode = Qt.TextElideMode.ElideRight
         shown = metrics.elidedText(title, mode, max(width - _PADDING, 0))
-        self.button.setText(shown.replace("&", "&&"))  # no mnemonic
+        self.button.setText(isolated(shown.replace("&", "&&")))  # no mnemonic
         self.button.setFixedWidth(max(width, 0))
         self.button.setVisible(self.width() >= _LEAST_WIDTH and self._edited is None)
         self.field.setFixedWidth(max(min(_EDITED_WIDTH, self.width()), 0))

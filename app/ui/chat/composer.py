@@ -13,6 +13,7 @@ from PySide6.QtGui import (
     QInputMethodEvent,
     QKeyEvent,
     QKeySequence,
+    QResizeEvent,
     QTextCursor,
 )
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
@@ -51,6 +52,7 @@ class _Editor(MessageField):
     typing = Signal()  # an input method is composing
     slash_typed = Signal()  # as the first character of the text
     save_requested = Signal()  # the text is to be kept as a prompt
+    resized = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -61,6 +63,10 @@ class _Editor(MessageField):
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.document().setDocumentMargin(0)
         self.setAccessibleName(tr("Message"))
+
+    def resizeEvent(self, e: QResizeEvent) -> None:
+        super().resizeEvent(e)
+        self.resized.emit()
 
     def keyPressEvent(self, e: QKeyEvent) -> None:
         enter = e.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
@@ -165,6 +171,7 @@ class Composer(QFrame):
         self.editor.textChanged.connect(self._on_text)
         self.editor.typing.connect(self.typing)
         self.editor.save_requested.connect(self.save_prompt)
+        self.editor.resized.connect(self._fit_placeholder)
         self.editor.document().documentLayout().documentSizeChanged.connect(self._fit_height)
         self.button.clicked.connect(self._on_button)
         self.set_model_name("")
@@ -263,10 +270,19 @@ class Composer(QFrame):
 
     def set_model_name(self, name: str) -> None:
         """Show the model's name in the placeholder text."""
-        self.editor.setPlaceholderText(
-            tr("Message {name}", name=name) if name else tr("Write a message")
-        )
-        self.editor.viewport().update()  # Qt does not repaint for a changed placeholder
+        self._model_name = name
+        self._fit_placeholder()
+
+    def _fit_placeholder(self) -> None:
+        """Shorten the model's name in the placeholder, which is one line."""
+        whole = tr("Message {name}", name=self._model_name)
+        metrics, room = QFontMetrics(self.editor.font()), self.editor.viewport().width() - 2
+        more = metrics.horizontalAdvance(whole) - metrics.horizontalAdvance(self._model_name)
+        name = metrics.elidedText(self._model_name, Qt.TextElideMode.ElideMiddle, room - more)
+        words = tr("Message {name}", name=name) if self._model_name else tr("Write a message")
+        if words != self.editor.placeholderText():
+            self.editor.setPlaceholderText(words)
+            self.editor.viewport().update()  # Qt does not repaint for a changed placeholder
 
     def set_limit(self, pixels: int) -> None:
         """Set the maximum height of the editor; longer text scrolls."""
@@ -279,6 +295,7 @@ class Composer(QFrame):
         face = font(round(READING * zoom))
         for part in (self.editor, self.editor.viewport()):  # the latter paints the placeholder
             part.setFont(face)
+        self._fit_placeholder()
         self._fit_height()
 
     def apply_palette(self, palette: Palette) -> None:

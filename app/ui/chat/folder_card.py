@@ -16,14 +16,8 @@ from app.state.presets import PresetState
 from app.system.translation import tr
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, READING, SMALL, font
-from app.ui.widgets.controls import (
-    IconButton,
-    TextButton,
-    icon_after_text,
-    label,
-    open_below,
-    set_margins,
-)
+from app.ui.widgets.controls import IconButton, TextButton, icon_after_text, label, set_margins
+from app.ui.widgets.menus import popup_below
 from app.ui.widgets.plain_text import PlainTextField
 from app.ui.widgets.popover import Popover
 
@@ -149,7 +143,7 @@ class FolderCard(QWidget):
         return menu
 
     def _open_presets(self) -> None:
-        open_below(self.preset_button, self.menu_of_presets())
+        popup_below(self.menu_of_presets(), self.preset_button)
 
     def _pick_preset(self, preset: int | None) -> None:
         self.flush()

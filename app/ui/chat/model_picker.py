@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
-from PySide6.QtGui import QFont, QFontMetrics, QHideEvent, QKeyEvent, QShowEvent
+from PySide6.QtGui import QFont, QHideEvent, QKeyEvent, QShowEvent
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
@@ -28,6 +28,7 @@ from app.ui.widgets.typing import type_into
 
 CARD_WIDTH = 360
 _MOST_ROWS = 6
+
 _MOST_WIDTH = 320  # pixels of the name in the top bar
 
 
@@ -234,7 +235,7 @@ class _Progress(QWidget):
         """Show the progress of a load; hidden when no model is being loaded."""
         self.setVisible(status.phase is ModelPhase.LOADING)
         share = status.done_bytes / status.total_bytes if status.total_bytes else 0.0
-        name = QFontMetrics(self.words.font()).elidedText(
+        name = self.words.fontMetrics().elidedText(
             tr("Loading {name}", name=status.name),
             Qt.TextElideMode.ElideMiddle,
             CARD_WIDTH - 120,

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QMenu, QWidget
 
 from app.state.presets import PresetState
 from app.system.translation import tr
-from app.ui.widgets.controls import open_below
+from app.ui.widgets.menus import popup_below
 
 _NAME_LENGTH = 40  # characters
 
@@ -28,7 +28,7 @@ class PresetMenu(QObject):
 
     def open_below(self, button: QWidget) -> None:
         """Show the menu below a button."""
-        open_below(button, self.menu())
+        popup_below(self.menu(), button)
 
     def menu(self) -> QMenu:
         """The menu, as it is now."""

@@ -16,11 +16,8 @@ from app.ui.adapters.strength_slider import StrengthField
 from app.ui.comparison.values import Mixes, Models, mix_name
 from app.ui.settings.fields import NumberField, Segments
 from app.ui.theme.palette import Palette
-from app.ui.widgets.controls import (
-    TextButton,
-    icon_after_text,
-    open_below,
-)
+from app.ui.widgets.controls import TextButton, icon_after_text
+from app.ui.widgets.menus import popup_below
 from app.ui.widgets.switch import Switch
 from engine import Sampling
 
@@ -100,7 +97,7 @@ class MenuButton(TextButton):
         return menu
 
     def _open(self) -> None:
-        open_below(self, self.menu_of_choices())
+        popup_below(self.menu_of_choices(), self)
 
 
 class ChoiceColumn(QObject):

@@ -10,12 +10,8 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QMenu
 
 from app.system.translation import tr
-from app.ui.widgets.controls import (
-    TextButton,
-    icon_after_text,
-    label,
-    open_below,
-)
+from app.ui.widgets.controls import TextButton, icon_after_text, label
+from app.ui.widgets.menus import popup_below
 from engine import model_label
 
 _WIDTH = 200
@@ -71,4 +67,4 @@ class DraftButton(TextButton):
         return dict(self._models).get(path) or model_label(path)
 
     def _open(self) -> None:
-        open_below(self, self.menu_of_models())
+        popup_below(self.menu_of_models(), self)

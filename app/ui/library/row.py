@@ -33,6 +33,7 @@ from app.ui.widgets.controls import (
     mirror_children,
     set_property,
 )
+from app.ui.widgets.menus import popup_below
 
 WIDE = 600  # pixels: in narrower rows the memory bar is below the text
 _PADDING = 11
@@ -304,7 +305,7 @@ class LibraryRow(QWidget):
         return menu
 
     def _open_menu(self) -> None:
-        self.menu().popup(self.more.mapToGlobal(QPoint(0, self.more.height() + 2)))
+        popup_below(self.menu(), self.more)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         if not self.view.menu:

@@ -16,13 +16,8 @@ from app.ui.adapters.list import AdapterList
 from app.ui.adapters.mixes import Mixes
 from app.ui.panel.section import Section
 from app.ui.theme.palette import Palette
-from app.ui.widgets.controls import (
-    TextButton,
-    align_text_at_end,
-    align_text_at_start,
-    label,
-    open_below,
-)
+from app.ui.widgets.controls import TextButton, align_text_at_end, align_text_at_start, label
+from app.ui.widgets.menus import popup_below
 
 _MAX_RECENT = 8  # files offered in the menu, most recently added first
 
@@ -142,7 +137,7 @@ class AdapterSection(Section):
             menu.addSeparator()
         menu.addAction(tr("Choose files…"), partial(self._choose, folder=False))
         menu.addAction(tr("Choose a folder…"), partial(self._choose, folder=True))
-        open_below(self.add_button, menu)
+        popup_below(menu, self.add_button)
 
     # --- steps ----------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QHBoxLayout
 from app.settings.table import Setting
 from app.state.chat import State
 from app.state.chat_settings import ChatSettingsState, ShownSettings
-from app.system.translation import listed, tr, trn
+from app.system.translation import isolated, listed, tr, trn
 from app.ui.panel.section import Section, note
 from app.ui.settings.fields import TextField
 from app.ui.theme.theme import SMALL, figures
@@ -73,7 +73,9 @@ class InstructionsSection(Section):
         if own is not None:
             editor.setPlaceholderText(tr("No instructions in this chat"))
         else:
-            editor.setPlaceholderText(usual[:_PLACEHOLDER] or tr("None yet: write some here"))
+            editor.setPlaceholderText(
+                isolated(usual[:_PLACEHOLDER]) or tr("None yet: write some here")
+            )
         count = shown.instruction_tokens
         self.tokens.setText(trn("{count} token", "{count} tokens", count) if count else "")
 

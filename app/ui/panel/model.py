@@ -18,12 +18,8 @@ from app.system.translation import tr
 from app.ui.panel.section import Section
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import SMALL
-from app.ui.widgets.controls import (
-    TextButton,
-    icon_after_text,
-    label,
-    open_below,
-)
+from app.ui.widgets.controls import TextButton, icon_after_text, label
+from app.ui.widgets.menus import popup_below
 
 _PADDING = 56  # pixels of the button beside its words
 
@@ -114,7 +110,7 @@ class ModelSection(Section):
         return found or self._state.model_name(model)
 
     def _open(self) -> None:
-        open_below(self.button, self.menu_of_models())
+        popup_below(self.menu_of_models(), self.button)
 
     def _fit(self) -> None:
         room, middle = self.button.width() - _PADDING, Qt.TextElideMode.ElideMiddle

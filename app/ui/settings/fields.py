@@ -28,14 +28,8 @@ from app.settings.table import Setting
 from app.system.translation import number, tr
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, figures, font
-from app.ui.widgets.controls import (
-    TextButton,
-    icon_after_text,
-    label,
-    open_below,
-    set_margins,
-    set_property,
-)
+from app.ui.widgets.controls import TextButton, icon_after_text, label, set_margins, set_property
+from app.ui.widgets.menus import popup_below
 from app.ui.widgets.plain_text import PlainTextField
 from app.ui.widgets.units import typed_number
 
@@ -136,7 +130,7 @@ class ChoiceButton(TextButton):
         self.picked.emit(choice)
 
     def _open(self) -> None:
-        open_below(self, self.menu_of_choices())
+        popup_below(self.menu_of_choices(), self)
 
 
 class _Line(QLineEdit):

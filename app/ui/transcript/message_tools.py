@@ -147,7 +147,7 @@ def _switch(message: Message) -> list[Tool]:
     at, count = message.sibling, message.siblings
     return [
         Tool("previous", tr("Previous version"), enabled=at > 1, lasting=True),
-        Tool("word", f"{at}/{count}", lasting=True),
+        Tool("word", f"{number(at)}/{number(count)}", lasting=True),
         Tool("next", tr("Next version"), enabled=at < count, lasting=True),
     ]
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, Qt, Signal
+from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
     QFocusEvent,
@@ -48,6 +48,7 @@ from app.ui.transcript.tools import Tools
 from app.ui.transcript.updates import Updates
 from app.ui.transcript.view_paint import ViewPainter
 from app.ui.widgets import accessibility
+from app.ui.widgets.menus import popup_below
 from engine import Role
 
 MARGIN = 24  # pixels left and right of the column, as in the composer
@@ -334,9 +335,9 @@ class Transcript(QAbstractScrollArea):
     def _open_variants(self, index: int, area: QRectF) -> None:
         """Open the menu below its tool."""
         layout = self.message_layout
-        x, y = layout.left_of(index) + area.left(), layout.message_top(index) + area.bottom()
+        area = area.translated(layout.left_of(index), layout.message_top(index))
         menu = self.variants_menu(self.stack.views[index].message.id)
-        menu.popup(self.viewport().mapToGlobal(QPoint(round(x), round(y))))
+        popup_below(menu, self.viewport(), area.toRect())
 
     def set_reading(self, message_id: int | None, *, offered: bool) -> None:
         """Set which message is read aloud, and whether that is offered for the others."""

@@ -13,7 +13,6 @@ from PySide6.QtCore import (
 )
 from PySide6.QtGui import (
     QColor,
-    QCursor,
     QEnterEvent,
     QFont,
     QGuiApplication,
@@ -30,7 +29,6 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QLayout,
-    QMenu,
     QPushButton,
     QSizePolicy,
     QStyle,
@@ -38,10 +36,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.system.translation import tr
+from app.system.translation import isolated, tr
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette, mix
 from app.ui.theme.theme import BODY, COLUMN_WIDTH, READING, font
+from app.ui.widgets.direction import has_right_to_left
 
 FADE_MILLISECONDS = 140
 
@@ -156,20 +155,6 @@ def icon_after_text(button: QAbstractButton) -> None:
     """Place the icon of a button behind its text, in the direction of the window."""
     directions, mirrored = Qt.LayoutDirection, QApplication.isRightToLeft()
     button.setLayoutDirection(directions.LeftToRight if mirrored else directions.RightToLeft)
-
-
-def open_below(button: QWidget, menu: QMenu) -> None:
-    """Show a menu below the start of a button, which is not drawn as hovered when it closes."""
-
-    def leave() -> None:  # Qt sends no Leave event when another place is clicked meanwhile
-        inside = button.rect().contains(button.mapFromGlobal(QCursor.pos()))
-        button.setAttribute(Qt.WidgetAttribute.WA_UnderMouse, inside)
-        button.update()
-
-    menu.aboutToHide.connect(leave)
-    mirrored = QApplication.isRightToLeft()  # not the direction of a button with its icon last
-    corner = button.rect().bottomRight if mirrored else button.rect().bottomLeft
-    menu.popup(button.mapToGlobal(corner()))
 
 
 class RoundButton(QAbstractButton):
@@ -363,6 +348,8 @@ class ElidedLabel(QLabel):
 
     def paintEvent(self, arg__1: QPaintEvent) -> None:
         rect, text = self.contentsRect(), self.shown
+        if not has_right_to_left(text):
+            text = isolated(text)  # else the dots of a Latin name would be before it
         painter = QPainter(self)
         painter.setPen(self.palette().color(self.foregroundRole()))
         painter.drawText(rect, int(self.alignment() | Qt.AlignmentFlag.AlignVCenter), text)

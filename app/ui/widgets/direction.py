@@ -17,3 +17,10 @@ def runs_right_to_left(text: str, *, otherwise: bool = False) -> bool:
         if kind == "L":
             return False
     return otherwise
+
+
+def has_right_to_left(text: str) -> bool:
+    """Whether a text has letters or marks that run from right to left."""
+    return not text.isascii() and any(
+        unicodedata.bidirectional(letter) in ("R", "AL") for letter in text
+    )

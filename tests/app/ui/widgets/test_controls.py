@@ -13,8 +13,8 @@ from app.ui.widgets.controls import (
     RoundButton,
     TextButton,
     icon_after_text,
-    open_below,
 )
+from app.ui.widgets.menus import popup_below
 
 BUTTONS = {
     "text": lambda: TextButton("Go", "quiet"),
@@ -53,7 +53,7 @@ def test_a_button_is_not_hovered_once_its_menu_is_closed(qtbot: QtBot) -> None:
     menu = QMenu(button)
     menu.addAction("One")
     button.setAttribute(Qt.WidgetAttribute.WA_UnderMouse)
-    open_below(button, menu)
+    popup_below(menu, button)
     assert abs(menu.x() - button.mapToGlobal(QPoint(0, 0)).x()) <= 1
     menu.close()
     assert not button.underMouse()
