@@ -13,7 +13,10 @@ from PySide6.QtCore import QEvent, QObject, QPoint, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QListWidget, QListWidgetItem, QVBoxLayout, QWidget
 
-from app.domain.snippet import Snippet, matching
+from app.domain.chat import Preset
+from app.domain.snippet import Snippet, has_words, matching
+from app.domain.variables import resolved
+from app.state.states import States
 from app.system.translation import isolated, tr
 from app.ui.chat.composer import Composer
 from app.ui.theme.palette import LIGHT, Palette
@@ -102,10 +105,9 @@ class PromptList(QFrame):
             *self._usable(text[1:]),
         ]
         self.list.clear()
-        for snippet in found:
-            item = QListWidgetItem(isolated(_words(snippet)))
-            item.setToolTip(snippet.text[:1000])
-            item.setData(Qt.ItemDataRole.UserRole, snippet.text)
+        for each in found:
+            item = QListWidgetItem(isolated(self._words(each)))
+            item.setToolTip(_text(each)[:1000])
             self.list.addItem(item)
         self.list.setVisible(bool(found))
         if found:

@@ -52,6 +52,7 @@ class UndoLine(QFrame):
         super().__init__(parent)
         self.setObjectName("undo")
         self.words = label("")
+        self.words.setWordWrap(True)
         self.button = TextButton(tr("Undo"), "link")
         self.button.clicked.connect(self.undone)
         layout = QHBoxLayout(self)

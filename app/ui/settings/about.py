@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
 from app import __version__
 from app.settings.contacts import contacts
 from app.settings.table import Settings
-from app.system.translation import tr
+from app.system.translation import isolated, tr
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, HEADING, SMALL, code_font, font
 from app.ui.widgets.controls import IconButton, TextButton, label
@@ -107,7 +107,7 @@ class AboutSection(QWidget):
 
     def show_settings(self, settings: Settings) -> None:
         """List the servers that the app contacts with these settings."""
-        lines = [f"•  {host}: {when}" for host, when in contacts(settings)]
+        lines = [f"•  {isolated(host)}: {when}" for host, when in contacts(settings)]
         self.contacts.setText("\n".join(lines))
 
 
