@@ -19,7 +19,7 @@ from app.domain.unsent import Unsent
 from app.store.adapters import marks_of, marks_text
 from app.store.part_rows import from_row, to_row
 from app.store.schema import RowNotFound
-from app.store.search import MAX_WORD_LENGTH, MAX_WORDS, clean, contains, index, word_query
+from app.store.search import MAX_WORD_LENGTH, MAX_WORDS, clean, index, word_condition
 from app.store.unsent import unsent_of, unsent_text
 from app.system.text_search import normalize
 from engine import Role
@@ -77,15 +77,16 @@ def to_conversation(row: tuple[Any, ...]) -> Conversation:
 
 def find_conversations(database: sqlite3.Connection, words: Sequence[str]) -> list[Conversation]:
     """Conversations with all these folded words, the last active first."""
-    where, values = "WHERE deleted IS NULL", list[str]()
-    for word in words[:MAX_WORDS]:
-        condition, bound = word_query(word[:MAX_WORD_LENGTH])
-        title = contains("folded", word)
-        where += (
-            f" AND ({title} OR id IN (SELECT conversation FROM message WHERE id IN ({condition})))"
-        )
-        values += [word[:MAX_WORD_LENGTH], *bound]
-    rows = database.execute(f"{CONVERSATION} {where} ORDER BY updated DESC, id DESC", values)
+    conditions, values = ["deleted IS NULL"], list[str]()
+    chosen = [word[:MAX_WORD_LENGTH] for word in words[:MAX_WORDS]]
+    for word in sorted(chosen, key=len, reverse=True):  # the rarer ones first, most often
+        condition, bound = word_condition(word)
+        conditions.append(condition)
+        values += bound
+    rows = database.execute(
+        f"{CONVERSATION} AS c WHERE {' AND '.join(conditions)} ORDER BY updated DESC, id DESC",
+        values,
+    )
     return [to_conversation(row) for row in rows]
 
 

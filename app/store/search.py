@@ -1,13 +1,12 @@
 """Full-text search: queries of the trigram index (FTS5) over folded text.
 
 The index contains folded text, because SQLite's folding lacks Arabic and, in some versions,
-accents. A trigram index cannot find one or two characters, such as a Chinese word: those are
-found by a scan.
+accents. A trigram index cannot find one or two characters, such as a Chinese word: the texts are
+read for those.
 """
 
 from __future__ import annotations
 
-import re
 import sqlite3
 
 from app.system.text_search import normalize
@@ -25,14 +24,28 @@ def clean(text: str) -> str:
     return text
 
 
-def word_query(word: str) -> tuple[str, list[str]]:
-    """SQL for the ids of messages that contain a word or phrase, and its parameters."""
-    # The trigram index speeds up LIKE from three characters on; the other is the exact test.
-    longest = max(re.split(r"[%_ ]", word), key=len)
-    exact = f"SELECT rowid FROM search WHERE {contains('folded', word)}"
-    if len(longest) < 3:
-        return exact, [word]
-    return f"{exact} AND folded LIKE ?", [word, f"%{longest}%"]
+def word_condition(word: str) -> tuple[str, list[str]]:
+    """SQL that tests whether a conversation `c` contains a word or phrase, and its parameters.
+
+    The index gives the messages with all trigrams of the word. Their texts are read from its
+    content table until one contains the word: a frequent word is looked for in few texts.
+    """
+    trigrams = dict.fromkeys(
+        piece[at : at + 3] for piece in word.split(" ") for at in range(len(piece) - 2)
+    )
+    bound = [word, word]
+    indexed = ""
+    if trigrams:
+        # The plus keeps SQLite from walking all matched messages for each conversation.
+        indexed = "AND +m.id IN (SELECT rowid FROM search WHERE search MATCH ?)"
+        quoted = ['"' + each.replace('"', '""') + '"' for each in trigrams]
+        bound.insert(1, " AND ".join(quoted))
+    return (
+        f"({contains('c.folded', word)} OR EXISTS (SELECT 1 FROM message AS m"
+        " CROSS JOIN search_content AS s ON s.id = m.id"
+        f" WHERE m.conversation = c.id {indexed} AND {contains('s.c0', word)}))",
+        bound,
+    )
 
 
 def contains(column: str, word: str) -> str:

@@ -1,5 +1,6 @@
 """Search: folding of case and accents, any query without errors."""
 
+import random
 import sqlite3
 from contextlib import closing
 
@@ -225,3 +226,26 @@ def test_texts_of_an_older_version_are_found_with_the_quotes_of_a_keyboard(tmp_p
         assert found(store, "it's") == ["It\u2019s"]
         folded = store._database.execute("SELECT folded FROM search").fetchone()
         assert folded == ("restart it's",)
+
+
+def test_any_words_are_found_as_by_reading_everything(store):
+    """Words and phrases of few letters, so that most trigrams are in most texts."""
+    choose = random.Random(5)
+    texts: dict[str, list[str]] = {}
+    for number in range(40):
+        said = ["".join(choose.choices('ab "\n%_', k=choose.randrange(1, 30))) for _ in range(4)]
+        title = f"Chat {number}"
+        conversation, parent = begin(store, title, said[0])
+        for text in said[1:]:
+            parent = store.add_message(conversation, parent, ASSISTANT, text).id
+        texts[title] = [title.lower(), *(text.replace("\n", " ") for text in said)]
+    for _ in range(300):
+        words = ["".join(choose.choices("ab %_", k=choose.randrange(1, 7))).strip() for _ in "abc"]
+        words = [" ".join(word.split()) for word in words[: choose.randrange(1, 4)] if word]
+        query = " ".join(f'"{word}"' for word in words)
+        expected = [
+            title
+            for title, places in texts.items()
+            if all(any(word in place for place in places) for word in words)
+        ]
+        assert sorted(found(store, query)) == sorted(expected), query
