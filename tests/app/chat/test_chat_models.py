@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,11 @@ from pytestqt.qtbot import QtBot
 
 from app.chat.chat_models import NOTICE
 from app.chat.model_switch import NOTICE as SWITCH_NOTICE
+from app.domain.chat_settings import ChatSettings
 from app.domain.generation_settings import GenerationSettings
 from app.domain.message import MessageState, StopReason
 from app.domain.model_ref import Local, Remote
-from app.domain.parts import ErrorPart
+from app.domain.parts import ErrorPart, prompt_text
 from app.settings.table import Settings
 from app.state.chat import ModelFile, ModelPhase
 from engine import Cancel, FinishReason, Generate, LoadModel, LoadSnapshot, SetAdapters
@@ -529,3 +531,163 @@ def test_card_compares_the_models_that_are_there(both: tuple[Models, int, int]) 
     assert len(models.loads) == 2
     assert models.state.compared[shown.id].state is MessageState.STOPPED
     assert models.model_of(second) == models.two
+
+
+def test_replaced_file_of_a_model_answers_its_chats(both: tuple[Models, int, int]) -> None:
+    models, first, second = both
+    models.files[0].unlink()
+    models.files[0].write_bytes(b"GGUF of another model")
+    models.open(first)
+    assert models.state.chat_model is not None
+    assert not models.state.chat_model.missing
+    assert models.send_in(first)
+    models.engine.finish_load("Replaced 7B")
+    models.drain()
+    models.end()
+    assert models.written_by(first) == ["One 1B", "Replaced 7B"]
+    assert models.written_by(second) == ["Two 2B"]
+
+
+def test_file_removed_while_its_message_waits_fails_the_answer_and_keeps_the_text(
+    both: tuple[Models, int, int],
+) -> None:
+    models, first, second = both
+    models.open(first)
+    models.files[0].unlink()  # after it was looked for
+    assert models.send_in(first, "Kept words")
+    models.engine.fail_load("The file is not there.", "Choose another.", model_gone=False)
+    models.wait_until_idle()
+    question, answer = models.state.branches[first][-2:]
+    assert (question.text, answer.state) == ("Kept words", MessageState.FAILED)
+    models.send_in(second)
+    models.end()
+    assert models.written_by(second) == ["Two 2B", "Two 2B"]
+
+
+def test_renamed_file_is_another_model_until_it_is_chosen(both: tuple[Models, int, int]) -> None:
+    models, first, _ = both
+    moved = models.files[0].with_name("moved.gguf")
+    models.files[0].rename(moved)
+    models.open(first)
+    assert models.state.chat_model is not None
+    assert models.state.chat_model.missing
+    assert not models.controller.send("And?")
+    models.controller.load_model(moved)
+    assert NOTICE not in models.state.notices
+    models.engine.finish_load("One 1B")
+    models.drain()
+    assert models.controller.send("And?")
+    models.end()
+    assert models.model_of(first) == Local(moved)
+    assert models.written_by(first) == ["One 1B", "One 1B"]
+
+
+def test_settings_and_instructions_stay_with_any_model(both: tuple[Models, int, int]) -> None:
+    models, first, second = both
+    settings = ChatSettings(
+        model=models.one, instructions="Be brief.", stop=("#",), sampling={"temperature": 0.1}
+    )
+    models.controller.chat_settings.change(first, settings)
+    models.open(first)
+    models.controller.model_use.use_loaded()
+    assert models.state.settings(first) == replace(settings, model=models.two)
+    for chosen in (models.files[2], models.files[0]):
+        models.controller.load_model(chosen)
+        models.loaded()
+        assert models.controller.send("And?")
+        models.drain()
+        command = models.engine.last_generate
+        assert command.turns[0].text == "Be brief."
+        assert command.sampling.temperature == 0.1
+        models.end()
+    assert models.state.settings(first) == settings
+    assert models.state.settings(second) == ChatSettings(model=models.two)
+
+
+def test_earlier_answers_keep_the_name_of_their_model(both: tuple[Models, int, int]) -> None:
+    models, _, second = both
+    models.controller.load_model(models.files[0])
+    models.loaded()
+    models.controller.regenerate(models.state.messages[-1].id)
+    models.end("Again.")
+    assert models.written_by(second) == ["One 1B"]
+    turns = models.engine.last_generate.turns
+    assert [turn.text for turn in turns] == ["Why?"]  # without the answer of the other model
+    models.controller.navigation.show_sibling(models.state.messages[-1].id, -1)
+    models.wait_until_idle()
+    assert models.written_by(second) == ["Two 2B"]
+
+
+def test_messages_that_wait_during_a_load_are_sent_in_order_and_once(
+    both: tuple[Models, int, int],
+) -> None:
+    models, first, _ = both
+    models.send_in(first, "First")
+    models.controller.send("Second")
+    models.controller.send("Third")
+    models.open(first)
+    models.loaded()
+    for number in range(3):
+        models.end(f"Answer {number}")
+    texts = [message.text for message in models.state.branches[first]][2:]
+    assert texts == ["First", "Answer 0", "Second", "Answer 1", "Third", "Answer 2"]
+    assert len(models.loads) == 3
+
+
+def test_quitting_during_a_load_keeps_what_was_sent(qtbot: QtBot, tmp_path: Path) -> None:
+    made = Models(tmp_path)
+    made.start(made.files[0])
+    made.controller.send("Kept words")
+    made.controller.send("Kept as well")
+    made.wait_until_idle()
+    made.close()
+    again = Models(tmp_path)
+    try:
+        again.start()
+        (chat,) = again.state.conversations
+        again.open(chat.id)
+        assert [m.text for m in again.state.branches[chat.id]][:1] == ["Kept words"]
+        waiting = again.state.outbox[chat.id]
+        assert [prompt_text(each.parts) for each in waiting] == ["Kept as well"]
+        assert not again.loads
+    finally:
+        again.close()
+
+
+def test_duplicate_and_fork_keep_the_model_of_the_chat(both: tuple[Models, int, int]) -> None:
+    models, first, _ = both
+    models.open(first)
+    models.controller.copies.duplicate([first])
+    models.wait_until_idle()
+    assert models.model_of(models.state.current) == models.one
+    models.controller.copies.fork(models.state.messages[-1].id)
+    models.wait_until_idle()
+    assert models.model_of(models.state.current) == models.one
+    assert models.loads == models.files[:2]
+    assert models.controller.send("And?")
+    assert models.loads[2:] == models.files[:1]
+    models.loaded()
+    models.end()
+    assert models.state.messages[-1].model == "One 1B"
+
+
+def test_two_models_of_one_name_are_told_apart(models: Models, tmp_path: Path) -> None:
+    other = tmp_path / "other" / "one.gguf"
+    other.parent.mkdir()
+    other.write_bytes(b"GGUF")
+    chat = models.chat()
+    models.controller.load_model(other)
+    models.engine.finish_load("One 1B")
+    models.drain()
+    assert models.model_of(chat) == Local(other)
+    models.controller.chat_models.choose(chat, models.one)
+    models.state.set_installed(
+        [ModelFile(path, "One 1B", 1_000_000) for path in (models.files[0], other)]
+    )
+    shown = models.state.chat_model
+    assert shown is not None
+    names = [name for _, name in models.controller.chat_models.offered(None)]
+    assert len(set(names)) == 2
+    assert shown.name != shown.loaded
+    assert models.controller.send("And?")
+    assert models.loads[-1] == models.files[0]

@@ -11,6 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from app.domain.chat import Conversation
 from app.domain.chat_settings import ChatSettings
+from app.state.chat import State
 from app.store.store import Store
 from engine import Generate, Role
 from fakes import MODEL
@@ -54,6 +55,19 @@ def assert_saved(stage: Stage) -> None:
         (c.id, c.folder, c.pinned, c.archived) for c in state.conversations
     }
     assert folders == list(state.folders)
+
+
+def chat(state: State, number: int) -> Conversation:
+    found = state.conversation(number)
+    assert found is not None
+    return found
+
+
+def searched(stage: Stage, words: str) -> list[str]:
+    stage.controller.conversations.search(words)
+    stage.wait_until_idle()
+    found = stage.state.found
+    return [each.title for each in found]
 
 
 def test_a_new_chat_begins_in_the_chosen_folder_with_its_instructions(stage: Stage) -> None:
@@ -257,6 +271,186 @@ def test_any_moves_deletions_and_undos_lose_no_chat(stage: Stage, seed: int) -> 
     assert {chat.title for chat in state.conversations} == set(titles)
     assert state.trash == ()
     assert_saved(stage)
+
+
+def test_archived_chat_goes_with_its_deleted_folder_and_comes_back_archived(stage: Stage) -> None:
+    stage.ready(MODEL)
+    folders, deletions = stage.controller.folders, stage.controller.deletions
+    work = folders.create("Work")
+    one = begin(stage, "One", work)
+    folders.archive([one], archived=True)
+    deletions.delete([], [work])
+    stage.wait_until_idle()
+    assert [each.title for each in stage.state.trash] == ["One"]
+    deletions.undo()
+    stage.wait_until_idle()
+    back = chat(stage.state, one)
+    assert (back.folder, back.archived) == (work, True)
+    assert_saved(stage)
+
+
+def test_pinned_chat_can_be_archived_and_keeps_folder_and_pin(stage: Stage) -> None:
+    stage.ready(MODEL)
+    folders = stage.controller.folders
+    work = folders.create("Work")
+    one = begin(stage, "One", work)
+    folders.pin([one], pinned=True)
+    assert chat(stage.state, one).folder == work
+    folders.archive([one], archived=True)
+    stage.wait_until_idle()
+    assert searched(stage, "About") == ["One"]
+    folders.archive([one], archived=False)
+    folders.pin([one], pinned=False)
+    back = chat(stage.state, one)
+    assert (back.folder, back.pinned, back.archived) == (work, False, False)
+    assert_saved(stage)
+
+
+def test_order_is_by_last_message_and_not_by_sorting_the_list(stage: Stage) -> None:
+    stage.ready(MODEL)
+    folders = stage.controller.folders
+    work = folders.create("Work")
+    one, two = begin(stage, "One"), begin(stage, "Two")
+    before = {each.id: each.updated for each in stage.state.conversations}
+    folders.move([one], work)
+    folders.pin([one], pinned=True)
+    folders.archive([one], archived=True)
+    folders.archive([one], archived=False)
+    stage.controller.conversations.rename(one, "Other")
+    stage.controller.open_conversation(one)
+    stage.wait_until_idle()
+    stage.controller.open_conversation(two)
+    stage.wait_until_idle()
+    assert {each.id: each.updated for each in stage.state.conversations} == before
+    assert_saved(stage)
+
+
+def test_chat_that_is_answered_is_moved_and_its_answer_goes_on(stage: Stage) -> None:
+    stage.ready(MODEL)
+    folders = stage.controller.folders
+    work = folders.create("Work")
+    one = begin(stage, "One")
+    stage.controller.send("More")
+    stage.drain()
+    stage.engine.write("Half ")
+    folders.move([one], work)
+    folders.pin([one], pinned=True)
+    stage.controller.new_conversation()
+    stage.engine.write("and half")
+    stage.engine.finish()
+    stage.wait_until_idle()
+    assert stage.state.branches[one][-1].text == "Half and half"
+    assert places(stage) == {"One": work}
+    assert_saved(stage)
+
+
+def test_forks_of_forks_answer_apart_and_the_first_chat_is_as_it_was(stage: Stage) -> None:
+    stage.ready(MODEL)
+    first = begin(stage, "One")
+    settings = replace(
+        stage.state.settings(first), instructions="Be brief.", stop=("#",), sampling={"seed": 3}
+    )
+    stage.controller.chat_settings.change(first, settings)
+    made = [first]
+    for _ in range(3):
+        stage.controller.copies.fork(stage.state.messages[-1].id)
+        stage.wait_until_idle()
+        assert stage.state.current is not None
+        made.append(stage.state.current)
+        assert stage.controller.send("More")
+        stage.drain()
+        command = stage.engine.last(Generate)
+        assert command.sampling.seed == 3
+        assert command.turns[0].text == "Be brief."
+        stage.engine.write("Yes.")
+        stage.engine.finish()
+        stage.wait_until_idle()
+    lengths = [len(stage.state.branches[number]) for number in made]
+    assert lengths == [2, 4, 6, 8]
+    assert len({message.id for n in made for message in stage.state.branches[n]}) == sum(lengths)
+    assert all(stage.state.settings(number) == settings for number in made)
+
+
+def test_fork_from_the_middle_leaves_out_what_follows_and_the_other_branch(stage: Stage) -> None:
+    stage.ready(MODEL)
+    source = begin(stage, "One")
+    middle = stage.state.messages[-1].id
+    stage.controller.regenerate(middle)
+    stage.drain()
+    stage.engine.write("Again")
+    stage.engine.finish()
+    stage.wait_until_idle()
+    answer = stage.state.messages[-1].id
+    stage.controller.send("More")
+    stage.controller.stop()
+    stage.wait_until_idle()
+    stage.controller.copies.fork(answer)
+    stage.wait_until_idle()
+    assert [(m.text, m.siblings) for m in stage.state.messages] == [("One", 1), ("Again", 1)]
+    stage.controller.open_conversation(source)
+    stage.wait_until_idle()
+    assert [m.text for m in stage.state.messages][:3] == ["One", "Again", "More"]
+    assert stage.state.messages[1].siblings == 2
+
+
+def test_duplicate_of_a_pinned_archived_chat_is_shown_in_the_list(stage: Stage) -> None:
+    stage.ready(MODEL)
+    folders = stage.controller.folders
+    work = folders.create("Work")
+    one = begin(stage, "One", work)
+    folders.archive([one], archived=True)
+    stage.controller.copies.duplicate([one])
+    stage.wait_until_idle()
+    made = chat(stage.state, stage.state.current or 0)
+    assert (made.title, made.folder, made.archived) == ("One (copy)", work, False)
+    assert chat(stage.state, one).archived
+    assert_saved(stage)
+
+
+def test_instructions_of_a_folder_reach_a_chat_that_is_moved_into_it(stage: Stage) -> None:
+    stage.ready(MODEL)
+    folders = stage.controller.folders
+    work = folders.create("Work")
+    folder = stage.state.folder(work)
+    assert folder is not None
+    folders.change(replace(folder, instructions="Be brief."))
+    own = begin(stage, "Own")
+    stage.controller.chat_settings.change(own, ChatSettings(instructions="Be long."))
+    usual = begin(stage, "Usual")
+    folders.move([own, usual], work)
+    for number, expected in ((own, "Be long."), (usual, "Be brief.")):
+        stage.controller.open_conversation(number)
+        stage.wait_until_idle()
+        assert stage.controller.send("More")
+        stage.drain()
+        assert stage.engine.last(Generate).turns[0].text == expected
+        stage.engine.finish()
+        stage.wait_until_idle()
+
+
+def test_message_searched_in_a_folder_and_in_the_archive_is_found_after_a_restart(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    stage = Stage(tmp_path)
+    stage.ready(MODEL)
+    folders = stage.controller.folders
+    sub = folders.create("Sub", folders.create("Work"))
+    begin(stage, "One", sub)
+    two = begin(stage, "Two")
+    folders.archive([two], archived=True)
+    folders.pin([two], pinned=True)
+    stage.wait_until_idle()
+    before = {(c.id, c.folder, c.pinned, c.archived) for c in stage.state.conversations}
+    kept = stage.state.folders
+    stage.close()
+    again = Stage(tmp_path)
+    try:
+        again.start()
+        assert sorted(searched(again, "About")) == ["One", "Two"]
+        assert again.state.folders == kept
+        assert {(c.id, c.folder, c.pinned, c.archived) for c in again.state.conversations} == before
+    finally:
+        again.close()
 
 
 def test_the_folder_and_settings_of_the_new_chat_are_there_at_the_next_start(
