@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -13,16 +13,21 @@ from app.domain.chat_settings import (
     AdapterChoice,
     AnswerFormat,
     ChatSettings,
+    ResolvedText,
+    settings_of,
     settings_text,
 )
 from app.domain.generation_settings import GenerationSettings
 from app.domain.message import MessageState
 from app.domain.model_ref import Local
+from app.domain.transfer import ExportFormat
+from app.settings.samplers import Thinking
 from app.store.store import Store
 from engine import (
     CheckConstraint,
     ConstraintChecked,
     ConstraintKind,
+    ContextPolicy,
     Failed,
     Finished,
     FinishReason,
@@ -266,3 +271,76 @@ def test_a_new_chat_is_stored_before_its_settings_are_given_up(stage: Stage) -> 
         stage.wait_until_idle()
     assert ("", 1) in seen
     assert ("", 0) not in seen
+
+
+def everything(folder: Path) -> ChatSettings:
+    """Settings in which every field differs from its default."""
+    adapter = folder / "adapter.gguf"
+    adapter.write_bytes(b"GGUF")
+    record = ChatSettings(
+        model=Local(MODEL),
+        instructions="Answer on {{date}} in French.\n\tBe \u201cbrief\u201d.",
+        sampling={"temperature": 0.1, "seed": 5, "top_k": 7},
+        stop=("###", " \n"),
+        format=AnswerFormat.CHOICES,
+        texts={"choices": "yes\nno", "regex": "[0-9]+"},
+        thinking=Thinking.OFF,
+        thinking_budget=77,
+        policy=ContextPolicy.STOP,
+        adapters=(AdapterChoice(adapter, on=False, strength=-0.5),),
+        resolved=ResolvedText("Answer on {{date}}", "Answer on Monday"),
+        unknown={"of a later version": [1, {"a": None}]},
+    )
+    unset = ChatSettings()
+    assert not [f.name for f in fields(record) if getattr(record, f.name) == getattr(unset, f.name)]
+    return record
+
+
+def test_settings_survive_restart_copy_fork_export_and_another_model(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    record = everything(tmp_path)
+    stage = Stage(tmp_path)
+    stage.ready(MODEL)
+    stage.controller.send("one")
+    answer(stage)
+    source = stage.state.current
+    assert source is not None
+    stage.controller.chat_settings.change(source, record)
+    stage.controller.copies.duplicate([source])
+    stage.wait_until_idle()
+    stage.controller.open_conversation(source)
+    stage.wait_until_idle()
+    stage.controller.copies.fork(stage.state.messages[-1].id)
+    stage.wait_until_idle()
+    path = tmp_path / "all.json"
+    ids = [chat.id for chat in stage.state.conversations]
+    assert len(ids) == 3
+    stage.controller.transfer.export_chats(ids, ExportFormat.JSON, path)
+    until(lambda: not stage.controller.transfer.busy)
+    stage.close()
+
+    again = Stage(tmp_path)
+    try:
+        again.start()
+        assert [chat.settings for chat in again.state.conversations] == [record] * 3
+        again.controller.deletions.delete(ids)
+        again.controller.transfer.preview([path])
+        until(lambda: not again.controller.transfer.busy)
+        again.controller.transfer.accept()
+        until(lambda: not again.controller.transfer.busy)
+        again.wait_until_idle()
+        chats = again.state.conversations
+        assert not {chat.id for chat in chats} & {*ids}
+        assert [chat.settings for chat in chats] == [record] * 3
+        again.controller.open_conversation(chats[0].id)
+        again.wait_until_idle()
+        other = tmp_path / "other.gguf"
+        again.controller.load_model(other)
+        again.engine.finish_load("Other")
+        again.wait_until_idle()
+        assert again.state.settings(chats[0].id) == replace(record, model=Local(other))
+        assert [again.state.settings(chat.id) for chat in chats[1:]] == [record] * 2
+        assert settings_of(stored(again)[chats[0].id]) == replace(record, model=Local(other))
+    finally:
+        again.close()
