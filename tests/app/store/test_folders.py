@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.domain.chat import Conversation, Folder
+from app.domain.chat_settings import ChatSettings, settings_text
 from app.domain.ids import new_id
 from app.domain.message import AdapterMark, MessageState
 from app.domain.parts import FilePart, TextPart, ThoughtPart
@@ -252,3 +253,27 @@ def test_a_comparison_is_copied_with_both_answers_and_a_fork_of_one_ends_it(stor
     fork = copy_of(store, number, both[0].id)
     last = store.branch(fork.id)[-1]
     assert (last.compared, last.undecided) == (0, False)
+
+
+@pytest.mark.parametrize("how", ["opened", "read-only", "salvaged", "without its first page"])
+def test_places_and_settings_survive_each_way_to_open_a_store(tmp_path: Path, how: str) -> None:
+    path, new = tmp_path / "a.sqlite", tmp_path / "new.sqlite"
+    store = Store.open(path)
+    settings = ChatSettings(instructions="Be brief.", stop=("#",), sampling={"seed": 3})
+    saved(store, Folder(1, "Work", None, "In French.", position=2.0), Folder(2, "Sub", 1))
+    chats = [store.create_conversation(f"{n}", settings_text(settings)).id for n in range(3)]
+    for number in chats:
+        store.add_message(number, None, USER, "Why is the sky blue?")
+    store.set_places([(chats[0], 2, False), (chats[1], 1, True)])
+    store.set_pinned(chats[1:], pinned=True)
+    before = (store.folders(), store.conversations())
+    store.close()
+    if how == "without its first page":
+        path.write_bytes(bytes(4096) + path.read_bytes()[4096:])
+    if how not in ("opened", "read-only"):
+        Store.salvage(path, new)
+        path = new
+    store = Store.open_copy(path) if how == "read-only" else Store.open(path)
+    assert (store.folders(), store.conversations()) == before
+    assert len(store.conversations("sky")) == 3
+    store.close()
