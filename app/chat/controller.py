@@ -275,6 +275,7 @@ class Controller(QObject):
             self.deletions,
             self,
         )
+        self.transfer.imported.connect(self.presets.read)
         self.opening = Opening(
             state,
             user_files,

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from app.domain.chat import Preset
 from app.domain.chat_settings import NO_SETTINGS, ChatSettings
 from app.domain.message import Message, MessageState
 from app.domain.parts import FilePart, Parts, TextPart
@@ -44,6 +45,16 @@ class ChatTree:
     def digest(self) -> str:
         """A hash of who said what: equal for two exports of one chat that was not continued."""
         return digest_of(self.paths)
+
+
+@dataclass(frozen=True, slots=True)
+class FolderRecord:
+    """A folder as it is exported and imported."""
+
+    path: tuple[str, ...]  # its name, and those of the folders around it before that
+    instructions: str | None = None
+    preset: Preset | None = None  # of the app's own, if they are as they came, the id only
+    position: float = 0.0  # among its siblings
 
 
 def digest_of(paths: Iterable[bytes]) -> str:

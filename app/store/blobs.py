@@ -9,13 +9,13 @@ written yet. A crash leaves at most a file that a later start removes.
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import re
 import sqlite3
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 from app.store.schema import ReadOnlyStore, StoreError, translate_errors
@@ -38,21 +38,21 @@ class Blobs:
         self._database = database
         self._writable = writable
 
-    def add(self, content: bytes | Path) -> str:
-        """Keep bytes or the content of a file, whatever its size; returns their SHA-256."""
+    def add(self, content: bytes | Path | Iterable[bytes]) -> str:
+        """Keep bytes, also in pieces, or the content of a file; returns their SHA-256."""
         if not self._writable:
             raise ReadOnlyStore(self._database.parent)
-        try:
-            source = io.BytesIO(content) if isinstance(content, bytes) else content.open("rb")
-        except OSError as error:
-            raise _unreadable(content, error) from error
-        with source, translate_errors(self._database):
+        if isinstance(content, bytes):
+            content = (content,)
+        pieces = _pieces(content) if isinstance(content, Path) else iter(content)
+        first = next(pieces, b"")  # a file that cannot be read changes nothing
+        with translate_errors(self._database):
             self.folder.mkdir(mode=0o700, exist_ok=True)
             number, name = tempfile.mkstemp(_UNFINISHED, dir=self.folder)  # for its owner only
             unfinished, found = Path(name), hashlib.sha256()
             try:
                 with os.fdopen(number, "wb") as target:
-                    while chunk := _read(source, content):
+                    for chunk in chain((first,), pieces):
                         found.update(chunk)
                         target.write(chunk)
                     target.flush()
@@ -68,21 +68,27 @@ class Blobs:
 
     def read(self, sha256: str) -> bytes:
         """The bytes of a blob."""
-        path = self._path(sha256)
+        return b"".join(self.pieces(sha256))
+
+    def pieces(self, sha256: str, count: int = _CHUNK) -> Iterator[bytes]:
+        """A blob in pieces of `count` bytes; raises after the last one if it is damaged."""
+        path, found = self._path(sha256), hashlib.sha256()
         try:
-            content = path.read_bytes()
+            with path.open("rb") as file:
+                while chunk := file.read(count):
+                    found.update(chunk)
+                    yield chunk
         except OSError as error:
             reason = error.strerror or str(error)
             raise StoreError(
                 tr("An attached file cannot be read: {reason} ({path}).", reason=reason, path=path),
                 tr("Attach the file again."),
             ) from error
-        if hashlib.sha256(content).hexdigest() != sha256:
+        if found.hexdigest() != sha256:
             raise StoreError(
                 tr("An attached file is damaged on the disk: {path}.", path=path),
                 tr("Attach the file again."),
             )
-        return content
 
     def __bool__(self) -> bool:
         """Whether there are files."""
@@ -134,16 +140,14 @@ def names_in(database: sqlite3.Connection) -> set[str]:
     return found
 
 
-def _read(source: io.BufferedIOBase, content: bytes | Path) -> bytes:
+def _pieces(path: Path) -> Iterator[bytes]:
     try:
-        return source.read(_CHUNK)
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                yield chunk
     except OSError as error:
-        raise _unreadable(content, error) from error
-
-
-def _unreadable(content: bytes | Path, error: OSError) -> StoreError:
-    reason = error.strerror or str(error)
-    return StoreError(
-        tr("{path} cannot be read: {reason}.", path=content, reason=reason),
-        tr("Check that the file exists and can be read, then try again."),
-    )
+        reason = error.strerror or str(error)
+        raise StoreError(
+            tr("{path} cannot be read: {reason}.", path=path, reason=reason),
+            tr("Check that the file exists and can be read, then try again."),
+        ) from error

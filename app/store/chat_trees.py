@@ -11,11 +11,11 @@ from typing import cast
 
 from app.domain.answer_details import details_of, details_text
 from app.domain.chat_settings import settings_of, settings_text
-from app.domain.chat_tree import ChatTree, depth_first
-from app.domain.ids import new_id
+from app.domain.chat_tree import ChatTree, FolderRecord, depth_first
 from app.domain.message import Message, MessageState
-from app.domain.parts import Parts, append_text, search_text
+from app.domain.parts import FilePart, ImagePart, Parts, append_text, search_text
 from app.store.adapters import marks_of, marks_text
+from app.store.folder_records import make_folders, remove_empty
 from app.store.part_rows import from_row, to_row
 from app.store.queries import IMPORTING, chunks
 from app.store.schema import RowNotFound
@@ -138,20 +138,41 @@ def chat_ids(database: sqlite3.Connection) -> list[int]:
     return [row[0] for row in rows]
 
 
-def import_pieces(database: sqlite3.Connection, pieces: Sequence[ImportPiece]) -> None:
-    """Insert pieces of chats."""
+def attached(database: sqlite3.Connection, conversation: int) -> list[str]:
+    """The SHA-256 of each file and image of a chat."""
+    rows = database.execute(
+        "SELECT p.kind, p.data FROM part AS p JOIN message AS m ON m.id = p.message"
+        " WHERE m.conversation = ? AND p.kind IN ('file', 'image') AND p.data <> ''",
+        (conversation,),
+    )
+    parts = (from_row(kind, data, "") for kind, data in rows)
+    return [part.sha256 for part in parts if isinstance(part, FilePart | ImagePart) and part.sha256]
+
+
+def import_pieces(
+    database: sqlite3.Connection,
+    pieces: Sequence[ImportPiece],
+    folders: Sequence[FolderRecord] = (),
+) -> list[int]:
+    """Insert pieces of chats; returns the ids of the folders made for them, as `folders` says."""
+    made: list[int] = []
     for piece in pieces:
         if piece.first:
-            _insert_conversation(database, piece)
+            folder, new = make_folders(database, piece.chat.folder, folders)
+            made += new
+            _insert_conversation(database, piece, folder)
         _insert_messages(database, piece.messages)
         if piece.last:
             database.execute(
                 "UPDATE conversation SET leaf = ?, deleted = NULL WHERE id = ?",
                 (piece.branch_tip, piece.conversation),
             )
+    return made
 
 
-def _insert_conversation(database: sqlite3.Connection, piece: ImportPiece) -> None:
+def _insert_conversation(
+    database: sqlite3.Connection, piece: ImportPiece, folder: int | None
+) -> None:
     chat = piece.chat
     title = clean(chat.title)
     origin = f"{chat.origin}{_MARK}{piece.digest}" if chat.origin else ""
@@ -166,30 +187,12 @@ def _insert_conversation(database: sqlite3.Connection, piece: ImportPiece) -> No
             chat.updated,
             IMPORTING,
             clean(settings_text(chat.settings)),
-            _folder(database, chat.folder),
+            folder,
             chat.pinned,
             chat.archived,
             clean(origin),
         ),
     )
-
-
-def _folder(database: sqlite3.Connection, names: Sequence[str]) -> int | None:
-    """The folder with this path, created where it does not exist."""
-    folder: int | None = None
-    for name in map(clean, names):
-        row = database.execute(
-            "SELECT id FROM folder WHERE name = ? AND parent IS ? AND deleted IS NULL LIMIT 1",
-            (name, folder),
-        ).fetchone()
-        number = row[0] if row else new_id()
-        if row is None:
-            database.execute(
-                "INSERT INTO folder(id, parent, name, created) VALUES (?, ?, ?, ?)",
-                (number, folder, name, time.time()),
-            )
-        folder = number
-    return folder
 
 
 def _insert_messages(database: sqlite3.Connection, messages: Sequence[Message]) -> None:
@@ -227,8 +230,11 @@ def incomplete(database: sqlite3.Connection) -> list[int]:
     return [row[0] for row in rows]
 
 
-def remove_imported(database: sqlite3.Connection, conversations: Sequence[int]) -> None:
-    """Remove chats of an import that was cancelled."""
+def remove_imported(
+    database: sqlite3.Connection, conversations: Sequence[int], folders: Sequence[int]
+) -> None:
+    """Remove chats of an import that was cancelled, and the folders it made."""
     database.executemany(
         "DELETE FROM conversation WHERE id = ?", [(number,) for number in conversations]
     )
+    remove_empty(database, folders)

@@ -27,14 +27,21 @@ from app.domain.chat import (
     TrashedConversation,
 )
 from app.domain.chat_settings import AdapterChoice
-from app.domain.chat_tree import ChatTree
+from app.domain.chat_tree import ChatTree, FolderRecord
 from app.domain.ids import id_seen, new_id
 from app.domain.message import AdapterMark, Message, MessageState, StopReason
 from app.domain.parts import Content, ErrorPart, parts_of
 from app.domain.snippet import Snippet
 from app.domain.unsent import Unsent
 from app.store import adapters as store_adapters
-from app.store import chat_trees, comparisons, deleted_messages, folders, snippets
+from app.store import (
+    chat_trees,
+    comparisons,
+    deleted_messages,
+    folder_records,
+    folders,
+    snippets,
+)
 from app.store.adapters import StoredAdapters
 from app.store.blobs import Blobs, names_in
 from app.store.chat_trees import ImportPiece, Known
@@ -605,15 +612,35 @@ class Store:
         with self._reading() as database:
             return chat_trees.origins(database)
 
-    def import_pieces(self, pieces: Sequence[ImportPiece]) -> None:
-        """Insert pieces of chats, all of them or none."""
-        with self._writing(durable=False) as database:
-            chat_trees.import_pieces(database, pieces)
+    def folder_records(self, conversation_ids: Sequence[int]) -> list[FolderRecord]:
+        """The folders around these chats, or all if these are all chats; parents come first."""
+        with self._reading() as database:
+            return folder_records.read_records(database, conversation_ids)
 
-    def remove_imported(self, conversation_ids: Sequence[int]) -> None:
-        """Remove chats of an import that was cancelled."""
+    def attached(self, conversation_ids: Sequence[int]) -> dict[str, None]:
+        """The SHA-256 of the files and images of chats, each once."""
+        with self._reading() as database:
+            found = (chat_trees.attached(database, number) for number in conversation_ids)
+            return dict.fromkeys(name for names in found for name in names)
+
+    def import_pieces(
+        self, pieces: Sequence[ImportPiece], records: Sequence[FolderRecord] = ()
+    ) -> list[int]:
+        """Insert pieces of chats, all or none; returns the ids of the folders made for them."""
+        with self._writing(durable=False) as database:
+            return chat_trees.import_pieces(database, pieces, records)
+
+    def import_folder(self, record: FolderRecord, records: Sequence[FolderRecord]) -> list[int]:
+        """Make a folder that no chat is in; returns the ids of those made."""
+        with self._writing(durable=False) as database:
+            return folder_records.make_folders(database, record.path, records)[1]
+
+    def remove_imported(
+        self, conversation_ids: Sequence[int], folder_ids: Sequence[int] = ()
+    ) -> None:
+        """Remove chats of an import that was cancelled, and the folders it made."""
         with self._writing(durable=True) as database:
-            chat_trees.remove_imported(database, conversation_ids)
+            chat_trees.remove_imported(database, conversation_ids, folder_ids)
 
     # --- drafts -----------------------------------------------------------------------------
 

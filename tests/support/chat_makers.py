@@ -12,8 +12,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from app.domain.answer_details import AnswerDetails
-from app.domain.chat_settings import AdapterChoice, ChatSettings, ResolvedText
-from app.domain.chat_tree import ChatTree
+from app.domain.chat import BUILT_IN, Preset
+from app.domain.chat_settings import PARTS, AdapterChoice, ChatSettings, ResolvedText
+from app.domain.chat_tree import ChatTree, FolderRecord
 from app.domain.message import AdapterMark, Message, MessageState
 from app.domain.model_ref import Local, Remote
 from app.domain.parts import (
@@ -128,6 +129,30 @@ def chats(draw: st.DrawFn) -> ChatTree:
         archived=draw(st.booleans()),
         origin=draw(names),
     )
+
+
+presets = st.one_of(
+    st.none(),
+    st.builds(Preset, st.integers(1, BUILT_IN), st.just("")),
+    st.builds(
+        Preset,
+        st.just(0),
+        texts.filter(bool),
+        records.map(lambda r: replace(r, resolved=ResolvedText())),
+        st.frozensets(st.sampled_from(list(PARTS))),
+        texts,
+        texts,
+        st.lists(texts.filter(str.strip), max_size=2).map(tuple),
+    ),
+)
+folder_records = st.builds(
+    FolderRecord,
+    st.lists(texts, min_size=1, max_size=3).map(tuple),
+    st.one_of(st.none(), texts),
+    presets,
+    finite,
+)
+blobs = st.binary(max_size=50)
 
 
 def _depth_first(parents: list[int | None]) -> list[int]:

@@ -6,29 +6,34 @@ is read twice: for the preview, and again when the user imports it, so that it i
 
 from __future__ import annotations
 
+import hashlib
 import queue
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.chat.conversations import Conversations
 from app.chat.deletions import Deletions
 from app.chat.folders import Folders
+from app.chat.transfer.batches import Batches, Made
 from app.chat.transfer.faults import Cancelled, TransferError
 from app.chat.transfer.files import FreePaths, not_written, replaced
-from app.chat.transfer.pieces import MOST_CHARACTERS, MOST_MESSAGES, pieces_of, size_of
+from app.chat.transfer.pieces import local_record, pieces_of
 from app.domain.chat_tree import ChatTree
+from app.domain.folders import chain
 from app.domain.transfer import Dropped, ExportFormat, ImportPreview, Program, Progress, Work
 from app.state.chat import Notice, State
 from app.state.transfer import TransferState
-from app.store.chat_trees import ImportPiece, Known
-from app.store.schema import DamagedStore, ReadOnlyStore, RowNotFound, StoreError
+from app.store.blobs import Blobs
+from app.store.chat_trees import Known
+from app.store.schema import ReadOnlyStore, RowNotFound, StoreError
 from app.store.store import Store
 from app.store.writer import StoreQueue
 from app.system.translation import tr, trn
@@ -40,7 +45,6 @@ if TYPE_CHECKING:
 NOTICE = "transfer"  # kind of the notice about a file that cannot be used
 DONE_NOTICE = "imported"  # kind of the notice that offers Undo
 EXPORTED_NOTICE = "exported"  # kind of the notice about `Transfer.exported`
-_WAITING_BATCHES = 4  # transactions that may wait for the store
 _REPORT_SECONDS = 0.1  # between two reports of progress
 _PAUSE_SECONDS = 0.0005  # after each piece of a file, in which the window gets its turn
 _SLICE_SECONDS = 0.008  # of work for a PDF between two events of the window
@@ -66,6 +70,7 @@ class _Job:
     done_bytes: int = 0
     reported: float = 0.0
     chats: int = 0
+    missing: int = 0  # attached files that could not be exported
 
     def check(self) -> None:
         """Raise Cancelled if the user has cancelled."""
@@ -75,6 +80,8 @@ class _Job:
 
 class Transfer(QObject):
     """Previews, imports and exports chats; one of these at a time."""
+
+    imported = Signal()  # an import has ended, or was cancelled
 
     def __init__(
         self,
@@ -95,8 +102,8 @@ class Transfer(QObject):
         self._job: _Job | None = None
         self._fault: StoreError | None = None
         self._skipped: frozenset[str] = frozenset()  # origins that the preview found here
-        self._made: list[int] = []  # chats of the import that is not done yet
-        self._imported: tuple[int, ...] = ()
+        self._made = Made()  # by the import that is not done yet
+        self._last = Made()  # by the last import, for `undo`
         self.exported = Path()  # where chats were written last
         store_queue.fault_changed.connect(self._on_fault)
 
@@ -141,13 +148,15 @@ class Transfer(QObject):
         self._store_queue.read(lambda store: store.origins(), known)
 
     def _look(self, job: _Job, paths: tuple[Path, ...], origins: dict[str, Known]) -> _Found:
+        from app.chat.transfer.native_json import Extras
         from app.chat.transfer.sources import counted, opened
 
         found = _Found()
         with opened(paths) as source:
             found.programs = source.programs
+            extras = Extras(attached=found.check_attached)
             try:
-                for _, chat in source.chats(self._reporter(job, source)):
+                for _, chat in source.chats(self._reporter(job, source), extras):
                     found.add(chat.tree, counted(chat), origins)
                     job.chats += 1
             except TransferError as error:
@@ -188,36 +197,45 @@ class Transfer(QObject):
         if preview is None or self.busy:
             return
         job, skipped = self._start(Work.IMPORTING), self._skipped
-        self._made = made = list[int]()
+        self._made = made = Made()
 
         def ended(error: Exception | None) -> None:
-            self._made = []
+            self._made = Made()
             if error is not None:
                 self._remove(made)
             self._folders.read()
             self._conversations.read()
+            self.imported.emit()
 
         self._run(
             job, lambda: self._import(job, preview.paths, skipped, made), self._show_done, ended
         )
 
-    def _remove(self, made: Sequence[int]) -> None:
-        numbers = tuple(made)
-        if numbers:
-            self._store_queue.write(lambda store: store.remove_imported(numbers))
+    def _remove(self, made: Made) -> None:
+        numbers = tuple(made.chats)
+        if numbers:  # the list of folders may still grow
+            self._store_queue.write(lambda store: store.remove_imported(numbers, made.folders))
 
     def _import(
-        self, job: _Job, paths: tuple[Path, ...], skipped: frozenset[str], made: list[int]
-    ) -> list[int]:
-        """Store all chats of the files; returns their ids."""
+        self, job: _Job, paths: tuple[Path, ...], skipped: frozenset[str], made: Made
+    ) -> Made:
+        """Store all chats of the files, with their folders and attached files."""
+        from app.chat.transfer.native_json import Extras
         from app.chat.transfer.sources import opened
 
-        batches = _Batches(self._worker, self._store_queue, job)
+        batches = Batches(self._worker, self._store_queue, job.cancelled, made)
+        blobs = Blobs(self._store_queue.path)
+        extras = Extras(
+            lambda found: batches.records.extend(map(local_record, found)),
+            lambda _, pieces: blobs.add(pieces),
+        )
         seen: set[tuple[str, str]] = set()
         with opened(paths) as source:
             try:
-                for program, chat in source.chats(self._reporter(job, source)):
+                for program, chat in source.chats(self._reporter(job, source), extras):
                     tree = chat.tree
+                    if tree is not None:
+                        batches.used.update(accumulate((name,) for name in tree.folder))
                     if tree is None or not tree.messages or tree.origin in skipped:
                         continue
                     for n, piece in enumerate(pieces_of(tree, program)):
@@ -226,25 +244,29 @@ class Transfer(QObject):
                             break
                         if n == 0:
                             seen.add(key)
-                            made.append(piece.conversation)
+                            made.chats.append(piece.conversation)
                         batches.add(piece)
-                    job.chats = len(made)
+                    job.chats = len(made.chats)
             except TransferError:
-                if not made:  # else the preview has said that the file is damaged
+                if not made.chats:  # else the preview has said that the file is damaged
                     raise
         batches.finish()
         return made
 
-    def _show_done(self, made: list[int]) -> None:
-        self._imported = tuple(made)
-        sentence = trn("{count} chat was imported.", "{count} chats were imported.", len(made))
-        self._state.set_notice(DONE_NOTICE, Notice(sentence, action=tr("Undo") if made else ""))
+    def _show_done(self, made: Made) -> None:
+        self._last, count = made, len(made.chats)
+        sentence = trn("{count} chat was imported.", "{count} chats were imported.", count)
+        self._state.set_notice(DONE_NOTICE, Notice(sentence, action=tr("Undo") if count else ""))
 
     def undo(self) -> None:
-        """Delete the chats that were imported last; Undo brings them back."""
+        """Delete what was imported last, but no folder with something else; Undo brings it back."""
         self._state.set_notice(DONE_NOTICE, None)
-        self._deletions.delete(self._imported)
-        self._imported = ()
+        made, self._last = self._last, Made()
+        folders = self._state.folders
+        others = [c.folder for c in self._state.conversations if c.id not in {*made.chats}]
+        others += [folder.id for folder in folders if folder.id not in made.folders]
+        kept = {each.id for other in others for each in chain(folders, other)}
+        self._deletions.delete(made.chats, [each for each in made.folders if each not in kept])
 
     # --- export ---------------------------------------------------------------------------------
 
@@ -252,7 +274,6 @@ class Transfer(QObject):
         """Write chats to a file; several that are no JSON to a file each, in the folder `path`."""
         if not ids or self._refuse_busy():
             return
-        from app.chat.transfer import native_json
         from app.chat.transfer.markdown_export import chat_markdown
 
         self._forget()
@@ -270,10 +291,7 @@ class Transfer(QObject):
 
         def write() -> None:
             if format is ExportFormat.JSON:
-                with replaced(path) as file:
-                    trees = self._fetched(job, numbers)
-                    for count in native_json.write(file, trees, time.time()):
-                        self.report(job, count / len(numbers), count)
+                self._write_json(job, numbers, path)
                 return
             free = FreePaths(path, format.value)
             for count, tree in enumerate(self._fetched(job, numbers), 1):
@@ -284,7 +302,28 @@ class Transfer(QObject):
                         file.write(piece.encode("utf-8", "replace"))
                 self.report(job, count / len(numbers), count)
 
-        self._run(job, write, lambda _: self.say_exported(path, len(numbers)))
+        self._run(job, write, lambda _: self.say_exported(path, len(numbers), job.missing))
+
+    def _write_json(self, job: _Job, numbers: Sequence[int], path: Path) -> None:
+        from app.chat.transfer import native_json
+
+        folders = self._ask(job, lambda store: store.folder_records(numbers))
+        names = self._ask(job, lambda store: store.attached(numbers))
+        blobs = Blobs(self._store_queue.path, writable=False)
+
+        def pieces(name: str) -> Iterator[bytes]:
+            try:
+                for piece in blobs.pieces(name, native_json.PIECE):
+                    self.report(job, 0.0, 0)
+                    yield piece
+            except (StoreError, ValueError):  # no name of a blob
+                job.missing += 1
+
+        with replaced(path) as file:
+            attached = ((name, pieces(name)) for name in names)
+            trees = self._fetched(job, numbers)
+            for count in native_json.write(file, trees, time.time(), folders, attached):
+                self.report(job, count / len(numbers), count)
 
     def all_chats(self, then: Callable[[list[int]], None]) -> None:
         """Give the ids of all chats that are not deleted to `then`, archived ones too."""
@@ -297,14 +336,20 @@ class Transfer(QObject):
         numbers = tuple(ids)
         self._store_queue.read(lambda store: chats_text(_trees(store, numbers)), then)
 
-    def say_exported(self, path: Path, count: int) -> None:
-        """Show where chats were written."""
+    def say_exported(self, path: Path, count: int, missing: int = 0) -> None:
+        """Show where chats were written, and how many attached files could not be."""
         sentence = trn(
             "{count} chat was exported to {path}.", "{count} chats were exported to {path}.",
             count, path=path,
         )  # fmt: skip
+        lost = trn(
+            "{count} attached file is not in it, because it is missing or damaged.",
+            "{count} attached files are not in it, because they are missing or damaged.",
+            missing,
+        )
         self.exported = path
-        self._state.set_notice(EXPORTED_NOTICE, Notice(sentence, action=tr("Show in folder")))
+        notice = Notice(sentence, lost if missing else "", tr("Show in folder"))
+        self._state.set_notice(EXPORTED_NOTICE, notice)
 
     # --- steps ----------------------------------------------------------------------------------
 
@@ -397,11 +442,13 @@ class Transfer(QObject):
 
     def _fetch(self, job: _Job, ids: Sequence[int]) -> list[ChatTree]:
         """Chats of the store, for the worker thread; those that are gone are left out."""
-        found: queue.SimpleQueue[list[ChatTree]] = queue.SimpleQueue()
         wanted = tuple(ids)
-        self._worker.post(
-            lambda: self._store_queue.read(lambda store: list(_trees(store, wanted)), found.put)
-        )
+        return self._ask(job, lambda store: list(_trees(store, wanted)))
+
+    def _ask(self, job: _Job, query: Callable[[Store], T]) -> T:
+        """What the store answers, for the worker thread."""
+        found: queue.SimpleQueue[T] = queue.SimpleQueue()
+        self._worker.post(lambda: self._store_queue.read(query, found.put))
         while True:
             job.check()
             try:
@@ -462,6 +509,13 @@ class _Found:
         self.chats += 1
         self.messages += len(tree.messages)
 
+    def check_attached(self, sha256: str, pieces: Iterator[bytes]) -> None:
+        """Count an attached file that is damaged."""
+        made = hashlib.sha256()
+        for piece in pieces:
+            made.update(piece)
+        self.dropped[Dropped.FILES] += made.hexdigest() != sha256
+
     def settle(self, origin: str) -> None:
         """A chat is here with all that it has in the file."""
         self.skipped.add(origin)
@@ -469,57 +523,6 @@ class _Found:
         self.chats -= 1
         self.messages -= self._messages[origin]
         del self.uncertain[origin]
-
-
-class _Batches:
-    """Stores pieces of chats, some in one transaction; waits when too many wait for the store."""
-
-    def __init__(self, worker: BackgroundWorker, store_queue: StoreQueue, job: _Job) -> None:
-        self._worker, self._store_queue, self._job = worker, store_queue, job
-        self._slots = threading.Semaphore(_WAITING_BATCHES)
-        self._failed: list[Exception] = []
-        self._pieces: list[ImportPiece] = []
-        self._messages = self._characters = 0
-
-    def add(self, piece: ImportPiece) -> None:
-        """Add a piece; raises Cancelled, and StoreError if the store rejected an earlier one."""
-        self._pieces.append(piece)
-        self._messages += len(piece.messages)
-        self._characters += sum(map(size_of, piece.messages))
-        if self._messages >= MOST_MESSAGES or self._characters >= MOST_CHARACTERS:
-            self._write()
-
-    def finish(self) -> None:
-        """Store the rest, and wait until all is stored."""
-        if self._pieces:
-            self._write()
-        for _ in range(_WAITING_BATCHES):
-            self._wait()
-
-    def _wait(self) -> None:
-        while not self._slots.acquire(timeout=0.1):
-            self._job.check()
-        if self._failed:
-            raise self._failed[0]
-
-    def _write(self) -> None:
-        self._wait()
-        pieces, self._pieces = tuple(self._pieces), []
-        self._messages = self._characters = 0
-
-        def write(store: Store) -> None:
-            try:
-                if not self._job.cancelled.is_set():
-                    store.import_pieces(pieces)
-            except StoreError as error:
-                if error.temporary or isinstance(error, DamagedStore):
-                    raise  # tried again
-                self._failed.append(error)
-            except Exception as error:  # noqa: BLE001  (raised by `_wait`)
-                self._failed.append(error)
-            self._slots.release()
-
-        self._worker.post(lambda: self._store_queue.write(write))
 
 
 class _PdfExport:

@@ -122,21 +122,17 @@ class JsonStream:
             if mark != ",":
                 raise damaged()
 
-    def members(self, stop: str) -> dict[str, Any]:
-        """The members of the object that follows, up to that named `stop`, whose value is next."""
+    def names(self) -> Iterator[str]:
+        """The names of the members of the object that follows; read each value before the next."""
         self._skip("{")
-        found: dict[str, Any] = {}
         while self.peek() != "}":
             name = self.value()
             self._skip(":")
-            if name == stop:
-                return found
             if not isinstance(name, str):
                 raise damaged()
-            found[name] = self.value()
+            yield name
             if self.peek() == ",":
                 self._at += 1
-        raise damaged()
 
     def values(self) -> Iterator[Any]:
         """All values to the end of the file, one after another."""

@@ -7,36 +7,72 @@ and read chat by chat.
 from __future__ import annotations
 
 import json
+import re
+from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from typing import IO, Any
 
 from app.chat.transfer.faults import TransferError
 from app.chat.transfer.imported import UNREADABLE, ImportedChat, Tree
-from app.chat.transfer.json_stream import JsonStream
+from app.chat.transfer.json_stream import JsonStream, damaged
 from app.chat.transfer.values import a_list, a_number, a_text, an_object
 from app.domain.answer_details import details_of
+from app.domain.chat import BUILT_IN, Preset
 from app.domain.chat_settings import settings_from, settings_values
-from app.domain.chat_tree import ChatTree, in_order
+from app.domain.chat_tree import ChatTree, FolderRecord, in_order
 from app.domain.message import AdapterMark, Message, MessageState
 from app.domain.parts import Part
+from app.domain.presets import preset_of, preset_text
 from app.domain.transfer import Dropped
 from app.store.part_rows import from_row, to_row
 from app.system.translation import tr
 from engine import Role
 
 FORMAT = "tokonoma-chats"
-VERSION = 1
+VERSION = 2  # 1 had no folders and no files
+PIECE = 3 << 18  # bytes of a file in one element: 1 MiB as Base64
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _LARGEST = float(1 << 53)
 _STATES = {state.value: state for state in MessageState}
 _ROLES = {role.value: role for role in Role}
 
 
-def write(file: IO[bytes], chats: Iterable[ChatTree], now: float) -> Iterator[int]:
-    """Write chats to a file; yields after each how many there are."""
-    head = {"format": FORMAT, "version": VERSION, "exported": now}
-    file.write(json.dumps(head)[:-1].encode() + b', "chats": [')
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """Gets what is in a file beside its chats, before them."""
+
+    folders: Callable[[Sequence[FolderRecord]], object] = lambda _: None
+    # A file that is attached in the chats: its SHA-256 as the export says, and its bytes.
+    attached: Callable[[str, Iterator[bytes]], object] = lambda _name, _pieces: None
+
+
+NO_EXTRAS = Extras()
+
+
+def write(
+    file: IO[bytes],
+    chats: Iterable[ChatTree],
+    now: float,
+    folders: Sequence[FolderRecord] = (),
+    attached: Iterable[tuple[str, Iterable[bytes]]] = (),
+) -> Iterator[int]:
+    """Write chats to a file; yields after each how many there are.
+
+    `attached` has the SHA-256 and the bytes of each file, in pieces of `PIECE` bytes.
+    """
+    head: dict[str, Any] = {"format": FORMAT, "version": VERSION, "exported": now}
+    head["folders"] = [_folder_values(each) for each in folders]
+    file.write(_encoded(head)[:-1] + b',"files":[')
+    mark = b"\n"
+    for sha256, pieces in attached:
+        for piece in pieces:
+            text = b64encode(piece).decode()
+            file.write(mark + _encoded({"sha256": sha256, "base64": text}))
+            mark = b",\n"
+    file.write(b'],"chats":[')
     for count, chat in enumerate(chats, 1):
         file.write(b",\n" if count > 1 else b"\n")
         file.write(_encoded(values_of(chat)))
@@ -94,6 +130,21 @@ def _message_values(message: Message, numbers: Mapping[int, int]) -> dict[str, A
     }
 
 
+def _folder_values(record: FolderRecord) -> dict[str, Any]:
+    preset, kept = record.preset, dict[str, Any]()
+    if preset is not None and preset.id and not preset.name:
+        kept = {"built_in": preset.id}
+    elif preset is not None:
+        kept = {"name": preset.name, **json.loads(preset_text(preset))}
+    values = {
+        "instructions": record.instructions,
+        "preset": kept or None,
+        "position": record.position or None,
+    }
+    said = {name: value for name, value in values.items() if value is not None}
+    return {"path": list(record.path), **said}
+
+
 def _part_values(part: Part) -> dict[str, Any]:
     kind, data, text = to_row(part)
     more: dict[str, Any] = json.loads(data) if data else {}
@@ -103,16 +154,50 @@ def _part_values(part: Part) -> dict[str, Any]:
 # --- reading -------------------------------------------------------------------------------------
 
 
-def read(stream: JsonStream) -> Iterator[ImportedChat]:
+def read(stream: JsonStream, extras: Extras = NO_EXTRAS) -> Iterator[ImportedChat]:
     """The chats of a file. Raises TransferError."""
-    head = stream.members("chats")
-    if a_number(head.get("version")) > VERSION:
-        raise TransferError(
-            tr("This file was exported by a newer version of Tokonoma."),
-            tr("Update Tokonoma to import it."),
-        )
-    for value in stream.elements():
-        yield to_chat(value)
+    for name in stream.names():
+        if name == "chats":
+            for value in stream.elements():
+                yield to_chat(value)
+            return
+        if name == "files":
+            pieces = map(an_object, stream.elements())
+            for sha256, found in groupby(pieces, key=lambda piece: a_text(piece.get("sha256"))):
+                if _SHA256.fullmatch(sha256):
+                    extras.attached(sha256, (_bytes(piece.get("base64")) for piece in found))
+            continue
+        value = stream.value()
+        if name == "version" and a_number(value) > VERSION:
+            raise TransferError(
+                tr("This file was exported by a newer version of Tokonoma."),
+                tr("Update Tokonoma to import it."),
+            )
+        if name == "folders":
+            found = (_folder(an_object(each)) for each in a_list(value))
+            extras.folders([each for each in found if each is not None])
+    raise damaged()
+
+
+def _bytes(value: object) -> bytes:
+    """The bytes of a piece; none of one that is damaged, whose file has another hash then."""
+    try:
+        return b64decode(a_text(value), validate=True)
+    except ValueError:
+        return b""
+
+
+def _folder(row: Mapping[str, Any]) -> FolderRecord | None:
+    path = tuple(each for each in a_list(row.get("path")) if isinstance(each, str))
+    given, said = an_object(row.get("preset")), row.get("instructions")
+    preset, number = None, _whole(given.get("built_in"))
+    if 0 < number <= BUILT_IN:
+        preset = Preset(number, "")
+    elif name := a_text(given.get("name")):
+        preset = preset_of(0, name, json.dumps(given))
+    instructions = said if isinstance(said, str) else None
+    place = a_number(row.get("position"))
+    return FolderRecord(path, instructions, preset, place) if path else None
 
 
 def to_chat(value: object) -> ImportedChat:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from app.chat.conversations import one_line, title_of
 from app.domain.chat_settings import ChatSettings
-from app.domain.chat_tree import ChatTree, renumbered
+from app.domain.chat_tree import ChatTree, FolderRecord, renumbered
 from app.domain.ids import new_id
 from app.domain.message import Message
 from app.domain.model_ref import local_path
@@ -43,6 +43,14 @@ def pieces_of(tree: ChatTree, program: Program) -> Iterator[ImportPiece]:
             first=start == 0, last=end == len(messages),
         )  # fmt: skip
         start = end
+
+
+def local_record(record: FolderRecord) -> FolderRecord:
+    """The folder with a preset that names no files of other computers."""
+    preset = record.preset
+    if preset is None:
+        return record
+    return replace(record, preset=replace(preset, settings=_local(preset.settings)))
 
 
 def _local(settings: ChatSettings) -> ChatSettings:

@@ -32,6 +32,7 @@ from app.chat.transfer import (
 from app.chat.transfer.faults import TransferError
 from app.chat.transfer.imported import ImportedChat
 from app.chat.transfer.json_stream import JsonStream, Report, damaged, lines
+from app.chat.transfer.native_json import NO_EXTRAS, Extras
 from app.domain.transfer import Dropped, Program
 from app.system.translation import tr
 
@@ -104,7 +105,9 @@ class Source:
                  for each in self._found)  # fmt: skip
         return sum(files)
 
-    def chats(self, report: Report) -> Iterator[tuple[Program, ImportedChat]]:
+    def chats(
+        self, report: Report, extras: Extras = NO_EXTRAS
+    ) -> Iterator[tuple[Program, ImportedChat]]:
         """All chats; `report` gets the bytes read, and raises Cancelled to stop.
 
         Raises TransferError where a file is damaged, after the chats before that place.
@@ -113,7 +116,7 @@ class Source:
         for found in self._found:
             try:
                 with _translated():
-                    for chat in _chats(found, report):
+                    for chat in _chats(found, report, extras):
                         yield found.program, chat
             except TransferError as error:
                 problem = problem or error
@@ -287,7 +290,7 @@ def _program(value: object) -> Program | None:
     return next(fits, None)
 
 
-def _chats(found: _Found, report: Report) -> Iterator[ImportedChat]:
+def _chats(found: _Found, report: Report, extras: Extras) -> Iterator[ImportedChat]:
     """The chats of one file."""
     entry = found.entry
     if found.layout is _Layout.DATABASE:
@@ -299,7 +302,7 @@ def _chats(found: _Found, report: Report) -> Iterator[ImportedChat]:
             return
         stream = JsonStream(file, report)
         if found.layout is _Layout.OURS:
-            yield from native_json.read(stream)
+            yield from native_json.read(stream, extras)
             return
         if found.layout is _Layout.THREAD:
             thread = stream.value()

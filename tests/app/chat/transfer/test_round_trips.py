@@ -2,48 +2,75 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from app.chat.transfer import native_json
 from app.chat.transfer.json_stream import JsonStream
 from app.chat.transfer.markdown_export import chat_markdown
-from app.domain.chat_tree import ChatTree, node, renumbered, shown_branch
+from app.domain.chat_tree import ChatTree, FolderRecord, node, renumbered, shown_branch
 from app.domain.document import Section, sections
 from app.domain.message import MessageState
 from app.domain.parts import TextPart
 from app.markdown.blocks import Block, Code, Formula, Heading, Paragraph, Rule, Run, Table
 from app.markdown.stream import parse
 from app.ui.export.html import chat_html, style_sheet
-from chat_makers import chats
+from chat_makers import blobs, chats, folder_records
 from engine import Role
 
 MANY = [pytest.param(100, id="100"), pytest.param(1000, id="1000", marks=pytest.mark.sweep)]
 
 
-def through_json(*trees: ChatTree) -> list[ChatTree | None]:
+def through_json(
+    *trees: ChatTree, folders: Sequence[FolderRecord] = (), files: Sequence[bytes] = ()
+) -> list[ChatTree | None]:
+    """The chats of an export of these, which has these folders and files as well."""
     file = io.BytesIO()
-    assert list(native_json.write(file, trees, 0.0)) == list(range(1, len(trees) + 1))
+    named = {hashlib.sha256(each).hexdigest(): each for each in files if each}
+    attached = ((name, (each[:7], each[7:])) for name, each in named.items())
+    counts = native_json.write(file, trees, 0.0, folders, attached)
+    assert list(counts) == list(range(1, len(trees) + 1))
     file.seek(0)
-    found = list(native_json.read(JsonStream(file)))
+    found_folders: list[FolderRecord] = []
+    found_files: dict[str, bytes] = {}
+
+    def keep(name: str, pieces: Iterator[bytes]) -> None:
+        found_files[name] = b"".join(pieces)
+
+    extras = native_json.Extras(found_folders.extend, keep)
+    found = list(native_json.read(JsonStream(file), extras))
     assert not any(chat.dropped for chat in found)
+    assert (found_folders, found_files) == (list(folders), named)
     return [chat.tree for chat in found]
 
 
 @pytest.mark.parametrize("count", MANY)
 def test_json_is_read_back_to_equal_chats(count: int) -> None:
     @settings(max_examples=count, deadline=None, database=None, derandomize=True)
-    @given(chats(), chats())
-    def check(one: ChatTree, two: ChatTree) -> None:
-        assert through_json(one, two) == [one, two]
+    @given(chats(), chats(), st.lists(folder_records, max_size=3), st.lists(blobs, max_size=3))
+    def check(
+        one: ChatTree, two: ChatTree, folders: list[FolderRecord], files: list[bytes]
+    ) -> None:
+        assert through_json(one, two, folders=folders, files=files) == [one, two]
 
     check()
+
+
+def test_a_file_of_the_first_version_is_read() -> None:
+    chat = ChatTree("t", 1.0, 2.0, (node(1, None, Role.USER, (TextPart("q"),)),), 1)
+    head = {"format": native_json.FORMAT, "version": 1, "exported": 0.0}
+    file = io.BytesIO(json.dumps({**head, "chats": [native_json.values_of(chat)]}).encode())
+    assert [each.tree for each in native_json.read(JsonStream(file))] == [chat]
 
 
 def test_ids_of_the_store_are_numbered_anew() -> None:

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
+from app.chat.transfer import native_json
 from app.chat.transfer.controller import DONE_NOTICE, EXPORTED_NOTICE, NOTICE
 from app.chat.transfer.files import FreePaths, safe_name
 from app.chat.transfer.sources import opened
-from app.domain.transfer import ExportFormat, ImportPreview, Program
+from app.domain.chat import Folder, Preset
+from app.domain.chat_settings import ChatSettings
+from app.domain.chat_tree import ChatTree, node
+from app.domain.folders import in_order
+from app.domain.ids import new_id
+from app.domain.parts import FilePart, ImagePart, TextPart
+from app.domain.transfer import Dropped, ExportFormat, ImportPreview, Program
 from app.store.store import Store
 from chat_makers import NODES, chatgpt_chat, write_silly_tavern
+from engine import Role
 from stage import Stage, until
+
+T = TypeVar("T")
 
 
 def export_of(folder: Path, *numbers: str, more: int = 0) -> Path:
@@ -147,6 +161,120 @@ def test_export_everything_delete_all_and_import(stage: Stage, tmp_path: Path) -
     }
     stage.controller.conversations.search("gardener")
     stage.wait_until_idle()
+
+
+def test_folders_and_attached_files_come_back(stage: Stage, tmp_path: Path) -> None:
+    stage.start()
+    controller, state = stage.controller, stage.state
+    content = bytes(range(256)) * 10_000  # more than one piece
+    sha256 = hashlib.sha256(content).hexdigest()
+    preset = Preset(new_id(), "Mine", ChatSettings(instructions="Rhyme."), greeting="Hi")
+    controller.presets.save(preset)
+    outer = controller.folders.create("Outer")
+    inner = controller.folders.create("Inner", outer)
+    empty = controller.folders.create("Empty", outer)
+    wanted = {
+        outer: Folder(outer, "Outer", instructions="Be brief.", preset=3),
+        inner: Folder(inner, "Inner", outer, "Be long.", preset.id),
+        empty: Folder(empty, "Empty", outer, ""),
+    }
+    for folder in wanted.values():
+        controller.folders.change(folder)
+    chat = controller.conversations.begin((TextPart("q"),), ChatSettings(), inner)
+    parts = (TextPart("q"), FilePart("a.bin", "", sha256), ImagePart("b.png", "0" * 64))
+    stage.store_queue.write(lambda store: (
+        store.blobs.add(content), store.add_message(chat, None, Role.USER, parts)
+    ))  # fmt: skip
+    before = folder_shapes(stage)
+    path = tmp_path / "all.json"
+    controller.transfer.export_chats([chat], ExportFormat.JSON, path)
+    done(stage)
+    assert "1 attached file is not in it" in state.notices[EXPORTED_NOTICE].remedy
+    controller.deletions.delete([chat], [outer])
+    controller.deletions.remove([chat])
+    controller.presets.delete(preset.id)
+    stage.wait_until_idle()
+    assert (state.conversations, state.folders) == ((), ())
+    kept = stored(stage, lambda store: list(store.blobs.folder.glob("*/*")))
+    assert kept == []
+
+    imported(stage, path)
+    assert folder_shapes(stage) == before
+    assert stored(stage, lambda store: store.blobs.read(sha256)) == content
+    [row] = state.conversations
+    tree = stored(stage, lambda store: store.tree(row.id))
+    assert tree.messages[0].parts == parts
+    assert tree.folder == ("Outer", "Inner")
+
+    controller.act_on_notice(DONE_NOTICE)
+    stage.wait_until_idle()
+    assert (state.conversations, state.folders) == ((), ())
+    controller.deletions.undo()
+    stage.wait_until_idle()
+    assert folder_shapes(stage) == before
+
+
+def folder_shapes(stage: Stage) -> list[tuple[object, ...]]:
+    """The folders without their ids, with their presets."""
+    stage.wait_until_idle()
+    shown = stage.states.presets
+    return [
+        (depth, folder.name, folder.instructions, folder.position, found and replace(found, id=0))
+        for folder, depth in in_order(stage.state.folders)
+        for found in [shown.preset(folder.preset) if folder.preset else None]
+    ]
+
+
+def stored(stage: Stage, query: Callable[[Store], T]) -> T:
+    found: list[T] = []
+    stage.store_queue.read(query, found.append)
+    until(lambda: bool(found))
+    return found[0]
+
+
+def test_undo_keeps_folders_that_were_used_since(stage: Stage, tmp_path: Path) -> None:
+    stage.start()
+    controller, state = stage.controller, stage.state
+    tree = ChatTree(
+        "t", 1.0, 2.0, (node(1, None, Role.USER, (TextPart("q"),)),), 1, folder=("A", "B", "C")
+    )
+    path = tmp_path / "x.json"
+    with path.open("wb") as file:
+        list(native_json.write(file, [tree], 0.0))
+    imported(stage, path)
+    ids = {folder.name: folder.id for folder in state.folders}
+    own = controller.conversations.begin((TextPart("mine"),), ChatSettings(), ids["B"])
+    controller.act_on_notice(DONE_NOTICE)
+    stage.wait_until_idle()
+    assert [each.id for each in state.conversations] == [own]
+    assert {folder.name for folder in state.folders} == {"A", "B"}
+
+
+def test_a_cancelled_import_leaves_no_folder(stage: Stage, tmp_path: Path) -> None:
+    stage.start()
+    message = node(1, None, Role.USER, (TextPart("q"),))
+    trees = [ChatTree(f"{n}", 1.0, 2.0, (message,), 1, folder=("A", f"B{n}")) for n in range(2000)]
+    path = tmp_path / "x.json"
+    with path.open("wb") as file:
+        list(native_json.write(file, trees, 0.0))
+    previewed(stage, path)
+    transfer = stage.controller.transfer
+    transfer.accept()
+    until(lambda: stage.states.transfer.progress is not None)
+    transfer.cancel()
+    done(stage)
+    assert stored(stage, lambda store: store.folders()) == []
+    assert stage.state.conversations == ()
+
+
+def test_a_damaged_attached_file_is_counted(stage: Stage, tmp_path: Path) -> None:
+    stage.start()
+    tree = ChatTree("t", 1.0, 2.0, (node(1, None, Role.USER, (TextPart("q"),)),), 1)
+    path = tmp_path / "x.json"
+    wrong = {"0" * 64: b"not this", "../../x": b"no name"}
+    with path.open("wb") as file:
+        list(native_json.write(file, [tree], 0.0, (), ((k, (v,)) for k, v in wrong.items())))
+    assert previewed(stage, path).dropped == {Dropped.FILES: 1}
 
 
 @pytest.mark.parametrize("format", [ExportFormat.MARKDOWN, ExportFormat.HTML])
