@@ -26,7 +26,8 @@ from app.markdown.inline import inline_runs
 from app.markdown.stream import parse
 
 _SPACE = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
-_SPECIAL = re.compile(r"[\\`*_~<>$&#|!]|(?<=http|ttps)://|^[-+=]|(?<=\d)[.)]", re.MULTILINE)
+_SPECIAL = re.compile(r"[\\`*_~<>$&#|!]|(?<=http|ttps)://|(?<=\d)[.)]")
+_LINE_MARK = re.compile(r"^[ \t]*(?=[-+=])", re.MULTILINE)
 _ONLY_BULLETS = re.compile(r"(?:- *){3,}|(?:\* *){3,}")  # which would be a rule
 _BRACKETS = {"[": "&#91;", "]": "&#93;"}  # escaped by a backslash they begin a formula
 Show = Callable[[Code | Formula | Run], str]
@@ -321,5 +322,5 @@ def _run_source(run: Run, *, as_written: bool) -> str:
 
 
 def _escaped(text: str) -> str:
-    text = _SPECIAL.sub(lambda found: f"\\{found[0]}", text)
+    text = _LINE_MARK.sub(r"\g<0>\\", _SPECIAL.sub(lambda found: f"\\{found[0]}", text))
     return re.sub(r"[\[\]]", lambda found: _BRACKETS[found[0]], text)

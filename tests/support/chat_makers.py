@@ -44,7 +44,10 @@ ODD = [
     "كيف",
 ]
 MARKED = ["# a", "```\nx\n```", "- b\n- c", "$x^2$", "|a|b|\n|-|-|\n|1|2|", "> q", "**b**", "\n\n",
-          "1. one", "`c`", "[l](http://a.b)", "<i>", "&amp;", "---", "\\[y\\]"]  # fmt: skip
+          "1. one", "`c`", "[l](http://a.b)", "<i>", "&amp;", "---", "\\[y\\]",
+          "\n\n3. a\n4. b\n   - [ ] c\n   - [x] d\n\n     e\n", "\n\n> - q\n>\n>   # h\n", "\n\n- ```py\n  x\n  ```\n",
+          "\n\n| a | b |\n|:-:|--:|\n| **1** | $2$ |\n", "$\\nope$", "\n\n$$\\frac{a}{b}$$\n\n", "\n\n$$\\nope\n1$$\n\n",
+          "\n\n* a\n* * b\n\n1) c\n", "~~*s*~~"]  # fmt: skip
 texts = st.lists(
     st.one_of(st.text(max_size=12), st.sampled_from(ODD), st.sampled_from(MARKED)), max_size=6
 ).map("".join)

@@ -118,7 +118,7 @@ def _is_right_to_left(section: Section) -> bool:
 
 
 def _shown(what: Code | Formula | Run) -> str:
-    """The HTML of code or a formula as the screen shows it; "" if it shows the source."""
+    """The HTML of code or a formula as the screen shows it; "" if it is not highlighted."""
     if isinstance(what, Code):
         return _code_html(what)
     is_block = isinstance(what, Formula)
@@ -126,7 +126,9 @@ def _shown(what: Code | Formula | Run) -> str:
     try:
         picture = typeset(tex)
     except Wrong:
-        return ""
+        source = escape(what.source if is_block else what.text, quote=False)
+        tag = "p" if is_block else "span"
+        return f'<{tag} class="tex">{source}</{tag}>'.replace("\n", "<br>\n")
     svg = _svg(picture)
     label = escape(tex.code)
     if is_block:
