@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,10 +17,10 @@ from app.chat.transfer import native_json
 from app.chat.transfer.json_stream import JsonStream
 from app.chat.transfer.markdown_export import chat_markdown
 from app.domain.chat_tree import ChatTree, FolderRecord, node, renumbered, shown_branch
-from app.domain.document import Section, sections
+from app.domain.document import sections
 from app.domain.message import MessageState
 from app.domain.parts import TextPart
-from app.markdown.blocks import Block, Code, Formula, Heading, Paragraph, Rule, Run, Table
+from app.markdown.blocks import Heading, Place, Run
 from app.markdown.stream import parse
 from app.ui.export.html import chat_html, style_sheet
 from chat_makers import blobs, chats, folder_records
@@ -109,44 +108,6 @@ def test_the_digest_is_of_what_was_said() -> None:
 # --- Markdown ------------------------------------------------------------------------------------
 
 
-def shape(blocks: list[Block]) -> list[Any]:
-    """What blocks are, apart from where they were in their source and from white space."""
-    made: list[Any] = []
-    for block in blocks:
-        match block:
-            case Paragraph(place, runs) if place.joined and made:
-                made[-1][1].extend(words(runs))
-            case Paragraph(place, runs) | Heading(place, _, runs):
-                level = block.level if isinstance(block, Heading) else 0
-                made.append((level, words(runs), quotes(place)))
-            case Code(place, language, text):
-                made.append(("code", language, lines(text), quotes(place)))
-            case Table(_, alignments, header, rows):
-                made.append(
-                    (alignments, [[words(cell) for cell in row] for row in (header, *rows)])
-                )
-            case Formula(_, _, tex):
-                made.append(("formula", tex.split()))
-            case Rule():
-                made.append("rule")
-    return made
-
-
-def words(runs: tuple[Run, ...]) -> list[Any]:
-    """Each word and mark with its style."""
-    return [
-        replace(run, text=word) for run in runs for word in re.findall(r"\w+|[^\w\s]", run.text)
-    ]
-
-
-def lines(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
-
-
-def quotes(place: Any) -> str:
-    return "".join("q" if level.quote else "i" for level in place.path)
-
-
 @pytest.mark.parametrize("count", MANY)
 def test_markdown_is_parsed_back_to_the_same_blocks(count: int) -> None:
     @settings(max_examples=count, deadline=None, database=None, derandomize=True)
@@ -154,18 +115,13 @@ def test_markdown_is_parsed_back_to_the_same_blocks(count: int) -> None:
     def check(tree: ChatTree) -> None:
         text = chat_markdown(replace(tree, title="T"))
         body = text.partition("\n---\n\n")[2]
-        wanted: list[Any] = shape(parse("# T"))
+        wanted = structure(parse("# T"))
         for section in sections(tree):
-            wanted += heading_of(section)
-            wanted += shape(list(section.blocks))
-        assert shape(parse(body)) == wanted
+            heading = Heading(Place(0, 1), 2, (Run(section.heading),))
+            wanted += structure([heading, *section.blocks] if section.heading else section.blocks)
+        assert structure(parse(body)) == wanted
 
     check()
-
-
-def heading_of(section: Section) -> list[Any]:
-    title = words((Run(section.heading),))
-    return [(2, title, "")] if title else []
 
 
 # --- HTML ----------------------------------------------------------------------------------------
