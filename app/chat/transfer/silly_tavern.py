@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from app.chat.transfer.imported import UNREADABLE, ImportedChat, chat_of
@@ -16,6 +17,9 @@ from app.domain.message import Message
 from app.domain.parts import Parts, TextPart, ThoughtPart, split
 from app.domain.transfer import Dropped
 from engine import Role
+
+_UNUSED = "unused"  # in place of the names in the first line
+_MOST_NAMES = 4  # of a group, in the title of its chat
 
 
 def is_header(value: object) -> bool:
@@ -30,6 +34,7 @@ def to_chat(lines: Iterator[Any], name: str = "") -> ImportedChat:
     if not is_header(header):
         return UNREADABLE
     messages: list[Message] = []
+    speakers: dict[int, str] = {}  # by message
     dropped = Counter[Dropped]()
     parent: int | None = None
     for line in lines:
@@ -59,15 +64,22 @@ def to_chat(lines: Iterator[Any], name: str = "") -> ImportedChat:
                 continue
             number = len(messages) + 1
             model = a_text(more.get("model")) if role is Role.ASSISTANT else ""
+            if role is Role.ASSISTANT:
+                speakers[number] = a_text(message.get("name"))
             messages.append(node(number, parent, role, parts, created=created, model=model))
             if n == chosen or shown == parent:
                 shown = number
         parent = shown
+    names = dict.fromkeys(filter(None, speakers.values()))
+    if len(names) > 1:  # a chat of a group: who said it matters more than which model
+        messages = [replace(each, model=speakers.get(each.id) or each.model) for each in messages]
+    said = a_text(header.get("character_name"))
+    title = ("" if said == _UNUSED else said) or ", ".join([*names][:_MOST_NAMES]) or name
     metadata = an_object(header.get("chat_metadata"))
     number = an_id(metadata.get("integrity")) or name
     tree = chat_of(
         messages,
-        title=a_text(header.get("character_name")) or name,
+        title=title,
         created=a_time(header.get("create_date")),
         updated=0.0,
         branch_tip=parent,

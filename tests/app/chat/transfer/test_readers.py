@@ -370,3 +370,19 @@ def test_files_with_chats_are_told_by_content(tmp_path: Path) -> None:
     other.write_bytes(b"GGUF....")
     assert not may_have_chats(other)
     assert not may_have_chats(tmp_path / "missing")
+
+
+def test_a_chat_of_a_group_has_its_speakers(tmp_path: Path) -> None:
+    rows = [
+        {"user_name": "unused", "character_name": "unused", "chat_metadata": {}},
+        {"name": "Me", "is_user": True, "mes": "Who are you?"},
+        {"name": "Aqua", "is_user": False, "mes": "I am Aqua.", "extra": {"model": "m"}},
+        {"name": "Megumin", "is_user": False, "mes": "I am not."},
+    ]
+    path = tmp_path / "2024-1-1.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    with opened([path]) as source:
+        [(_, chat)] = source.chats(lambda _: None)
+    assert chat.tree is not None
+    assert chat.tree.title == "Aqua, Megumin"
+    assert [each.model for each in chat.tree.messages] == ["", "Aqua", "Megumin"]
