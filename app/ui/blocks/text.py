@@ -205,6 +205,10 @@ class Flow:
                 if run.code and self._mixed:
                     look = QTextCharFormat(look)
                     look.setBackground(style.code_ground)
+                if run.link:  # Qt makes it a link of a PDF
+                    look = QTextCharFormat(look)
+                    look.setAnchor(True)
+                    look.setAnchorHref(run.link)
                 ranges.append(_range(at, length, look))
             else:  # widen the spaces beside inline code, because its background extends into them
                 if index and runs[index - 1].code and run.text.startswith(" "):

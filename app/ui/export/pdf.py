@@ -1,7 +1,7 @@
 """A chat as a PDF: the blocks of the transcript on pages, in short steps between events.
 
-A page ends between two lines of text or code or two rows of a table; a heading stays with what
-follows it, and of a paragraph at least two lines stay together. Text is text, and formulas are drawn
+A page ends between two lines of text or code or two rows of a table, whose header is on each page; a
+heading stays with what follows it, and of a paragraph at least two lines stay together. Text is text, and formulas are drawn
 as curves, so both are sharp at any size; the fonts are embedded.
 """
 
@@ -192,16 +192,24 @@ class _Pages:
         self._flush(space + rows.tops[first])
         if self.y:
             self._paint_gap(space)
-        at, count = 0, len(rows.tops) - 1
+        at, count, top = 0, len(rows.tops) - 1, 0.0
         while at < count:
             room = self.height - self.y
-            end = rows_that_fit(rows, at, room, is_page_empty=not self.y)
+            end = rows_that_fit(rows, at, room, is_page_empty=self.y <= top)
             if end == at:
                 self._new_page()
+                if at and self._has_header(rows):
+                    self._paint(rows, 0, 1, left)
+                    top = self.y
                 continue
             self._paint(rows, at, end, left)
             at = end
             yield
+
+    def _has_header(self, rows: Rows) -> bool:
+        """Whether the first row is repeated on each page."""
+        is_table = isinstance(rows, _BlockRows) and isinstance(rows.block, Table)
+        return is_table and rows.tops[1] < self.height / 3
 
     def _flush(self, needed: float) -> None:
         """Paint the rows that stay together with what needs so much room."""
@@ -454,7 +462,9 @@ class _BlockRows:
     def __init__(self, rows: Rows, part: PlacedBlock, style: ReadingStyle, space: float) -> None:
         """`space` is between it and the block above, which quote bars go through."""
         self.tops = rows.tops
-        self.whole = isinstance(part.view.block, Heading)
+        self.block = part.view.block
+        self.whole = isinstance(self.block, Heading)
+        self._begun = False  # the first row may be painted again
         self._rows, self._part, self._style, self._space = rows, part, style, space
 
     def paint(self, painter: QPainter, at: QPointF, first: int, last: int) -> None:
@@ -465,11 +475,12 @@ class _BlockRows:
         x = 0.0
         for level in part.path[:DEEPEST_INDENT]:
             if level.quote:
-                above = 0.0 if first or level.begins else self._space
+                above = 0.0 if self._begun or level.begins else self._space
                 left = edge - x - _BAR if to_right else edge + x
                 bar = QRectF(at.x() + left, at.y() - above, _BAR, height + above)
                 painter.fillRect(bar, self._style.hairline)
             x += level_indent(level)
-            if level.marker and first == 0:
+            if level.marker and not self._begun:
                 paint_marker(painter, self._style, at, part, x, level.marker)
+        self._begun = True
         self._rows.paint(painter, QPointF(at.x() + part.x, at.y()), first, last)

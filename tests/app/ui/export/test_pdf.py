@@ -179,3 +179,36 @@ def test_a_path_that_cannot_be_written_is_an_error(theme: Theme, tmp_path: Path)
 def test_thoughts_are_in_it(theme: Theme, tmp_path: Path) -> None:
     tree = ChatTree("", 0.0, 0.0, (node(1, None, Role.ASSISTANT, (ThoughtPart("hm"),)),), 1)
     assert pages(write(tree, tmp_path / "x.pdf")) == 1
+
+
+def test_the_header_of_a_table_is_on_each_page(
+    theme: Theme, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    painted: list[tuple[int, int]] = []
+    paint = pdf._Pages._paint  # pyright: ignore[reportPrivateUsage]
+
+    def record(self: pdf._Pages, rows: pdf.Rows, first: int, last: int, left: float) -> None:  # pyright: ignore[reportPrivateUsage]
+        if len(rows.tops) == 202:
+            painted.append((first, last))
+        paint(self, rows, first, last, left)
+
+    monkeypatch.setattr(pdf._Pages, "_paint", record)  # pyright: ignore[reportPrivateUsage]
+    rows = "".join(f"| {n} | b |\n" for n in range(200))
+    content = write(chat("Q", f"- | Name | Value |\n  |-|-|\n{rows}".replace("\n|", "\n  |")),
+                    tmp_path / "x.pdf")  # fmt: skip
+    body = [each for each in painted if each != (0, 1)]
+    assert [row for first, last in body for row in range(first, last)] == list(range(201))
+    assert painted.count((0, 1)) == len(body) - 1 == pages(content) - 1
+
+
+def test_rows_higher_than_a_page_come_to_an_end(theme: Theme, tmp_path: Path) -> None:
+    cell = "word<br>" * 200
+    text = f"| Name | Value |\n|-|-|\n| a | {cell} |\n| b | {cell} |\n"
+    assert pages(write(chat("Q", text), tmp_path / "x.pdf")) >= 2
+
+
+def test_links_can_be_clicked(theme: Theme, tmp_path: Path) -> None:
+    text = "See [this](https://example.org/a?b=c) and\n\n| https://example.org/t |\n|-|\n| x |"
+    content = write(chat("Q", text), tmp_path / "x.pdf")
+    assert b"/URI (https://example.org/a?b=c)" in content
+    assert b"/URI (https://example.org/t)" in content
