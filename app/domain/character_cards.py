@@ -3,7 +3,7 @@
 The picture is not decoded: only its text chunks are read, and their sizes are bounded. A card
 becomes instructions of the chat, which are in English as the prompts are that such cards are
 written for. Its greeting is the first message, and other greetings are versions of that message.
-Lorebooks, assets and scripts are left out.
+Of a lorebook, the entries that always apply are taken; the others, assets and scripts are left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, cast
 from app.domain.chat import Preset
 from app.domain.chat_settings import ChatSettings
 from app.domain.presets import MOST_CHARACTERS
-from app.system.translation import tr
+from app.system.translation import tr, trn
 
 MOST_TEXT = 16 << 20  # bytes of a text chunk, also when unpacked
 _MOST_CHUNKS = 100_000  # of a picture
@@ -136,11 +136,13 @@ def card_preset(card: dict[str, Any], usual_name: str) -> tuple[Preset, str]:
     main = _text(data, "system_prompt").strip()
     main = main.replace("{{original}}", _MAIN) if main else _MAIN
     examples = _START.sub("\n", _text(data, "mes_example")).strip()
+    constant, keyed = _lorebook(data.get("character_book"))
     sections = (
         main,
         _text(data, "description"),
         _headed("Personality: ", _text(data, "personality")),
         _headed("Scenario: ", _text(data, "scenario")),
+        *constant,
         _headed("How {{char}} writes:\n", examples),
         _text(data, "post_history_instructions").replace("{{original}}", ""),
     )
@@ -149,7 +151,12 @@ def card_preset(card: dict[str, Any], usual_name: str) -> tuple[Preset, str]:
     others = cast("list[object]", greetings) if isinstance(greetings, list) else []
     texts = [filled(text) for text in (_text(data, "first_mes"), *others) if isinstance(text, str)]
     first, *more = [text.strip() for text in texts if text.strip()] or [""]
-    note = tr("Its lorebook is left out.") if _has_lorebook(data.get("character_book")) else ""
+    left_out = trn(
+        "{count} entry of its lorebook is left out: it appears only after keywords.",
+        "{count} entries of its lorebook are left out: they appear only after keywords.",
+        keyed,
+    )
+    note = left_out if keyed else ""
     preset = Preset(
         0,
         name,
@@ -186,5 +193,24 @@ def _first_line(text: str) -> str:
     return f"{line[:_MOST_DESCRIPTION].rstrip()}…" if cut else line
 
 
-def _has_lorebook(book: object) -> bool:
-    return isinstance(book, dict) and bool(cast("dict[str, object]", book).get("entries"))
+def _lorebook(book: object) -> tuple[list[str], int]:
+    """The entries of a lorebook that always apply, in their order; how many wait for keywords."""
+    stored = cast("dict[str, object]", book).get("entries") if isinstance(book, dict) else None
+    if isinstance(stored, dict):  # by number, as in files of lorebooks
+        stored = list(cast("dict[str, object]", stored).values())
+    found = cast("list[object]", stored) if isinstance(stored, list) else []
+    rows = [cast("dict[str, object]", each) for each in found if isinstance(each, dict)]
+    used = [
+        row
+        for row in rows
+        if row.get("enabled") is not False
+        and row.get("disable") is not True
+        and _text(row, "content").strip()
+    ]
+    constant = sorted((row for row in used if row.get("constant") is True), key=_order)
+    return [_text(row, "content") for row in constant], len(used) - len(constant)
+
+
+def _order(row: dict[str, object]) -> float:
+    place = row.get("insertion_order", row.get("order"))
+    return float(place) if isinstance(place, int | float) and abs(place) < 1e9 else 0.0

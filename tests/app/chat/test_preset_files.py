@@ -150,7 +150,21 @@ def test_the_rest_of_a_card(file: Path) -> None:
         post_history_instructions="Write {{// a note }}two sentences.",
         alternate_greetings=["Oh, {{user}}.", 5, " "],
         creator_notes="\nA countess.\nBy me",
-        character_book={"entries": [{"keys": ["x"], "content": "y"}]},
+        character_book={
+            "entries": [
+                {"keys": ["x"], "content": "y"},
+                {
+                    "keys": [],
+                    "content": "Second of {{char}}.",
+                    "constant": True,
+                    "insertion_order": 9,
+                },
+                {"keys": [], "content": "First.", "constant": True, "insertion_order": 1},
+                {"keys": [], "content": "off", "constant": True, "enabled": False},
+                {"keys": ["z"], "content": "", "insertion_order": "x"},
+                5,
+            ]
+        },
         extensions={"deep": {"er": []}},
     )
     found = read(file, more)
@@ -161,7 +175,9 @@ def test_the_rest_of_a_card(file: Path) -> None:
     assert text.endswith("Write two sentences.")
     assert found.preset.greetings == ("Oh, User.",)
     assert found.preset.description == "A countess."
-    assert found.note == "Its lorebook is left out."
+    assert "\n\nFirst.\n\nSecond of Countess.\n\n" in text
+    expected = "1 entry of its lorebook is left out: it appears only after keywords."
+    assert found.note == expected
 
 
 def test_cards_as_other_programs_write_them(file: Path) -> None:
