@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -11,11 +10,11 @@ from typing import cast
 
 from app.domain.answer_details import details_of, details_text
 from app.domain.chat_settings import settings_of, settings_text
-from app.domain.chat_tree import ChatTree, FolderRecord, depth_first
+from app.domain.chat_tree import ChatTree, depth_first
 from app.domain.message import Message, MessageState
 from app.domain.parts import FilePart, ImagePart, Parts, append_text, search_text
 from app.store.adapters import marks_of, marks_text
-from app.store.folder_records import make_folders, remove_empty
+from app.store.folder_records import NO_FOLDERS, FolderRecords, make_folders, remove_empty
 from app.store.part_rows import from_row, to_row
 from app.store.queries import IMPORTING, chunks
 from app.store.schema import RowNotFound
@@ -152,7 +151,7 @@ def attached(database: sqlite3.Connection, conversation: int) -> list[str]:
 def import_pieces(
     database: sqlite3.Connection,
     pieces: Sequence[ImportPiece],
-    folders: Sequence[FolderRecord] = (),
+    folders: FolderRecords = NO_FOLDERS,
 ) -> list[int]:
     """Insert pieces of chats; returns the ids of the folders made for them, as `folders` says."""
     made: list[int] = []

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from app.domain.chat import BUILT_IN, Folder, Preset
 from app.domain.chat_tree import FolderRecord
 from app.domain.folders import chain, in_order
 from app.domain.ids import new_id
-from app.domain.presets import preset_text
+from app.domain.presets import preset_of, preset_text
 from app.store.folders import read_folders
 from app.store.presets import read_presets, set_preset
 from app.store.search import clean
+
+FolderRecords = Mapping[tuple[str, ...], FolderRecord]  # by path
+NO_FOLDERS: FolderRecords = MappingProxyType({})
 
 
 def read_records(database: sqlite3.Connection, conversations: Iterable[int]) -> list[FolderRecord]:
@@ -42,13 +46,12 @@ def _record(folders: Sequence[Folder], folder: Folder, presets: dict[int, Preset
 
 
 def make_folders(
-    database: sqlite3.Connection, path: Sequence[str], records: Iterable[FolderRecord] = ()
+    database: sqlite3.Connection, path: Sequence[str], records: FolderRecords
 ) -> tuple[int | None, list[int]]:
     """The folder with this path, and the ids of those made on the way, as the records say."""
     folder: int | None = None
     made: list[int] = []
-    names = tuple(map(clean, path))
-    for depth, name in enumerate(names, 1):
+    for depth, name in enumerate(map(clean, path), 1):
         row = database.execute(
             "SELECT id FROM folder WHERE name = ? AND parent IS ? AND deleted IS NULL LIMIT 1",
             (name, folder),
@@ -56,8 +59,7 @@ def make_folders(
         if row is not None:
             folder = row[0]
             continue
-        fitting = (r for r in records if tuple(map(clean, r.path)) == names[:depth])
-        record = next(fitting, FolderRecord(names[:depth]))
+        record = records.get(tuple(path[:depth]), FolderRecord(()))
         text = None if record.instructions is None else clean(record.instructions)
         made.append(new_id())
         database.execute(
@@ -74,10 +76,13 @@ def _preset(database: sqlite3.Connection, preset: Preset | None) -> int | None:
     """The id of an equal preset, which is inserted where there is none."""
     if preset is None or 0 < preset.id <= BUILT_IN:
         return None if preset is None else preset.id
-    wanted = (clean(preset.name), clean(preset_text(preset)))
-    for known in read_presets(database):
-        if not known.hidden and (known.name, preset_text(known)) == wanted:
-            return known.id
+    name, wanted = clean(preset.name), clean(preset_text(preset))
+    rows = database.execute(
+        "SELECT id, name, CAST(data AS TEXT) FROM preset WHERE name = ?", (name,)
+    )
+    for row in rows:
+        if preset_text(preset_of(*row)) == wanted:
+            return row[0]
     made = Preset(
         new_id(), preset.name, preset.settings, preset.parts,
         preset.description, preset.greeting, preset.greetings,

@@ -46,6 +46,7 @@ from app.store.adapters import StoredAdapters
 from app.store.blobs import Blobs, names_in
 from app.store.chat_trees import ImportPiece, Known
 from app.store.copies import copy_conversation
+from app.store.folder_records import NO_FOLDERS, FolderRecords
 from app.store.hits import best_hits
 from app.store.lock import lock_store, set_aside
 from app.store.presets import delete_preset, read_presets, set_preset
@@ -624,16 +625,16 @@ class Store:
             return dict.fromkeys(name for names in found for name in names)
 
     def import_pieces(
-        self, pieces: Sequence[ImportPiece], records: Sequence[FolderRecord] = ()
+        self, pieces: Sequence[ImportPiece], records: FolderRecords = NO_FOLDERS
     ) -> list[int]:
         """Insert pieces of chats, all or none; returns the ids of the folders made for them."""
         with self._writing(durable=False) as database:
             return chat_trees.import_pieces(database, pieces, records)
 
-    def import_folder(self, record: FolderRecord, records: Sequence[FolderRecord]) -> list[int]:
+    def import_folder(self, path: Sequence[str], records: FolderRecords = NO_FOLDERS) -> list[int]:
         """Make a folder that no chat is in; returns the ids of those made."""
         with self._writing(durable=False) as database:
-            return folder_records.make_folders(database, record.path, records)[1]
+            return folder_records.make_folders(database, path, records)[1]
 
     def remove_imported(
         self, conversation_ids: Sequence[int], folder_ids: Sequence[int] = ()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from app.chat.transfer.faults import Cancelled
-from app.chat.transfer.pieces import MOST_CHARACTERS, MOST_MESSAGES, size_of
+from app.chat.transfer.pieces import MOST_CHARACTERS, MOST_MESSAGES, local_record, size_of
 from app.domain.chat_tree import FolderRecord
 from app.store.chat_trees import ImportPiece
 from app.store.schema import DamagedStore, StoreError
@@ -36,7 +36,7 @@ class Batches:
         cancelled: threading.Event,
         made: Made,
     ) -> None:
-        self.records: list[FolderRecord] = []  # of the folders in the file
+        self.records: dict[tuple[str, ...], FolderRecord] = {}  # of the folders in the file
         self.used: set[tuple[str, ...]] = set()  # paths of folders that chats of the file are in
         self._worker, self._store_queue = worker, store_queue
         self._cancelled, self._made = cancelled, made
@@ -44,6 +44,11 @@ class Batches:
         self._failed: list[Exception] = []
         self._pieces: list[ImportPiece] = []
         self._messages = self._characters = 0
+
+    def add_folders(self, found: Sequence[FolderRecord]) -> None:
+        """Make the folders of a file as these say; of two with one path the first one counts."""
+        for record in map(local_record, found):
+            self.records.setdefault(record.path, record)
 
     def add(self, piece: ImportPiece) -> None:
         """Add a piece; raises Cancelled, and StoreError if the store rejected an earlier one."""
@@ -77,9 +82,9 @@ class Batches:
         )
 
     def _make_empty_folders(self, store: Store) -> None:
-        for record in self.records:
-            if record.path not in self.used:
-                self._made.folders += store.import_folder(record, self.records)
+        for path in self.records:
+            if path not in self.used:
+                self._made.folders += store.import_folder(path, self.records)
 
     def _submit(self, change: Callable[[Store], None]) -> None:
         self._wait()

@@ -25,7 +25,7 @@ from app.chat.folders import Folders
 from app.chat.transfer.batches import Batches, Made
 from app.chat.transfer.faults import Cancelled, TransferError
 from app.chat.transfer.files import FreePaths, not_written, replaced
-from app.chat.transfer.pieces import local_record, pieces_of
+from app.chat.transfer.pieces import pieces_of
 from app.domain.chat_tree import ChatTree
 from app.domain.folders import chain
 from app.domain.transfer import Dropped, ExportFormat, ImportPreview, Program, Progress, Work
@@ -225,10 +225,7 @@ class Transfer(QObject):
 
         batches = Batches(self._worker, self._store_queue, job.cancelled, made)
         blobs = Blobs(self._store_queue.path)
-        extras = Extras(
-            lambda found: batches.records.extend(map(local_record, found)),
-            lambda _, pieces: blobs.add(pieces),
-        )
+        extras = Extras(batches.add_folders, lambda _, pieces: blobs.add(pieces))
         seen: set[tuple[str, str]] = set()
         with opened(paths) as source:
             try:

@@ -35,6 +35,7 @@ FORMAT = "tokonoma-chats"
 VERSION = 2  # 1 had no folders and no files
 PIECE = 3 << 18  # bytes of a file in one element: 1 MiB as Base64
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_DEEPEST = 100  # folders in each other
 _LARGEST = float(1 << 53)
 _STATES = {state.value: state for state in MessageState}
 _ROLES = {role.value: role for role in Role}
@@ -187,8 +188,13 @@ def _bytes(value: object) -> bytes:
         return b""
 
 
+def _names(value: object) -> tuple[str, ...]:
+    """The names of folders, the outermost first; those that are too deep are left out."""
+    return tuple(each for each in a_list(value)[:_DEEPEST] if isinstance(each, str))
+
+
 def _folder(row: Mapping[str, Any]) -> FolderRecord | None:
-    path = tuple(each for each in a_list(row.get("path")) if isinstance(each, str))
+    path = _names(row.get("path"))
     given, said = an_object(row.get("preset")), row.get("instructions")
     preset, number = None, _whole(given.get("built_in"))
     if 0 < number <= BUILT_IN:
@@ -239,7 +245,7 @@ def to_chat(value: object) -> ImportedChat:
         if chat.get("leaf") is not None
         else None,
         settings=settings_from(chat.get("settings")),
-        folder=tuple(each for each in a_list(chat.get("folder")) if isinstance(each, str)),
+        folder=_names(chat.get("folder")),
         pinned=chat.get("pinned") is True,
         archived=chat.get("archived") is True,
         origin=a_text(chat.get("origin")),

@@ -16,7 +16,7 @@ from app.chat.transfer import native_json
 from app.chat.transfer.json_stream import JsonStream
 from app.chat.transfer.pieces import MOST_MESSAGES, pieces_of
 from app.domain.chat_settings import AdapterChoice, ChatSettings
-from app.domain.chat_tree import ChatTree, FolderRecord, node, renumbered
+from app.domain.chat_tree import ChatTree, node, renumbered
 from app.domain.model_ref import Local
 from app.domain.parts import TextPart, prompt_text
 from app.domain.transfer import Program
@@ -115,8 +115,8 @@ def test_a_chat_is_listed_from_its_last_piece_on(store: Store) -> None:
 
 def test_what_was_imported_of_a_cancelled_import_is_removed(store: Store) -> None:
     number = added(store, chain(3))
-    folder = store.import_folder(FolderRecord(("A", "B")), ())
-    used = store.import_folder(FolderRecord(("C", "D")), ())
+    folder = store.import_folder(("A", "B"))
+    used = store.import_folder(("C", "D"))
     store.create_conversation("mine", folder=used[-1])
     store.remove_imported([number], [*folder, *used])
     assert [each.name for each in store.folders()] == ["C", "D"]

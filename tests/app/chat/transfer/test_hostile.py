@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from app.chat.transfer.json_stream import JsonStream
 from app.chat.transfer.markdown_export import chat_markdown
 from app.chat.transfer.sources import opened
 from app.chat.transfer.values import a_list, a_time, an_object
-from app.domain.chat_tree import ChatTree
+from app.domain.chat_tree import ChatTree, FolderRecord
 from chat_makers import chatgpt_chat, claude_chat, lm_studio_chat, write_ollama, zipped
 
 ROWS = json.loads((Path(__file__).parent / "open_webui_0.12.4.json").read_bytes())
@@ -238,3 +239,38 @@ def test_a_program_with_a_reader_has_a_name() -> None:
 
     assert set(PROGRAM_NAMES) == set(Program)
     assert sources.may_have_chats(Path("/")) is False
+
+
+def test_odd_folders_and_files_of_our_format_change_nothing(tmp_path: Path) -> None:
+    name = "a" * 64
+    values = {
+        "format": native_json.FORMAT,
+        "version": 2,
+        "folders": [
+            5, {}, {"path": "x"}, {"path": [1]}, {"path": [], "preset": 7},
+            {"path": ["deep"] * 100_000},
+            {"path": ["odd", "\0\ud800"], "instructions": 5, "preset": {"built_in": 1 << 70},
+             "position": "first"},
+            {"path": ["odd"], "preset": {"name": 5, "settings": []}},
+        ],
+        "files": [
+            5, {}, {"sha256": 5}, {"sha256": "../../x", "base64": "QQ=="},
+            {"sha256": name}, {"sha256": name, "base64": 5}, {"sha256": name, "base64": "\u00e4"},
+            {"sha256": name, "base64": "QUI="},
+        ],
+        "chats": [{"messages": [], "folder": ["deep"] * 100_000}],
+    }  # fmt: skip
+    folders: list[FolderRecord] = []
+    files: dict[str, bytes] = {}
+
+    def keep(sha256: str, pieces: Iterator[bytes]) -> None:
+        files[sha256] = b"".join(pieces)
+
+    path = file(tmp_path, json.dumps(values).encode())
+    with opened([path]) as source:
+        extras = native_json.Extras(folders.extend, keep)
+        [(_, chat)] = source.chats(lambda _: None, extras)
+    assert chat.tree is not None
+    assert len(chat.tree.folder) == len(folders[0].path) == 100
+    assert folders[1:] == [FolderRecord(("odd", "\0\ud800")), FolderRecord(("odd",))]
+    assert files == {name: b"AB"}
