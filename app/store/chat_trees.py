@@ -230,7 +230,7 @@ def incomplete(database: sqlite3.Connection) -> list[int]:
 
 
 def remove_imported(
-    database: sqlite3.Connection, conversations: Sequence[int], folders: Sequence[int]
+    database: sqlite3.Connection, conversations: Sequence[int], folders: Sequence[int] = ()
 ) -> None:
     """Remove chats of an import that was cancelled, and the folders it made."""
     database.executemany(
