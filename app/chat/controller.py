@@ -267,14 +267,9 @@ class Controller(QObject):
         self.quitting.may_quit.connect(self.may_quit)
         self._rejected_notices = RejectedNotices(state, store_queue)
         self.transfer = Transfer(
-            state,
-            states.transfer,
-            store_queue,
-            self.conversations,
-            self.folders,
-            self.deletions,
-            self,
-        )
+            state, states.transfer, store_queue,
+            self.conversations, self.folders, self.deletions, self,
+        )  # fmt: skip
         self.transfer.imported.connect(self.presets.read)
         self.opening = Opening(
             state,
