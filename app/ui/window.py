@@ -478,7 +478,7 @@ class Window(QWidget):
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
         dialog.setNameFilters([f"{tr('Models')} (*.gguf *.GGUF)", f"{tr('All files')} (*)"])
-        dialog.fileSelected.connect(lambda name: self.model_chosen.emit(Path(name)))
+        dialog.fileSelected.connect(self._choose_file)
         dialog.open()
 
     def open_find(self) -> None:
@@ -591,6 +591,9 @@ class Window(QWidget):
     def _forget_again(self) -> None:
         self._again = None
 
+    def _choose_file(self, name: str) -> None:
+        self.model_chosen.emit(Path(name))
+
     def _fit_picker(self) -> None:
         if not self.picker_card.isHidden():
             self.picker_card.fit()
@@ -623,16 +626,12 @@ class Window(QWidget):
 
     def _field_for(self, widget: QWidget) -> Field | None:
         """The text field that a key typed in another widget goes to."""
-        chat = self._pages.currentWidget() is self.chat
-        library = self._library
+        library, chat = self._library, self._pages.currentWidget() is self.chat
+        parts = (self.chat, self.sidebar, self.top_bar) if chat else ()
         for place, field in (
             (self.picker, self.picker.search),
             *(((library, library.search),) if library else ()),
-            *(
-                (part, self.composer.editor)
-                for part in (self.chat, self.sidebar, self.top_bar)
-                if chat
-            ),
+            *((part, self.composer.editor) for part in parts),
         ):
             if place.isAncestorOf(widget):
                 return field
