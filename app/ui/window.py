@@ -538,7 +538,7 @@ class Window(QWidget):
     def _show_page(self, page: QWidget) -> None:
         if page is not self.chat:
             self.panel.close_panel()
-            page.setFocus()
+            getattr(page, "first", page).setFocus()
         self.picker_card.close_card()
         self._pages.setCurrentWidget(page)
         self.top_bar.title.set_on_chat(page is self.chat)

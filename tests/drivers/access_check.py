@@ -27,9 +27,10 @@ ROOT = Path(__file__).parents[2]
 LAUNCHERS = [
     Path(folder) / "at-spi-bus-launcher" for folder in ("/usr/libexec", "/usr/lib/at-spi2-core")
 ]
+WALK = Path(__file__).with_name("access_walk.py")
+IMPORTED = "conversations.json"  # in the home folder of the app
 PROGRAMS = ("Xvfb", "dbus-daemon", "xdotool")
 TIMEOUT_SECONDS = 60.0  # for the window to appear, or the app to exit
-CONVERSATION = "Chat"  # the list whose items are checked also when scrolled out of view
 
 QUESTION = "What is gravity?"
 ANSWER = (
@@ -37,19 +38,6 @@ ANSWER = (
     "[write](mailto:a@example.org).\n\n| Where |\n|---|\n| [cell](https://example.org/cell) |\n\n"
     "```python\nprint(9.81)\n```\n"
 )
-LINKS = ["read on", "write", "cell"]
-TOOLS = [  # buttons of the question, of the stopped answer, and of the answer below it
-    "Copy as Markdown",
-    "Edit and send again",
-    "Previous version",
-    "Next version",
-    "Written with pirate-speech at 0.80",
-    "Continue this answer",
-    "Answer again",
-    "Compare two answers…",
-    "Copy code",
-    "Thought",
-]
 
 
 # --- the app, its display and its buses ---------------------------------------------------------
@@ -127,15 +115,19 @@ def desktop() -> Iterator[dict[str, str]]:
         yield environment
 
 
-def create_conversation(home: Path) -> None:
-    """Store a conversation whose messages show every kind of control."""
+def fill(home: Path) -> None:
+    """Store chats in folders, one whose messages show every kind of control, and a prompt."""
     from app.domain.chat import Folder
     from app.domain.message import AdapterMark, MessageState
+    from app.domain.snippet import Snippet
     from app.store.store import Store
     from engine import Role
 
     store = Store.open(home / "data" / "conversations.sqlite")
-    store.save_folders([Folder(1, "Physics")])
+    store.save_folders([Folder(1, "Physics"), Folder(2, "Optics", parent=1)])
+    store.create_conversation("Rainbows", folder=2)
+    store.set_pinned([store.create_conversation("Kept at the top").id], pinned=True)
+    store.write_snippet(Snippet(3, "Shorten", "Say it in one sentence.", 0.0))
     conversation = store.create_conversation("Gravity", folder=1).id
     archived = store.create_conversation("Archived before").id
     store.set_places([(archived, None, True)])
@@ -150,6 +142,25 @@ def create_conversation(home: Path) -> None:
         conversation, second.id, Role.ASSISTANT, "A sixth", MessageState.STOPPED, model="Tiny"
     )
     store.close()
+
+
+def write_import(home: Path) -> None:
+    """Write a file of chats as ChatGPT exports them, with a picture, which is left out."""
+    texts = ("What is a lens?", "Curved glass.")
+    parts = ({"parts": [texts[0], {"asset_pointer": "file://a"}]}, {"parts": [texts[1]]})
+    mapping: dict[str, object] = {"0": {"id": "0", "parent": None, "children": ["1"]}}
+    for number, (role, content) in enumerate(zip(("user", "assistant"), parts, strict=True), 1):
+        message = {"id": f"m{number}", "author": {"role": role}, "create_time": 1.6e9}
+        kind = "multimodal_text" if number == 1 else "text"
+        mapping[str(number)] = {
+            "id": str(number),
+            "parent": str(number - 1),
+            "children": [str(number + 1)] if number == 1 else [],
+            "message": message | {"content": {"content_type": kind} | content},
+        }
+    chat = {"title": "Lenses", "create_time": 1.6e9, "update_time": 1.6e9, "mapping": mapping}
+    chat |= {"conversation_id": "c1", "current_node": "2"}
+    (home / IMPORTED).write_text(json.dumps([chat]))
 
 
 def window_of(environment: dict[str, str]) -> str:
@@ -173,7 +184,8 @@ def one_run(environment: dict[str, str], *, pages: bool) -> tuple[int, dict[str,
     """Start the app, check its tree, quit with Ctrl+Q; returns the exit status and the findings."""
     with tempfile.TemporaryDirectory(prefix="access-home-") as folder:
         home = Path(folder)
-        create_conversation(home)
+        fill(home)
+        write_import(home)
         here = environment | {"TOKONOMA_HOME": folder, "QT_QPA_PLATFORM": "xcb"}
         app = subprocess.Popen([sys.executable, "-m", "app"], cwd=ROOT, env=here)
         try:
@@ -186,7 +198,8 @@ def one_run(environment: dict[str, str], *, pages: bool) -> tuple[int, dict[str,
             xdotool(environment, "key", "Return")
             python = reader()
             assert python is not None
-            walk = [python, "-W", "ignore", __file__, "--walk", "pages" if pages else "tree"]
+            what = "all" if pages else "tree"
+            walk = [python, "-W", "ignore", str(WALK), what, folder]
             read = subprocess.run(
                 walk, env=environment, capture_output=True, text=True, check=False
             )
@@ -216,10 +229,7 @@ def main() -> int:
     """Run the check and print what it found."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--quits", type=int, default=20)
-    parser.add_argument("--walk", choices=["pages", "tree"])
     options = parser.parse_args()
-    if options.walk:
-        return walk(pages=options.walk == "pages")
     if missing():
         print(f"missing: {', '.join(missing())}", file=sys.stderr)
         return 2
@@ -237,169 +247,6 @@ def main() -> int:
 def signal_name(status: int) -> str:
     """The signal that ended a process, or its exit status, as text."""
     return signal.Signals(-status).name if status < 0 else str(status)
-
-
-# --- the tree, in the Python with the AT-SPI bindings -------------------------------------------
-
-
-def walk(*, pages: bool) -> int:
-    """Check the accessible tree, of all pages with `pages`, and print the findings as JSON."""
-    import gi
-
-    gi.require_version("Atspi", "2.0")
-    from gi.repository import Atspi
-
-    Atspi.init()
-    checker = TreeChecker(Atspi)
-    checker.wait_for_conversation()
-    checker.check_page("conversation", whole=True)
-    checker.expect(LINKS, Atspi.Role.LINK)
-    checker.expect(TOOLS, Atspi.Role.PUSH_BUTTON)
-    if pages:
-        checker.check_pages()
-    print(json.dumps(checker.found))
-    return 0
-
-
-class TreeChecker:
-    """Checks the app's accessible tree as a screen reader sees it; collects counts and problems."""
-
-    def __init__(self, atspi: object) -> None:
-        self._atspi = atspi
-        self.found: dict[str, object] = {"items": 0, "controls": 0, "pages": [], "problems": []}
-        role = atspi.Role
-        self._pressed = {
-            role.PUSH_BUTTON,
-            role.TOGGLE_BUTTON,
-            role.CHECK_BOX,
-            role.RADIO_BUTTON,
-            role.LINK,
-            role.MENU_ITEM,
-        }
-        self._controls = self._pressed | {
-            role.TEXT,
-            role.ENTRY,
-            role.SPIN_BUTTON,
-            role.SLIDER,
-            role.COMBO_BOX,
-            role.LIST,
-            role.LIST_ITEM,
-        }
-        self._app = self._wait(self._find_app)
-
-    def _wait(self, find):
-        limit = time.monotonic() + TIMEOUT_SECONDS
-        while time.monotonic() < limit:
-            found = find()
-            if found is not None:
-                return found
-            time.sleep(0.1)
-        raise SystemExit(f"never found: {find.__qualname__}")
-
-    def _find_app(self):
-        desktop = self._atspi.get_desktop(0)
-        apps = [desktop.get_child_at_index(n) for n in range(desktop.get_child_count())]
-        return next((app for app in apps if app and app.get_name() == "Tokonoma"), None)
-
-    def items(self, top=None, path=()):
-        """Every item below `top`, with the names of its ancestors."""
-        top = top or self._app
-        for number in range(top.get_child_count()):
-            item = top.get_child_at_index(number)
-            if item is None:
-                self.found["problems"].append(f"{'/'.join(path)}: child {number} does not exist")
-                continue
-            yield item, path
-            yield from self.items(item, (*path, item.get_name() or item.get_role_name()))
-
-    def showing(self, item):
-        """Whether an item has the state SHOWING."""
-        return item.get_state_set().contains(self._atspi.StateType.SHOWING)
-
-    def named(self, name, role=None):
-        """Items with this name that are showing, or are in the conversation."""
-        return [
-            item
-            for item, path in self.items()
-            if item.get_name() == name
-            and (role is None or item.get_role() == role)
-            and (self.showing(item) or CONVERSATION in path)
-        ]
-
-    def press(self, item):
-        """Perform an item's first action."""
-        if not item.do_action(0):
-            self.found["problems"].append(f"{item.get_name()}: its action failed")
-
-    # --- checking -------------------------------------------------------------------------------
-
-    def check_page(self, page, *, whole=False):
-        """Check all showing items; with `whole` also the rest of the conversation."""
-        self.found["pages"].append(page)
-        for item, path in self.items():
-            self.found["items"] += 1
-            if self.showing(item) or (whole and CONVERSATION in path):
-                self._check(item, f"{page}: {'/'.join(path[-3:])}")
-
-    def _check(self, item, place):
-        states, types = item.get_state_set(), self._atspi.StateType
-        role = item.get_role()
-        label = f"{place}: {item.get_role_name()} {item.get_name()[:40]!r}"
-        focusable = states.contains(types.FOCUSABLE)
-        if role not in self._controls and not focusable:
-            return
-        self.found["controls"] += 1
-        problems = self.found["problems"]
-        if not item.get_name():
-            problems.append(f"{label} has no name")
-        if role in (self._atspi.Role.INVALID, self._atspi.Role.UNKNOWN, self._atspi.Role.FILLER):
-            problems.append(f"{label} has no role")
-        if role in self._pressed and states.contains(types.SENSITIVE):
-            actions = [item.get_action_name(n) for n in range(item.get_n_actions())]
-            if not any(name and name != "SetFocus" for name in actions):
-                problems.append(f"{label} has no action: {actions}")
-
-    def expect(self, names, role):
-        """Report a problem for each name with which no item of this role begins."""
-        existing = [
-            item.get_name()
-            for item, path in self.items()
-            if item.get_role() == role and CONVERSATION in path
-        ]
-        for name in names:
-            if not any(found.startswith(name) for found in existing):
-                self.found["problems"].append(
-                    f"the conversation has no {role.value_nick} {name!r}: {existing}"
-                )
-
-    # --- navigation -----------------------------------------------------------------------------
-
-    def wait_for_conversation(self):
-        """Wait until all of the conversation is laid out."""
-        links = self._atspi.Role.LINK
-        self._wait(lambda: True if self.named("cell", links) else None)
-
-    def check_pages(self):
-        """Open each page and panel by the action of its button, and check it."""
-        for button, page in (
-            ("Edit and send again", "editor"),
-            ("Cancel", ""),
-            ("Model: Choose a model", "picker"),
-            ("Models (Ctrl+M)", "models"),
-            ("Archived", "archive"),
-            ("Settings (Ctrl+,)", "settings"),
-            ("Chat settings (Ctrl+Shift+O)", "chat settings"),
-            ("Keyboard shortcuts (F1)", "shortcuts"),
-        ):
-            role = self._atspi.Role.PUSH_BUTTON
-            found = self.named(button, role)
-            if not found:
-                self.found["problems"].append(f"no button {button!r} opens the page {page}")
-                continue
-            self.press(found[0])
-            time.sleep(0.7)
-            if page:
-                self.check_page(page)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ class ArchivePage(QWidget):
         self.delete_button = TextButton(tr("Delete"), "outlined", "trash")
         self.list = RowList(tr("Archived chats"))
         self.nothing = label(tr("No chat is archived."), "secondary")
-        self.setFocusProxy(self.list)
+        self.first = self.list  # has the focus first; Tab would skip what is before a focus proxy
         self._lay_out()
         self._connect()
         self.refresh()

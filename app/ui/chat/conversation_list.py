@@ -30,6 +30,7 @@ from app.domain.folders import inside, path_text
 from app.state.chat import State
 from app.system.translation import tr
 from app.ui.chat.row_menu import RowMenu
+from app.ui.chat.sidebar_access import AccessibleRows, AccessibleTree
 from app.ui.chat.sidebar_list import (
     FOLDER_ROLE,
     ID_ROLE,
@@ -77,7 +78,9 @@ class ConversationList(QListView):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
+        accessibility.register(ConversationList, lambda view: AccessibleTree(view.accessible_rows))
         self._state, self._model, self._painter = state, model, painter
+        self.accessible_rows = AccessibleRows(self, model, self._open, self._open_menu)
         self._palette = LIGHT
         self._pressed = Qt.ItemFlag.NoItemFlags  # of the row where the mouse was pressed last
         self._target: Target | None = None  # of the drag in progress
@@ -129,6 +132,7 @@ class ConversationList(QListView):
     def focusInEvent(self, event: QFocusEvent) -> None:
         self._painter.keyboard = event.reason() in _KEYBOARD_REASONS
         super().focusInEvent(event)
+        QTimer.singleShot(0, self, self.accessible_rows.report_focus)  # after that of the list
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         self._painter.keyboard = False
@@ -157,7 +161,7 @@ class ConversationList(QListView):
         index = self.currentIndex()
         row = self._model.folder_row(index)
         if row is not None and row.open is outwards:
-            self._toggle(row.folder.id)
+            self.toggled.emit(row.folder.id)
         elif outwards:
             around = self._model.listed_in(index)
             parent = row.folder.parent if row else (around.folder.id if around else None)
@@ -172,7 +176,9 @@ class ConversationList(QListView):
         if folder is None or icon_at(index, self.visualRect(index), place):
             super().mouseDoubleClickEvent(event)
         else:
-            self._toggle(int(folder))  # as before the first click, after which the rows are new
+            self.toggled.emit(
+                int(folder)
+            )  # as before the first click, after which the rows are new
             self.edit(self._model.find_folder(folder))
 
     def mouseReleaseEvent(self, e: QMouseEvent) -> None:
@@ -190,12 +196,7 @@ class ConversationList(QListView):
         if conversation_id is not None:
             self.opened.emit(int(conversation_id))
         elif index.isValid() and index.data(FOLDER_ROLE) is not None:
-            self._toggle(int(index.data(FOLDER_ROLE)))
-
-    def _toggle(self, folder_id: int) -> None:
-        self.toggled.emit(folder_id)
-        words = self._model.find_folder(folder_id).data(Qt.ItemDataRole.AccessibleTextRole)
-        accessibility.announce(self, str(words))
+            self.toggled.emit(int(index.data(FOLDER_ROLE)))
 
     def isRightToLeft(self) -> bool:
         return self.layoutDirection() is Qt.LayoutDirection.RightToLeft
@@ -204,9 +205,14 @@ class ConversationList(QListView):
 
     def contextMenuEvent(self, arg__1: QContextMenuEvent) -> None:
         by_key = arg__1.reason() is QContextMenuEvent.Reason.Keyboard
-        index = self.currentIndex() if by_key else self.indexAt(arg__1.pos())
+        if by_key:
+            self._open_menu(self.currentIndex())
+        elif (index := self.indexAt(arg__1.pos())).isValid():
+            self.row_menu(index).popup(self.viewport().mapToGlobal(arg__1.pos()))
+
+    def _open_menu(self, index: QModelIndex) -> None:
         if index.isValid():
-            place = self.visualRect(index).center() if by_key else arg__1.pos()
+            place = self.visualRect(index).center()
             self.row_menu(index).popup(self.viewport().mapToGlobal(place))
 
     def row_menu(self, index: QModelIndex) -> QMenu:

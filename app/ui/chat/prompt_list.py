@@ -110,14 +110,14 @@ class PromptList(QFrame):
             item.setToolTip(_text(each)[:1000])
             self.list.addItem(item)
         self.list.setVisible(bool(found))
-        if found:
-            self._choose(0)
         if found or len(text) == 1:
             self._place()
             self.show()
             self.raise_()
         else:
             self.hide()  # "/usr/bin": shown again when something matches
+        if found:
+            self._choose(0)  # announced only in a shown list
 
     def _place(self) -> None:
         """Above the message field, and as wide."""

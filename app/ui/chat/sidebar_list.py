@@ -1,7 +1,7 @@
 """Item model and delegate of the sidebar: pinned chats, folders, and chats under date headings.
 
 All rows have one height, so that QListView (`uniformItemSizes`) does not measure each of thousands
-of them. It has no levels: a folder's row says in words how deep it is, and whether it is open.
+of them. It has no levels: `sidebar_access` tells a screen reader how deep a row is.
 """
 
 from __future__ import annotations
@@ -235,11 +235,12 @@ class ConversationListModel(QAbstractListModel):
         if role == WRITING_ROLE:
             return not row.open and self._holds(row, self._writing)
         if role == Qt.ItemDataRole.AccessibleTextRole:
-            level = tr("level {level}", level=row.depth + 1) if row.depth else ""
             state = tr("open folder") if row.open else tr("closed folder")
             chats = trn("{count} chat", "{count} chats", row.chats)
             busy = tr("an answer is in progress") if self._folder_data(row, BUSY_ROLE) else ""
-            return listed((row.folder.name, state, level, chats, busy))
+            return listed((row.folder.name, state, chats, busy))
+        if role == Qt.ItemDataRole.AccessibleDescriptionRole and row.depth:
+            return tr("in {folder}", folder=path_text(self._folders, row.folder.parent))
         if role == Qt.ItemDataRole.ToolTipRole:
             return path_text(self._folders, row.folder.id)
         return None
@@ -519,6 +520,8 @@ class RowPainter(QStyledItemDelegate):
     def createEditor(self, parent: QWidget, option: QStyleOptionViewItem, index: _Index) -> QWidget:
         editor = QLineEdit(parent)
         editor.setObjectName("rename")
+        is_folder = index.data(FOLDER_ROLE) is not None
+        editor.setAccessibleName(tr("Name of the folder") if is_folder else tr("Title of the chat"))
         editor.setFont(font(BODY))
         return editor
 

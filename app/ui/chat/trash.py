@@ -89,7 +89,7 @@ class TrashPage(QWidget):
         self.confirm = ConfirmLine()
         self.list = RowList(tr("Deleted chats and models"))
         self.nothing = label(tr("The trash is empty."), "secondary")
-        self.setFocusProxy(self.list)
+        self.first = self.list  # has the focus first; Tab would skip what is before a focus proxy
         self._lay_out()
         self._connect()
         self.refresh()

@@ -88,7 +88,7 @@ class LibraryPage(QWidget):
         self.card = ModelDefaultsCard(library)
         self.popover = Popover(self, self.card, CARD_WIDTH, tr("Settings for this model"))
         self._refresh_timer = QTimer(self, singleShot=True, interval=0)
-        self.setFocusProxy(self.search)
+        self.first = self.search  # has the focus first; Tab would skip what is before a focus proxy
         self._connect()
         self.refresh()
 

@@ -22,6 +22,7 @@ class FormatSection(Section):
     def __init__(self) -> None:
         super().__init__("format")
         self.field = FormatField()
+        self.marked = (self.field,)
         self.body.addWidget(self.field)
         self.field.changed.connect(self._on_changed)
 
@@ -47,6 +48,7 @@ class ThinkingSection(Section):
     def __init__(self) -> None:
         super().__init__("thinking")
         self.choice = Segments(THINKING["thinking"])
+        self.marked = (self.choice,)
         budget = THINKING["thinking_budget"]
         self.budget = PreferenceRow("thinking_budget", budget, USUAL_BUDGET, is_compact=True)
         self.body.addWidget(self.choice)
@@ -87,6 +89,7 @@ class PolicySection(Section):
         help = tr("Forgotten messages stay in the chat, but the model no longer reads them.")
         words = tuple(policies.values())
         self.choice = Segments(Setting(part_name("policy"), help, choices=names, words=words))
+        self.marked = (self.choice,)
         self.body.addWidget(self.choice)
         self.body.addWidget(note(help))
         self.choice.picked.connect(self._on_choice)

@@ -28,8 +28,8 @@ class InstructionsSection(Section):
     def __init__(self, state: State, settings: ChatSettingsState) -> None:
         super().__init__("instructions")
         self._state, self._settings = state, settings
-        words, help = tr("Instructions"), tr("Given to the model at the start of this chat.")
-        self.field = TextField(Setting(words, help, lines=_LINES))
+        self._help = tr("Given to the model at the start of this chat.")
+        self.field = TextField(Setting(tr("Instructions"), self._help, lines=_LINES))
         self.origin = label("", "secondary", SMALL)  # where the placeholder comes from
         self.tokens = label("", "secondary", SMALL)
         self.tokens.setFont(figures(SMALL))
@@ -47,6 +47,7 @@ class InstructionsSection(Section):
         links.addWidget(self.none_button)
         links.addStretch(1)
         self.body.addWidget(self.origin)
+        self.marked = (self.field,)
         self.body.addWidget(self.field)
         self.body.addLayout(below)
         self.body.addLayout(links)
@@ -76,6 +77,8 @@ class InstructionsSection(Section):
             editor.setPlaceholderText(
                 isolated(usual[:_PLACEHOLDER]) or tr("None yet: write some here")
             )
+        shown_instead = f"{self.origin.text()} {usual}" if is_usual else ""
+        editor.setAccessibleDescription("\n".join(filter(None, (self._help, shown_instead))))
         count = shown.instruction_tokens
         self.tokens.setText(trn("{count} token", "{count} tokens", count) if count else "")
 

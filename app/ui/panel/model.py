@@ -37,6 +37,7 @@ class ModelSection(Section):
         self.button.clicked.connect(self._open)
         self.line = label("", "secondary", SMALL)
         self.line.setWordWrap(True)
+        self.marked = (self.button,)
         self.body.addWidget(self.button)
         self.body.addWidget(self.line)
         state.model_changed.connect(self._show)

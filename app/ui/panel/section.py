@@ -39,6 +39,7 @@ class Section(QWidget):
         super().__init__()
         accessibility.register_role(type(self), QAccessible.Role.Grouping)
         self.part = part
+        self.marked: tuple[QWidget, ...] = ()  # fields without marks of their own
         name = part_name(part)
         self.setAccessibleName(name)
         self.heading = label(name, "", BODY)
@@ -71,6 +72,8 @@ class Section(QWidget):
         """Show whether the part differs from what is usual."""
         self.mark.setVisible(changed)
         self.reset.setVisible(changed)
+        for field in self.marked:
+            accessibility.set_note(field, self.mark.toolTip(), shown=changed)
 
     def show_settings(self, shown: ShownSettings) -> None:
         """Show the settings of the chat; what is being typed stays."""
@@ -90,6 +93,8 @@ class Section(QWidget):
         self.edited.emit(values)
 
     def _on_reset(self) -> None:
+        if self.marked and self.reset.hasFocus():  # it is hidden
+            self.marked[0].setFocus(Qt.FocusReason.OtherFocusReason)
         self.reset_requested.emit()
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -45,6 +45,7 @@ class StopSection(Section):
         )
         self.field = TextField(Setting(tr("Stop texts"), help, lines=_LINES))
         self.field.editor.setFont(code_font(SMALL))
+        self.marked = (self.field,)
         self.body.addWidget(self.field)
         self.body.addWidget(note(help))
         self.field.picked.connect(self._on_picked)

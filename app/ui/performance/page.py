@@ -66,7 +66,7 @@ class PerformancePage(QWidget):
         self.rows: list[Row] = []
         self._values: list[QLabel] = []
         self.view = QScrollArea(self)
-        self.setFocusProxy(self.plot)
+        self.first = self.plot  # has the focus first; Tab would skip what is before a focus proxy
         self._lay_out()
         self.close_button.clicked.connect(self.closed)
         self.copy_button.clicked.connect(self._copy)

@@ -86,7 +86,7 @@ class PresetsPage(QWidget):
         self.undo = _UndoLine()
         self.list = RowList(tr("Presets"), several=False)
         self.editor = PresetEditor(state)
-        self.setFocusProxy(self.list)
+        self.first = self.list  # has the focus first; Tab would skip what is before a focus proxy
         self._lay_out()
         self._connect()
         self.refresh()

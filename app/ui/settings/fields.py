@@ -89,6 +89,7 @@ class Segments(QFrame):
     def show_value(self, value: object) -> None:
         """Select a choice without emitting `picked`."""
         self.buttons[str(value)].setChecked(True)
+        self.setFocusProxy(self.buttons[str(value)])
         self._show_offered()
 
 
@@ -173,6 +174,7 @@ class LineField(QWidget):
         self.line.editingFinished.connect(self.finish)
         self.line.textEdited.connect(self._on_edited)
         self.line.reverted.connect(lambda: self.show_value(self._value))
+        self.setFocusProxy(self.line)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.line, 1)
@@ -293,6 +295,7 @@ class TextField(QFrame):
         self._debounce = QTimer(self, singleShot=True, interval=_DEBOUNCE_MILLISECONDS)
         self._debounce.timeout.connect(self.finish)
         self.editor.textChanged.connect(self._debounce.start)
+        self.setFocusProxy(self.editor)
         layout = QVBoxLayout(self)
         set_margins(layout, 10, 7, 4, 7)
         layout.addWidget(self.editor)

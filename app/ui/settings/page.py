@@ -77,7 +77,7 @@ class Preferences(QWidget):
         super().__init__(parent)
         self.setObjectName("page")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)  # it cannot show the focus of Tab
         accessibility.register_role(Preferences, QAccessible.Role.Pane)
         self.setAccessibleName(tr("Settings"))
         self._model_in_use = False

@@ -12,6 +12,7 @@ from app.settings.table import Setting
 from app.system.translation import tr
 from app.ui.settings.fields import LineField, Segments, TextField, field_for, is_wide
 from app.ui.theme.theme import BODY, SMALL, font
+from app.ui.widgets import accessibility
 from app.ui.widgets.controls import TextButton, align_text_at_end, changed_mark, label
 
 
@@ -168,6 +169,8 @@ class PreferenceRow(QWidget):
         self.field.show_value(self._value)
 
     def _reset(self) -> None:
+        if self.reset.hasFocus():  # it is hidden: the focus would go on to another setting
+            self.field.setFocus(Qt.FocusReason.OtherFocusReason)
         if self._has_origin:
             self.given_up.emit(self.name)
         else:
@@ -186,6 +189,7 @@ class PreferenceRow(QWidget):
         self.reset.setVisible(changed)
         if self.mark is not None:
             self.mark.setVisible(changed)
+            accessibility.set_note(self.field, self.mark.toolTip(), shown=changed)
 
     def _show_problem(self, sentence: str) -> None:
         self.problem.setText(sentence)

@@ -28,10 +28,24 @@ class Keys(QObject):
         self._layout = layout
         self._tools = tools
         self.tool = NOTHING
+        self._left = -1, NOTHING  # what had the focus when the view lost it
 
     def forget(self) -> None:
         """Clear the focused message."""
         self._layout.focused, self.tool = -1, NOTHING
+
+    def leave(self) -> None:
+        """Clear the focused message; `come_back` focuses it again."""
+        self._left = self._layout.focused, self.tool
+        self.forget()
+
+    def come_back(self) -> None:
+        """Focus the message and the tool that had the focus, when a card or a menu is closed."""
+        index, tool = self._left
+        if 0 <= index < len(self._layout.stack):
+            self._focus_message(index)
+            if tool in self._stops():
+                self._focus_tool(tool)
 
     def enter(self, *, backwards: bool) -> None:
         """Focus the last visible message, when Tab moved the focus into the view."""
@@ -51,13 +65,17 @@ class Keys(QObject):
         after = [n for n in stops if (n > self.tool if forward else n < self.tool)]
         if not after:
             return False
-        self.tool = after[0] if forward else after[-1]
+        self._focus_tool(after[0] if forward else after[-1])
+        return True
+
+    def _focus_tool(self, tool: int) -> None:
+        """Focus a tool, or a row that folds, of the focused message."""
+        self.tool = tool
         tools, _ = self._tools.shown(self._layout.focused)
         row = self._row()
         control = f"row-{row}" if row is not None else f"tool {tools[self.tool].name}"
         self.moved.emit(self._layout.focused, control)
         self._layout.message_changed.emit(self._layout.focused)
-        return True
 
     def press(self, event: QKeyEvent) -> bool:
         """Handle a key press; False if the key is not used here."""

@@ -567,10 +567,12 @@ class Transcript(QAbstractScrollArea):
         reasons = Qt.FocusReason
         if arg__1.reason() in (reasons.TabFocusReason, reasons.BacktabFocusReason):
             self.keys.enter(backwards=arg__1.reason() is reasons.BacktabFocusReason)
+        elif arg__1.reason() is reasons.PopupFocusReason:
+            self.keys.come_back()
         self.viewport().update()
         super().focusInEvent(arg__1)
 
     def focusOutEvent(self, arg__1: QFocusEvent) -> None:
-        self.keys.forget()
+        self.keys.leave()
         self.viewport().update()
         super().focusOutEvent(arg__1)

@@ -49,7 +49,7 @@ class PreviewCard(QWidget):
         layout.addLayout(buttons)
 
     def show_preview(self, preview: ImportPreview) -> None:
-        """Show what a file contains."""
+        """Show what a file contains; a screen reader says all of it when the card opens."""
         self.title.setText(tr("Import chats from {program}", program=_names(preview.programs)))
         self.count.setText(_count_words(preview))
         notes = (
@@ -73,6 +73,8 @@ class PreviewCard(QWidget):
             else tr("Nothing to import")
         )
         self.import_button.setEnabled(bool(preview.chats))
+        said = (self.count, *self.notes, self.problem)
+        self.setAccessibleDescription("\n".join(filter(None, (each.text() for each in said))))
         first = self.import_button if preview.chats else self.cancel_button
         self.setFocusProxy(first)
 

@@ -93,6 +93,8 @@ class TransferView(QWidget):
             self.popover.closed.connect(self._on_closed)
             self.popover.apply_palette(self._palette)
         self.card.show_preview(preview)
+        self.popover.setAccessibleName(self.card.title.text())
+        self.popover.setAccessibleDescription(self.card.accessibleDescription())
         self.popover.open_centred()
 
     def fit(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, Qt
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QAccessibleInterface
 from PySide6.QtWidgets import QAccessibleWidget, QWidget
 from shiboken6 import VoidPtr, isValid
@@ -39,6 +39,15 @@ def announce(widget: QWidget, words: str) -> None:
     """Send an announcement to the screen reader, if one is active."""
     if QAccessible.isActive():
         QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(widget, words))
+
+
+def set_note(widget: QWidget, note: str, *, shown: bool) -> None:
+    """Begin the descriptions of a widget and of the controls in it with a note, or end that."""
+    tab = Qt.FocusPolicy.TabFocus
+    inside = [each for each in widget.findChildren(QWidget) if each.focusPolicy() & tab == tab]
+    for each in (widget, *inside):
+        words = each.accessibleDescription().removeprefix(note).lstrip("\n")
+        each.setAccessibleDescription(f"{note}\n{words}".rstrip("\n") if shown else words)
 
 
 def _interface_for(class_name: str, widget: QObject | None) -> QAccessibleInterface | None:

@@ -105,7 +105,8 @@ class Popover(QWidget):
     def _open(self, corner: QPoint) -> None:
         self._corner = corner
         if self.isHidden():
-            self._focus_before = QApplication.focusWidget()
+            # Of the window, which may be behind a dialog that is about to close.
+            self._focus_before = self._over.window().focusWidget()
         self.show()
         self.raise_()
         self.fit()
@@ -113,7 +114,7 @@ class Popover(QWidget):
             if isinstance(area, QScrollArea):
                 area.verticalScrollBar().setValue(0)
         self.content.setFocus(Qt.FocusReason.PopupFocusReason)
-        if not self.isAncestorOf(QApplication.focusWidget() or self._over):
+        if not self.isAncestorOf(self._over.window().focusWidget() or self._over):
             self.setFocus(Qt.FocusReason.PopupFocusReason)  # the content has nothing to focus
         fade_in(self)
 

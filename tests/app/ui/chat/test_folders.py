@@ -144,7 +144,7 @@ def test_a_click_and_the_arrow_keys_open_and_close_a_folder(qtbot: QtBot, filled
         assert view.currentIndex().data(FOLDER_ROLE) == expected
     assert filled.rows()[1:4] == ["Work", ".Sub", ".Chat 1"]
     spoken = sidebar.model.find_folder(filled.sub).data(SPOKEN)
-    assert spoken == "Sub, closed folder, level 2, 1 chat"
+    assert spoken == "Sub, closed folder, 1 chat"
     qtbot.keyClick(view, Qt.Key.Key_Return)
     assert filled.rows() == closed
 
