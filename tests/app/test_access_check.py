@@ -1,4 +1,4 @@
-"""The real app with a screen reader: it quits without a crash, and every control has a name."""
+"""The real app with a screen reader and real keys: every control is reached and has a name."""
 
 from __future__ import annotations
 
@@ -17,4 +17,6 @@ def test_app_quits_cleanly_and_names_every_control_with_a_screen_reader() -> Non
     statuses, found = check(QUITS)
     assert statuses == [0] * QUITS
     assert found["problems"] == []
-    assert found["controls"] > 200
+    assert found["controls"] > 1000
+    assert found["stops"] > 200  # reached with Tab
+    assert "level 3" in found["heard"]["a chat in that folder"]

@@ -1,9 +1,10 @@
-"""Accessibility check over AT-SPI: counts crashes at quitting, and checks the accessible tree.
+"""Accessibility check over AT-SPI: counts crashes at quitting, and walks all screens by keyboard.
 
 `python -m tests.drivers.access_check [--quits 20]` from the repository's root. It starts an X
 server, a session bus and an AT-SPI bus with `--screen-reader=1`, so it needs Xvfb, dbus-daemon,
 xdotool, at-spi2-core, and a Python with the Atspi bindings (`gi`), which runs this file with
-`--walk`. Exits 1 when the app crashed or a control has no accessible name, role or action.
+`access_walk.py`. Exits 1 when the app crashed, when a control has no accessible name, role or
+action, or when the keyboard does not reach it, show its focus and come back from it.
 """
 
 from __future__ import annotations
@@ -239,6 +240,9 @@ def main() -> int:
         f"{len(statuses)} quits, {len(crashes)} crashes {[signal_name(status) for status in crashes]}"
     )
     print(f"{found['items']} items, {found['controls']} controls on {', '.join(found['pages'])}")
+    print(f"{found['stops']} stops of Tab; what a screen reader says:")
+    for what, words in found["heard"].items():
+        print(f"  {what}: {words}")
     for problem in found["problems"]:
         print(f"  {problem}")
     return 1 if crashes or found["problems"] else 0

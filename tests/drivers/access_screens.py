@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gi.repository import Atspi
 
@@ -64,7 +64,7 @@ def _menu(w: Walker, words: str, key: str = "Down") -> bool:
     return w.seek(words, key, 20)
 
 
-def _expect(w: Walker, what: str, *states: object, level: str = "") -> None:
+def _expect(w: Walker, what: str, *states: Any, level: str = "") -> None:
     """Report what the focused item lacks."""
     item = w.focus
     for state in states:

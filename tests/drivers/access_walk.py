@@ -98,6 +98,7 @@ class Screen:
         )
         # XImage: width, height, xoffset, format; data; 4 numbers, the depth, the bytes of a line.
         data = ctypes.cast(image + 16, ctypes.POINTER(ctypes.c_void_p)).contents.value
+        assert data is not None
         line = ctypes.cast(image + 44, ctypes.POINTER(ctypes.c_int)).contents.value
         pixels = ctypes.string_at(data, line * (bottom - top))
         self._x.XFree(ctypes.c_void_p(data))
@@ -271,7 +272,10 @@ class Walker:
         return False
 
     def expect_focus(self, name: str, after: str) -> None:
-        """Report a problem unless the focus is on an item whose name begins so."""
+        """Report a problem unless the focus comes to an item whose name begins so."""
+        limit = time.monotonic() + LATEST_SECONDS
+        while not self.at(name) and time.monotonic() < limit:
+            self.settle()
         if not self.at(name):
             heard = spoken(self.focus) if self.focus else None
             self.problem(f"after {after} the focus is on {heard!r}, not on {name!r}")
@@ -297,7 +301,8 @@ class Walker:
             if before is not None and before[0] == spot:
                 self.problem(f"{page}: Tab does not leave {spot.name!r}")
                 break
-            if before is not None and before[1] == self.screen.part(before[0]):
+            same = before is not None and before[1] == self.screen.part(before[0])
+            if before is not None and same and not self._shows_focus(seen[-1][0]):
                 self.problem(f"{page}: the focus on {before[0].name[:40]!r} is not visible")
             if spot in (each for _, each, _ in seen):
                 break
@@ -312,6 +317,14 @@ class Walker:
         top = self.scope(scope) if scope else self.app
         if top is not None:
             self._check_reached(page, top, seen, is_modal=is_modal)
+
+    def _shows_focus(self, item: Any) -> bool:
+        """Whether the item before the focused one shows the focus, now that nothing scrolls."""
+        self.key("shift+Tab", slow=0.2)
+        spot = spot_of(item)
+        with_focus = self.screen.part(spot)
+        self.key("Tab", slow=0.2)
+        return with_focus != self.screen.part(spot)
 
     def _check_reached(
         self, page: str, top: Any, seen: list[tuple[Any, Spot, Spot | None]], *, is_modal: bool
@@ -332,8 +345,11 @@ class Walker:
             radio = item.get_role() == ROLE.RADIO_BUTTON and setting_of(item.get_name()) in groups
             if not reached and not radio:
                 self.problem(f"{page}: Tab does not reach {item.get_name()[:40]!r}")
-        inside.add((int(top.get_role()), top.get_name()))
-        outside = [spot.name for _, spot, _ in seen if (spot.role, spot.name) not in inside]
+        outside = [
+            spot.name
+            for _, spot, _ in seen
+            if (spot.role, spot.name) not in inside and spot.name != top.get_name()
+        ]
         if is_modal and outside:
             self.problem(f"{page}: Tab leaves it, to {outside[:3]}")
 

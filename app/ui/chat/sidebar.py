@@ -116,6 +116,7 @@ class Sidebar(QWidget):
         self.setFixedWidth(SIDEBAR_WIDTH)
         self._state, self._library = state, library
         self._palette = LIGHT
+        self._opens_first = False  # Enter was pressed before the results were there
         self._outdated = False  # the list was not refreshed while a title was edited
         self.new_button = TextButton(tr("New chat"), "outlined", "plus")
         self.preset_button = IconButton("chevron_down", tr("New chat with a preset"))
@@ -200,7 +201,7 @@ class Sidebar(QWidget):
         self.model.renamed.connect(self.renamed)
         self.model.folder_renamed.connect(self.folder_renamed)
         self.undo.undone.connect(self.undo_requested)
-        self.search.textChanged.connect(lambda: self._search_debounce.start())
+        self.search.textChanged.connect(self._on_search_typed)
         self.search.returnPressed.connect(self._open_first)
         self._search_debounce.timeout.connect(lambda: self.searched.emit(self.search.text()))
         self._clock.timeout.connect(self._follow_date)
@@ -257,6 +258,7 @@ class Sidebar(QWidget):
         archived = any(conversation.archived for conversation in state.conversations)
         self.archive_button.setVisible(archived)
         self._show_current(held)
+        self._open_if_found()
 
     @property
     def typing(self) -> bool:
@@ -402,10 +404,22 @@ class Sidebar(QWidget):
         if self._outdated:
             self.refresh()
 
+    def _on_search_typed(self) -> None:
+        self._opens_first = False
+        self._search_debounce.start()
+
     def _open_first(self) -> None:
         if self._search_debounce.isActive():
             self._search_debounce.stop()
             self.searched.emit(self.search.text())
+        self._opens_first = True
+        self._open_if_found()
+
+    def _open_if_found(self) -> None:
+        """Open the first result if Enter asked for it, once the list shows what was typed."""
+        if not self._opens_first or self._state.query != self.search.text().strip():
+            return
+        self._opens_first = False
         conversation = self.model.conversation(self.model.first())
         if conversation is not None:
             self.list.setFocus()

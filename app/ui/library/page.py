@@ -10,6 +10,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, QUrl, Signal
 from PySide6.QtGui import (
+    QAccessible,
     QAction,
     QDesktopServices,
     QDragEnterEvent,
@@ -93,6 +94,8 @@ class LibraryPage(QWidget):
         self.refresh()
 
     def _make_parts(self) -> None:
+        accessibility.register_role(LibraryPage, QAccessible.Role.Pane)
+        self.setAccessibleName(tr("Models"))
         self.title = label(tr("Models"), "", HEADING)
         self.title.setFont(font(HEADING, QFont.Weight.DemiBold))
         self.free_space = label("", "secondary", SMALL)

@@ -28,6 +28,18 @@ def count(stage: Stage) -> str:
     return stage.window.chat.find_bar.count.text()
 
 
+def test_enter_right_after_typing_opens_the_first_result_not_the_first_chat(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage, "What is tea?", "A drink.")
+    (tea,) = stage.state.conversations
+    stage.controller.new_conversation()
+    ask(stage, "Hello", "Hello!")
+    stage.controller.new_conversation()
+    stage.window.sidebar.search.setText("drink")
+    open_first(stage)
+    assert stage.state.current == tea.id
+
+
 def test_result_opens_at_its_message(stage: Stage) -> None:
     stage.ready(MODEL)
     ask(stage, "What is tea?", "A drink made of leaves. " * 200)

@@ -6,9 +6,17 @@ import time
 from collections.abc import Callable
 
 import pytest
-from PySide6.QtCore import QItemSelectionModel, QMimeData, QPoint, QPointF, Qt
-from PySide6.QtGui import QContextMenuEvent, QDragMoveEvent, QDropEvent, QKeyEvent
-from PySide6.QtWidgets import QLineEdit, QListView, QMenu
+from PySide6.QtCore import QItemSelectionModel, QMimeData, QModelIndex, QPoint, QPointF, Qt
+from PySide6.QtGui import (
+    QAccessible,
+    QAccessibleActionInterface,
+    QAccessibleInterface,
+    QContextMenuEvent,
+    QDragMoveEvent,
+    QDropEvent,
+    QKeyEvent,
+)
+from PySide6.QtWidgets import QApplication, QLineEdit, QListView, QMenu
 from pytestqt.qtbot import QtBot
 
 from app.domain.chat import Conversation
@@ -513,3 +521,50 @@ def test_left_and_right_are_swapped_from_right_to_left(filled: Filled) -> None:
     assert ".Chat 3" not in filled.rows()
     view.keyPressEvent(QKeyEvent(QKeyEvent.Type.KeyPress, Qt.Key.Key_Left, none))
     assert ".Chat 3" in filled.rows()
+
+
+def test_screen_reader_finds_levels_states_and_selection_of_rows(filled: Filled) -> None:
+    view, model = filled.sidebar.list, filled.sidebar.model
+    tree = QAccessible.queryAccessibleInterface(view)
+    assert tree.role() is QAccessible.Role.Tree
+    assert tree.childCount() == model.rowCount()
+
+    def row(index: QModelIndex) -> QAccessibleInterface:
+        return tree.child(index.row())
+
+    def level(index: QModelIndex) -> object:
+        attributes = row(index).attributesInterface()
+        return attributes.attributeValue(QAccessible.Attribute.Level)
+
+    work, sub = model.find_folder(filled.work), model.find_folder(filled.sub)
+    assert (level(work), level(sub), level(model.find(2))) == (1, 2, 3)
+    assert row(work).state().expanded
+    assert row(work).state().expandable
+    assert row(sub).text(QAccessible.Text.Description) == "in Work"
+    assert not row(model.find(2)).state().expandable  # type: ignore[attr-defined]
+    filled.choose(1, 2)
+    chosen = [
+        item.text(QAccessible.Text.Name) for item in tree.selectionInterface().selectedItems()
+    ]
+    assert [name.partition(",")[0] for name in chosen] == ["Chat 2", "Chat 1"]
+    row(work).actionInterface().doAction(QAccessibleActionInterface.pressAction())
+    QApplication.processEvents()
+    closed = row(model.find_folder(filled.work))
+    assert closed.state().collapsed
+    assert closed.isValid()
+
+
+def test_tab_reaches_the_buttons_of_the_presets_before_their_list(
+    filled: Filled, qtbot: QtBot
+) -> None:
+    window = filled.stage.window
+    window.open_presets()
+    page = window.presets
+    assert page is not None
+    window.top_bar.panel_button.setFocus()
+    reached = []
+    for _ in range(4):
+        qtbot.keyClick(window.focusWidget(), Qt.Key.Key_Tab)
+        reached.append(window.focusWidget())
+    assert page.close_button in reached
+    assert page.add_button in reached
