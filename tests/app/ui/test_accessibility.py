@@ -17,6 +17,7 @@ from shiboken6 import isValid
 from app.domain.message import AnswerAgain
 from app.ui.adapters.strength_slider import StrengthSlider
 from app.ui.transcript.view import Transcript
+from app.ui.widgets.accessibility import set_note
 from stage import flush
 from transcript_driver import CODE, clipboard, message, open_transcript, wait_for_layout
 
@@ -202,3 +203,31 @@ def test_strength_slider_has_only_the_value_interface(qtbot: QtBot) -> None:
     assert found.valueInterface().currentValue() == 1.0
     assert found.textInterface() is None  # not the invalid pointer that PySide makes of None
     assert found.editableTextInterface() is None
+
+
+def test_note_begins_the_description_of_a_field_once_and_ends_again(qtbot: QtBot) -> None:
+    field = QPlainTextEdit()
+    qtbot.addWidget(field)
+    field.setAccessibleDescription("What it is for.")
+    for shown, expected in (
+        (True, "Changed in this chat\nWhat it is for."),
+        (True, "Changed in this chat\nWhat it is for."),
+        (False, "What it is for."),
+    ):
+        set_note(field, "Changed in this chat", shown=shown)
+        assert field.accessibleDescription() == expected
+
+
+def test_message_and_tool_have_the_focus_again_after_a_card_was_closed(
+    view: Transcript, qtbot: QtBot
+) -> None:
+    view.set_messages([message(1, "Question", is_user=True), message(2, "Answer")])
+    wait_for_layout(view, qtbot)
+    keys, layout = view.keys, view.message_layout
+    keys.enter(backwards=False)
+    assert keys.step(forward=True)
+    before = layout.focused, keys.tool
+    keys.leave()
+    assert layout.focused == -1
+    keys.come_back()
+    assert (layout.focused, keys.tool) == before
