@@ -26,6 +26,7 @@ TIMEOUT_SECONDS = 60.0  # for something to appear
 QUIET_SECONDS = 0.12  # without an event: the app has handled a key
 LATEST_SECONDS = 3.0  # for a key that causes events again and again
 MOST_TABS = 160
+SAME_STOPS = 8  # after so many the same stops Tab has come around
 CONVERSATION = "Chat"  # the list whose items are checked also when scrolled out of view
 LINKS = ["read on", "write", "cell"]
 TOOLS = [  # buttons of the question, of the stopped answer, and of the answer below it
@@ -304,7 +305,7 @@ class Walker:
             same = before is not None and before[1] == self.screen.part(before[0])
             if before is not None and same and not self._shows_focus(seen[-1][0]):
                 self.problem(f"{page}: the focus on {before[0].name[:40]!r} is not visible")
-            if spot in (each for _, each, _ in seen):
+            if _is_round([each for _, each, _ in seen] + [spot]):
                 break
             if not has(item, STATE.SHOWING):
                 self.problem(f"{page}: Tab goes to {spot.name[:40]!r}, which is not showing")
@@ -361,6 +362,12 @@ class Walker:
                 here = reached or (int(item.get_role()), item.get_name()) in names
                 yield item, here
                 yield from self._with_reached(item, names, here)
+
+
+def _is_round(spots: list[Spot]) -> bool:
+    """Whether the last stops were made before: rows that scroll repeat a few names and places."""
+    last, count = spots[-SAME_STOPS:], len(spots) - SAME_STOPS
+    return any(spots[at : at + SAME_STOPS] == last for at in range(count))
 
 
 def has(item: Any, state: Any) -> bool:
