@@ -20,6 +20,12 @@ NO_TEXTS = {
     "app/chat/chat_models.py": {"chat model"},  # a kind of notice
     "app/chat/controller.py": {"user files", "own files"},  # names of threads
     "app/chat/prompts.py": {"You began this conversation with these words:"},  # for the model
+    "app/chat/titles.py": {  # for the model, and of its answers
+        "Write a title for this conversation: two to six words that name its topic, in the language "
+        "of my first message. Reply with the title only.",
+        r"(?:I['\u2019](?:m|ll|d)|I (?:am|can|can['\u2019]t|cannot|need|apologi[sz]e)|You['\u2019]re"
+        r"|Sorry|Sure|Yes|Certainly|Of course)\b",
+    },
     "app/chat/transfer/json_stream.py": {"Unterminated string"},  # of the parser's errors
     "app/chat/transfer/markdown_export.py": {"title: {…}", "date: {…}"},  # keys of a format
     "app/chat/transfer/open_webui.py": {'<details type="', "^(?:>|&gt;) ?"},

@@ -163,7 +163,7 @@ def test_taking_a_preset_back_keeps_what_was_changed_meanwhile(stage: Stage) -> 
     presets.save(OWN)
     answered(stage, "one")
     stage.controller.chat_settings.change_shown(ChatSettings(instructions="Old."))
-    presets.apply(OWN.id)
+    presets.use(OWN.id)
     now = stage.state.settings(stage.state.current)
     stage.controller.chat_settings.change_shown(replace(now, stop=("x",)))
     presets.take_back()
@@ -174,11 +174,11 @@ def test_taking_a_preset_back_keeps_what_was_changed_meanwhile(stage: Stage) -> 
 
 def test_settings_of_the_new_chat_that_a_preset_replaces_can_be_taken_back(stage: Stage) -> None:
     presets, _ = parts(stage)
-    presets.apply(2)
+    presets.toggle(2)
     assert APPLIED not in stage.state.notices  # nothing of the user's is replaced
     typed = ChatSettings(instructions="Typed by hand.")
     stage.controller.chat_settings.change_shown(typed)
-    presets.apply(4)
+    presets.toggle(4)
     assert stage.state.new_chat == begin(built_in()[3])
     assert APPLIED in stage.state.notices
     stage.controller.act_on_notice(APPLIED)
