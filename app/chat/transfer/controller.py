@@ -389,8 +389,10 @@ class Transfer(QObject):
             self._worker.post(lambda: finish(error, result))
 
         def finish(error: Exception | None, result: list[T]) -> None:
-            self.finished(error)
-            ended(error)
+            try:
+                self.finished(error)  # raises what is a bug
+            finally:
+                ended(error)
             for each in result:
                 then(each)
 
