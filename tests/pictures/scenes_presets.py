@@ -21,7 +21,7 @@ ADA = Preset(
 
 def chips(stage: Stage) -> None:
     ready(stage)
-    stage.controller.presets.apply(2)
+    stage.controller.presets.use(2)
 
 
 def menu(stage: Stage) -> None:

@@ -31,7 +31,8 @@ class SnapshotSizeLine(QWidget):
         self.words.setWordWrap(True)
         self.problem = label("", "danger", SMALL)
         self.problem.setWordWrap(True)
-        self.button = TextButton(tr("Delete the data for resuming chats"), "outlined")
+        self.button = TextButton(tr("Delete this data"), "outlined")
+        self.button.setAccessibleName(tr("Delete the data for resuming chats"))
         self.button.clicked.connect(self.delete_requested)
         self._line = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         self._line.setSpacing(24)
@@ -60,13 +61,7 @@ class SnapshotSizeLine(QWidget):
                 size=size(saved.size_bytes),
             )
         self.words.setText(words)
-        some = saved.size_bytes > 0
-        self.button.setText(
-            tr("Delete the data for resuming chats ({size})", size=size(saved.size_bytes))
-            if some
-            else tr("Delete the data for resuming chats")
-        )
-        self.button.setEnabled(some and not saved.deleting)
+        self.button.setEnabled(saved.size_bytes > 0 and not saved.deleting)
         self.problem.setText(f"{saved.error} {saved.remedy}".strip())
         self.problem.setVisible(bool(saved.error))
 
@@ -168,7 +163,7 @@ class StorageSection(QWidget):
         self.places = [
             PlaceRow(tr("Chats"), paths.database()),
             PlaceRow(tr("Models"), models_folder()),
-            PlaceRow(tr("Data for resuming chats"), snapshots_folder()),
+            PlaceRow(tr("Data to resume chats"), snapshots_folder()),
             PlaceRow(tr("Settings"), paths.settings_file()),
             PlaceRow(tr("Log"), paths.log_file()),
         ]

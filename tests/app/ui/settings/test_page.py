@@ -341,7 +341,7 @@ def test_snapshot_size_is_shown_and_snapshots_can_be_deleted(page: Page) -> None
     saved, button = page.preferences.storage.saved, page.preferences.storage.saved.button
     assert not button.isEnabled()
     page.session_state.set_saved(SavedSnapshots(1_236_000_000))
-    assert button.text() == "Delete the data for resuming chats (1.2 GB)"
+    assert button.text() == "Delete this data"
     assert "1.2 GB" in saved.words.text()
     button.click()
     assert requests == [True]
