@@ -11,7 +11,7 @@ from PySide6.QtCore import QTimer
 from app.chat.conversations import Conversations
 from app.chat.folders import Folders
 from app.domain.chat import KEEP_DELETED_SECONDS
-from app.domain.folders import inside
+from app.domain.folders import chain, inside
 from app.domain.message import Message
 from app.state.chat import Deletion, State
 from app.store.store import Store, StoredBranch
@@ -22,7 +22,7 @@ _DAY_MILLISECONDS = 24 * 3600 * 1000
 
 
 class Deletions:
-    """Deletes in the state at once, and in the store afterwards; `undo` restores the last one."""
+    """Deletes in the state at once, and in the store afterwards; `undo` takes the last one back."""
 
     def __init__(
         self,
@@ -45,6 +45,7 @@ class Deletions:
         self._forget = forget
         self._show = show
         self._offer = QTimer(state, singleShot=True, interval=UNDO_MILLISECONDS)
+        self.undid_import: Callable[[Deletion], None] = lambda _: None  # set by what imports
         self._offer.timeout.connect(lambda: state.set_deletions(state.deletions, offered=0))
         self._daily = QTimer(state, interval=_DAY_MILLISECONDS)  # opening the store purges as well
         self._daily.timeout.connect(self._purge_old)
@@ -54,10 +55,16 @@ class Deletions:
         """Read the trash from the store."""
         self._store_queue.read(lambda store: store.trash(), self._state.set_trash)
 
-    def delete(self, conversation_ids: Sequence[int], folder_ids: Sequence[int] = ()) -> None:
+    def delete(
+        self,
+        conversation_ids: Sequence[int],
+        folder_ids: Sequence[int] = (),
+        *,
+        can_undo: bool = True,
+    ) -> None:
         """Stop the answers of conversations, and move them to the trash.
 
-        Folders go with all that is in them.
+        Folders go with all that is in them. Without `can_undo`, Undo skips this.
         """
         state = self._state
         inner = inside(state.folders, folder_ids)
@@ -72,14 +79,30 @@ class Deletions:
         self._conversations.remove(ids)
         gone = tuple(folder.id for folder in folders)
         self._store_queue.write(lambda store: store.delete(ids, gone))
-        self.push(Deletion(ids, folders=tuple(folders)))
+        if can_undo:
+            self.push(Deletion(ids, folders=tuple(folders)))
         self._forget(ids)
         self.read()
         if self._state.current in ids:
             self._show(None)
 
+    def delete_imported(self, made: Deletion, *, can_undo: bool = True) -> None:
+        """Delete what an import made, but no folder with something else."""
+        state = self._state
+        state.set_deletions([one for one in state.deletions if one is not made], offered=0)
+        others = [c.folder for c in state.conversations if c.id not in made.imported]
+        others += [each.id for each in state.folders if each.id not in made.imported_folders]
+        kept = {each.id for other in others for each in chain(state.folders, other)}
+        chats = [c.id for c in state.conversations if c.id in made.imported]
+        gone = [each for each in made.imported_folders if each not in kept]
+        self.delete(chats, gone, can_undo=can_undo)
+
     def undo(self) -> None:
-        """Undo the last deletion that is not undone yet; a single conversation is shown."""
+        """Undo the last deletion, move or import that is not undone yet.
+
+        A single conversation that comes back is shown. An undone import is in the trash, and the
+        next Undo takes back what was before it.
+        """
         state = self._state
         if not state.deletions:
             return
@@ -92,6 +115,9 @@ class Deletions:
             self._offer.start()
         if last.message is not None and last.conversation is not None:
             self._restore_message(last.message, last.conversation)
+        elif last.imported or last.imported_folders:
+            self.undid_import(last)
+            self.delete_imported(last, can_undo=False)
         elif last.moved or last.moved_folders:
             self._folders.put_back(last.moved, last.moved_folders)
         else:
@@ -192,12 +218,16 @@ class Deletions:
             left = tuple(each for each in one.conversations if each not in conversation_ids)
             gone = messages and one.conversation in conversation_ids
             other = one.folders or one.moved or one.moved_folders
+            other = other or one.imported or one.imported_folders
             if left or other or (one.message is not None and not gone):
                 kept.append(replace(one, conversations=left))
         self._state.set_deletions(kept, offered=0)
 
     def push(self, deletion: Deletion) -> None:
-        """Let the next Undo restore this."""
+        """Let the next Undo take this back; the sidebar offers it, but not for an import."""
         state = self._state
+        if deletion.imported or deletion.imported_folders:
+            state.set_deletions((*state.deletions, deletion), offered=0)
+            return
         state.set_deletions((*state.deletions, deletion), offered=state.offered + 1)
         self._offer.start()

@@ -127,7 +127,7 @@ class WaitingMessage:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """What one Undo restores: conversations and folders, one message, or places in the list."""
+    """What one Undo takes back: a deletion, a move in the list, or an import."""
 
     conversations: tuple[int, ...] = ()
     message: int | None = None
@@ -136,6 +136,8 @@ class Deletion:
     moved: tuple[Conversation, ...] = ()  # as they were before they were moved or archived
     moved_folders: tuple[Folder, ...] = ()  # as they were before one was moved
     archived: bool = False  # `moved` were archived
+    imported: tuple[int, ...] = ()  # conversations that an import made
+    imported_folders: tuple[int, ...] = ()
 
 
 def is_same_load(one: ModelLoaded | None, other: ModelLoaded | None) -> bool:

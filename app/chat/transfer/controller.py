@@ -27,9 +27,8 @@ from app.chat.transfer.faults import Cancelled, TransferError
 from app.chat.transfer.files import FreePaths, not_written, replaced
 from app.chat.transfer.pieces import pieces_of
 from app.domain.chat_tree import ChatTree
-from app.domain.folders import chain
 from app.domain.transfer import Dropped, ExportFormat, ImportPreview, Program, Progress, Work
-from app.state.chat import Notice, State
+from app.state.chat import Deletion, Notice, State
 from app.state.transfer import TransferState
 from app.store.blobs import Blobs
 from app.store.chat_trees import Known
@@ -103,7 +102,8 @@ class Transfer(QObject):
         self._fault: StoreError | None = None
         self._skipped: frozenset[str] = frozenset()  # origins that the preview found here
         self._made = Made()  # by the import that is not done yet
-        self._last = Made()  # by the last import, for `undo`
+        self._last = Deletion()  # what the last import made, for `undo`
+        deletions.undid_import = self._on_undone
         self.exported = Path()  # where chats were written last
         store_queue.fault_changed.connect(self._on_fault)
 
@@ -251,19 +251,21 @@ class Transfer(QObject):
         return made
 
     def _show_done(self, made: Made) -> None:
-        self._last, count = made, len(made.chats)
+        count = len(made.chats)
+        self._last = Deletion(imported=tuple(made.chats), imported_folders=tuple(made.folders))
+        if made.chats or made.folders:
+            self._deletions.push(self._last)
         sentence = trn("{count} chat was imported.", "{count} chats were imported.", count)
         self._state.set_notice(DONE_NOTICE, Notice(sentence, action=tr("Undo") if count else ""))
 
     def undo(self) -> None:
         """Delete what was imported last, but no folder with something else; Undo brings it back."""
         self._state.set_notice(DONE_NOTICE, None)
-        made, self._last = self._last, Made()
-        folders = self._state.folders
-        others = [c.folder for c in self._state.conversations if c.id not in {*made.chats}]
-        others += [folder.id for folder in folders if folder.id not in made.folders]
-        kept = {each.id for other in others for each in chain(folders, other)}
-        self._deletions.delete(made.chats, [each for each in made.folders if each not in kept])
+        self._deletions.delete_imported(self._last)
+
+    def _on_undone(self, made: Deletion) -> None:
+        if made is self._last:
+            self._state.set_notice(DONE_NOTICE, None)
 
     # --- export ---------------------------------------------------------------------------------
 

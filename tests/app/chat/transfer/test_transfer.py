@@ -96,6 +96,41 @@ def test_one_undo_deletes_what_was_imported_and_another_brings_it_back(
     assert len(stage.state.conversations) == 2
 
 
+def test_undo_takes_back_the_import_and_then_the_deletion_before_it(
+    stage: Stage, tmp_path: Path
+) -> None:
+    stage.start()
+    state, deletions = stage.state, stage.controller.deletions
+    imported(stage, export_of(tmp_path, "a"))
+    [first] = [each.id for each in state.conversations]
+    deletions.delete([first])
+    imported(stage, export_of(tmp_path, "b", "c"))
+    assert state.offered == 0  # the notice offers it
+    deletions.undo()
+    stage.wait_until_idle()
+    assert (state.conversations, len(state.trash)) == ((), 3)
+    assert DONE_NOTICE not in state.notices
+    deletions.undo()
+    stage.wait_until_idle()
+    assert [each.id for each in state.conversations] == [first]
+    deletions.undo()  # the first import
+    stage.wait_until_idle()
+    assert (state.conversations, state.deletions) == ((), ())
+
+
+def test_undo_of_an_import_leaves_what_was_removed_for_good(stage: Stage, tmp_path: Path) -> None:
+    stage.start()
+    state, deletions = stage.state, stage.controller.deletions
+    imported(stage, export_of(tmp_path, "a", "b"))
+    removed, kept = (each.id for each in state.conversations)
+    deletions.delete([removed])
+    deletions.remove([removed])
+    deletions.undo()
+    stage.wait_until_idle()
+    assert state.conversations == ()
+    assert [each.id for each in state.trash] == [kept]
+
+
 def test_nothing_is_imported_twice(stage: Stage, tmp_path: Path) -> None:
     stage.start()
     imported(stage, export_of(tmp_path, "a", "b"))
