@@ -42,6 +42,7 @@ from app.chat.prompts import PromptBuilder, length_instruction
 from app.chat.quitting import Quitting, RejectedNotices
 from app.chat.reading_aloud import ReadingAloud
 from app.chat.runner import Runner
+from app.chat.saved_settings import SavedSettings
 from app.chat.snapshots import SnapshotController
 from app.chat.snippets import Snippets
 from app.chat.store_faults import StoreFaults
@@ -71,8 +72,6 @@ from app.engines.requests import RequestRouter
 from app.library.service import Library
 from app.settings.table import (
     Settings,
-    SettingsError,
-    save,
     with_own,
     without_own,
 )
@@ -115,7 +114,6 @@ class Controller(QObject):
         super().__init__(parent)
         self.state = state = states.chat
         self.settings = settings
-        self._settings_file = settings_file
         self._store_queue = store_queue
         self._engine = RequestRouter(
             client or local(),
@@ -136,6 +134,7 @@ class Controller(QObject):
         # The user's files may be on a drive that does not respond; settings must not wait for it.
         user_files = BackgroundWorker("user files", self)
         self._own_files = BackgroundWorker("own files", self)
+        self._saved_settings = SavedSettings(self.state, self._own_files, settings_file)
         self.sessions = SnapshotController(
             state,
             states.sessions,
@@ -419,14 +418,7 @@ class Controller(QObject):
         self.library.set_settings(settings)
         self.settings_changed.emit()
 
-        def write() -> SettingsError | None:
-            try:
-                save(self._settings_file, settings)
-            except SettingsError as error:
-                return error
-            return None
-
-        self._own_files.run(write, self._on_settings_saved)
+        self._saved_settings.save(settings)
 
     # --- conversations --------------------------------------------------------------------------
 
@@ -693,6 +685,3 @@ class Controller(QObject):
             self.library.defaults.remember(path, self.state.model.loaded)
         if str(path) != self.settings.last_model:
             self.change_settings(last_model=str(path))
-
-    def _on_settings_saved(self, error: SettingsError | None) -> None:
-        self.state.set_notice("settings", Notice(str(error), error.remedy) if error else None)
