@@ -44,6 +44,14 @@ class _Editor(PlainTextField):
         self.document().setDocumentMargin(0)
         self.setFixedHeight(self.fontMetrics().lineSpacing() * _LINES + 4)
 
+    def _align(self) -> None:
+        """Keep lines from left to right, as code is in every language of the window."""
+        option = self.document().defaultTextOption()
+        if option.textDirection() is not Qt.LayoutDirection.LeftToRight:
+            option.setTextDirection(Qt.LayoutDirection.LeftToRight)
+            option.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignAbsolute)
+            self.document().setDefaultTextOption(option)
+
     def focusInEvent(self, e: QFocusEvent) -> None:
         super().focusInEvent(e)
         self.focused.emit(True)
