@@ -166,6 +166,7 @@ class Preferences(QWidget):
         self.setStyleSheet(_page_style(palette))
         self.close_button.apply_palette(palette)
         self.licences.apply_palette(palette)
+        self.storage.chats.export_button.apply_palette(palette)
         for row in self.rows.values():
             if isinstance(row.field, ChoiceButton):
                 row.field.apply_palette(palette)

@@ -14,7 +14,8 @@ from app.system.byte_size import size
 from app.system.translation import tr
 from app.ui.theme.theme import BODY, SMALL, figures, font
 from app.ui.transfer.menu import add_formats
-from app.ui.widgets.controls import ElidedLabel, TextButton, label
+from app.ui.widgets.controls import ElidedLabel, TextButton, icon_after_text, label
+from app.ui.widgets.menus import popup_below
 from engine import models_folder, snapshots_folder
 
 
@@ -119,10 +120,11 @@ class TransferRow(QWidget):
         self.words.setWordWrap(True)
         self.import_button = TextButton(tr("Import chats…"), "outlined")
         self.folder_button = TextButton(tr("Import a folder…"), "outlined")
-        self.export_button = TextButton(tr("Export all chats"), "outlined")
+        self.export_button = TextButton(tr("Export all chats"), "outlined", "chevron_down")
+        icon_after_text(self.export_button)
         self.formats = QMenu(self)
         add_formats(self.formats, self.export_requested.emit)
-        self.export_button.setMenu(self.formats)
+        self.export_button.clicked.connect(lambda: popup_below(self.formats, self.export_button))
         self.import_button.clicked.connect(self.import_requested)
         self.folder_button.clicked.connect(self.import_folder_requested)
         self._buttons = QBoxLayout(QBoxLayout.Direction.LeftToRight)

@@ -123,6 +123,7 @@ def test_the_settings_page_leads_to_import_and_export(stage: Stage) -> None:
     page.storage.chats.folder_button.click()
     page.storage.export_requested.disconnect()
     page.storage.export_requested.connect(found.append)
+    assert not page.storage.chats.export_button.icon().isNull()  # the arrow of its menu
     for action in page.storage.chats.formats.actions():
         action.trigger()
     assert found == [None, None, *ExportFormat]
