@@ -11,7 +11,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QHoverEvent, QKeyEvent, QMouseEvent
-from PySide6.QtWidgets import QApplication, QLabel
+from PySide6.QtWidgets import QApplication, QLabel, QMenu, QWidget
 
 from app.domain.message import MessageState
 from app.state.chat import ModelFile, Notice
@@ -176,6 +176,18 @@ def loading(stage: Stage) -> None:
     stage.start(MODEL)
     stage.engine.progress(0.42)
     stage.wait_until_idle()
+
+
+def show_menu(stage: Stage, menu: QMenu, button: QWidget) -> None:
+    """Show the menu of a button inside the window, so that it is in the picture of the window."""
+    menu.setParent(stage.window, menu.windowFlags() & ~menu.windowType())
+    size = menu.sizeHint()
+    place = button.mapTo(stage.window, QPoint(0, button.height()))
+    start = place.x() + button.width() - size.width() if menu.isRightToLeft() else place.x()
+    top = min(place.y(), stage.window.height() - size.height())
+    menu.setGeometry(max(start, 0), top, size.width(), size.height())
+    menu.show()
+    flush()
 
 
 def waiting(stage: Stage) -> None:

@@ -37,7 +37,7 @@ CODE = """def median(values):
     return ordered[len(ordered) // 2]"""
 
 
-def waiting(stage: Stage) -> None:
+def queue(stage: Stage) -> None:
     """Three messages wait for the answer, one of them held since another one."""
     streaming(stage)
     controller = stage.controller
@@ -95,7 +95,7 @@ def own_code(stage: Stage) -> None:
 SCENES: dict[str, Scene] = {
     scene.__name__: scene
     for scene in (
-        *(drafting, full_composer, pasted, waiting, own_code),
+        *(drafting, full_composer, pasted, queue, own_code),
         *(saved_prompts, prompt_card),
     )
 }

@@ -10,9 +10,11 @@ from PySide6.QtWidgets import QApplication
 
 from app.settings.model_settings import ModelDefaults
 from app.state.snapshots import Resume, ResumePhase, SavedSnapshots
+from app.ui.settings.fields import ChoiceButton
 from app.ui.settings.page import ABOUT, Preferences
 from engine import DeviceInfo, Fault, FaultKind, LoadSnapshot, Sampling
 from fakes import MODEL
+from scenes_chat import show_menu
 from stage import Stage, flush, until
 
 Scene = Callable[[Stage], None]
@@ -49,6 +51,13 @@ def _scroll_to(preferences: Preferences, group: str) -> None:
 
 def settings_look(stage: Stage) -> None:
     page(stage)
+
+
+def settings_language(stage: Stage) -> None:
+    """The open list of the languages."""
+    field = page(stage).rows["language"].field
+    assert isinstance(field, ChoiceButton)
+    show_menu(stage, field.menu_of_choices(), field)
 
 
 def settings_recommended(stage: Stage) -> None:
@@ -210,6 +219,7 @@ SCENES: dict[str, Scene] = {
     scene.__name__: scene
     for scene in (
         settings_look,
+        settings_language,
         settings_recommended,
         settings_model,
         settings_runs_on,

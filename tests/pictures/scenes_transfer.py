@@ -6,7 +6,7 @@ from pathlib import Path
 
 from app.domain.transfer import Dropped, ImportPreview, Program, Progress, Work
 from fakes import MODEL
-from scenes_chat import Scene
+from scenes_chat import Scene, show_menu
 from stage import Stage, flush
 
 _PREVIEW = ImportPreview(
@@ -27,6 +27,14 @@ def import_preview(stage: Stage) -> None:
     stage.wait_for_animations()
 
 
+def import_preview_own(stage: Stage) -> None:
+    """A file that Tokonoma wrote: all of it is taken over."""
+    stage.ready(MODEL)
+    own = ImportPreview((Path("/x.json"),), (Program.TOKONOMA,), chats=24, messages=310, known=1)
+    stage.states.transfer.show(own, None)
+    stage.wait_for_animations()
+
+
 def import_progress(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.states.transfer.show(None, Progress(Work.IMPORTING, 0.4, 1204))
@@ -43,6 +51,18 @@ def settings_storage(stage: Stage) -> None:
     flush()
 
 
+def export_menu(stage: Stage) -> None:
+    """The formats of "Export all chats"."""
+    settings_storage(stage)
+    page = stage.window.preferences
+    assert page is not None
+    show_menu(stage, page.storage.chats.formats, page.storage.chats.export_button)
+
+
 SCENES: dict[str, Scene] = {
-    scene.__name__: scene for scene in (import_preview, import_progress, settings_storage)
+    scene.__name__: scene
+    for scene in (
+        *(import_preview, import_preview_own, import_progress),
+        *(settings_storage, export_menu),
+    )
 }
