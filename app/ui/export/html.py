@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
+from PySide6.QtWidgets import QApplication
+
 from app.domain.chat_tree import ChatTree
 from app.domain.document import Section, one_line, sections, when
 from app.markdown.blocks import Code, Formula, Heading, Paragraph, Run
@@ -53,7 +55,7 @@ code {{ font: .88em/1.55 "JetBrains Mono", ui-monospace, "Cascadia Mono", Menlo,
   font-variant-ligatures: none; tab-size: 4; }}
 :not(pre) > code {{ background: var(--sunken); border-radius: 4px; padding: .1em .3em; }}
 table {{ border-collapse: collapse; display: block; overflow-x: auto; margin: .8rem 0; }}
-th, td {{ padding: .5rem 1.5rem .5rem 0; border-bottom: 1px solid var(--hairline);
+th, td {{ padding-block: .5rem; padding-inline: 0 1.5rem; border-bottom: 1px solid var(--hairline);
   vertical-align: top; }}
 hr {{ border: 0; border-top: 1px solid var(--hairline); margin: 1.5rem 0; }}
 .math {{ margin: .6rem 0; text-align: center; overflow-x: auto; }}
@@ -89,7 +91,8 @@ def chat_html(tree: ChatTree, sheet: str) -> Iterator[str]:
     title = escape(one_line(tree.title))
     made = when(tree.created)
     yield (
-        f'<!DOCTYPE html>\n<html>\n<head>\n<meta charset="utf-8">\n'
+        f'<!DOCTYPE html>\n<html dir="{_side(QApplication.isRightToLeft())}">\n'
+        f'<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="generator" content="Tokonoma">\n'
@@ -102,13 +105,19 @@ def chat_html(tree: ChatTree, sheet: str) -> Iterator[str]:
 
 
 def _section_html(section: Section) -> str:
-    said = f"<b>{escape(section.heading)}</b>{escape(section.when)}"
+    said = f'<b dir="auto">{escape(section.heading)}</b>{escape(section.when)}'
     kind = ' class="user"' if section.is_user else ""
     body = to_html(section.blocks, _shown)
-    side = ' dir="rtl"' if _is_right_to_left(section) else ""
+    side = _side(_is_right_to_left(section))
     return (
-        f'<section{kind}>\n<p class="author">{said}</p>\n<div{side}>\n{body}\n</div>\n</section>\n'
+        f'<section{kind}>\n<p class="author">{said}</p>\n'
+        f'<div dir="{side}">\n{body}\n</div>\n</section>\n'
     )
+
+
+def _side(right_to_left: bool) -> str:
+    """The value of `dir`."""
+    return "rtl" if right_to_left else "ltr"
 
 
 def _is_right_to_left(section: Section) -> bool:

@@ -139,7 +139,9 @@ class _Pages:
         self._flush(0.0)
         style = self.style
         face = font(TEXT_FONT, round(BODY * _ZOOM), QFont.Weight.DemiBold)
-        words = f"{section.heading}   {section.when}".strip()
+        # Marked as one piece: behind an Arabic heading the parts of the date would change places.
+        date = f"\u2066{section.when}\u2069" if section.when else ""
+        words = f"{section.heading}   {date}".strip()
         inset = _CARD if section.is_user else 0.0
         if self.y:
             self.y += 22.0
