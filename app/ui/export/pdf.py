@@ -24,10 +24,12 @@ from PySide6.QtGui import (
     QTextLayout,
     QTextOption,
 )
+from PySide6.QtWidgets import QApplication, QStyle
 
 from app.domain.chat_tree import ChatTree
 from app.domain.document import Section, one_line, sections, when
 from app.markdown.blocks import Block, Code, Formula, Heading, Paragraph, Rule, Table
+from app.system.translation import isolated
 from app.ui.blocks.blocks import BlockView, Canvas, RuleView, TextView
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.formula import FormulaView, formula_view
@@ -109,6 +111,7 @@ class _Pages:
         self._writer, self._title = writer, title
         self._painter = QPainter(writer)
         self._painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self._painter.setLayoutDirection(QApplication.layoutDirection())  # of the foot
         self.style = ReadingStyle(replace(LIGHT, background="#FFFFFF", sunken="#F5F3EE"), _ZOOM)
         scale = _DOTS / _PIXELS
         self._painter.scale(scale, scale)
@@ -122,9 +125,11 @@ class _Pages:
     def fill(self, tree: ChatTree) -> Iterator[None]:
         """Paint the whole chat."""
         head = font(TEXT_FONT, round(24 * _ZOOM), QFont.Weight.DemiBold)
-        yield from self._add(0.0, _Words(self._title, head, self.style.ink, self.width), keep=True)
+        yield from self._add(
+            0.0, _Words(isolated(self._title), head, self.style.ink, self.width), keep=True
+        )
         if made := when(tree.created):
-            note = _Words(made, self.style.note, self.style.secondary, self.width)
+            note = _Words(f"\u2066{made}\u2069", self.style.note, self.style.secondary, self.width)
             yield from self._add(2.0, note, keep=True)
         for section in sections(tree):
             yield from self._section(section)
@@ -256,7 +261,7 @@ class _Pages:
         metrics = painter.fontMetrics()
         words = metrics.elidedText(self._title, Qt.TextElideMode.ElideRight, int(self.width * 0.8))
         bottom = Qt.AlignmentFlag.AlignBottom
-        painter.drawText(area, Qt.AlignmentFlag.AlignLeft | bottom, words)
+        painter.drawText(area, Qt.AlignmentFlag.AlignLeft | bottom, isolated(words))
         painter.drawText(area, Qt.AlignmentFlag.AlignRight | bottom, str(self._page))
 
 
@@ -302,13 +307,15 @@ class _Space:
 
 
 class _Words:
-    """One plain text in one font."""
+    """One plain text in one font, from the side where the window's lines begin."""
 
     def __init__(self, text: str, face: QFont, color: QColor, width: float) -> None:
         self._color = color
         self._layout = QTextLayout(text, face)
         option = QTextOption()
         option.setWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
+        option.setTextDirection(direction := QApplication.layoutDirection())
+        option.setAlignment(QStyle.visualAlignment(direction, Qt.AlignmentFlag.AlignLeft))
         self._layout.setTextOption(option)
         self.tops: Sequence[float] = _broken(self._layout, width)
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QPointF
-from PySide6.QtGui import QPainter
+from PySide6.QtCore import QPointF, Qt
+from PySide6.QtGui import QColor, QFont, QPainter
 from PySide6.QtWidgets import QApplication
 
 from app.domain.chat_tree import ChatTree, node
@@ -212,3 +212,14 @@ def test_links_can_be_clicked(theme: Theme, tmp_path: Path) -> None:
     content = write(chat("Q", text), tmp_path / "x.pdf")
     assert b"/URI (https://example.org/a?b=c)" in content
     assert b"/URI (https://example.org/t)" in content
+
+
+def test_headings_begin_at_the_right_in_a_right_to_left_window(qapp: QApplication) -> None:
+    before = qapp.layoutDirection()
+    ends: list[float] = []
+    for direction in (Qt.LayoutDirection.LeftToRight, Qt.LayoutDirection.RightToLeft):
+        qapp.setLayoutDirection(direction)
+        words = pdf._Words("Why?", QFont(), QColor("black"), 400.0)  # pyright: ignore[reportPrivateUsage]
+        ends.append(words._layout.lineAt(0).naturalTextRect().right())  # pyright: ignore[reportPrivateUsage]
+    qapp.setLayoutDirection(before)
+    assert ends[0] < 200 < 395 < ends[1] <= 401
