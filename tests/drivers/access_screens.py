@@ -215,7 +215,7 @@ def _panel(w: Walker, _: Path) -> None:
         w.problem("chat settings: a changed setting is not heard to be changed")
     w.seek("Top-p")
     w.hear("a setting that is not changed")
-    for button in ("Model: As in use", "Answer format"):
+    for button in ("Model: The model in use", "Answer format"):
         if w.seek(button):
             _drop_down(w, "chat settings", button)
     if w.seek("Reset Temperature"):
