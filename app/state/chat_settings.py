@@ -30,7 +30,7 @@ class ShownSettings:
     usual_instructions: str = ""  # of its folder, or of the settings
     fault: FormatFault | None = None
     checking: bool = False  # the newest description is being checked
-    has_model_in_use: bool = True  # the chat has no model of its own, or that is the loaded one
+    has_model_in_use: bool = True  # the chat's model is loaded, or the chat has none
     can_think: bool = False  # the model in use can think before it answers
     instructions: str = ""  # as the model reads them, with their variables replaced
     instruction_tokens: int = 0  # of them; 0: none, or not counted yet

@@ -39,6 +39,19 @@ def run(arguments: list[str], home: Path, **more: str) -> subprocess.CompletedPr
     )
 
 
+def run_code(code: str, home: Path) -> subprocess.CompletedProcess[str]:
+    """Run Python code without a display."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=environment(home, QT_QPA_PLATFORM="offscreen"),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
 def test_missing_display_is_reported(tmp_path: Path) -> None:
     done = run([], tmp_path)
     assert done.returncode == 2
@@ -147,14 +160,7 @@ def test_size_of_everything_is_set_before_the_window_is_made(tmp_path: Path) -> 
         "async def ratio(application): print(application.devicePixelRatio()); return 0\n"
         "sys.exit(m._run([], Settings(scale=150), smoke_test=True))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env=environment(tmp_path, QT_QPA_PLATFORM="offscreen"),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = run_code(code, tmp_path)
     assert done.stdout.strip() == "1.5", done.stderr
 
 
@@ -166,14 +172,7 @@ def test_garbage_is_collected_only_after_the_first_paint(tmp_path: Path) -> None
         "print(gc.isenabled()); from app.__main__ import _enable_garbage_collection as enable\n"
         "enable(); print(gc.isenabled(), gc.get_freeze_count() > 10_000)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env=environment(tmp_path, QT_QPA_PLATFORM="offscreen"),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = run_code(code, tmp_path)
     assert done.stdout.split()[-3:] == ["False", "True", "True"], done.stderr
 
 
@@ -193,15 +192,7 @@ def test_all_is_saved_when_qt_ends_its_event_loop_itself(tmp_path: Path) -> None
         "C.start = begin\n"
         f"sys.exit(m.main(['--home', {str(tmp_path / 'profile')!r}]))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env=environment(tmp_path, QT_QPA_PLATFORM="offscreen"),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_code(code, tmp_path)
     assert done.returncode == 0, done.stderr
     with closing(Store.open(tmp_path / "profile" / "data" / "conversations.sqlite")) as store:
         assert store.draft(None).text == "unsent words"
@@ -236,14 +227,7 @@ def test_the_first_paint_waits_for_no_page_that_is_not_shown(tmp_path: Path) -> 
         "def done(): print(*sys.modules, flush=True); os._exit(0)\n"
         "Window.__init__ = init; m.main([])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env=environment(tmp_path, QT_QPA_PLATFORM="offscreen"),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = run_code(code, tmp_path)
     imported = set(done.stdout.split())
     assert "app.ui.chat.page" in imported, done.stderr
     assert imported.isdisjoint(NOT_BEFORE_THE_FIRST_PAINT)

@@ -58,7 +58,7 @@ def joined_answers(
     """Answers of one model in a row as one message, unless there are branches between them.
 
     Some programs store each step of an answer (thoughts, call of a tool, its result, text) as a
-    message of its own. Returns the messages and the id of the branch_tip.
+    separate message. Returns the messages and the id of the last one of the shown branch.
     """
     children = Counter(message.parent for message in messages)
     stands_for: dict[int, int] = {}

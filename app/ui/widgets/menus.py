@@ -20,7 +20,7 @@ def popup_below(menu: QMenu, widget: QWidget, area: QRect | None = None) -> None
 
     menu.aboutToHide.connect(leave)
     place = area or widget.rect()
-    if QApplication.isRightToLeft():  # a button may have a direction of its own for its icon
+    if QApplication.isRightToLeft():  # `icon_after_text` sets another direction on a button
         corner = place.bottomRight() + QPoint(1 - menu.sizeHint().width(), 0)
     else:
         corner = place.bottomLeft()
