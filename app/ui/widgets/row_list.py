@@ -100,6 +100,7 @@ def lay_out(page: QWidget, close_button: IconButton, rows: Sequence[QWidget | QH
             column.addLayout(row)
         else:
             column.addWidget(row, int(row is rows[-1]))
+    column.addStretch()  # takes the room of a list that is hidden while it is empty
     outer = QVBoxLayout(page)
     outer.setContentsMargins(0, 0, 0, 0)
     outer.addWidget(Column(content))

@@ -69,6 +69,8 @@ def test_emptying_removes_all_after_a_question(qtbot: QtBot, stage: Stage) -> No
     stage.wait_until_idle()
     assert stage.state.trash == ()
     assert not page.nothing.isHidden()
+    flush()  # laid out again
+    assert page.nothing.y() < 200  # below the buttons, not spread over the page
     assert not page.restore_button.isEnabled()
     assert stage.window.sidebar.trash_button.isHidden()
     assert page.close_button.hasFocus()
