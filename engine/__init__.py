@@ -19,7 +19,6 @@ from engine.errors import (
     TemplateError,
     UnsupportedModel,
 )
-from engine.host.device import available_memory, resident_memory, total_memory
 from engine.loading.inspect import (
     BeginningFacts,
     ModelFacts,
@@ -43,6 +42,7 @@ from engine.loading.library import (
     starter_path,
 )
 from engine.loading.memory import LayerGroup, MemoryPlan, ModelShape
+from engine.machine.device import available_memory, resident_memory, total_memory
 from engine.messages import (
     DEFAULT_CACHE,
     THOUGHT_ENDS,
@@ -107,7 +107,7 @@ from engine.messages import (
 )
 from engine.prometheus import prometheus_text
 from engine.service import Engine
-from engine.snapshot.folder import delete_snapshots, snapshots_folder, snapshots_size
+from engine.state.disk.folder import delete_snapshots, snapshots_folder, snapshots_size
 
 __all__ = [
     "DEFAULT_CACHE",

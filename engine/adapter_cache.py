@@ -11,12 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.adapters import peft as lora_peft
+from engine.adapters import stack as lora
+from engine.adapters.stack import NO_ADAPTERS, Adapter, BaseModel, Stack
 from engine.errors import AdapterError, ModelFileError
 from engine.loading import identity
 from engine.loading.identity import Stamp
-from engine.lora import peft as lora_peft
-from engine.lora import stack as lora
-from engine.lora.stack import NO_ADAPTERS, Adapter, BaseModel, Stack
 from engine.messages import AdapterInfo, AdapterUse
 
 Checkpoint = Callable[[], None]

@@ -18,12 +18,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
+from engine.cancelled_events import cancelled
 from engine.errors import Cancelled, EngineError, PromptTooLong, RequestError
-from engine.final_events import cancelled
-from engine.host import torch_library
-from engine.host.device import memory_error, resident_memory, trim_heap
 from engine.loading.identity import Stamp, stamps
 from engine.loading.library import model_parts
+from engine.machine import torch_library
+from engine.machine.device import memory_error, resident_memory, trim_heap
 from engine.messages import (
     Cancel,
     CheckConstraint,
@@ -49,12 +49,12 @@ from engine.messages import (
     SetDraft,
     UnloadModel,
 )
-from engine.snapshot.folder import snapshots_folder, snapshots_size
+from engine.state.disk.folder import snapshots_folder, snapshots_size
 
 if TYPE_CHECKING:
-    from engine.model_host import ModelHost
-    from engine.snapshot.saver import Saver
-    from engine.snapshot.store import PageStore
+    from engine.model_session import ModelSession
+    from engine.state.disk.saver import Saver
+    from engine.state.disk.store import PageStore
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class Engine:
         self._arrivals: dict[int, float] = {}  # times of queued Generate commands
         self._cancelled: set[int] = set()  # request ids of running and queued commands
         self._stopping = False
-        self._host: ModelHost | None = None
+        self._host: ModelSession | None = None
         self._command: LoadModel | None = None  # that loaded the model
         self._saver: Saver | None = None
         self._snapshots: PageStore | None = None
@@ -207,7 +207,7 @@ class Engine:
         except EngineError as error:
             self._fail(command, error)
         except BaseException as fault:  # noqa: BLE001  a panic is no Exception
-            from engine.inference.suspended import without_frames
+            from engine.core.suspended import without_frames
 
             error = memory_error(fault) or _unexpected(fault)
             if isinstance(command, LoadModel) or not (self._host and self._host.can_move(fault)):
@@ -354,7 +354,7 @@ class Engine:
                 checkpoint()
                 return self._loaded_host().rerank(command, checkpoint)
             case CheckConstraint():
-                from engine.inference.constraints.checking import check
+                from engine.frontend.constraints.checking import check
 
                 return check(command, self._host and self._host.grammars, checkpoint)
             case ReadMetrics():
@@ -372,9 +372,9 @@ class Engine:
     def _load(self, command: LoadModel, checkpoint: Callable[[], None]) -> None:
         from engine.loading.loader import load
         from engine.loading.measured import write_weights
-        from engine.model_host import ModelHost
-        from engine.snapshot.saver import Saver
-        from engine.snapshot.store import PageStore
+        from engine.model_session import ModelSession
+        from engine.state.disk.saver import Saver
+        from engine.state.disk.store import PageStore
 
         before = 0
 
@@ -409,7 +409,7 @@ class Engine:
         if plan is not model.plan:
             write_weights(files, plan.weights_bytes)
             model = replace(model, plan=plan)
-        self._host = ModelHost(model, files, self._snapshots, self._saver)
+        self._host = ModelSession(model, files, self._snapshots, self._saver)
         self._command = command
         del model  # the host alone has it, and can free it
         if (fault := self._host.prepare()) is not None:
@@ -418,7 +418,7 @@ class Engine:
 
     def _move(self, fault: BaseException) -> None:
         """After the device of the model failed: go on with the processor, or without a model."""
-        from engine.model_moves import move_to_processor
+        from engine.device_failover import move_to_processor
 
         host, command = self._host, self._command
         assert host is not None
@@ -430,7 +430,7 @@ class Engine:
         else:
             self._deliver(ModelUnloaded(0, 0, resident_memory()))
 
-    def _loaded_host(self) -> ModelHost:
+    def _loaded_host(self) -> ModelSession:
         if self._host is None:
             raise RequestError("No model is loaded.", "Choose a model first.")
         return self._host

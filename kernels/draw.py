@@ -17,7 +17,7 @@ UNDECIDED = -1  # in place of a token: the host draws it
 class Draw:
     """Sampling of one token: mask, bias, penalties, top-k, top-p, min-p, temperature, one draw.
 
-    The steps and their order are those of `engine.inference.sampling`; 0 and 1 switch steps off as
+    The steps and their order are those of `engine.sampling`; 0 and 1 switch steps off as
     there. `random` are 64 bits for this position of the text, see `random_stream.waiting_times`.
     """
 

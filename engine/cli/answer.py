@@ -6,7 +6,7 @@ import os
 from contextlib import closing, nullcontext
 from pathlib import Path
 
-from engine.chat.template import AnswerPrompt, prompt_ids
+from engine.adapters.stack import Stack
 from engine.cli import options as options_of
 from engine.cli.files import constraint
 from engine.cli.interruption import interruptible
@@ -14,22 +14,22 @@ from engine.cli.loading import adapter_stack, drafts, load_model
 from engine.cli.options import Options
 from engine.cli.output import Answer, report, write_metrics
 from engine.cli.sampling_options import sampling
+from engine.core.generate import Request
+from engine.core.scheduler import Scheduler
+from engine.core.ticket import Ticket
 from engine.errors import RequestError, SnapshotError
-from engine.inference.constraints.beginning import after_thoughts
-from engine.inference.generate import Request
-from engine.inference.scheduler import Scheduler
-from engine.inference.speculative.drafters import maker
-from engine.inference.thoughts import ThoughtPlan
-from engine.inference.ticket import Ticket
+from engine.frontend.constraints.resume_matcher import after_thoughts
+from engine.frontend.reasoning_budget import ThoughtPlan
+from engine.frontend.template import AnswerPrompt, prompt_ids
 from engine.loading.identity import ModelFiles
 from engine.loading.library import data_folder
 from engine.loading.loader import LoadedModel
 from engine.loading.metrics import read_metrics
-from engine.lora.stack import Stack
 from engine.messages import Finished, Role, Text, Turn
-from engine.snapshot import disk_tier, session_file
-from engine.snapshot.folder import snapshots_size
-from engine.snapshot.page_file import StateKey
+from engine.speculative.draft_registry import maker
+from engine.state.disk import disk_tier, session_file
+from engine.state.disk.folder import snapshots_size
+from engine.state.disk.page_file import StateKey
 
 
 def chat(options: Options) -> None:

@@ -29,12 +29,12 @@ from engine.cli.options import Options
 from engine.cli.output import print_json, print_status
 from engine.cli.quantize import quantize
 from engine.errors import EngineError, RequestError
+from engine.frontend.tokenizer import vocabulary
+from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.gguf.reader import GGUFFile
-from engine.host.device import memory_error
 from engine.loading.library import find_model
 from engine.loading.loader import LoadedModel
-from engine.tokenizer import vocabulary
-from engine.tokenizer.tokenizer import Tokenizer
+from engine.machine.device import memory_error
 from kernels.backends import choose, instruction_set_refusal
 
 _GIGABYTE = 1e9

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import statistics
 
-from engine.chat.template import prompt_ids
+from engine.adapters.stack import NO_ADAPTERS, Stack
+from engine.core.generate import Request
 from engine.errors import EngineError, RequestError
-from engine.inference.generate import Request
-from engine.inference.speculative.drafters import maker
+from engine.frontend.template import prompt_ids
 from engine.loading.loader import LoadedModel
-from engine.lora.stack import NO_ADAPTERS, Stack
 from engine.messages import DraftKind, Finished, Role, Sampling, Turn
+from engine.speculative.draft_registry import maker
 
 TASK = "Write the following text again, word for word, but call the cat Oscar instead of Felix.\n\n"
 TEXT = """Felix the cat lived above a bakery in the old part of the town. Every morning at five, when \

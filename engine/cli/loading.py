@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 
+from engine.adapters.stack import Stack, load_adapter
 from engine.cli import options as options_of
 from engine.cli.options import Options
-from engine.inference.speculative.drafters import Drafts
-from engine.inference.speculative.vocabulary import VocabularyMap
 from engine.loading.device_choice import PROCESSOR
 from engine.loading.library import find_model
 from engine.loading.loader import LoadedModel, load
 from engine.loading.memory import MemoryPlan, Paging
-from engine.lora.stack import Stack, load_adapter
+from engine.speculative.draft_registry import Drafts
+from engine.speculative.vocabulary import VocabularyMap
 
 
 def load_model(

@@ -13,10 +13,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from engine.chat.template import ChatTemplate, has_template
+from engine.adapters.stack import NO_ADAPTERS, Stack
+from engine.core.session import Session
 from engine.errors import ModelFileError, RequestError, UnsupportedModel
+from engine.frontend.template import ChatTemplate, has_template
+from engine.frontend.tokenizer import vocabulary
 from engine.gguf.reader import GGUFFile
-from engine.inference.session import Session
 from engine.loading.device_choice import PROCESSOR, Choice, placed, speedup
 from engine.loading.device_choice import parts as device_parts
 from engine.loading.library import model_name
@@ -34,10 +36,8 @@ from engine.loading.placement import (
 from engine.loading.pooling import named_pooling
 from engine.loading.preflight import extra_ops, identify, layout, parameters
 from engine.loading.recommended_sampling import recommendation
-from engine.lora.stack import NO_ADAPTERS, Stack
 from engine.messages import CacheType, DevicePart, SlowReason
 from engine.state.pages import storage_dtype
-from engine.tokenizer import vocabulary
 from kernels.kv_pages import PAGE_TOKENS, KVLayout, PageLayer, StateLayer
 
 # Not a power of two: the threads' parts would then start at power-of-two strides, share DRAM banks,

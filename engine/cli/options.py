@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 from engine.cli import sampling_options
 from engine.errors import RequestError
 from engine.messages import DEFAULT_CACHE, AdapterUse, CacheType, DraftKind, Pooling
-from engine.messages.thoughts import resolved_thinking
+from engine.messages.reasoning_markers import resolved_thinking
 from kernels.backends import NAMES
 
 if TYPE_CHECKING:

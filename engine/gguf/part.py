@@ -18,7 +18,7 @@ from engine.errors import Fault, FaultKind, FileLook, ModelFileError, Unsupporte
 from engine.gguf.tensor_info import Marks, TensorInfo, format_of, marks_of, padded, place
 from engine.gguf.two_bit import LayoutEvidence, resolve_layout
 from engine.gguf.values import DAMAGED, Cursor, Kind, Metadata, Stored, shown
-from engine.host.open_file import OpenFile
+from engine.machine.open_file import OpenFile
 from kernels.mapped import MappedFile
 
 _ALIGNMENT_KEY = "general.alignment"

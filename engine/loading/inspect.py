@@ -153,7 +153,7 @@ def supported_architectures() -> frozenset[str]:
 
 def _with_metadata(facts: ModelFacts, file: GGUFFile) -> ModelFacts:
     """Facts that are also available for a file that cannot be run."""
-    from engine.chat.template import has_template
+    from engine.frontend.template import has_template
     from engine.loading.format_name import format_name
     from engine.loading.preflight import main_format, parameters
     from engine.loading.recommended_sampling import recommendation
@@ -182,12 +182,12 @@ def _with_plan(
     limit: int,
     device: str,
 ) -> ModelFacts:
+    from engine.frontend.tokenizer.vocabulary import find
     from engine.loading.device_choice import parts, placed, speedup
     from engine.loading.identity import stamps
     from engine.loading.measured import read_weights
     from engine.loading.placement import predict
     from engine.loading.preflight import check, identify
-    from engine.tokenizer.vocabulary import find
 
     build, config = identify(file)
     choice = placed(file, config, device, context, cache, reclaimable, limit)

@@ -8,15 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine.chat.template import ChatTemplate
+from engine.core.embedding import Embedder
+from engine.core.runner import Runner
+from engine.core.scheduler import Scheduler
+from engine.core.session import Session
 from engine.errors import Fault, FaultKind, ModelFileError, RequestError
+from engine.frontend.template import ChatTemplate
+from engine.frontend.tokenizer.tokenizer import Tokenizer
+from engine.frontend.tokenizer.vocabulary import find as find_vocabulary
+from engine.frontend.tokenizer.vocabulary import find_or_ids
 from engine.gguf.reader import GGUFFile
-from engine.host.background import BackgroundTask
-from engine.host.device import physical_cores
-from engine.inference.embedding import Embedder
-from engine.inference.runner import Runner
-from engine.inference.scheduler import Scheduler
-from engine.inference.session import Session
 from engine.loading.device_choice import (
     AUTOMATIC,
     Choice,
@@ -44,6 +45,8 @@ from engine.loading.pooling import pooling_of, rank_template
 from engine.loading.preflight import check, identify, layout, parameters
 from engine.loading.recommended_sampling import NOTHING, Recommendation, recommendation
 from engine.loading.selfcheck import Faults, find_faults
+from engine.machine.background import BackgroundTask
+from engine.machine.device import physical_cores
 from engine.messages import (
     CacheType,
     DeviceFault,
@@ -62,9 +65,6 @@ from engine.models.layer_pager import LayerPager
 from engine.models.layers import Decoder
 from engine.models.weights import Weights
 from engine.state.prefix_tree import PrefixTree
-from engine.tokenizer.tokenizer import Tokenizer
-from engine.tokenizer.vocabulary import find as find_vocabulary
-from engine.tokenizer.vocabulary import find_or_ids
 from kernels import backends
 from kernels.backend import HOST
 from kernels.placement import Placement
@@ -172,7 +172,7 @@ def load(
     `before_weights` is called after all checks, before memory is allocated: unload a model that is
     being replaced there. `reclaimable` is the number of bytes this frees. With `embeddings`, models
     that only make these or score documents are loaded too. `tokenizer_file` is a `tokenizer.json`
-    that replaces the vocabulary of the file, see `engine.tokenizer.vocabulary`. With `ids_only` the
+    that replaces the vocabulary of the file, see `engine.frontend.tokenizer.vocabulary`. With `ids_only` the
     model is given token ids and no text, so a file without a readable vocabulary is loaded too.
 
     The model takes at most `memory_bytes`, or 0: nine tenths of the free memory. Layers that do not

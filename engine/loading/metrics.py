@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from engine.host.device import resident_memory
-from engine.inference.metrics import FIRST_TOKEN_SECONDS, TOKEN_SECONDS, TOKENS_PER_SECOND
-from engine.inference.scheduler import Scheduler
+from engine.core.metrics import FIRST_TOKEN_SECONDS, TOKEN_SECONDS, TOKENS_PER_SECOND
+from engine.core.scheduler import Scheduler
 from engine.loading.loader import LoadedModel
+from engine.machine.device import resident_memory
 from engine.messages import MetricsRead
 from kernels.torch_backend import used_bytes
 

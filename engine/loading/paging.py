@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.gguf.reader import GGUFFile, TensorInfo
-from engine.host.direct_file import read_speed
 from engine.loading.memory import HOST, DeviceMemory, MemoryPlan, Paging, usable
+from engine.machine.direct_file import read_speed
 from engine.models.layer_pager import SLOTS
 from engine.models.slot_reader import PIECE_BYTES, WORKERS, slot_size
 from engine.models.weights import Storages, backend_of, layer_of

@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+from engine.adapters.stack import EMBEDDING, HEAD
+from engine.core.runner import chunk_size
 from engine.errors import RequestError
 from engine.gguf.reader import GGUFFile
-from engine.host.device import available_memory, total_memory
-from engine.inference.runner import chunk_size
 from engine.loading.memory import (
     HOST,
     DeviceNeeds,
@@ -36,7 +36,7 @@ from engine.loading.paging import (
     with_paging,
 )
 from engine.loading.preflight import shape, states_of
-from engine.lora.stack import EMBEDDING, HEAD
+from engine.machine.device import available_memory, total_memory
 from engine.messages import CacheType, SlowPart, SlowReason
 from engine.models.config import Config
 from engine.models.weights import FILE_TABLES, Storages, backend_of

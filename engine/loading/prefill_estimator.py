@@ -12,8 +12,9 @@ from dataclasses import astuple, replace
 
 import torch
 
-from engine.inference.prefill_calibration import calibrate, shape
-from engine.inference.prefill_time import (
+from engine.adapters.stack import Stack
+from engine.core.prefill_calibration import calibrate, shape
+from engine.core.prefill_time import (
     MIN_TOKENS,
     MeasuredPrefill,
     PrefillCosts,
@@ -21,12 +22,11 @@ from engine.inference.prefill_time import (
     PrefillTimes,
     PrefillWork,
 )
-from engine.inference.runner import Runner
+from engine.core.runner import Runner
 from engine.loading.identity import Stamp
 from engine.loading.loader import LoadedModel
 from engine.loading.measured import MeasuredFigures, key
 from engine.loading.memory import NO_PAGING
-from engine.lora.stack import Stack
 
 _KIND = "prefill"
 _COLUMNS = 5  # the four amounts of `PrefillWork` or `PrefillCosts`, then seconds

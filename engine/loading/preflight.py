@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from engine.errors import EngineError, Fault, FaultKind, ModelFileError, UnsupportedModel
+from engine.frontend.tokenizer.vocabulary import Vocabulary
 from engine.gguf.reader import GGUFFile
 from engine.loading.memory import HybridPass, LayerGroup, ModelShape
 from engine.loading.pooling import pooling_of, rank_template
@@ -25,7 +26,6 @@ from engine.models.forward import LOGITS, forward_program
 from engine.models.layers import Decoder
 from engine.models.mixers import attention_kinds
 from engine.models.weights import Weights
-from engine.tokenizer.vocabulary import Vocabulary
 from kernels.backend import ENCODER_OPS
 from kernels.formats import Format, by_name
 from kernels.kv_pages import KVLayout

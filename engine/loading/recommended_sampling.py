@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.errors import RequestError
-from engine.inference.sampling import check
 from engine.messages import Sampling
+from engine.sampling import check
 
 _PREFIX = "general.sampling."
 _SEQUENCE = "sequence"
@@ -39,7 +39,7 @@ _STEPS: dict[str, dict[str, Any]] = {
     "penalties": {"repeat_penalty": 1.0},
 }
 _ALIASES = {"nucleus": "topp", "temp": "temperature", "typ": "typp", "typical": "typp"}
-# The order in which the engine applies the steps: `engine.inference.sampling`.
+# The order in which the engine applies the steps: `engine.sampling`.
 _ORDER = ["penalties", "dry", "topnsigma", "topk", "typp", "topp", "minp", "xtc", "temperature"]
 
 

@@ -43,7 +43,7 @@ from engine.messages.events import (
     Text,
     TokensCounted,
 )
-from engine.messages.thoughts import AnswerPiece, split_answer
+from engine.messages.reasoning_markers import AnswerPiece, split_answer
 from engine.messages.values import (
     DEFAULT_CACHE,
     THOUGHT_ENDS,

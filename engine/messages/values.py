@@ -69,7 +69,7 @@ class FinishReason(Enum):
     STOP = "stop"  # a stop string was reached
     LENGTH = "length"  # max_tokens were generated
     CONTEXT = "context"  # the context is full
-    REPETITION = "repetition"  # the text repeated itself: see `engine.inference.repetition`
+    REPETITION = "repetition"  # the text repeated itself: see `engine.frontend.repetition`
     CANCELLED = "cancelled"
 
 
@@ -90,7 +90,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Sampler parameters; the defaults suit small chat models. See `engine.inference.sampling`.
+    """Sampler parameters; the defaults suit small chat models. See `engine.sampling`.
 
     temperature 0 is greedy, ties going to the lowest id. top_k 0 or -1, top_p 1, min_p 0,
     typical_p 1, repeat_penalty 1, and 0 for frequency_penalty, presence_penalty, top_n_sigma,

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from engine.lora.delta import Part
-from engine.lora.stack import EMBEDDING, HEAD, BaseModel
+from engine.adapters.delta import Part
+from engine.adapters.stack import EMBEDDING, HEAD, BaseModel
 from engine.models.config import Config
 from engine.models.feed_forward import (
     MLP,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from engine.lora.delta import Part
+from engine.adapters.delta import Part
 from engine.models.parts import Norm, Projection
 from kernels.program import Activation
 from kernels.rotation import Rotation

@@ -10,8 +10,8 @@ from dataclasses import replace
 from enum import Enum
 from functools import partial
 
-from engine.lora.delta import Part
-from engine.lora.stack import EMBEDDING, NO_ADAPTERS, Stack
+from engine.adapters.delta import Part
+from engine.adapters.stack import EMBEDDING, NO_ADAPTERS, Stack
 from engine.models.expert_pager import ExpertPager
 from engine.models.forward_mixers import mixer
 from engine.models.forward_mlp import feed_forward

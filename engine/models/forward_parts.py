@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.lora.delta import Part
+from engine.adapters.delta import Part
 from engine.models.parts import Convolution, Norm, Projection
 from kernels import program
 from kernels.program import LoraDelta

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
-from engine.lora.delta import BaseModel
+from engine.adapters.delta import BaseModel
 from engine.models.expert_pager import ExpertPager
 from engine.models.feed_forward import FeedForward
 from engine.models.layer_pager import LayerPager

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from engine.lora.delta import Part
+from engine.adapters.delta import Part
 from kernels.layer_state import ConvState
 from kernels.program import Activation
 from kernels.rotation import Rotation

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from engine.errors import EngineError, Fault, FaultKind, ModelFileError
-from engine.host.direct_file import DirectFile, ReadBuffer
+from engine.machine.direct_file import DirectFile, ReadBuffer
 from kernels.backend import Backend
 from kernels.formats import Format
 from kernels.weight import Storage, Weight

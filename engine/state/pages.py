@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from engine.host.device import trim_heap
+from engine.machine.device import trim_heap
 from engine.messages import CacheType
 from kernels.kv_pages import PAGE_TOKENS, KVLayout
 from kernels.layer_state import AT_END

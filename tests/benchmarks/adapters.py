@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import tiny_lora
 from engine import resident_memory, starter_path
-from engine.inference.session import Session
-from engine.lora.stack import NO_ADAPTERS, Adapter, Stack, load_adapter
+from engine.adapters.stack import NO_ADAPTERS, Adapter, Stack, load_adapter
+from engine.core.session import Session
 from sessions import open_session
 
 RANKS = (4, 16, 64)

@@ -25,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import torch
 
-from engine.inference.generate import Request
-from engine.inference.runner import Rows, Runner
+from engine.core.generate import Request
+from engine.core.runner import Rows, Runner
 from engine.loading.loader import LoadedModel, load
 from engine.messages import CacheType, Sampling
 from engine.state.sequence import Sequence as CachedSequence

@@ -26,20 +26,20 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from torch import Tensor
 
-from engine.chat.template import prompt_ids
 from engine.cli import drafts as lookup_bench
 from engine.cli.quantize import quantize
-from engine.inference import generate
-from engine.inference.generate import Request
-from engine.inference.sampling import Sampler
-from engine.inference.scheduler import Scheduler
-from engine.inference.speculative.drafter import Drafter
-from engine.inference.speculative.drafters import Drafts, maker
-from engine.inference.speculative.lookup import LookupDrafter
-from engine.inference.speculative.vocabulary import VocabularyMap
+from engine.core import generate
+from engine.core.generate import Request
+from engine.core.scheduler import Scheduler
+from engine.frontend.template import prompt_ids
 from engine.loading.library import starter_path
 from engine.loading.loader import LoadedModel, load
 from engine.messages import CacheType, DraftKind, Finished, Role, Sampling, Turn
+from engine.sampling import Sampler
+from engine.speculative.draft_registry import Drafts, maker
+from engine.speculative.drafter import Drafter
+from engine.speculative.lookup import LookupDrafter
+from engine.speculative.vocabulary import VocabularyMap
 from llama_server import ask, serving
 
 TABLE = Path(__file__).with_suffix(".md")

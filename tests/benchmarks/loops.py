@@ -24,9 +24,9 @@ from starter_sampling import CHOSEN, QUESTIONS, is_right, starter_path
 from starter_sampling import MOST as JUDGED
 
 from app.settings.table import Settings, sampling
-from engine.chat.template import prompt_ids
-from engine.inference.generate import Request
-from engine.inference.repetition import RepetitionGuard
+from engine.core.generate import Request
+from engine.frontend.repetition import RepetitionGuard
+from engine.frontend.template import prompt_ids
 from engine.loading.loader import LoadedModel, load
 from engine.messages import Finished, FinishReason, Role, Sampling, Text, Turn
 

@@ -20,14 +20,14 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import numpy as np
 import torch
 
+from engine.core.generate import Request
+from engine.frontend.constraints.grammars import Grammars
+from engine.frontend.constraints.matcher import Matcher
+from engine.frontend.tokenizer import vocabulary
+from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.gguf.reader import GGUFFile
-from engine.inference.constraints.grammars import Grammars
-from engine.inference.constraints.matcher import Matcher
-from engine.inference.generate import Request
 from engine.loading.loader import LoadedModel, load
 from engine.messages import CacheType, Constraint, ConstraintKind, Sampling
-from engine.tokenizer import vocabulary
-from engine.tokenizer.tokenizer import Tokenizer
 
 _STEPS = 24
 _PROMPT = 64  # tokens

@@ -108,9 +108,9 @@ def peak(path: Path, context: int, cache: CacheType, true: bool) -> dict[str, in
     """Load, fill the context, answer; what was predicted and what was the most held."""
     import torch
 
-    from engine.inference.sampling import Sampler
     from engine.loading.loader import load
     from engine.messages import Role, Sampling, Turn
+    from engine.sampling import Sampler
 
     torch.set_grad_enabled(False)
     before = resident_memory()
@@ -150,9 +150,9 @@ def unload(path: Path) -> dict[str, int]:
     """Load, answer and let go; what was held before, with the model, and after."""
     import torch
 
-    from engine.host.device import trim_heap
-    from engine.inference.generate import Request
+    from engine.core.generate import Request
     from engine.loading.loader import load
+    from engine.machine.device import trim_heap
     from engine.messages import Sampling
 
     torch.set_grad_enabled(False)

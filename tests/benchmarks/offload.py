@@ -18,10 +18,10 @@ from typing import Any
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from engine.host.device import resident_memory
 from engine.loading import placement
 from engine.loading.loader import load
 from engine.loading.memory import NO_PAGING
+from engine.machine.device import resident_memory
 from engine.messages import CacheType
 
 TABLE = Path(__file__).with_suffix(".md")

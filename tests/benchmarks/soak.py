@@ -36,8 +36,8 @@ from engine import (
     Text,
     Turn,
 )
-from engine.host.device import resident_memory
 from engine.loading.library import find_model
+from engine.machine.device import resident_memory
 
 TOGETHER = 4  # answers in progress
 CANCELLED_SHARE = 0.2

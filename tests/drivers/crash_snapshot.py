@@ -21,10 +21,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from engine.snapshot import cleanup, page_file, sequence_file
-from engine.snapshot.page_file import StateKey
-from engine.snapshot.sequence_file import SavedSequence
-from engine.snapshot.store import PageStore
+from engine.state.disk import cleanup, page_file, sequence_file
+from engine.state.disk.page_file import StateKey
+from engine.state.disk.sequence_file import SavedSequence
+from engine.state.disk.store import PageStore
 from saved_pages import memory_pages, restored
 
 KEY = StateKey("c" * 64, "", "f16", (200_000, 50_000))

@@ -11,14 +11,14 @@ import shutil
 import sys
 from pathlib import Path
 
+from engine.adapters.stack import load_adapter
 from engine.cli.quantize import quantize
+from engine.core.generate import Request
 from engine.errors import EngineError
 from engine.gguf.reader import GGUFFile
-from engine.inference.generate import Request
 from engine.loading.loader import load
-from engine.lora.stack import load_adapter
 from engine.messages import Sampling
-from engine.snapshot.page_file import StateKey, pages_of, read, write
+from engine.state.disk.page_file import StateKey, pages_of, read, write
 
 
 def _cut(path: Path) -> None:

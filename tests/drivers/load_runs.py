@@ -105,8 +105,8 @@ def _evict(path: Path) -> None:
 
 
 def _measured(path: Path, cold: bool) -> Load:
-    from engine.host.device import trim_heap
     from engine.loading.loader import load
+    from engine.machine.device import trim_heap
     from engine.messages import DEFAULT_CACHE
 
     if cold:

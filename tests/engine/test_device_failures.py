@@ -320,7 +320,7 @@ def test_a_device_that_fails_when_it_is_prepared_is_replaced(
     bench: Bench, path: Path, held_at_loads: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the load and its check, when steps are captured."""
-    from engine.inference.runner import Runner
+    from engine.core.runner import Runner
 
     def fail(self: Runner) -> None:
         if self.is_elsewhere:

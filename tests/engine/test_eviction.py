@@ -21,9 +21,9 @@ from engine import (
     snapshots_folder,
     snapshots_size,
 )
-from engine.model_host import ModelHost
-from engine.snapshot import page_file
-from engine.snapshot.sequence_file import conversation_prefix
+from engine.model_session import ModelSession
+from engine.state.disk import page_file
+from engine.state.disk.sequence_file import conversation_prefix
 from engine.state.pages import bytes_for
 from engine_bench import (
     AMPLE_BYTES,
@@ -52,7 +52,7 @@ def llama(tmp_path: Path) -> Path:
     return with_printable_output(tiny.write(tmp_path / "tiny.gguf", context=CONTEXT))
 
 
-def host_of(bench: Bench) -> ModelHost:
+def host_of(bench: Bench) -> ModelSession:
     host = bench.engine._host
     assert host is not None
     return host
@@ -253,7 +253,7 @@ def test_a_full_disk_costs_the_pages_and_one_line_in_the_log(
     caplog.set_level(logging.INFO)
     wanted = ask(bench_of(bench, llama), 2, ONE)[0]
     with monkeypatch.context() as patch:
-        patch.setattr("engine.snapshot.page_file.write", fail)
+        patch.setattr("engine.state.disk.page_file.write", fail)
         ask(bench, 3, OTHER, conversation="two")
         ask(bench, 4, OTHER[4:], conversation="three")
         assert written(bench) == 0
@@ -279,7 +279,7 @@ def test_a_slow_disk_delays_no_answer(
         return write(*arguments)
 
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr("engine.snapshot.page_file.write", slow)
+    monkeypatch.setattr("engine.state.disk.page_file.write", slow)
     pool = host_of(bench_of(bench, llama))._scheduler.pool
     pool.most_lent_bytes = 2 * pool.layout.bytes_per_page
     texts = {f"{number} {ONE}": "" for number in range(6)}
@@ -305,7 +305,7 @@ def test_a_prompt_waits_for_its_pages_that_are_being_written(
         time.sleep(0.05)
         return write(*arguments)
 
-    monkeypatch.setattr("engine.snapshot.page_file.write", slow)
+    monkeypatch.setattr("engine.state.disk.page_file.write", slow)
     load_small(bench, llama)
     begun, end, _ = ask(bench, 2, ONE)
     ask(bench, 3, OTHER, conversation="two")
@@ -316,7 +316,7 @@ def test_a_prompt_waits_for_its_pages_that_are_being_written(
 def test_a_conversation_deleted_while_its_pages_are_written_leaves_none(
     bench: Bench, llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.snapshot.folder._WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("engine.state.disk.folder._WAIT_SECONDS", 0.1)
     begun, go = threading.Event(), threading.Event()
     write = page_file.write
 
@@ -325,7 +325,7 @@ def test_a_conversation_deleted_while_its_pages_are_written_leaves_none(
         assert go.wait(TIMEOUT_SECONDS)
         return write(*arguments)
 
-    monkeypatch.setattr("engine.snapshot.page_file.write", slow)
+    monkeypatch.setattr("engine.state.disk.page_file.write", slow)
     load_small(bench, llama)
     ask(bench, 2, ONE)
     ask(bench, 3, OTHER, conversation="two")

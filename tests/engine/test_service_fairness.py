@@ -25,8 +25,8 @@ from engine import (
     Text,
     Turn,
 )
-from engine.chat.prompt import PromptBuilder
-from engine.host import background
+from engine.frontend.prompt import PromptBuilder
+from engine.machine import background
 
 GREEDY = Sampling(temperature=0)
 LONG, SHORT = 2, 3  # requests

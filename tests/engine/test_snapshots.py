@@ -35,7 +35,7 @@ from engine import (
     snapshots_folder,
     snapshots_size,
 )
-from engine.snapshot.store import PageStore
+from engine.state.disk.store import PageStore
 from engine_bench import (
     AMPLE_BYTES,
     GREEDY,

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 import forward_pass
 import tiny
 import tiny_lora
-from engine.lora.stack import Stack, load_adapter
+from engine.adapters.stack import Stack, load_adapter
 from engine.models.layers import Decoder
 from sessions import open_decoder
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from torch import Tensor
 
-from engine.inference.generate import Request
-from engine.inference.runner import Rows
-from engine.inference.scheduler import Scheduler, Ticket
+from engine.adapters.stack import NO_ADAPTERS, Stack
+from engine.core.generate import Request
+from engine.core.runner import Rows
+from engine.core.scheduler import Scheduler, Ticket
 from engine.loading.loader import LoadedModel
-from engine.lora.stack import NO_ADAPTERS, Stack
 from engine.messages import Finished, PromptProgress, Sampling, Text
 from engine.state.sequence import Sequence
 from kv_writing import sequence_rows

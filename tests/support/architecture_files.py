@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 import tiny
 
 if TYPE_CHECKING:
-    from engine.inference.session import Session
+    from engine.core.session import Session
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SKELETONS, LOGITS = GOLDEN / "architectures.json", GOLDEN / "architectures.npz"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from engine.inference.scheduler import Scheduler
-from engine.inference.speculative.costs import StepCosts
-from engine.inference.speculative.drafter import Draft
+from engine.core.scheduler import Scheduler
+from engine.speculative.costs import StepCosts
+from engine.speculative.drafter import Draft
 
 WRONG_EVERY = 4  # tokens of a draft, on average
 

@@ -33,8 +33,8 @@ from engine import (
     Text,
     Turn,
 )
+from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.gguf.reader import GGUFFile
-from engine.tokenizer.tokenizer import Tokenizer
 
 GREEDY = Sampling(temperature=0)
 SEEDED = Sampling(temperature=0.8, seed=11)

@@ -20,9 +20,9 @@ from torch import Tensor
 import architecture_files
 import tiny
 from cuda_model import random_weight
+from engine.adapters.stack import NO_ADAPTERS
 from engine.gguf.reader import GGUFFile
 from engine.gguf.tensor_info import TensorInfo
-from engine.lora.stack import NO_ADAPTERS
 from engine.models import architecture
 from engine.models.config import read_config
 from engine.models.forward import forward_program

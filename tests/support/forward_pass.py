@@ -7,7 +7,7 @@ from collections.abc import Sequence as Tokens
 import torch
 from torch import Tensor
 
-from engine.lora.stack import NO_ADAPTERS, Stack
+from engine.adapters.stack import NO_ADAPTERS, Stack
 from engine.models.forward import forward_program
 from engine.models.layers import Decoder
 from engine.state.pages import PagePool

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.inference.runner import Runner
+from engine.adapters.stack import NO_ADAPTERS, Stack
+from engine.core.runner import Runner
 from engine.loading.loader import LoadedModel
-from engine.lora.stack import NO_ADAPTERS, Stack
 from engine.messages import CacheType
 from engine.models.forward import forward_program
 from engine.state.sequence import Sequence

@@ -9,9 +9,9 @@ from collections.abc import Sequence as Tokens
 import torch
 from torch import Tensor
 
+from engine.core.runner import Rows, Runner
+from engine.core.session import Session
 from engine.errors import Cancelled
-from engine.inference.runner import Rows, Runner
-from engine.inference.session import Session
 from engine.messages import CacheType
 from engine.state.pages import Page, PagePool
 from engine.state.prefix_tree import PrefixTree

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from engine.lora.delta import BaseModel
+from engine.adapters.delta import BaseModel
 from engine.models.feed_forward import GatedMLP
 from engine.models.layers import Block, Decoder
 from engine.models.mixers import Attention, DeltaNet, ShortConvolution

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from engine.lora.delta import EMBEDDING
+from engine.adapters.delta import EMBEDDING
 from engine.models.layers import Block, Decoder
 from engine.models.parts import Projection
 from kernels.formats import by_name

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from engine.core.session import Session
 from engine.gguf.reader import GGUFFile
-from engine.inference.session import Session
 from engine.messages import CacheType
 from engine.models import architecture
 from engine.models.config import read_config

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engine import snapshots_folder
-from engine.snapshot.page_file import PAGE_TOKENS, StateKey
-from engine.snapshot.sequence_file import SavedSequence
-from engine.snapshot.store import PageRead, PageStore, SaveResult, needed_parts
+from engine.state.disk.page_file import PAGE_TOKENS, StateKey
+from engine.state.disk.sequence_file import SavedSequence
+from engine.state.disk.store import PageRead, PageStore, SaveResult, needed_parts
 
 KEY = StateKey("a" * 64, "", "f16", (1000,))
 PLENTY = 1 << 40

@@ -7,10 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
-from engine.inference.constraints.grammars import Grammars
-from engine.inference.constraints.matcher import Matcher
+from engine.frontend.constraints.grammars import Grammars
+from engine.frontend.constraints.matcher import Matcher
+from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.messages import Constraint, ConstraintKind
-from engine.tokenizer.tokenizer import Tokenizer
 
 MOST_TOKENS = 1_500
 FREE_TOKENS = 40  # after which a walk seeks the end

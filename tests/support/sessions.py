@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence as Tokens
 from pathlib import Path
 
+from engine.core.runner import Runner
+from engine.core.session import Session
 from engine.gguf.reader import GGUFFile
-from engine.inference.runner import Runner
-from engine.inference.session import Session
 from engine.messages import CacheType
 from engine.models import architecture
 from engine.models.config import read_config

@@ -12,9 +12,9 @@ from gguf import GGUFReader
 
 import tiny
 from engine import Role, Turn
-from engine.chat.template import ChatTemplate
+from engine.frontend.template import ChatTemplate
+from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.gguf.reader import GGUFFile
-from engine.tokenizer.tokenizer import Tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
 WORD = "x"  # what the model writes where it has nothing else to write

@@ -2,7 +2,7 @@
 
 Filters keep a prefix of the tokens in descending order, so only those above a bound that the
 filters cannot pass are collected, sorted and raced. The race is that of
-`engine.inference.random_stream`: the token with the shortest waiting time divided by its weight.
+`engine.sampling.random_stream`: the token with the shortest waiting time divided by its weight.
 """
 
 from __future__ import annotations

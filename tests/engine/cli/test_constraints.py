@@ -11,9 +11,9 @@ import pytest
 
 import tiny
 from engine.cli.commands import main
-from engine.inference.generate import SamplerState
+from engine.core.generate import SamplerState
 from engine.messages import Constraint, ConstraintKind, Sampling
-from engine.snapshot import resume
+from engine.state.disk import resume
 
 GREEDY = ("--temp", "0")
 SEEDED = ("--temp", "0.8", "--seed", "6")

@@ -11,11 +11,11 @@ import pytest
 
 import tiny
 import tiny_lora
+from engine.adapters.stack import load_adapter
 from engine.errors import AdapterError, ModelFileError
 from engine.gguf.reader import GGUFFile
 from engine.loading import loader
 from engine.loading.loader import load
-from engine.lora.stack import load_adapter
 from kernels.backends import BACKENDS
 
 DRIVER = Path(__file__).resolve().parents[2] / "drivers" / "cut_file.py"

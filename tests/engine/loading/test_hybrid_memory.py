@@ -8,8 +8,8 @@ import pytest
 
 import outlines
 from engine import CacheType
+from engine.core.runner import chunk_size
 from engine.gguf.reader import GGUFFile
-from engine.inference.runner import chunk_size
 from engine.loading.memory import MemoryPlan, ModelShape
 from engine.loading.placement import place, predict
 from engine.loading.preflight import extra_ops, shape

@@ -26,8 +26,8 @@ from engine import (
     inspect_model,
     predict_memory,
 )
-from engine.host.device import available_memory
 from engine.loading.loader import load
+from engine.machine.device import available_memory
 from gguf_bytes import F32, STRING, U32, entry, model, tensor, text
 
 ARCHITECTURES = ("llama", "qwen3", "gemma3")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import tiny
+from engine.core.generate import Request
 from engine.errors import Cancelled, OutOfMemory, RequestError
 from engine.gguf.reader import GGUFFile
-from engine.host.device import resident_memory, trim_heap
-from engine.inference.generate import Request
 from engine.loading.loader import load
+from engine.machine.device import resident_memory, trim_heap
 from engine.messages import CacheType, Sampling
 
 MB = 1_000_000

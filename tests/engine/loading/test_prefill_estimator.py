@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tiny
-from engine.inference.prefill_time import PrefillShape
+from engine.core.prefill_time import PrefillShape
 from engine.loading.measured import measured_file
 from engine.loading.prefill_estimator import PrefillTimer
 from engine_bench import Bench, answer_text, run_turns, with_printable_output

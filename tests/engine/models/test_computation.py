@@ -11,11 +11,11 @@ import every_architecture
 import oracle
 from answers import GREEDY, answer, next_logits
 from engine import CacheType
+from engine.adapters.stack import NO_ADAPTERS
 from engine.errors import FaultKind, SnapshotError
 from engine.loading.loader import LoadedModel, load
-from engine.lora.stack import NO_ADAPTERS
-from engine.snapshot import session_file
-from engine.snapshot.disk_tier import state_key
+from engine.state.disk import session_file
+from engine.state.disk.disk_tier import state_key
 from kernels import backends
 
 SHA = "0" * 64

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 import every_architecture
+from engine.core.session import Session
 from engine.errors import Cancelled, ModelFileError
 from engine.gguf.reader import GGUFFile
-from engine.inference.session import Session
 from engine.loading.paging import ExpertBytes, expert_bytes
 from engine.messages import CacheType
 from engine.models import architecture, slot_reader

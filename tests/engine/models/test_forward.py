@@ -13,9 +13,9 @@ import tiny
 import tiny_lora
 from chosen_backend import ops
 from engine import CacheType, Cancelled
-from engine.inference.runner import Runner
-from engine.inference.session import Session
-from engine.lora.stack import NO_ADAPTERS, Stack, load_adapter
+from engine.adapters.stack import NO_ADAPTERS, Stack, load_adapter
+from engine.core.runner import Runner
+from engine.core.session import Session
 from engine.models.forward import forward_program
 from engine.models.layers import Decoder
 from engine.state.sequence import Sequence

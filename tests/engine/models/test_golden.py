@@ -17,8 +17,8 @@ import torch
 
 import golden_tiny
 from chosen_backend import ops
-from engine.chat.template import prompt_ids
 from engine.cli.measure import logits_at, perplexity
+from engine.frontend.template import prompt_ids
 from engine.loading.loader import LoadedModel, load
 from engine.messages import CacheType, Role, Turn
 from sessions import open_session

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from engine.core.prefill_calibration import layer_kinds
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
-from engine.inference.prefill_calibration import layer_kinds
 from engine.loading.preflight import outline
 from engine.models import architecture
 from engine.models.config import read_config

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.inference.prefill_calibration import calibrate
-from engine.inference.runner import Runner
-from engine.inference.session import Session
+from engine.adapters.stack import NO_ADAPTERS
+from engine.core.prefill_calibration import calibrate
+from engine.core.runner import Runner
+from engine.core.session import Session
 from engine.loading.memory import Needs, plan_memory
 from engine.loading.placement import slow_parts
 from engine.loading.selfcheck import find_faults
-from engine.lora.stack import NO_ADAPTERS
 from engine.messages import CacheType, SlowPart, SlowReason
 from engine.models.forward import forward_program
 from engine.models.layers import Decoder

@@ -17,11 +17,11 @@ import every_architecture
 import oracle
 import tiny
 import tiny_lora
+from engine.adapters.stack import Stack, load_adapter
+from engine.core.session import Session
 from engine.errors import Cancelled, ModelFileError
 from engine.gguf.reader import GGUFFile
-from engine.inference.session import Session
 from engine.loading.paging import layer_bytes
-from engine.lora.stack import Stack, load_adapter
 from engine.messages import CacheType
 from engine.models import architecture, slot_reader
 from engine.models.layer_pager import LayerPager

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import every_architecture
-from engine.inference.runner import Rows
-from engine.lora.stack import NO_ADAPTERS
+from engine.adapters.stack import NO_ADAPTERS
+from engine.core.runner import Rows
 from engine.messages import CacheType
 from engine.state.sequence import Sequence
 from kernels.placement import Placement

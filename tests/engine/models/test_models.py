@@ -11,9 +11,9 @@ import torch
 import oracle
 from chosen_backend import ops
 from engine import ModelFileError, UnsupportedModel
+from engine.core.runner import Runner
+from engine.core.session import Session
 from engine.errors import RequestError
-from engine.inference.runner import Runner
-from engine.inference.session import Session
 from engine.state.pages import PagePool
 from interpreter import Interpreter
 from sessions import open_session

@@ -11,8 +11,8 @@ from torch import Tensor
 import architecture_files as files
 import family_files
 from engine import CacheType, ModelFileError
+from engine.core.session import Session
 from engine.gguf.reader import GGUFFile
-from engine.inference.session import Session
 from engine.loading.placement import plan
 from engine.loading.preflight import identify, outline
 from engine.models import architecture

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from chosen_backend import ops
 from engine.cli.measure import logits_at, perplexity
-from engine.inference.runner import Runner
-from engine.inference.session import Session
+from engine.core.runner import Runner
+from engine.core.session import Session
 from engine.loading.loader import LoadedModel, load
 from engine.messages import DEFAULT_CACHE, CacheType
 from interpreter import Interpreter

@@ -11,16 +11,16 @@ import torch
 import tiny
 from answers import GREEDY, answer, answered, run_all
 from engine import CacheType, Event, Failed, SaveSnapshot
+from engine.adapters.stack import NO_ADAPTERS
+from engine.core.generate import Request
+from engine.core.scheduler import Scheduler
 from engine.errors import SnapshotError
-from engine.inference.generate import Request
-from engine.inference.scheduler import Scheduler
 from engine.loading.identity import ModelFiles, stamps
 from engine.loading.loader import LoadedModel, load
-from engine.lora.stack import NO_ADAPTERS
-from engine.snapshot import session_file
-from engine.snapshot.disk_tier import DiskTier, RestoreResult, state_key
-from engine.snapshot.saver import Saver
-from engine.snapshot.store import PageStore
+from engine.state.disk import session_file
+from engine.state.disk.disk_tier import DiskTier, RestoreResult, state_key
+from engine.state.disk.saver import Saver
+from engine.state.disk.store import PageStore
 from kernels.backends import BACKENDS
 from other_device import Elsewhere, OtherDevice
 

@@ -13,9 +13,9 @@ import oracle
 import tiny
 import tiny_lora
 from engine import CacheType
-from engine.inference.runner import Runner
-from engine.inference.session import Session
-from engine.lora.stack import Stack, load_adapter
+from engine.adapters.stack import Stack, load_adapter
+from engine.core.runner import Runner
+from engine.core.session import Session
 from engine.models.forward import forward_program
 from kernels import stages
 from kernels.backends import BACKENDS

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine.core.runner import Rows
 from engine.errors import Cancelled
-from engine.inference.runner import Rows
 from engine.messages import CacheType
-from engine.snapshot.page_file import StateKey
-from engine.snapshot.store import PageRead, PageStore, needed_parts
+from engine.state.disk.page_file import StateKey
+from engine.state.disk.store import PageRead, PageStore, needed_parts
 from engine.state.pages import OutOfPages, Page, PagePool, bytes_for
 from engine.state.prefix_tree import PrefixTree
 from engine.state.sequence import Sequence

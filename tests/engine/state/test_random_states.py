@@ -13,10 +13,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from engine.core.runner import Rows
 from engine.errors import Cancelled
-from engine.inference.runner import Rows
 from engine.messages import CacheType
-from engine.snapshot.store import needed_parts
+from engine.state.disk.store import needed_parts
 from engine.state.pages import Page, bytes_for
 from engine.state.prefix_tree import PrefixTree
 from engine.state.sequence import Sequence

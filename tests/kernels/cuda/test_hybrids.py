@@ -10,10 +10,10 @@ import torch
 import every_architecture
 import gpu_decoding
 import hybrids
+from engine.adapters.stack import NO_ADAPTERS
 from engine.cli.quantize import quantize
-from engine.inference.runner import Runner
+from engine.core.runner import Runner
 from engine.loading.loader import load
-from engine.lora.stack import NO_ADAPTERS
 from engine.messages import CacheType
 from engine.models.forward import forward_program
 from engine.state.pages import PagePool

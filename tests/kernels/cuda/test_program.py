@@ -15,10 +15,10 @@ import every_architecture
 import gpu_decoding
 import tiny
 import tiny_lora
+from engine.adapters.stack import NO_ADAPTERS, Stack, load_adapter
 from engine.cli.quantize import quantize
-from engine.inference.generate import Request
+from engine.core.generate import Request
 from engine.loading.loader import LoadedModel, load
-from engine.lora.stack import NO_ADAPTERS, Stack, load_adapter
 from engine.messages import CacheType, Sampling
 from gpu_decoding import check_body_and_head, check_first_step
 from gpu_products import MakeRows, weight_of

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.inference.random_stream import draw_bits
-from engine.inference.sampling import Sampler
 from engine.messages import Sampling
+from engine.sampling import Sampler
+from engine.sampling.random_stream import draw_bits
 from kernels.cuda.sampling import DeviceSampler
 from kernels.draw import UNDECIDED, Draw
 

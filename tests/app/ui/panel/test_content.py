@@ -24,7 +24,7 @@ from app.state.chat import ModelFile
 from app.ui.panel.content import PanelContent
 from app.ui.panel.stop_texts import lines_of, stops_of
 from engine import CheckConstraint, ConstraintChecked, ContextPolicy, Role, Sampling
-from engine.inference.constraints.checking import check
+from engine.frontend.constraints.checking import check
 from fakes import MODEL
 from stage import Stage, flush, until
 

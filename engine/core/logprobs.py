@@ -1,0 +1,32 @@
+"""Log probabilities of generated tokens, and of the most likely ones in their places."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engine.frontend.tokenizer.tokenizer import Tokenizer
+from engine.messages import Logprob, TokenLogprobs
+
+
+def token_logprobs(logits: Tensor, token: int, most: int, tokenizer: Tokenizer) -> TokenLogprobs:
+    """The log probability of `token` and of the `most` likely tokens, from logits [V].
+
+    They are the model's own: of the softmax at temperature 1, before any sampling parameter or
+    constraint, as the servers of llama.cpp and OpenAI give them. The highest comes first, and of
+    equal ones the lowest id.
+    """
+    row = torch.log_softmax(logits.detach().to("cpu", torch.float64), dim=0)
+    least = torch.topk(row, min(most, len(row))).values[-1]
+    ids = torch.nonzero(row >= least)[:, 0]  # more than `most` where some are equal
+    values, order = torch.sort(row[ids], descending=True, stable=True)
+    top = [
+        Logprob(one, _shown(tokenizer, one), value)
+        for one, value in zip(ids[order][:most].tolist(), values[:most].tolist(), strict=True)
+    ]
+    return TokenLogprobs(token, _shown(tokenizer, token), float(row[token]), tuple(top))
+
+
+def _shown(tokenizer: Tokenizer, token: int) -> str:
+    """A token's text; bytes that are no characters alone become U+FFFD."""
+    return tokenizer.piece(token).decode("utf-8", "replace")

@@ -1,0 +1,229 @@
+"""Runner: forward passes of one loaded model over batches of sequences.
+
+It has the recorded program of each adapter stack in use. Sequences with different stacks are passed
+in one call and run in one pass for each stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence as Tokens
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.adapters.stack import NO_ADAPTERS, Stack
+from engine.messages import CacheType
+from engine.models.forward import Result, forward_program
+from engine.models.layers import Decoder
+from engine.state.pages import PagePool, storage_dtype
+from engine.state.sequence import Sequence
+from kernels import stages
+from kernels.backend import HOST, Backend
+from kernels.devices import is_device_error
+from kernels.kv_pages import KVLayout
+from kernels.placement import Placement
+from kernels.program import Program, Recorded, Segment
+
+_SMALLEST_CHUNK, _LARGEST_CHUNK = 16, 512
+_MOST_PROGRAMS = 4  # recorded and kept; others are recorded again when they are needed
+
+# Largest model whose decode step runs without a checkpoint: about 100 ms at 30 GB/s.
+_UNINTERRUPTED_BYTES = 3_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Tokens to append to one sequence, computed with an adapter stack.
+
+    With `wanted` over 1 the last `wanted` - 1 tokens are a draft: the caller commits what it accepts
+    (`Sequence.commit_accepted`), and the runner nothing.
+    """
+
+    sequence: Sequence
+    tokens: Tokens[int]
+    stack: Stack = NO_ADAPTERS
+    wanted: int = 1  # logits of so many last tokens
+
+
+class Runner:
+    """Runs the model; used by one thread at a time."""
+
+    def __init__(
+        self,
+        model: Decoder,
+        cache: CacheType = CacheType.F32,
+        recorder: Callable[[Program], Recorded] | None = None,
+        result: Result = Result.LOGITS,
+        *,
+        draws: bool = False,
+    ) -> None:
+        """`recorder` replaces `record` of the model's backends; `logits` computes the `result`.
+
+        With `draws` the logits stay on the device if the head's backend can draw tokens there.
+        """
+        vocabulary = model.head.weight.shape[0]
+        self.drawer = model.placement.head.new_drawer(vocabulary) if draws else None
+        self.model = model
+        self._result = result
+        self.layout = KVLayout(model.layer_states, storage_dtype(cache))
+        self._recorder = recorder
+        self._recorded: dict[str, Recorded] = {}  # by key of the stack, least recently used first
+        is_paged = any(number >= 0 for number in model.paged)
+        most = max(block.weights for block in model.blocks)
+        self.chunk = chunk_size(most, model.placement, paged=is_paged)
+        macs = sum(block.weights for block in model.blocks)
+        self.token_seconds = macs / (
+            10 * model.placement.macs_per_100_ms()
+        )  # of a prompt, predicted
+        size = sum(block.size_bytes for block in model.blocks)
+        self._steps_at_once = size <= _UNINTERRUPTED_BYTES and not is_paged
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether any part of the model is on a device beside the processor."""
+        return any(one.device != HOST for one in self.model.placement.backends)
+
+    def is_of_device(self, fault: BaseException) -> bool:
+        """Whether a fault is one of a device beside the processor, and not of the program."""
+        return self.is_elsewhere and is_device_error(fault)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether a backend lowered the program; otherwise it is interpreted, op by op."""
+        return stages.is_lowered(self.recorded(NO_ADAPTERS))
+
+    def prepare(self) -> None:
+        """Compile and capture the decode step without adapters, where its device does that."""
+        recorded = self.recorded(NO_ADAPTERS)
+        if isinstance(recorded, stages.Preparable):
+            with torch.inference_mode():
+                recorded.prepare()
+
+    def has_equal_bits(self, stack: Stack = NO_ADAPTERS) -> bool:
+        """Whether a token gets the same bits in any batch."""
+        return stages.has_equal_bits(self.recorded(stack))
+
+    def new_pool(self, budget_bytes: int = 1 << 62) -> PagePool:
+        """A pool of KV pages for this model: each group in the memory of its layers' backend."""
+        return PagePool(self.layout, self.model.placement.memories, budget_bytes)
+
+    def recorded(self, stack: Stack) -> Recorded:
+        """The forward pass with these adapters; after a failed kernel check, interpreted."""
+        found = self._recorded.pop(stack.key, None)
+        if found is None:
+            program = forward_program(self.model, self.layout, stack, self._result)
+            if self._recorder is not None and not self.model.refused:
+                found = self._recorder(program)
+            else:
+                found = stages.record(
+                    program,
+                    self.model.placement,
+                    self.model.refused,
+                    keeps_logits=self.drawer is not None,
+                )
+        self._recorded[stack.key] = found
+        while len(self._recorded) > _MOST_PROGRAMS:
+            del self._recorded[next(iter(self._recorded))]
+        return found
+
+    def hidden(
+        self, batch: Tokens[Rows], checkpoint: Callable[[], None] = lambda: None
+    ) -> list[Tensor]:
+        """Append tokens to sequences: the hidden states [T, D] of each.
+
+        All or none are committed: `checkpoint` may raise to cancel. Raises OutOfPages.
+        """
+        outs = self._hidden(batch, checkpoint)
+        _commit(batch)
+        return outs
+
+    def read_text(
+        self, tokens: Tokens[int], stack: Stack, checkpoint: Callable[[], None] = lambda: None
+    ) -> Tensor:
+        """Hidden states [T, D] of a whole text, by an encoder; nothing is cached."""
+        with torch.inference_mode():
+            return self.recorded(stack).hidden([Segment(tokens, 0, ())], checkpoint)
+
+    def logits(self, hidden: Tensor, stack: Stack = NO_ADAPTERS) -> Tensor:
+        """Hidden states [T, D] → logits [T, V]."""
+        with torch.inference_mode():
+            return self.recorded(stack).logits(hidden)
+
+    def step(
+        self, batch: Tokens[Rows], checkpoint: Callable[[], None] = lambda: None
+    ) -> list[Tensor]:
+        """Append tokens to sequences: the logits [wanted, V] after the last tokens of each.
+
+        Raises OutOfPages, and what `checkpoint` raises; nothing is then committed.
+        """
+        checkpoint()
+        if not self._steps_at_once or any(len(rows.tokens) > rows.wanted for rows in batch):
+            outs = self._logits(batch, self._hidden(batch, checkpoint))
+        else:
+            outs = self._step(batch)
+        for backend in self.model.placement.backends:
+            backend.finish()  # a pass is timed, and its faults are raised here
+        _commit([rows for rows in batch if rows.wanted < 2])
+        return outs
+
+    def _hidden(self, batch: Tokens[Rows], checkpoint: Callable[[], None]) -> list[Tensor]:
+        outs: dict[int, Tensor] = {}
+        groups = _by_stack(batch)  # outside inference mode, where new pages could not be reused
+        with torch.inference_mode():
+            for stack, numbers, segments in groups:
+                found = self.recorded(stack).hidden(segments, checkpoint)
+                sizes = [len(batch[number].tokens) for number in numbers]
+                outs |= zip(numbers, found.split(sizes), strict=True)
+        return [outs[number] for number in range(len(batch))]
+
+    def _logits(self, batch: Tokens[Rows], hidden: Tokens[Tensor]) -> list[Tensor]:
+        """Hidden states [T, D] of each → the logits [wanted, V]."""
+        outs: dict[int, Tensor] = {}
+        for stack in {rows.stack.key: rows.stack for rows in batch if rows.wanted}.values():
+            numbers = [at for at, rows in enumerate(batch) if rows.stack.key == stack.key]
+            sizes = [batch[number].wanted for number in numbers]
+            last = [hidden[at][len(hidden[at]) - batch[at].wanted :] for at in numbers]
+            outs |= zip(numbers, self.logits(torch.cat(last), stack).split(sizes), strict=True)
+        return [outs.get(number, hidden[number][:0]) for number in range(len(batch))]
+
+    def _step(self, batch: Tokens[Rows]) -> list[Tensor]:
+        """Body and head in one call: logits are wanted of all tokens."""
+        outs: dict[int, Tensor] = {}
+        groups = _by_stack(batch)  # outside inference mode, where new pages could not be reused
+        with torch.inference_mode():
+            for stack, numbers, segments in groups:
+                logits = self.recorded(stack).step(segments)
+                sizes = [batch[number].wanted for number in numbers]
+                outs |= zip(numbers, logits.split(sizes), strict=True)
+        return [outs[number] for number in range(len(batch))]
+
+
+def _commit(batch: Tokens[Rows]) -> None:
+    for rows in batch:
+        rows.sequence.commit(rows.tokens)
+
+
+def _by_stack(batch: Tokens[Rows]) -> list[tuple[Stack, list[int], list[Segment]]]:
+    """The rows in groups with one adapter stack: stack, indices in the batch, segments."""
+    groups: dict[str, tuple[Stack, list[int], list[Segment]]] = {}
+    for rows in batch:  # before any pass: OutOfPages leaves all sequences unchanged
+        rows.sequence.reserve(len(rows.tokens))
+    if len(batch) == 1:  # each token of most answers
+        return [(rows.stack, [0], [rows.sequence.segment(rows.tokens)]) for rows in batch]
+    for number, rows in enumerate(batch):
+        group = groups.setdefault(rows.stack.key, (rows.stack, [], []))
+        group[1].append(number)
+        group[2].append(rows.sequence.segment(rows.tokens))
+    return list(groups.values())
+
+
+def chunk_size(layer_weights: int, backend: Backend | Placement, *, paged: bool = False) -> int:
+    """Prefill chunk length: the power of two for which one layer takes about 100 ms.
+
+    Of a model with `paged` layers twice that: they are read from the disk for every chunk, and a
+    pass can be cancelled within a layer.
+    """
+    fitting = max(backend.macs_per_100_ms() // max(layer_weights, 1), 1) * (1 + paged)
+    return min(max(1 << (fitting.bit_length() - 1), _SMALLEST_CHUNK), _LARGEST_CHUNK)

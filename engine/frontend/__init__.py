@@ -1,0 +1,1 @@
+"""Front end: conversations to prompts, text to tokens, generated tokens to text; constraints."""

@@ -1,0 +1,161 @@
+"""Grammars of one model: constraints compiled for its vocabulary, the last used ones kept."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+from llguidance import LLMatcher, LLTokenizer
+
+from engine.errors import RequestError
+from engine.frontend.constraints import refusal
+from engine.frontend.constraints.library import LIMITS, guarded, library_tokenizer
+from engine.frontend.constraints.mask_thread import Worker
+from engine.frontend.constraints.source import body_of, check, combined
+from engine.frontend.tokenizer.tokenizer import Tokenizer
+from engine.machine.background import BackgroundTask
+from engine.messages import Constraint
+
+_KEPT = 8  # compiled grammars
+_LONGEST_SECONDS = 10.0  # of a compilation
+
+
+class Grammar:
+    """A constraint compiled for a vocabulary of V tokens."""
+
+    def __init__(
+        self,
+        constraint: Constraint,
+        source: str,
+        tokenizer: LLTokenizer,
+        worker: Callable[[], Worker],
+    ) -> None:
+        """`worker` is the one of its answers. Raises RequestError for a grammar that is refused."""
+        self.constraint: Final = constraint
+        self.worker: Final = worker
+        self.words: Final = -(-tokenizer.vocab_size // 32)  # of a mask
+        self._source = source
+        self._tokenizer = tokenizer
+        self._start = self.compiled()
+        self._check_start()
+
+    def compiled(self) -> LLMatcher:
+        """A new state at the start of the text, which shares nothing with others."""
+        with guarded():
+            made = LLMatcher(self._tokenizer, self._source, log_level=0, limits=LIMITS)
+            message = made.get_error()
+        if message:
+            constraint = self.constraint
+            raise refusal.from_library(constraint.kind, constraint.text, message)
+        return made
+
+    def start(self) -> LLMatcher:
+        """A state at the start of the text; it shares the tables of the lexer with others."""
+        with guarded():
+            return self._start.deep_copy()
+
+    def ids(self, text: str) -> list[int]:
+        """Tokens of a text, control tokens included."""
+        with guarded():
+            return self._tokenizer.tokenize_str(text)
+
+    def _check_start(self) -> None:
+        """Refuse a grammar that no text can match."""
+        first, constraint = self.start(), self.constraint
+        mask = np.zeros(self.words, np.uint32)
+        with guarded():
+            first.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
+            failed, accepts = first.get_error(), first.is_accepting()
+            stopped = first.is_stopped()
+        if failed and "too complex" in failed.lower():
+            raise refusal.refused(constraint.kind, "it is too complex", 1, 1)
+        if failed or not (mask.any() or accepts) or (stopped and not accepts):
+            raise refusal.refused(constraint.kind, "no text can match it", 1, 1)
+
+
+class Grammars:
+    """Compiles constraints for one vocabulary; may be used by several threads."""
+
+    def __init__(self, tokenizer: Tokenizer | None = None, vocabulary: int = 0) -> None:
+        """`vocabulary` is the number of logits. Nothing is built before it is needed.
+
+        Without a tokenizer the vocabulary is the single bytes.
+        """
+        self._tokenizer = tokenizer
+        self._vocabulary = vocabulary
+        self._library: LLTokenizer | None = None
+        self._kept: dict[Constraint, Grammar] = {}  # least recently used first
+        self._worker: weakref.ref[Worker] | None = None
+        self._lock = threading.Lock()
+
+    def compile(self, constraint: Constraint) -> Grammar:
+        """The compiled grammar, at once where it is known.
+
+        Raises RequestError with line and column for one that is malformed or that no text can
+        match, and for one that takes too long.
+        """
+        with self._lock:
+            found = self._kept.pop(constraint, None)
+            if found is not None:
+                self._kept[constraint] = found
+                return found
+        check(constraint)
+        end = time.monotonic() + _LONGEST_SECONDS
+
+        def in_time() -> None:
+            if time.monotonic() > end:
+                raise refusal.refused(constraint.kind, "it takes too long to compile", 1, 1)
+
+        found = BackgroundTask(lambda: self._compile(constraint), "grammar").result(in_time)
+        with self._lock:
+            self._kept[constraint] = found
+            while len(self._kept) > _KEPT:
+                del self._kept[next(iter(self._kept))]
+        return found
+
+    def _compile(self, constraint: Constraint) -> Grammar:
+        library = self._built()
+        bodies = body_of(constraint, self._token_id)
+        source = combined(constraint, bodies, self._control)
+        return Grammar(constraint, source, library, self.worker)
+
+    def worker(self) -> Worker:
+        """The worker of all answers, which exists while there are some."""
+        with self._lock:
+            found = None if self._worker is None else self._worker()
+            if found is None:
+                found = Worker()
+                self._worker = weakref.ref(found)
+            return found
+
+    def _built(self) -> LLTokenizer:
+        with self._lock:
+            if self._library is None:
+                self._library = (
+                    LLTokenizer("byte")
+                    if self._tokenizer is None
+                    else library_tokenizer(self._tokenizer, self._vocabulary)
+                )
+            return self._library
+
+    def _token_id(self, text: str) -> int | None:
+        return None if self._tokenizer is None else self._tokenizer.token_id(text)
+
+    def _control(self, text: str) -> int | None:
+        """The control token with this text, if there is one: such a token is no text."""
+        token = self._token_id(text)
+        if token is None or self._tokenizer is None or not self._tokenizer.is_control(token):
+            return None
+        return token
+
+
+def too_complex(reason: str) -> RequestError:
+    """The error of an answer whose grammar reached a limit of the library."""
+    return RequestError(
+        f"The grammar became too complex for the answer so far ({' '.join(reason.split())}).",
+        "Simplify it: ambiguous rules and long bounded repetitions are the most expensive.",
+    )

@@ -1,0 +1,293 @@
+"""Constraints as grammars of the llguidance library: a Lark grammar, and others that it refers to.
+
+Text before a trigger is a lexeme of any text that ends with the trigger, the shortest one: as soon
+as it is there, what follows must match. A trigger that is a control token is such a token, and no
+text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from llguidance import regex_to_lark
+
+from engine.frontend.constraints import refusal
+from engine.frontend.constraints.gbnf import TokenId
+from engine.frontend.constraints.gbnf_lark import to_lark
+from engine.frontend.constraints.json_schema.compiler import lark_of
+from engine.frontend.constraints.json_schema.document import (
+    Document,
+    Path,
+    SchemaFault,
+    offset_of,
+    parsed,
+)
+from engine.frontend.constraints.library import guarded
+from engine.messages import Constraint, ConstraintKind
+
+_LONGEST_TEXT = 1 << 20  # characters
+_DEEPEST = 100  # nested brackets: the library's parsers are recursive
+_TAG = re.compile(r"(<[^<>]*>|\[[^\[\]]*\])")  # perhaps a control token
+_ANY_TEXT = "TEXT: /(.|\\n)*/"
+# Of a part, by counts of regular expressions and rules.
+_MOST_REPEATED = 10_000
+_COUNT = re.compile(r"\s*(?:\{\s*|~\s*)(\d+)[^}\n]{0,24}\}?")
+_OPENING, _CLOSING = "([{", ")]}"
+_IN_JSON = (ConstraintKind.JSON_SCHEMA, ConstraintKind.CHOICES, ConstraintKind.TOOLS)
+# Texts in which a bracket is a character: strings, escaped characters, and classes.
+_STRING = r'"(?:[^"\\\n]|\\.)*"'
+_CLASS = r"\[(?:[^\]\\]|\\.)*\]"
+_TEXTS = {
+    **dict.fromkeys(_IN_JSON, re.compile(_STRING)),
+    ConstraintKind.REGEX: re.compile(rf"\\.|{_CLASS}", re.DOTALL),
+    ConstraintKind.GBNF: re.compile(rf"{_STRING}|{_CLASS}"),
+    ConstraintKind.LARK: re.compile(rf"{_STRING}|\\.|{_CLASS}"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool call: text that the schema describes, between two strings."""
+
+    name: str
+    schema: dict[str, Any] | bool
+    begin: str
+    end: str
+
+
+Control = Callable[[str], int | None]  # the control token of a text
+Part = dict[str, Any]  # of the library's list of grammars
+
+
+def check(constraint: Constraint) -> None:
+    """Raise RequestError for a text that the library must not see: too long or nested too deeply."""
+    kind, text = constraint.kind, constraint.text
+    if len(text) > _LONGEST_TEXT:
+        reason = f"it has more than {_LONGEST_TEXT:,} characters"
+        raise refusal.refused_at(kind, text, reason, _LONGEST_TEXT)
+    if (at := text.find("\0")) >= 0:
+        raise refusal.refused_at(kind, text, "it has a null character", at)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise refusal.refused_at(kind, text, "it has half a character", error.start) from None
+    depth = 0
+    for at, character in enumerate(_TEXTS[kind].sub(lambda found: " " * len(found[0]), text)):
+        if character in _OPENING:
+            depth += 1
+            if depth > _DEEPEST:
+                reason = f"brackets are nested more than {_DEEPEST} deep"
+                raise refusal.refused_at(kind, text, reason, at)
+        elif character in _CLOSING:
+            depth = max(depth - 1, 0)
+    if not all(constraint.trigger):
+        raise refusal.refused(kind, "a trigger is empty", 1, 1)
+
+
+def body_of(constraint: Constraint, token_id: TokenId) -> list[Part]:
+    """The grammars of the constrained text, those of several tools in their order.
+
+    Raises RequestError with line and column.
+    """
+    kind = constraint.kind
+    larks = _larks(kind, constraint.text, token_id)
+    for lark in larks if kind not in _IN_JSON else ():
+        if least_repetitions(lark) > _MOST_REPEATED:
+            reason = f"nested counts ask for more than {_MOST_REPEATED:,} repetitions"
+            raise refusal.refused(kind, reason, 1, 1)
+    return [{"lark_grammar": lark} for lark in larks]
+
+
+def _larks(kind: ConstraintKind, text: str, token_id: TokenId) -> list[str]:
+    match kind:
+        case ConstraintKind.JSON_SCHEMA:
+            schema = _parsed(kind, text)
+            if not isinstance(schema, dict | bool):
+                reason = "it must be a JSON object, true or false"
+                raise refusal.refused_at(kind, text, reason, len(text) - len(text.lstrip()))
+            return [_schema(kind, text, cast("dict[str, Any] | bool", schema), ())]
+        case ConstraintKind.GBNF:
+            return [to_lark(text, token_id)]
+        case ConstraintKind.LARK:
+            return [text]
+        case ConstraintKind.REGEX:
+            with guarded():
+                return [f"start: /{regex_to_lark(text)}/"]
+        case ConstraintKind.CHOICES:
+            return [f"start: {' | '.join(map(_quoted, _choices(text)))}"]
+        case ConstraintKind.TOOLS:
+            return [
+                _schema(kind, text, tool.schema, (number, "schema"))
+                for number, tool in enumerate(tools(text))
+            ]
+
+
+def least_repetitions(pattern: str) -> int:
+    """How often nested counts such as (a{3}){5} repeat a part at least: here 15.
+
+    The library writes a text without a choice as a whole, however long it is.
+    """
+    levels = [1]
+    at = 0
+    while at < len(pattern):
+        character = pattern[at]
+        at += 1
+        if character == "\\":
+            at += 1
+        elif character == "(":
+            levels.append(1)
+        else:
+            inner = levels.pop() if character == ")" and len(levels) > 1 else 1
+            while found := _COUNT.match(pattern, at):
+                inner = min(inner * max(int(found[1][:9]), 1), _MOST_REPEATED + 1)
+                at = found.end()
+            levels[-1] = max(levels[-1], inner)
+    return max(levels)
+
+
+def combined(constraint: Constraint, bodies: Sequence[Part], control: Control) -> str:
+    """The library's form of a whole answer: free text where there are triggers, and the bodies."""
+    is_tools = constraint.kind is ConstraintKind.TOOLS
+    if not constraint.trigger and not is_tools:
+        return json.dumps({"grammars": bodies})
+    named = [{**body, "name": f"body_{at}"} for at, body in enumerate(bodies)]
+    lines = [_ANY_TEXT]
+    if is_tools:
+        lines += _calls(constraint, control)
+    else:
+        heads = _heads(constraint.trigger, "head", control)
+        lines += heads.lines
+        free = "" if constraint.required else " | TEXT"
+        lines.append(f"start: ({heads.any}) @body_0{free}")
+    outer = {"name": "answer", "lark_grammar": "\n".join(lines)}
+    return json.dumps({"grammars": [outer, *named]})
+
+
+@dataclass(frozen=True, slots=True)
+class _Heads:
+    """Rules for free text that ends with a trigger."""
+
+    lines: list[str]
+    names: list[str]  # one for each trigger
+
+    @property
+    def any(self) -> str:
+        return " | ".join(self.names)
+
+
+def _heads(triggers: Sequence[str], name: str, control: Control) -> _Heads:
+    lines: list[str] = []
+    names = [f"{name}_{at}" for at in range(len(triggers))]
+    for rule, trigger in zip(names, triggers, strict=True):
+        whole = control(trigger) is not None
+        parts = [trigger] if whole else [part for part in _TAG.split(trigger) if part]
+        pieces = [_tag(part, control) for part in parts]
+        if any(piece.startswith("<[") for piece in pieces):  # control tokens are no text
+            lines.append(f"{rule}: TEXT {' '.join(pieces)}")
+        else:
+            lines.append(f"{rule}[lazy]: TEXT {_quoted(trigger)}")
+    return _Heads(lines, names)
+
+
+def _calls(constraint: Constraint, control: Control) -> list[str]:
+    """The rules of an answer with tool calls: one without triggers, else any number in free text."""
+    found = tools(constraint.text)
+    if not constraint.trigger:
+        calls = [_call(number, tool, "", control) for number, tool in enumerate(found)]
+        return [f"start: {' | '.join(calls)}"]
+    heads = _heads(constraint.trigger, "head", control)
+    calls: list[str] = []
+    for trigger, head in zip(constraint.trigger, heads.names, strict=True):
+        own = [
+            _call(number, tool, trigger, control)
+            for number, tool in enumerate(found)
+            if tool.begin.startswith(trigger)
+        ]
+        if not own:
+            reason = f"no tool call begins with the trigger {trigger!r}"
+            raise refusal.refused(constraint.kind, reason, 1, 1)
+        calls.append(f"{head} ({' | '.join(own)})")
+    for tool in found:
+        if not tool.begin.startswith(constraint.trigger):
+            at = constraint.text.find(json.dumps(tool.begin))
+            reason = f"the call of {tool.name!r} begins with no trigger"
+            raise refusal.refused_at(constraint.kind, constraint.text, reason, max(at, 0))
+    lines = [*heads.lines, f"call: {' | '.join(calls)}"]
+    return [*lines, f"start: call{'+' if constraint.required else '*'} TEXT"]
+
+
+def _call(number: int, tool: Tool, trigger: str, control: Control) -> str:
+    """One call, without the trigger that was generated before it."""
+    begin = _tag(tool.begin[len(trigger) :], control)
+    return f"{begin} @body_{number} {_tag(tool.end, control)}".strip()
+
+
+def _tag(text: str, control: Control) -> str:
+    token = control(text.strip())
+    if token is None:
+        return _quoted(text) if text else ""
+    before, after = text.split(text.strip())
+    parts = [_quoted(before) if before else "", f"<[{token}]>", _quoted(after) if after else ""]
+    return " ".join(filter(None, parts))
+
+
+# --- JSON ---------------------------------------------------------------------------------------
+
+
+def _parsed(kind: ConstraintKind, text: str) -> Any:
+    try:
+        return parsed(text)
+    except json.JSONDecodeError as error:
+        raise refusal.refused(
+            kind, f"it is not JSON, {error.msg}", error.lineno, error.colno
+        ) from None
+    except (ValueError, RecursionError):
+        raise refusal.refused(kind, "it is nested too deeply or has a huge number", 1, 1) from None
+
+
+def _schema(kind: ConstraintKind, text: str, schema: dict[str, Any] | bool, path: Path) -> str:
+    try:
+        return lark_of(Document(schema, path))
+    except SchemaFault as fault:
+        place = offset_of(text, fault.path or path)
+        raise refusal.refused_at(kind, text, fault.reason, place) from None
+
+
+def _choices(text: str) -> list[str]:
+    found = _parsed(ConstraintKind.CHOICES, text)
+    is_list = isinstance(found, list) and found
+    if not is_list or not all(isinstance(one, str) for one in cast("list[object]", found)):
+        reason = "it must be a JSON array of one or more strings"
+        raise refusal.refused(ConstraintKind.CHOICES, reason, 1, 1)
+    return cast("list[str]", found)
+
+
+def tools(text: str) -> list[Tool]:
+    """The tool calls of a constraint's text. Raises RequestError."""
+    found = _parsed(ConstraintKind.TOOLS, text)
+    made: list[Tool] = []
+    for one in cast("list[object]", found) if isinstance(found, list) else []:
+        match one:
+            case {
+                "name": str(name),
+                "schema": dict() | bool() as schema,
+                "begin": str(begin),
+                "end": str(end),
+            }:
+                made.append(Tool(name, cast("dict[str, Any] | bool", schema), begin, end))
+            case _:
+                made.clear()
+                break
+    if not made:
+        reason = 'it must be a JSON array of objects with "name", "schema", "begin" and "end"'
+        raise refusal.refused(ConstraintKind.TOOLS, reason, 1, 1)
+    return made
+
+
+def _quoted(text: str) -> str:
+    """A string of a Lark grammar."""
+    return json.dumps(text, ensure_ascii=False)

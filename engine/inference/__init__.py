@@ -1,1 +1,0 @@
-"""Inference: sessions, prompts, prefill, decoding, sampling."""

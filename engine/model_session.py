@@ -1,0 +1,485 @@
+"""ModelSession: the loaded model with its scheduler, KV pages and adapters; runs commands against it.
+
+The service creates one for each model it loads. Everything processed stays cached in a prefix tree
+within a memory budget, so several conversations continue without processing them again; what the
+budget does not hold is restored from disk, where SaveSnapshot has written it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from engine.adapter_cache import AdapterCache
+from engine.adapters.stack import Stack
+from engine.core.generate import Request
+from engine.core.suspended import Suspended, without_frames
+from engine.errors import (
+    OTHER_FAULT,
+    AdapterError,
+    EngineError,
+    RequestError,
+)
+from engine.frontend.constraints.grammars import Grammars
+from engine.frontend.constraints.resume_matcher import after_thoughts
+from engine.frontend.prompt import PromptBuilder
+from engine.frontend.reasoning_budget import ThoughtPlan
+from engine.loading.device_choice import AUTOMATIC
+from engine.loading.identity import ModelFiles, Stamp
+from engine.loading.library import data_folder, model_parts
+from engine.loading.loader import LoadedModel, load
+from engine.loading.measured import MeasuredFigures, measured_file
+from engine.loading.memory import NO_PAGING
+from engine.loading.metrics import read_metrics
+from engine.loading.prefill_estimator import PrefillEstimator
+from engine.machine.background import BackgroundTask
+from engine.machine.device import resident_memory
+from engine.messages import (
+    AdaptersSet,
+    AdapterUse,
+    CountTokens,
+    DraftSet,
+    Embed,
+    Embedded,
+    Event,
+    Finished,
+    Generate,
+    LoadSnapshot,
+    MetricsRead,
+    ModelLoaded,
+    PromptProgress,
+    Rerank,
+    Reranked,
+    SaveSnapshot,
+    SetAdapters,
+    SetDraft,
+    SnapshotLoaded,
+    SnapshotSaved,
+    TokensCounted,
+)
+from engine.messages.reasoning_markers import resolved_thinking
+from engine.speculative.draft_registry import Drafts, maker
+from engine.speculative.vocabulary import VocabularyMap
+from engine.state.disk.disk_tier import DiskTier
+from engine.state.disk.folder import snapshots_size
+from engine.state.disk.saver import Saver
+from engine.state.disk.store import PageStore
+from engine.state.pages import bytes_for
+from kernels.kv_pages import KVLayout
+
+T = TypeVar("T")
+Checkpoint = Callable[[], None]
+_SPARE_SHARE = 4  # of the memory left free by the plan, what KV pages may take beyond it: a fourth
+_LENT_SHARE, _MOST_LENT = 4, 256 << 20  # of that, what evicted pages take while they are written
+
+
+class ModelSession:
+    """Runs commands against the loaded model; used by the engine thread only."""
+
+    def __init__(
+        self, model: LoadedModel, files: tuple[Stamp, ...], store: PageStore, saver: Saver
+    ) -> None:
+        """`files` are the stamps of the model's files, taken before they were read."""
+        self.files, self._store, self._saver = files, store, saver
+        self._draft: Drafts | None = None
+        self._draft_set = DraftSet(0, None)
+        self._reading = 0  # commands whose texts are being read
+        self._preparing = 0  # answers whose prompts are being built
+        # Of the adapters while the model is moved: their files by hash, and the current ones.
+        self._paths: dict[str, Path] = {}
+        self._uses: tuple[AdapterUse, ...] = ()
+        self._open(model)
+
+    def _open(self, model: LoadedModel) -> None:
+        """Use a model, with no adapters and nothing cached."""
+        self.model = model
+        self._adapters = AdapterCache(model.decoder.base)
+        context = model.plan.context
+        self._scheduler = model.new_scheduler()
+        pool = self._scheduler.pool
+        pool.budget_bytes, pool.most_lent_bytes = _page_budget(model, pool.layout)
+        self._embedder = model.new_embedder(self._scheduler)
+        self._ranker = model.new_ranker(self._scheduler) if model.decoder.ranking else None
+        self._prompts = PromptBuilder(model.template, model.tokenizer, context)
+        figures = MeasuredFigures(measured_file())
+        self._prefill = PrefillEstimator(model, self._scheduler.runner, self.files, figures)
+        paths, memory = model_parts(model.path), data_folder() / "hashes.json"
+        identity_of = ModelFiles(paths, self.files, memory)
+        self._disk = DiskTier(self._store, self._saver, self._scheduler, identity_of, model)
+
+    def prepare(self) -> BaseException | None:
+        """Compile and capture what the device needs for the first token; returns its fault."""
+        try:
+            self._scheduler.runner.prepare()
+        except Exception as fault:
+            if not self.can_move(fault):
+                raise
+            return without_frames(fault)
+        return None
+
+    # --- a device that fails --------------------------------------------------------------------
+
+    @property
+    def device_fault(self) -> BaseException | None:
+        """What a device raised in the last pass, if the answers can go on elsewhere."""
+        return self._scheduler.device_fault
+
+    def can_move(self, fault: BaseException) -> bool:
+        """Whether a fault may be one of a device beside the processor."""
+        return self._scheduler.runner.is_of_device(fault)
+
+    def leave_device(self) -> Suspended:
+        """Free the model and all that is on its device; only `go_on` may be called then."""
+        self._paths, self._uses = self._adapters.paths, self._adapters.uses
+        with suppress(Exception):  # of the device
+            self._disk.evicted.drop()
+        with suppress(Exception):  # it may still read pages
+            self._saver.wait(_no_checkpoint)
+        with suppress(Exception):
+            self.close()
+        self._draft = None
+        suspended = self._scheduler.suspend()
+        del self.model, self._scheduler, self._embedder, self._ranker, self._prefill, self._disk
+        del self._adapters
+        return suspended
+
+    def go_on(self, model: LoadedModel, suspended: Suspended) -> None:
+        """Go on with the model as it was loaded elsewhere, its adapters and its draft model."""
+        draft, self._draft_set = self._draft_set.path, DraftSet(0, None)
+        self._open(model)
+        with suppress(EngineError):
+            self._adapters.set(self._uses, _no_checkpoint)
+        if draft is not None:
+            with suppress(EngineError):
+                self.set_draft(SetDraft(0, draft), _no_checkpoint)
+        self._scheduler.resume(suspended, self._moved)
+
+    def _moved(self, stack: Stack) -> Stack:
+        """The same adapters for the model as it is now."""
+        uses = [
+            AdapterUse(self._paths.get(one.sha256, Path(one.name)), strength)
+            for one, strength in stack.entries
+        ]
+        moved = self._adapters.stack_of(uses, _no_checkpoint)
+        for (before, _), (after, _) in zip(stack.entries, moved.entries, strict=True):
+            if before.sha256 != after.sha256:
+                raise AdapterError(
+                    f"The adapter {before.name} has changed since the answer began.",
+                    "Ask again, with the adapter as it is now.",
+                )
+        return moved
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of the computer that unloading frees: weights, KV pages and adapters.
+
+        The memory of a GPU is not counted.
+        """
+        if devices := self.model.plan.devices:
+            return devices[0].weights_bytes + self._draft_set.memory_bytes
+        held = self.model.plan.weights_bytes + self._scheduler.pool.allocated_bytes
+        return held + self._adapters.size_bytes + self._draft_set.memory_bytes
+
+    def loaded(self, request: int) -> ModelLoaded:
+        """The event that describes the model."""
+        model = self.model
+        paging = model.plan.paging or NO_PAGING
+        return ModelLoaded(
+            request=request,
+            path=model.path,
+            name=model.name,
+            architecture=model.config.architecture,
+            layout=model.layout,
+            parameters=model.parameters,
+            context=model.plan.context,
+            file_bytes=model.file_bytes,
+            memory_bytes=model.plan.total_bytes,
+            kernels=model.backends,
+            slow=model.slow,
+            template=model.template.built_in,
+            template_problem=self._template_problem(),
+            vocabulary=model.vocabulary,
+            format=model.format,
+            base=model.base,
+            has_thinking_switch=model.template.has_thinking_switch,
+            can_think=model.template.markers.can_think,
+            seconds=model.seconds,
+            resident_bytes=resident_memory(),
+            held_bytes=self.memory_bytes,
+            cache=model.cache,
+            sampling=model.sampling,
+            sampling_fields=model.recommended.fields,
+            sampling_unusable=model.recommended.unusable,
+            paged_layers=len(paging.layers),
+            paged_bytes=paging.token_bytes,
+            paged_seconds=paging.token_seconds,
+            runs_on=model.runs_on,
+            moved=model.moved,
+        )
+
+    def _template_problem(self) -> str:
+        """Why the template cannot be used for a chat; "" also for a model that does not answer."""
+        found = None if self.model.decoder.is_encoder else self.model.template.problem
+        return found.sentence if found else ""
+
+    @property
+    def grammars(self) -> Grammars:
+        """The constraints compiled for the model's vocabulary."""
+        return self._scheduler.grammars
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an answer is being generated or waits, or texts are being read."""
+        return self._scheduler.is_busy or self._reading > 0
+
+    def step(self, arriving: Callable[[], bool]) -> None:
+        """Run one pass over the answers in progress; see `Scheduler.step`."""
+        self._scheduler.step(arriving, is_expected=self._preparing > 0)
+
+    def stop(self, error: BaseException) -> None:
+        """End every answer in progress with an error."""
+        self._scheduler.stop(error)
+
+    def close(self) -> None:
+        """End the thread that drafts, if there is one; no answer is in progress."""
+        if self._draft is not None:
+            self._draft.close()
+
+    def drop_evicted(self) -> None:
+        """Give up evicted pages that are not on the disk yet."""
+        self._disk.evicted.drop()
+
+    # --- answering ------------------------------------------------------------------------------
+
+    def generate(
+        self,
+        command: Generate,
+        checkpoint: Checkpoint,
+        cancelled: Callable[[], bool],
+        arrived: float,
+    ) -> Generator[Event | None, None, None]:
+        """Generate answers, reusing the longest cached or saved prefix of the conversation.
+
+        `arrived` is the `perf_counter` time of the command.
+
+        Yields None when there is no event now: `step` makes the next ones. Closing it cancels them.
+        """
+        self._refuse_without_answers()
+        is_abandoned = False
+        stack = self._adapters.stack_of(command.adapters, checkpoint)
+        if command.budget_bytes is not None:
+            self._disk.set_budget(command.budget_bytes)
+        thinking, budget = resolved_thinking(command.thinking, command.thinking_budget)
+        # A constraint begins with the answer, so that the model could not open thoughts itself.
+        opens = command.constraint is not None and not command.constraint.trigger
+        read = partial(self._prompts.answer, opens_thoughts=opens)
+        build = partial(read, command.turns, command.policy, thinking)
+        self._preparing += 1
+        try:
+            prompt = yield from _in_background(build, "prompt", checkpoint)
+            if len(prompt.ids) < self._scheduler.context:
+                yield from self._disk.restore(stack, prompt.ids, "", checkpoint)
+            rendered, markers = prompt.rendered, self.model.template.markers
+            constraint, begun = after_thoughts(command.constraint, rendered.begun, markers)
+            if constraint is not None:
+                compiling = partial(self._scheduler.grammars.compile, constraint)
+                yield from _in_background(compiling, "grammar", checkpoint)
+        finally:
+            self._preparing -= 1
+        request = Request(
+            self._scheduler.spelled_as_cached(stack, prompt.ids),
+            command.sampling,
+            number=command.request,
+            max_tokens=command.max_tokens,
+            stop=(*command.stop, *self.model.template.stop),
+            opening=rendered.opening,
+            constraint=constraint,
+            begun=begun,
+            thoughts=ThoughtPlan(markers, budget, rendered.begun, rendered.continued),
+            logprobs=command.logprobs,
+            arrived=arrived,
+            count=command.answers,
+            stack=stack,
+            background=command.background,
+            stop_loops=command.stop_loops,
+            drafter=maker(command.drafts, self._draft),
+            cancelled=lambda: is_abandoned or cancelled(),
+        )
+        ticket = self._scheduler.submit(request)
+        self._disk.evicted.note(command.request, command.conversation, stack, request.prompt)
+        timer = self._prefill.timer()
+        try:
+            while True:
+                while ticket.events:
+                    event = ticket.events.popleft()
+                    if isinstance(event, PromptProgress):
+                        timer.on_progress(event.done_tokens, event.total_tokens)
+                        event = replace(event, dropped_turns=prompt.dropped_turns)
+                    elif isinstance(event, Finished):
+                        tokens = [*request.prompt, *ticket.answers[event.answer]]
+                        self._disk.note(command.request, command.conversation, stack, tokens)
+                        is_last = ticket.open_answers == 0 and not ticket.events
+                        event = replace(event, last=is_last)
+                    yield event
+                if ticket.error is not None:
+                    raise ticket.error
+                if ticket.done:
+                    break
+                yield None
+        finally:
+            is_abandoned = True  # nobody reads the events any more: see `close` of generators
+        if ticket.was_alone:
+            self._prefill.learn(stack, timer)
+
+    def _refuse_without_answers(self) -> None:
+        if self.model.decoder.is_encoder or self.model.decoder.ranking is not None:
+            raise RequestError(
+                f"The model {self.model.name} only makes embeddings or scores documents; it cannot chat.",
+                "Load a model that was made to chat.",
+            )
+
+    def metrics(
+        self, request: int, checkpoint: Checkpoint
+    ) -> Generator[MetricsRead | None, None, None]:
+        """The metrics since the model was loaded; a slow disk holds up no answer."""
+        size = yield from _in_background(snapshots_size, "disk size", checkpoint)
+        yield read_metrics(self.model, self._scheduler, request, size)
+
+    def count_tokens(self, command: CountTokens, checkpoint: Checkpoint) -> TokensCounted:
+        """Count the tokens of a text."""
+        tokenizer, text = self.model.tokenizer, command.text
+        task = BackgroundTask(lambda: len(tokenizer.encode(text, add_special=False)), "count")
+        return TokensCounted(command.request, task.result(checkpoint))
+
+    def embed(
+        self, command: Embed, checkpoint: Checkpoint
+    ) -> Generator[Embedded | None, None, None]:
+        """Compute the vectors of texts; yields None between passes, when answers go on."""
+        stack = self._adapters.stack
+        encode = partial(self._embedder.tokens, command.texts)
+        texts = yield from _in_background(encode, "texts", checkpoint)
+        pooling = command.pooling or self.model.pooling
+        work = self._embedder.vectors(texts, pooling, stack, checkpoint)
+        vectors = yield from self._read(work)
+        yield Embedded(command.request, tuple(vectors), sum(map(len, texts)), pooling)
+
+    def rerank(
+        self, command: Rerank, checkpoint: Checkpoint
+    ) -> Generator[Reranked | None, None, None]:
+        """Score documents; yields None between passes, when answers go on."""
+        stack, ranker = self._adapters.stack, self._ranker or self.model.new_ranker()
+        encode = partial(ranker.pairs, command.query, command.documents, self.model.rank_template)
+        pairs = yield from _in_background(encode, "documents", checkpoint)
+        scores = yield from self._read(ranker.scores(pairs, stack, checkpoint))
+        yield Reranked(command.request, tuple(scores), sum(map(len, pairs)))
+
+    def _read(self, work: Generator[None, None, T]) -> Generator[None, None, T]:
+        """Run work between the passes of answers."""
+        self._reading += 1
+        try:
+            return (yield from work)
+        finally:
+            self._reading -= 1
+
+    # --- adapters -------------------------------------------------------------------------------
+
+    def set_adapters(self, command: SetAdapters, checkpoint: Checkpoint) -> AdaptersSet:
+        """Replace the adapter stack; on any error, and when cancelled, it stays unchanged."""
+        changed = self._adapters.set(command.adapters, checkpoint)
+        return self.adapters(command.request, changed=changed)
+
+    def adapters(self, request: int, *, changed: bool = False) -> AdaptersSet:
+        """The event that describes the current adapter stack."""
+        return AdaptersSet(request, self._adapters.infos(), changed)
+
+    # --- draft model ----------------------------------------------------------------------------
+
+    def set_draft(self, command: SetDraft, checkpoint: Checkpoint) -> DraftSet:
+        """Load a draft model in place of another; on any error, and when cancelled, there is none."""
+        self.close()
+        self._draft, self._draft_set = None, DraftSet(0, None)
+        if command.path is not None:
+            plan, placement = self.model.plan, self.model.decoder.placement
+            model = load(
+                command.path,
+                device=command.device or AUTOMATIC,
+                backend=placement.backends[0].name if command.device is None else "",
+                context=plan.context,
+                threads=None,
+                cache=self.model.cache,
+                checkpoint=checkpoint,
+            )
+            checkpoint()
+            vocabulary = VocabularyMap(self.model.tokenizer, model.tokenizer)
+            self._draft = Drafts(model.new_runner, plan.context, vocabulary)
+            size = model.plan.total_bytes
+            self._draft_set = DraftSet(0, model.path, model.name, size)
+        return self.draft(command.request)
+
+    def draft(self, request: int) -> DraftSet:
+        """The event that names the draft model."""
+        return replace(self._draft_set, request=request)
+
+    # --- cached conversations on disk -----------------------------------------------------------
+
+    def load_snapshot(
+        self, command: LoadSnapshot, checkpoint: Checkpoint
+    ) -> Generator[SnapshotLoaded | None, None, None]:
+        """Restore the longest saved prefix of a conversation and estimate the remaining prefill."""
+        self._refuse_without_answers()
+        started = time.perf_counter()
+        stack = self._adapters.stack_of(command.adapters, checkpoint)
+        build = partial(self._prompts.conversation, command.turns, command.policy)
+        prompt = yield from _in_background(build, "prompt", checkpoint)
+        found = yield from self._disk.restore(stack, prompt.ids, command.conversation, checkpoint)
+        seconds = time.perf_counter() - started
+        ids = self._scheduler.spelled_as_cached(stack, prompt.ids)
+        ready, total = self._scheduler.tree.match(stack.key, ids).length, len(ids)
+        checkpoint()
+        yield SnapshotLoaded(
+            command.request,
+            found.tokens,
+            ready,
+            total,
+            seconds,
+            self._prefill.seconds(stack, ready, total, checkpoint)
+            if total <= self._scheduler.context
+            else 0.0,
+            str(found.refused or ""),
+            prompt.dropped_turns,
+            found.refused.fault if found.refused else OTHER_FAULT,
+        )
+
+    def save_snapshot(self, command: SaveSnapshot, checkpoint: Checkpoint) -> SnapshotSaved | None:
+        """Start writing a conversation's KV pages; None: the saver delivers the event when done."""
+        return self._disk.save(command, checkpoint)
+
+
+def _no_checkpoint() -> None:
+    """A checkpoint of work that is not cancelled."""
+
+
+def _page_budget(model: LoadedModel, layout: KVLayout) -> tuple[int, int]:
+    """Bytes of KV pages: those of a full context and some of the memory that is left; and of pages
+    that are evicted and being written, two of each group at least.
+    """
+    plan = model.plan
+    # Of the device with the least: what several devices have left together may be needed on one.
+    left = plan.left_bytes
+    spare, pair = left // _SPARE_SHARE, 2 * layout.bytes_per_page
+    lent = min(spare // _LENT_SHARE, _MOST_LENT)
+    return bytes_for(layout, plan.context) + pair + spare - lent, pair + lent
+
+
+def _in_background(
+    work: Callable[[], T], name: str, checkpoint: Checkpoint
+) -> Generator[None, None, T]:
+    """Run work on a helper thread: tokenizing a very long prompt takes seconds."""
+    task = BackgroundTask(work, name)
+    yield from task.polled(checkpoint)
+    return task.result(checkpoint)

@@ -1,0 +1,354 @@
+"""Disk tier of the prefix tree: restores saved pages into memory, and saves conversations.
+
+What the tree no longer holds, after a restart or an eviction, is read from the page store: what
+SaveSnapshot has written, and what was evicted from memory. Saving takes references to pages, which
+nobody writes while others hold them, so nothing is copied.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from engine.adapters.stack import Stack
+from engine.core.prompt import shared_prefix
+from engine.core.scheduler import Scheduler
+from engine.errors import SnapshotError
+from engine.loading.identity import ModelFiles
+from engine.loading.loader import LoadedModel
+from engine.machine.background import BackgroundTask
+from engine.messages import SaveSnapshot, SnapshotSaved
+from engine.state.disk import restore, resume, store
+from engine.state.disk.eviction import EvictedPages
+from engine.state.disk.page_file import Page as SavedPage
+from engine.state.disk.page_file import StateKey
+from engine.state.disk.page_memory import HeldPage, PageTarget
+from engine.state.disk.restore import MIN_GAIN, Match
+from engine.state.disk.saver import Capture, Saver
+from engine.state.disk.store import PageRead, PageStore
+from engine.state.pages import Page, storage_dtype
+from engine.state.sequence import Sequence as CachedSequence
+from kernels.kv_pages import PAGE_TOKENS, KVLayout
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Checkpoint = Callable[[], None]
+_ALL_PAGES = 1 << 40
+_MOST_TEXTS = 64  # conversations whose last text is known
+_WRITTEN_SECONDS = 2.0  # wait for evicted pages of a prompt that are still being written
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreResult:
+    """Outcome of a search for saved pages."""
+
+    tokens: int = 0  # of the prompt, restored from the disk
+    refused: SnapshotError | None = None  # why the conversation's own pages were unusable
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A conversation as it was processed last."""
+
+    conversation: str  # "": it had no name then
+    stack: Stack
+    tokens: list[int]
+
+
+class _Reads:
+    """Pages of a sequence that are being read from files."""
+
+    def __init__(self) -> None:
+        self.reads: list[PageRead] = []
+        self._targets: list[list[PageTarget]] = []  # of each of `reads`
+        self._indices: list[int] = []
+
+    def add(
+        self, index: int, page: SavedPage, parts: Sequence[Page | None], groups: list[int]
+    ) -> None:
+        """Read these groups' parts of the sequence's page of this index."""
+        targets = {group: PageTarget(one) for group in groups if (one := parts[group])}
+        views = [targets[group].view if group in targets else None for group in range(len(parts))]
+        self.reads.append(PageRead(page, views))
+        self._targets.append(list(targets.values()))
+        self._indices.append(index)
+
+    def finish(self, good: int) -> int:
+        """So many of `reads` are good; returns how many leading pages are complete."""
+        for target in (target for targets in self._targets[:good] for target in targets):
+            target.finish()
+        return self._indices[good] if good < len(self.reads) else _ALL_PAGES
+
+
+class DiskTier:
+    """Saved pages of one loaded model; used by the engine thread only."""
+
+    def __init__(
+        self,
+        page_store: PageStore,
+        saver: Saver,
+        scheduler: Scheduler,
+        files: ModelFiles,
+        model: LoadedModel,
+    ) -> None:
+        self._store = page_store
+        self._saver = saver
+        self._scheduler = scheduler
+        self._files = files
+        self._model = model
+        self._texts: dict[str | int, _Text] = {}  # by conversation and request, the last one last
+        self.evicted = EvictedPages(
+            page_store,
+            saver,
+            scheduler.pool,
+            identify=partial(identify, files, model),
+            describe=lambda stack: metadata_of(model, stack),
+        )
+        scheduler.tree.on_evict = self.evicted.take
+        self._saved: dict[str, tuple[list[int], str, Path]] = {}  # tokens, stack key, file
+
+    def identify(self, stack: Stack, checkpoint: Checkpoint = lambda: None) -> StateKey:
+        """The key of this model's pages; its hash is computed at first use, which takes seconds.
+
+        Raises SnapshotError when the model's files have changed since they were loaded.
+        """
+        return identify(self._files, self._model, stack, checkpoint)
+
+    # --- restoring ------------------------------------------------------------------------------
+
+    def restore(
+        self, stack: Stack, fresh: Sequence[int], conversation: str, checkpoint: Checkpoint
+    ) -> Generator[None, None, RestoreResult]:
+        """Read the longest saved prefix of a prompt, tokenized as `fresh`, into the tree.
+
+        Only if that is longer than the prefix in memory; for pages of another conversation than
+        `conversation`, longer by `MIN_GAIN` tokens. "" means no conversation. Yields while it waits
+        for other threads. Raises what `checkpoint` raises.
+        """
+        scheduler = self._scheduler
+        ids = scheduler.spelled_as_cached(stack, fresh)
+        cached = scheduler.tree.match(stack.key, ids).length
+        if len(ids) - cached < (1 if conversation else MIN_GAIN):
+            return RestoreResult()
+        end = time.monotonic() + _WRITTEN_SECONDS
+        while self.evicted.has(stack.key, ids, cached) and time.monotonic() < end:
+            checkpoint()
+            yield None
+
+        def shared_length(tokens: Sequence[int]) -> int:
+            shared, _ = shared_prefix(self._model.tokenizer, fresh, tokens)
+            return min(shared, scheduler.context)
+
+        files = yield from _on_thread(
+            lambda: restore.candidates(
+                self._store.sequences(), shared_length, cached, conversation
+            ),
+            checkpoint,
+        )
+        if not files:
+            return RestoreResult(refused=self._store.removed.refusal(conversation))
+        try:
+            key = yield from _on_thread(lambda: self.identify(stack, checkpoint), checkpoint)
+        except SnapshotError as error:
+            return RestoreResult(refused=error)
+        found = restore.matches(
+            self._store,
+            files,
+            key,
+            shared_length,
+            windows=scheduler.pool.layout.windows,
+            cached=cached,
+            conversation=conversation,
+            in_memory=lambda tokens: scheduler.tree.parts(stack.key, tokens),
+        )
+        damaged: SnapshotError | None = None
+        for match in found:
+            tokens, error = yield from self._read(stack, match, checkpoint)
+            if conversation and match.saved.belongs_to(conversation):
+                damaged = damaged or error
+            if tokens > cached:
+                self._store.touch(match.saved)
+                self._remember(stack, match)
+                return RestoreResult(tokens)
+        refused = restore.refusal(self._store, files, key, scheduler.context, conversation)
+        return RestoreResult(refused=refused or damaged)
+
+    def _read(
+        self, stack: Stack, match: Match, checkpoint: Checkpoint
+    ) -> Generator[None, None, tuple[int, SnapshotError | None]]:
+        """Read the pages of a saved sequence that are not in memory.
+
+        Returns how many of its tokens are cached then, and why not all of them.
+        """
+        pool, tree = self._scheduler.pool, self._scheduler.tree
+        tokens = match.saved.tokens[: min(match.tokens, self._scheduler.context)]
+        wanted = store.needed_parts(pool.layout.windows, len(tokens))
+        held: list[list[Page | None]] = [[None for _ in needed] for needed in wanted]
+        reads = _Reads()
+        try:
+            for parts, needed, cached in zip(
+                held, wanted, tree.parts(stack.key, tokens), strict=False
+            ):
+                for group, page in enumerate(cached):
+                    if needed[group] and page is not None:
+                        parts[group] = pool.retain(page)
+            missing = [
+                [group for group, one in enumerate(parts) if needed[group] and one is None]
+                for parts, needed in zip(held, wanted, strict=True)
+            ]
+            sizes = pool.layout.page_bytes
+            if not tree.evict(sum(sizes[group] for groups in missing for group in groups)):
+                return 0, None
+            for index, groups in enumerate(missing):
+                for group in groups:
+                    held[index][group] = pool.take(group)
+                if groups:
+                    reads.add(index, match.saved.pages[index], held[index], groups)
+            good, error = yield from _on_thread(
+                lambda: self._store.read_pages(reads.reads, checkpoint), checkpoint
+            )
+            if error is not None:
+                log.info("%s: %s", match.saved.path.name, error)
+            tokens = tokens[: reads.finish(good) * PAGE_TOKENS]
+            sequence = CachedSequence(pool, self._scheduler.context)
+            pages_of_all = [tuple(parts) for parts in held[: -(-len(tokens) // PAGE_TOKENS)]]
+            sequence.adopt(tokens, pages_of_all)
+            tree.insert(stack.key, sequence)
+            sequence.release()
+        finally:
+            for page in (page for parts in held for page in parts):
+                if page is not None:
+                    pool.release(page)
+        return tree.match(stack.key, tokens).length, error
+
+    def _remember(self, stack: Stack, match: Match) -> None:
+        """Let an interrupted answer continue with its random numbers."""
+        saved = match.saved
+        if state := resume.sampler_state(saved.resume):
+            pending = resume.pending(saved.resume)
+            self._scheduler.remember(stack.key, [*saved.tokens, *pending], state)
+
+    # --- saving ---------------------------------------------------------------------------------
+
+    def set_budget(self, budget_bytes: int) -> None:
+        """Disk space of all conversations together; 0: nothing is written any more."""
+        self.evicted.set_budget(budget_bytes)
+
+    def note(self, request: int, conversation: str, stack: Stack, tokens: list[int]) -> None:
+        """An answer to a conversation has ended: SaveSnapshot saves these tokens.
+
+        "" is a conversation without a name: its text is found by the request alone.
+        """
+        self.evicted.note(request, conversation, stack, tokens)
+        for name in (request, conversation):
+            self._texts.pop(name, None)
+            if name != "":
+                self._texts[name] = _Text(conversation, stack, tokens)
+        while len(self._texts) > _MOST_TEXTS:
+            del self._texts[next(iter(self._texts))]
+
+    def save(self, command: SaveSnapshot, checkpoint: Checkpoint) -> SnapshotSaved | None:
+        """Start writing a conversation's pages; None: the saver delivers the event when done.
+
+        Nothing is written for a conversation, or an answer, that is not known, nor for an answer
+        of another conversation.
+
+        Raises RequestError for more pages than the budget, and what `checkpoint` raises.
+        """
+        self._saver.wait(checkpoint, saves_only=True)
+        self.evicted.set_budget(command.budget_bytes)
+        if command.answer:
+            self.evicted.name(command.answer, command.conversation)
+        nothing = SnapshotSaved(command.request, 0, 0, 0.0, 0)
+        name = command.conversation
+        text = self._texts.get(command.answer) or self._texts.get(name)
+        if text is None or text.conversation not in ("", name):
+            return nothing
+        tree, pool, key = self._scheduler.tree, self._scheduler.pool, text.stack.key
+        match = tree.match_to_save(key, text.tokens)
+        tokens = text.tokens[: match.length]
+        before = self._saved.get(name)
+        if not tokens or (before and before[:2] == (text.tokens, key) and before[2].exists()):
+            return nothing
+        held = [page for pages in match.pages for page in pages if page is not None]
+        store.check_budget(sum(page.data.nbytes for page in held), command.budget_bytes)
+        for page in held:
+            pool.retain(page)
+        captured = Capture(
+            name,
+            metadata_of(self._model, text.stack),
+            tokens,
+            [HeldPage(pool, pages) for pages in match.pages],
+            resume.encoded(
+                self._scheduler.interrupted(key, text.tokens), text.tokens[match.length :]
+            ),
+        )
+
+        def saved(path: Path) -> None:
+            self._saved[name] = text.tokens, key, path
+
+        self._saver.save(
+            command.request,
+            captured,
+            self._store,
+            identify=lambda: self.identify(text.stack),
+            budget_bytes=command.budget_bytes,
+            saved=saved,
+        )
+        return None
+
+
+def identify(
+    files: ModelFiles, model: LoadedModel, stack: Stack, checkpoint: Checkpoint = lambda: None
+) -> StateKey:
+    """The key of the pages of a model with an adapter stack, by the hash of its files.
+
+    Raises SnapshotError when they have changed since they were loaded.
+    """
+    if sha256 := files.sha256(checkpoint):
+        return state_key(sha256, stack, model)
+    raise SnapshotError(
+        "The model's file has changed since it was loaded.", "Load the model again."
+    )
+
+
+def state_key(model_sha256: str, stack: Stack, model: LoadedModel) -> StateKey:
+    """The key of the pages of a model with an adapter stack."""
+    layout = KVLayout(model.decoder.layer_states, storage_dtype(model.cache))
+    return StateKey(
+        *(model_sha256, stack.key, model.cache.value),
+        *(layout.page_bytes, layout.name, model.computation),
+    )
+
+
+def metadata_of(model: LoadedModel, stack: Stack) -> dict[str, str]:
+    """Facts of a sequence for messages: names of model and adapters."""
+    adapters = [
+        {"name": adapter.name, "sha256": adapter.sha256, "strength": strength}
+        for adapter, strength in stack.entries
+    ]
+    return {
+        "model": f"{model.name} · {model.format}" if model.format else model.name,
+        "architecture": model.config.architecture,
+        "adapters": json.dumps(adapters),
+        "context": str(model.plan.context),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _on_thread(work: Callable[[], T], checkpoint: Checkpoint) -> Generator[None, None, T]:
+    """Run work on a helper thread, yielding until it is done; the thread has ended afterwards."""
+    task = BackgroundTask(work, "disk tier")
+    try:
+        yield from task.polled(checkpoint)
+    finally:
+        task.wait()
+    return task.result()

@@ -1,0 +1,217 @@
+"""Embeddings of causal models: against a plain definition, alone and in a batch, long and short."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import plain_states
+import tiny
+from engine.cli.embed import finish
+from engine.core import embedding
+from engine.core.embedding import Embedder
+from engine.errors import Cancelled, ModelFileError, OutOfMemory, RequestError
+from engine.loading.loader import LoadedModel, load
+from engine.messages import Pooling
+from engine.state.pages import PagePool, bytes_for
+from engine.state.prefix_tree import PrefixTree
+from engine.state.sequence import Sequence
+
+TEXTS = ["hello", "the quick brown fox jumps over the lazy dog", "x", "how are you today? " * 40]
+
+
+def write(folder: Path, pooling: int | None = 3, **options: object) -> Path:
+    """A tiny model as Qwen3-Embedding: a text ends with the end token."""
+    keys = {"tokenizer.ggml.add_eos_token": True, "qwen3.pooling_type": pooling}
+    options = {"architecture": "qwen3", "context": 1024, "tied": True, **options}
+    return tiny.write(folder / "qwen3.gguf", metadata=keys, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def model(path: Path) -> LoadedModel:
+    return load(path)
+
+
+def vectors(model: LoadedModel, texts: list[str], pooling: Pooling) -> list[tuple[float, ...]]:
+    made = model.new_embedder()
+    return finish(made.vectors(made.tokens(texts), pooling))
+
+
+@pytest.mark.parametrize("pooling", Pooling)
+def test_a_vector_is_as_defined(path: Path, model: LoadedModel, pooling: Pooling) -> None:
+    file = plain_states.File(path)
+    for text, found in zip(TEXTS, vectors(model, TEXTS, pooling), strict=True):
+        ids = model.tokenizer.encode(text)
+        assert ids[-1] == model.tokenizer.eos
+        expected = plain_states.vector(plain_states.qwen3(file, ids), pooling.value)
+        assert float(torch.tensor(found) @ expected) >= 0.99999
+        assert torch.tensor(found).norm() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("pooling", Pooling)
+def test_a_text_has_the_same_bits_alone_and_in_a_batch(
+    model: LoadedModel, pooling: Pooling
+) -> None:
+    texts = [*TEXTS, *reversed(TEXTS), "hello"]
+    batch = vectors(model, texts, pooling)
+    assert batch == [vectors(model, [text], pooling)[0] for text in texts]
+    assert len(set(batch)) == len(set(texts))
+
+
+def test_the_pooling_is_the_one_that_the_file_names(tmp_path: Path) -> None:
+    found = {number: load(write(tmp_path, number)).pooling for number in (None, 0, 1, 2, 3, 4)}
+    last, mean, cls = Pooling.LAST, Pooling.MEAN, Pooling.CLS
+    assert found == {None: last, 0: last, 1: mean, 2: cls, 3: last, 4: last}
+    for wrong in (5, -1, "mean", 1.0):
+        with pytest.raises(ModelFileError, match="pooling_type"):
+            load(write(tmp_path, wrong))  # type: ignore[arg-type]
+
+
+def test_texts_that_cannot_be_read_are_refused(tmp_path: Path, model: LoadedModel) -> None:
+    made = model.new_embedder()
+    with pytest.raises(RequestError, match="no text"):
+        made.tokens([])
+    with pytest.raises(RequestError, match=r"^Text 2 has 3,001 tokens; the context .* 1,024\.$"):
+        made.tokens(["a", "0" * 3000])
+    keys = {"qwen3.pooling_type": 3}  # without an end token, an empty text has no tokens
+    plain = load(tiny.write(tmp_path / "plain.gguf", architecture="qwen3", metadata=keys))
+    with pytest.raises(RequestError, match=r"^The text is empty\.$"):
+        plain.new_embedder().tokens([""])
+
+
+def test_control_texts_are_plain_text(model: LoadedModel) -> None:
+    end = model.tokenizer.token_id("<|im_end|>")
+    assert end is not None
+    (ids,) = model.new_embedder().tokens(["a<|im_end|>b"])
+    assert end not in ids[:-1]
+
+
+def test_a_model_without_finite_numbers_is_refused(tmp_path: Path) -> None:
+    broken = load(write(tmp_path))
+    broken.decoder.norm.weight.fill_(float("nan"))
+    with pytest.raises(ModelFileError, match="not finite for text 1"):
+        vectors(broken, ["a"], Pooling.LAST)
+
+
+def test_a_cancelled_text_gives_its_pages_back(model: LoadedModel) -> None:
+    scheduler = model.new_scheduler()
+    made = model.new_embedder(scheduler)
+    calls = 0
+
+    def checkpoint() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 4:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        finish(made.vectors(made.tokens(TEXTS), Pooling.MEAN, checkpoint=checkpoint))
+    assert scheduler.pool.used_bytes == 0
+
+
+def pools(model: LoadedModel, tokens: int) -> tuple[PagePool, PrefixTree]:
+    """A pool with room for one sequence of so many tokens, and a tree of its pages."""
+    runner = model.new_runner()
+    pool = runner.new_pool(bytes_for(runner.layout, tokens))
+    return pool, PrefixTree(pool)
+
+
+def embedder(model: LoadedModel, pool: PagePool, tree: PrefixTree, busy: list[bool]) -> Embedder:
+    own = model.new_embedder()
+    return Embedder(own._runner, model.tokenizer, 1024, pool, tree, lambda: busy[0])
+
+
+def test_cached_pages_make_room_for_a_text(model: LoadedModel) -> None:
+    pool, tree = pools(model, 512)
+    cached = Sequence(pool, 1024)
+    cached.reserve(512)
+    cached.commit([1] * 512)
+    tree.insert("", cached)
+    cached.release()
+    made = embedder(model, pool, tree, [False])
+    (found,) = finish(made.vectors(made.tokens([TEXTS[3]]), Pooling.LAST))
+    assert found == vectors(model, [TEXTS[3]], Pooling.LAST)[0]
+
+
+def test_texts_without_room_for_all_are_read_alone(model: LoadedModel) -> None:
+    pool, tree = pools(model, 256)
+    made = embedder(model, pool, tree, [False])
+    texts = ["a", "b", "c", "d"]
+    assert finish(made.vectors(made.tokens(texts), Pooling.MEAN)) == vectors(
+        model, texts, Pooling.MEAN
+    )
+    assert pool.used_bytes == 0
+
+
+def test_a_text_leaves_the_last_pages_to_answers(model: LoadedModel) -> None:
+    pool, tree = pools(model, 768)
+    answer = Sequence(pool, 1024)
+    busy = [True]
+    made = embedder(model, pool, tree, busy)
+    made._runner.chunk = 96  # tokens: the first pass takes one page
+    work = made.vectors(made.tokens([TEXTS[3]]), Pooling.LAST)
+    next(work)
+    held = pool.used_bytes
+    answer.reserve(512)
+    next(work)
+    assert pool.used_bytes < held + pool.layout.bytes_per_page * 2  # its own were given back
+    answer.release()
+    busy[0] = False
+    (found,) = finish(work)
+    (expected,) = vectors(model, [TEXTS[3]], Pooling.LAST)
+    # The reference gives other bits where a text is cut elsewhere.
+    assert found == expected or found == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_text_waits_for_the_pages_of_answers(
+    model: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "_STARVED_SECONDS", 0.05)
+    pool, tree = pools(model, 512)
+    answer = Sequence(pool, 1024)
+    answer.reserve(300)
+    busy = [True]
+    made = embedder(model, pool, tree, busy)
+    work = made.vectors(made.tokens([TEXTS[3]]), Pooling.LAST)
+    for _ in range(50):
+        next(work)
+    busy[0] = False
+    answer.release()
+    assert finish(work) == vectors(model, [TEXTS[3]], Pooling.LAST)
+    answer.reserve(300)  # nobody gives these back
+    with pytest.raises(OutOfMemory):
+        finish(made.vectors(made.tokens([TEXTS[3]]), Pooling.LAST))
+
+
+@pytest.mark.parametrize("pooling", Pooling)
+def test_passes_are_short_beside_answers_and_change_no_bit(
+    model: LoadedModel, monkeypatch: pytest.MonkeyPatch, pooling: Pooling
+) -> None:
+    monkeypatch.setattr(embedding, "_SHARED_SECONDS", 0.0)
+    own = model.new_embedder()
+    made = embedder(model, own._pool, PrefixTree(own._pool), [True])
+    texts = made.tokens(TEXTS)
+    work, passes, found = made.vectors(texts, pooling), 0, []
+    while True:
+        try:
+            next(work)
+            passes += 1
+        except StopIteration as ended:
+            found = ended.value
+            break
+    assert found == vectors(model, TEXTS, pooling)
+    if own._runner.has_equal_bits():
+        assert passes >= sum(map(len, texts)) // 16
+
+
+def test_short_texts_are_read_together_where_that_changes_no_bit(model: LoadedModel) -> None:
+    made = model.new_embedder()
+    passes = sum(1 for _ in made.vectors(made.tokens(["a", "b", "c"]), Pooling.LAST))
+    assert passes == (1 if model.new_runner().is_recorded else 3)

@@ -1,0 +1,264 @@
+"""Random interleavings of requests with the model on another device: the bits of the processor.
+
+The same actions are carried out twice by the torch backend, on the processor and on a device that is
+simulated there, whose tensors may not meet those of the host in any operation. Forks, cancels,
+preemptions, adapters, drafts, evictions, saved and restored pages: what is left of each is equal. That
+a tensor of the wrong device is found is tested in `tests/engine/models/test_placement.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import every_architecture
+import tiny
+import tiny_lora
+from drafters import verify_every_draft
+from engine import Event, snapshots_folder
+from engine.adapters.stack import Stack, load_adapter
+from engine.core.generate import Request
+from engine.core.scheduler import Scheduler, Ticket
+from engine.loading.identity import ModelFiles, stamps
+from engine.loading.loader import LoadedModel, load
+from engine.messages import CacheType, Finished, Sampling, SaveSnapshot, Text
+from engine.speculative.lookup import LookupDrafter
+from engine.state.disk.disk_tier import DiskTier
+from engine.state.disk.saver import Saver
+from engine.state.disk.store import PageStore
+from other_device import OtherDevice
+
+pytestmark = pytest.mark.sweep
+
+CONTEXT = 600
+LAYERS = 2
+SEEDED = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, seed=1)
+_QUICK = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
+STEP, SUBMIT, CANCEL, EVICT, CLEAR = "step", "submit", "cancel", "evict", "clear"
+SAVE, RESTORE = "save", "restore"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request of a test."""
+
+    kept: int  # tokens of a common text at the beginning
+    own: int
+    stack: int
+    count: int
+    most: int
+    seeded: bool
+    drafts: bool
+
+    @property
+    def prompt(self) -> list[int]:
+        common = [5 + at * 11 % 180 for at in range(self.kept)]
+        return [*common, *(6 + at * 3 % 180 for at in range(self.own))]
+
+
+@dataclass
+class Placed:
+    """A model on one of the two devices, and its stacks of adapters."""
+
+    model: LoadedModel
+    stacks: list[Stack]
+
+
+@cache
+def placed(folder: Path, architecture: str, type: CacheType, device: str) -> Placed:
+    path = folder / f"{architecture}.gguf"
+    if not path.exists():
+        if architecture == "llama":
+            tiny.write(path, layers=LAYERS, context=CONTEXT)
+        else:
+            every_architecture.write(architecture, path, context=CONTEXT, window=200)
+    model = load(path, backend=f"torch:{device}", cache=type)
+    adapter = folder / f"{architecture}-lora.gguf"
+    if not adapter.exists():
+        tiny_lora.write(adapter, path, seed=1)
+    stack = Stack([(load_adapter(adapter, model.decoder.base), 1.0)])
+    return Placed(model, [Stack(()), stack])
+
+
+class Run:
+    """Requests on a small pool over a disk tier; nothing happens at a time of its own."""
+
+    def __init__(self, one: Placed, requests: list[Asked], chunk: int, pages: int) -> None:
+        shutil.rmtree(snapshots_folder(), ignore_errors=True)
+        model = one.model
+        self.placed = one
+        self.scheduler: Scheduler = model.new_scheduler()
+        self.scheduler.runner.chunk = chunk
+        # The bits of torch depend on the batch: no pass may depend on how long others took.
+        self.scheduler._chunk = lambda *, beside_answers: 16 if beside_answers else chunk
+        verify_every_draft(self.scheduler)
+        pool = self.scheduler.pool
+        pool.budget_bytes = (-(-CONTEXT // 256) + pages) * pool.layout.bytes_per_page
+        self.waiting, self.cancelled = list(requests), set[int]()
+        self.tickets: list[Ticket] = []
+        self.saver = Saver(self._saved)
+        files = ModelFiles([model.path], stamps([model.path]), model.path.with_suffix(".json"))
+        store = PageStore(snapshots_folder())
+        self.tier = DiskTier(store, self.saver, self.scheduler, files, model)
+        self.tier.set_budget(1 << 40)
+
+    def _saved(self, event: Event) -> None:
+        """Saving has no result that the test looks at."""
+
+    def submit(self) -> None:
+        asked, number = self.waiting.pop(0), len(self.tickets)
+        sampling = SEEDED if asked.seeded else Sampling(temperature=0)
+        request = Request(
+            asked.prompt,
+            sampling,
+            max_tokens=asked.most,
+            count=asked.count,
+            stack=self.placed.stacks[asked.stack],
+        )
+        if asked.drafts:
+            request.drafter = lambda _: LookupDrafter()
+        request.cancelled = lambda: number in self.cancelled
+        self.tickets.append(self.scheduler.submit(request))
+        self.tier.evicted.note(number + 1, str(number), request.stack, request.prompt)
+
+    def act(self, action: str, number: int) -> None:
+        """Do something between two passes, and wait until it is done."""
+        pool, tree = self.scheduler.pool, self.scheduler.tree
+        if action == SUBMIT and self.waiting:
+            self.submit()
+        elif action == CANCEL and number < len(self.tickets):
+            self.cancelled.add(number)
+        elif action == EVICT:
+            room = pool.budget_bytes - pool.used_bytes
+            tree.evict(room + (number + 1) * pool.layout.bytes_per_page)
+        elif action == CLEAR:
+            tree.clear(self.placed.stacks[number % 2].key)
+        elif action == SAVE and number < len(self.tickets) and self.tickets[number].done:
+            ticket = self.tickets[number]
+            stack = ticket.request.stack
+            self.tier.note(number + 1, str(number), stack, ticket.tokens)
+            self.tier.save(SaveSnapshot(1, str(number), 1 << 40, number + 1), lambda: None)
+        elif action == RESTORE and self.tickets:
+            request = self.tickets[number % len(self.tickets)].request
+            text = [*request.prompt, 7, 8, 9]
+            for _ in self.tier.restore(request.stack, text, str(number), lambda: None):
+                self.saver.wait()
+        self.saver.wait()
+
+    def finish(self) -> list[object]:
+        """Run what is left; everything that the requests got."""
+        while self.waiting:
+            self.submit()
+        for _ in range(2_000):
+            if not self.scheduler.is_busy:
+                break
+            self.scheduler.step()
+            self.saver.wait()
+        assert not self.scheduler.is_busy, "requests wait for each other"
+        found: list[object] = []
+        for ticket in self.tickets:
+            assert ticket.error is None, ticket.error
+            reasons = [one.reason for one in ticket.events if isinstance(one, Finished)]
+            shown = "".join(one.text for one in ticket.events if isinstance(one, Text))
+            found.append((sorted(ticket.answers.items()), reasons, shown))
+        self.tier.evicted.drop()
+        self.scheduler.tree.clear()
+        assert self.scheduler.pool.used_bytes == 0
+        return found
+
+
+ASKED = st.builds(
+    Asked,
+    kept=st.sampled_from((1, 30, 256, 257, 300)),
+    own=st.sampled_from([1, 20]),
+    stack=st.sampled_from([0, 0, 1]),
+    count=st.sampled_from([1, 1, 3]),
+    most=st.sampled_from([1, 6]),
+    seeded=st.booleans(),
+    drafts=st.booleans(),
+)
+RUNS = {
+    "requests": st.lists(ASKED, min_size=2, max_size=4),
+    "actions": st.lists(
+        st.tuples(
+            st.sampled_from([*[STEP] * 6, *[SUBMIT] * 3, CANCEL, EVICT, CLEAR, SAVE, RESTORE]),
+            st.integers(0, 3),
+        ),
+        min_size=6,
+        max_size=20,
+    ),
+    "chunk": st.sampled_from([100, 512]),
+    "pages": st.sampled_from([2, 6, 100]),
+}
+
+
+@contextlib.contextmanager
+def device(name: str) -> Iterator[None]:
+    """The simulated device exists for the model on it."""
+    with OtherDevice() if name == "meta" else contextlib.nullcontext():
+        yield
+
+
+def check(
+    folder: Path,
+    architecture: str,
+    type: CacheType,
+    requests: list[Asked],
+    actions: list[tuple[str, int]],
+    chunk: int,
+    pages: int,
+) -> None:
+    """Carry out the actions on both devices and compare what comes of them."""
+    results: list[list[object]] = []
+    for name in ("cpu", "meta"):
+        with device(name):
+            run = Run(placed(folder, architecture, type, name), requests, chunk, pages)
+            run.submit()
+            for action, number in actions:
+                run.act(action, number)
+                run.scheduler.step()
+            results.append(run.finish())
+    assert results[0] == results[1]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("models")
+
+
+@settings(max_examples=12, suppress_health_check=_QUICK, deadline=None)
+@given(**RUNS)
+def test_answers_on_another_device_are_those_of_the_processor(
+    folder: Path, requests: list[Asked], actions: list[tuple[str, int]], **sizes: int
+) -> None:
+    check(folder, "llama", CacheType.Q8_0, requests, actions, **sizes)
+
+
+@pytest.mark.parametrize("architecture", every_architecture.names())
+def test_every_architecture_loads_on_another_device(folder: Path, architecture: str) -> None:
+    """Loading runs and checks all of its ops there, and mixes no tensors of two devices."""
+    with device("meta"):
+        found = placed(folder, architecture, CacheType.F16, "meta")
+    assert found.model.backends
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", every_architecture.names())
+@settings(max_examples=6, suppress_health_check=_QUICK, deadline=None)
+@given(**RUNS)
+def test_answers_of_every_architecture_on_another_device(
+    folder: Path,
+    architecture: str,
+    requests: list[Asked],
+    actions: list[tuple[str, int]],
+    **sizes: int,
+) -> None:
+    check(folder, architecture, CacheType.F16, requests, actions, **sizes)

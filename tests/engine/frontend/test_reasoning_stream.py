@@ -1,0 +1,176 @@
+"""The stream of thoughts: markers in tokens of any size, and the tokens between them."""
+
+from __future__ import annotations
+
+import pytest
+
+import tiny
+from engine.frontend.reasoning_budget import Phase, ThoughtPlan, Thoughts, ThoughtStream
+from engine.frontend.template import ChatTemplate
+from engine.frontend.tokenizer.tokenizer import Tokenizer
+from engine.messages.reasoning_markers import ThoughtMarkers
+from thinkers import FAMILIES
+
+HARMONY = ChatTemplate(FAMILIES["gpt-oss"].template, bos="", eos="").markers
+USUAL = ThoughtMarkers()
+
+
+def tokenizer_with(*tokens: str, control: tuple[str, ...] = ()) -> Tokenizer:
+    words = tiny.bpe("llama")
+    words["tokenizer.ggml.tokens"] += tokens
+    words["tokenizer.ggml.token_type"] += [3 if one in control else 4 for one in tokens]
+    return Tokenizer.from_metadata(words)
+
+
+def streamed(
+    markers: ThoughtMarkers, tokenizer: Tokenizer, *pieces: str
+) -> tuple[list[str], ThoughtStream]:
+    """The texts of each step, of texts that are tokenized alone."""
+    stream = ThoughtStream(markers, tokenizer, hides=False)
+    ids = [token for piece in pieces for token in tokenizer.encode(piece, add_special=False)]
+    return [*map(stream.push, ids), stream.flush()], stream
+
+
+PLAIN = tokenizer_with()
+OF_HARMONY = tokenizer_with(*FAMILIES["gpt-oss"].tokens, control=("<|end|>", "<|return|>"))
+
+
+@pytest.mark.parametrize("tokenizer", [PLAIN, OF_HARMONY], ids=["bytes", "tokens"])
+def test_channels_become_the_usual_tags(tokenizer: Tokenizer) -> None:
+    texts, stream = streamed(HARMONY, tokenizer, HARMONY.opens, "a", "b", HARMONY.ends, "yes")
+    assert "".join(texts) == "<think>ab</think>yes"
+    assert stream.tokens == 2
+    texts, _ = streamed(HARMONY, tokenizer, HARMONY.header, "yes")
+    assert "".join(texts) == "yes"
+    texts, stream = streamed(
+        HARMONY, tokenizer, HARMONY.opens, "a", HARMONY.again, "b", HARMONY.ends, "yes"
+    )
+    assert "".join(texts) == "<think>a\n\nb</think>yes"
+    assert stream.tokens == 2
+
+
+def test_a_marker_that_is_not_one_is_text() -> None:
+    texts, stream = streamed(USUAL, PLAIN, "<think>a</thin>b</think>c</think>")
+    assert "".join(texts) == "<think>a</thin>b</think>c</think>"
+    assert stream.tokens == len("a</thin>b")
+    for text in ("<thin", "a<think>b", " \n", "<", ""):
+        assert "".join(streamed(USUAL, PLAIN, text)[0]) == text
+
+
+@pytest.mark.parametrize("markers", [USUAL, ThoughtMarkers("[THINK]", "[/THINK]", "[/THINK]")])
+@pytest.mark.parametrize(
+    ("thought", "answer"),
+    [
+        ("what `{}` does", "It `ends`."),
+        ("a `b`", "c `d`"),
+        ("a `b", "\nc `d`"),
+        ("a `b", "c" * 100),
+        ("a `b", "c"),
+        ("\n```\nx = '{}'\n```\n", "b"),
+        ("\n```\nx\n", "\nb"),
+    ],
+)
+def test_a_marker_in_code_does_not_end_thoughts(
+    markers: ThoughtMarkers, thought: str, answer: str
+) -> None:
+    written = f"{markers.opens}{thought.format(markers.ends)}{markers.ends}{answer}"
+    texts, stream = streamed(markers, PLAIN, *written)
+    assert "".join(texts) == f"<think>{thought.format(markers.ends)}</think>{answer}"
+    assert stream.phase is Phase.ANSWER
+    assert stream.tokens == len(thought.format(markers.ends).removeprefix("\n"))
+
+
+def test_a_marker_inside_larger_tokens() -> None:
+    tokenizer = tokenizer_with("<think>Hm", "m</think>\n\nY")
+    texts, stream = streamed(USUAL, tokenizer, "<think>Hm", "a", "m</think>\n\nY", "es")
+    assert texts[:3] == ["<think>Hm", "a", "m</think>\n\nY"]
+    assert stream.tokens == 3
+
+
+def test_the_white_space_behind_the_opening_marker_is_not_counted() -> None:
+    assert streamed(USUAL, PLAIN, "<think>\na\n</think>")[1].tokens == 2
+    assert streamed(USUAL, PLAIN, "<think>a\n</think>")[1].tokens == 2
+
+
+def test_control_tokens_are_markers_and_not_shown_otherwise() -> None:
+    markers = ThoughtMarkers("[THINK]", "[/THINK]", "[/THINK]")
+    control = ("[THINK]", "[/THINK]", "[X]")
+    tokenizer = tokenizer_with(*control, control=control)
+    texts, stream = streamed(markers, tokenizer, "[THINK]a[X]b[/THINK]c[X]d")
+    assert "".join(texts) == "<think>ab</think>cd"
+    assert stream.tokens == 3
+
+
+def test_a_begun_marker_is_completed() -> None:
+    plan = ThoughtPlan(USUAL, 3, "<think>\n")
+    prompt = PLAIN.encode("hello<think>\n", add_special=False)
+    thoughts = Thoughts(plan, PLAIN, prompt, is_bare=False)
+    written = ""
+    for number, letter in enumerate("a</", 1):
+        assert not thoughts.must_end
+        thoughts.push(PLAIN.encode(letter)[0], number)
+    while (token := thoughts.forced()) is not None:
+        thoughts.push(token, number := number + 1)
+        written += PLAIN.piece(token).decode()
+    assert written == "think>\n\n"
+    assert thoughts.tokens == 1
+    assert not thoughts.is_thinking
+    assert thoughts.free_tokens(number) == number
+
+
+def test_thoughts_that_end_by_themselves_do_not_use_their_budget_up() -> None:
+    thoughts = Thoughts(ThoughtPlan(USUAL, 10), PLAIN, PLAIN.encode("hello"), is_bare=False)
+    ids = PLAIN.encode("<think>ab</think>yes", add_special=False)
+    for number, token in enumerate(ids, 1):
+        assert thoughts.forced() is None
+        thoughts.push(token, number)
+    assert (thoughts.tokens, thoughts.is_exhausted) == (2, False)
+    assert len(ids) - thoughts.free_tokens(len(ids)) == len(PLAIN.encode("yes"))
+
+
+def test_an_answer_without_thoughts_has_no_limit_of_thoughts() -> None:
+    thoughts = Thoughts(ThoughtPlan(USUAL, 1), PLAIN, PLAIN.encode("hello"), is_bare=False)
+    for number, token in enumerate(PLAIN.encode("yes, <think> is a tag"), 1):
+        assert thoughts.forced() is None
+        thoughts.push(token, number)
+        assert thoughts.free_tokens(number) == 0
+    assert thoughts.tokens == 0
+
+
+def test_tokens_taken_back_count_again() -> None:
+    plan = ThoughtPlan(USUAL, 2, "<think>\n")
+    thoughts = Thoughts(plan, PLAIN, PLAIN.encode("<think>\n"), is_bare=False)
+    first, second = PLAIN.encode("ab")
+    thoughts.push(first, 1)
+    thoughts.push(second, 2)
+    assert thoughts.must_end
+    thoughts.push(thoughts.forced() or 0, 3)
+    thoughts.rewind(2)
+    assert (thoughts.tokens, thoughts.must_end, thoughts.is_exhausted) == (1, False, False)
+
+
+def test_an_incomplete_character_at_the_budget_is_left_out() -> None:
+    stream = ThoughtStream(HARMONY, OF_HARMONY, hides=False)
+    text = ""
+    for token in OF_HARMONY.encode(HARMONY.opens, add_special=False):
+        text += stream.push(token)
+    for token in OF_HARMONY.encode("ä")[:1]:
+        text += stream.push(token)
+    for token in OF_HARMONY.encode(HARMONY.ends + "ö", add_special=False):
+        text += stream.push(token, counted=False)
+    assert text == "<think></think>ö"
+
+
+def test_a_token_that_ends_answers_may_end_thoughts() -> None:
+    markers = ChatTemplate(FAMILIES["Solar"].template, bos="", eos="").markers
+    tokenizer = tokenizer_with(*FAMILIES["Solar"].tokens, control=("<|end|>",))
+    (end,) = tokenizer.encode("<|end|>", add_special=False)
+    assert end in tokenizer.end_tokens
+    plan = ThoughtPlan(markers, None, "<|think|>")
+    prompt = tokenizer.encode("<|think|>", add_special=False)
+    thoughts = Thoughts(plan, tokenizer, prompt, is_bare=False)
+    assert thoughts.is_marker(end)
+    for number, token in enumerate(tokenizer.encode(markers.ends, add_special=False), 1):
+        thoughts.push(token, number)
+    assert not thoughts.is_thinking
+    assert not thoughts.is_marker(end)

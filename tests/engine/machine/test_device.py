@@ -1,0 +1,163 @@
+"""Available memory and cores under cgroup limits, and resident memory of the process."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+
+import pytest
+
+from engine.machine.device import (
+    available_memory,
+    linux_cores,
+    linux_memory,
+    linux_resident,
+    linux_total,
+    physical_cores,
+    resident_memory,
+    total_memory,
+)
+
+KIB = 1024
+
+
+# --- this machine -------------------------------------------------------------------------------
+
+
+def test_this_machine_has_memory_and_cores() -> None:
+    assert available_memory() > 10_000_000
+    assert total_memory() > available_memory() // 2
+    assert 1 <= physical_cores() <= (os.cpu_count() or 1)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs processor affinity")
+def test_cores_follow_affinity() -> None:
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        assert physical_cores() == 1
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+# --- other machines, from copies of their system files ------------------------------------------
+
+
+def put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    put(tmp_path / "proc/meminfo", "MemTotal:  8000 kB\nMemAvailable:    5000 kB\nCached: 1 kB\n")
+    return tmp_path
+
+
+def group(root: Path, lines: str) -> Path:
+    put(root / "proc/self/cgroup", lines)
+    return root / "sys/fs/cgroup"
+
+
+def test_without_cgroups_available_memory_is_meminfo_estimate(root: Path) -> None:
+    assert linux_memory(root) == 5000 * KIB
+    assert linux_total(9_000_000, root) == 9_000_000
+
+
+def test_cgroup_v2_limit_caps_available_memory(root: Path) -> None:
+    top = group(root, "0::/app/chat\n")
+    put(top / "app/chat/memory.max", "max\n")
+    put(top / "app/chat/memory.current", "900000\n")
+    put(top / "app/memory.max", "2000000\n")
+    put(top / "app/memory.current", "1500000\n")
+    put(top / "app/memory.stat", "anon 1\ninactive_file 300000\n")
+    assert linux_memory(root) == 800_000
+    assert linux_total(9_000_000, root) == 2_000_000
+    assert linux_total(1_000_000, root) == 1_000_000
+
+
+def test_cgroup_v1_limit_caps_available_memory(root: Path) -> None:
+    top = group(root, "4:memory:/app\n1:cpu,cpuacct:/app\n0::/\n")
+    put(top / "memory/app/memory.limit_in_bytes", "1000000\n")
+    put(top / "memory/app/memory.usage_in_bytes", "400000\n")
+    put(top / "memory/memory.limit_in_bytes", "9223372036854771712\n")
+    put(top / "memory/memory.usage_in_bytes", "400000\n")
+    assert linux_memory(root) == 600_000
+
+
+def test_limit_of_the_root_cgroup_applies_in_a_cgroup_namespace(root: Path) -> None:
+    top = group(root, "0::/\n")
+    put(top / "memory.max", "700000")
+    put(top / "memory.current", "800000")
+    assert linux_memory(root) == 0
+
+
+def processors(root: Path, cores: dict[int, tuple[int, int]]) -> None:
+    for number, (package, core) in cores.items():
+        topology = root / f"sys/devices/system/cpu/cpu{number}/topology"
+        put(topology / "physical_package_id", f"{package}\n")
+        put(topology / "core_id", f"{core}\n")
+
+
+def test_threads_of_one_core_count_once(root: Path) -> None:
+    processors(root, {0: (0, 0), 1: (0, 1), 2: (0, 0), 3: (0, 1), 4: (1, 0), 5: (1, 0)})
+    assert linux_cores(frozenset(range(6)), root) == 3
+    assert linux_cores(frozenset({0, 2}), root) == 1
+
+
+def test_cpus_without_topology_count_as_one_core_each(root: Path) -> None:
+    assert linux_cores(frozenset({0, 1, 7}), root) == 3
+
+
+@pytest.mark.parametrize(
+    ("quota", "cores"), [("150000 100000", 2), ("50000 100000", 1), ("max 100000", 4)]
+)
+def test_cgroup_v2_cpu_quota_caps_cores(root: Path, quota: str, cores: int) -> None:
+    put(group(root, "0::/app\n") / "app/cpu.max", quota + "\n")
+    assert linux_cores(frozenset(range(4)), root) == cores
+
+
+@pytest.mark.parametrize(("quota", "cores"), [("300000", 3), ("-1", 4)])
+def test_cgroup_v1_cpu_quota_caps_cores(root: Path, quota: str, cores: int) -> None:
+    top = group(root, "1:cpu,cpuacct:/app\n")
+    put(top / "cpu/app/cpu.cfs_quota_us", quota)
+    put(top / "cpu/app/cpu.cfs_period_us", "100000")
+    assert linux_cores(frozenset(range(4)), root) == cores
+
+
+# --- resident memory of this process ------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MAP_PRIVATE"), reason="needs private mappings")
+@pytest.mark.parametrize("kind", ["MAP_PRIVATE", "MAP_SHARED"])
+def test_resident_memory_counts_written_pages_only(kind: str) -> None:
+    before = resident_memory()
+    flags = mmap.MAP_ANONYMOUS | getattr(mmap, kind)
+    with mmap.mmap(-1, 1 << 26, flags=flags) as mapping:
+        assert resident_memory() - before < 8 << 20, "untouched pages are not resident"
+        mapping.write(b"x" * (1 << 26))
+        grown = resident_memory() - before
+    assert 1 << 26 <= grown < (1 << 27) + (8 << 20)
+    assert resident_memory() - before < (1 << 26) + (8 << 20), "only the written bytes may remain"
+
+
+def test_pages_of_a_mapped_file_are_not_resident_memory(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    path.write_bytes(bytes(1 << 26))
+    before = resident_memory()
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        assert sum(mapped[:: mmap.PAGESIZE]) == 0
+        assert resident_memory() - before < 8 << 20
+
+
+def test_without_rss_kinds_resident_memory_is_resident_minus_shared_pages(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "proc/self"
+    folder.mkdir(parents=True)
+    (folder / "status").write_text("Name:\tpython\nVmRSS:\t  4000 kB\n")
+    (folder / "statm").write_text("90000 1000 300 1 0 500 0\n")
+    assert linux_resident(tmp_path) == 700 * mmap.PAGESIZE
+    (folder / "status").write_text("RssAnon:\t    3000 kB\nRssFile:\t 900 kB\nRssShmem:\t   7 kB\n")
+    assert linux_resident(tmp_path) == 3007 * 1024
