@@ -274,10 +274,17 @@ class ModelSession:
         stack = self._adapters.stack_of(command.adapters, checkpoint)
         if command.budget_bytes is not None:
             self._disk.set_budget(command.budget_bytes)
-        thinking, budget = resolved_thinking(command.thinking, command.thinking_budget)
+        given = command.template_arguments.get("enable_thinking")
+        switch = given if command.thinking is None and isinstance(given, bool) else command.thinking
+        thinking, budget = resolved_thinking(switch, command.thinking_budget)
         # A constraint begins with the answer, so that the model could not open thoughts itself.
         opens = command.constraint is not None and not command.constraint.trigger
-        read = partial(self._prompts.answer, opens_thoughts=opens)
+        read = partial(
+            self._prompts.answer,
+            opens_thoughts=opens,
+            tools=command.tools,
+            variables=command.template_arguments,
+        )
         build = partial(read, command.turns, command.policy, thinking)
         self._preparing += 1
         try:

@@ -47,6 +47,7 @@ _TURN_MILLISECONDS = 300  # an answer that starts sooner does not say that it wa
 _ENDS: dict[FinishReason, tuple[MessageState, str]] = {
     FinishReason.END: (MessageState.COMPLETE, ""),
     FinishReason.STOP: (MessageState.COMPLETE, ""),
+    FinishReason.TOOL_CALLS: (MessageState.COMPLETE, ""),
     FinishReason.LENGTH: (MessageState.STOPPED, StopReason.LENGTH),
     FinishReason.CONTEXT: (MessageState.STOPPED, StopReason.CONTEXT),
     FinishReason.REPETITION: (MessageState.STOPPED, StopReason.REPETITION),

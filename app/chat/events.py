@@ -42,6 +42,7 @@ from engine import (
     SnapshotSaved,
     Text,
     TokensCounted,
+    ToolCallDelta,
 )
 
 _log = logging.getLogger(__name__)
@@ -132,8 +133,8 @@ class Events:
                 self._draft_models.on_set(event)
             case ConstraintChecked():
                 self._settings.on_checked(event)
-            case Embedded() | Reranked():
-                pass  # the window asks for neither
+            case Embedded() | Reranked() | ToolCallDelta():
+                pass  # the window asks for none of these
             case SnapshotLoaded():
                 self._sessions.on_snapshot_loaded(event)
             case SnapshotSaved():

@@ -36,6 +36,7 @@ from engine import (
     SnapshotSaved,
     Text,
     TokensCounted,
+    ToolCallDelta,
     UnloadModel,
 )
 
@@ -137,7 +138,7 @@ class RequestRouter(QObject):
                 command = self._outstanding.get(event.request)
                 failing = isinstance(command, LoadModel) and event.request not in self._cancelled
                 return isinstance(command, UnloadModel) or not failing
-            case LoadProgress() | PromptProgress() | Text() | ModelMoved():
+            case LoadProgress() | PromptProgress() | Text() | ToolCallDelta() | ModelMoved():
                 return False
             case _:
                 assert_never(event)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,7 +10,7 @@ from engine.errors import Fault, FaultKind, PromptTooLong
 from engine.frontend import context_window
 from engine.frontend.template import AnswerPrompt, ChatTemplate, prompt_ids, split_thoughts
 from engine.frontend.tokenizer.tokenizer import Tokenizer
-from engine.messages import ContextPolicy, Turn
+from engine.messages import ContextPolicy, Tool, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,21 @@ class PromptBuilder:
         thinking: bool | None,
         *,
         opens_thoughts: bool = False,
+        tools: Sequence[Tool] = (),
+        variables: Mapping[str, object] | None = None,
     ) -> Prompt:
         """The prompt for an answer, or for continuing the last turn if it is the assistant's.
 
-        `opens_thoughts`: it begins thoughts, if `thinking` asks for these.
+        `opens_thoughts`: it begins thoughts, if `thinking` asks for these. `tools` are those that
+        the model may call, `variables` are given to the template.
         """
-        render = self._template.render_answer
-        write = partial(render, enable_thinking=thinking, opens_thoughts=opens_thoughts)
+        write = partial(
+            self._template.render_answer,
+            enable_thinking=thinking,
+            opens_thoughts=opens_thoughts,
+            tools=tools,
+            variables=variables,
+        )
         return self._build(turns, policy, write)
 
     def conversation(self, turns: Sequence[Turn], policy: ContextPolicy) -> Prompt:
@@ -68,7 +76,7 @@ class PromptBuilder:
             return Prompt(ids, 0, rendered)
         omits = self._template.omits_thoughts
         # A continued answer is in the prompt with its reasoning, whatever the template does.
-        read = [split_thoughts(turn)[1] if omits else turn.text for turn in turns[:-1]]
+        read = [_read_text(turn, omits_thoughts=omits) for turn in turns[:-1]]
         lengths = [len(self._ids(words)) for words in (*read, turns[-1].text)]
         markup = -(-max(len(ids) - sum(lengths), 0) // len(turns))
         dropped = context_window.dropped_turns(turns, [n + markup for n in lengths], context)
@@ -90,3 +98,9 @@ class PromptBuilder:
 
     def _ids(self, text: str) -> list[int]:
         return prompt_ids(self._tokenizer, text)
+
+
+def _read_text(turn: Turn, *, omits_thoughts: bool) -> str:
+    """What a prompt has of an earlier turn, for its length."""
+    text = split_thoughts(turn)[1] if omits_thoughts else turn.text
+    return text + "".join(call.name + call.arguments for call in turn.calls)

@@ -20,7 +20,14 @@ from engine.frontend.budget import Budget, Exhausted
 from engine.frontend.reasoning_template import find_markers, thinking_options
 from engine.frontend.sandbox import Refused, TemplateEnvironment
 from engine.frontend.tokenizer.tokenizer import Tokenizer
-from engine.messages import THOUGHT_ENDS, THOUGHT_OPENS, Role, Turn
+from engine.frontend.tool_messages import (
+    ToolStyle,
+    as_text,
+    call_names,
+    definitions,
+    find_tool_style,
+)
+from engine.messages import THOUGHT_ENDS, THOUGHT_OPENS, ReasoningPart, Role, Tool, ToolResult, Turn
 from engine.messages.reasoning_markers import Message, ThoughtMarkers, split_answer
 
 _OTHER_COPY = "Choose another copy of this model, or another model."
@@ -123,18 +130,27 @@ class ChatTemplate:
         add_generation_prompt: bool = True,
         now: datetime | None = None,
         enable_thinking: bool | None = None,
+        tools: Sequence[Tool] = (),
+        variables: Mapping[str, object] | None = None,
     ) -> str:
         """The prompt for `turns`, ending with the generation prompt of the assistant's turn.
 
-        If the template rejects or ignores system text, it is put before the first user text. `now`
-        is the date for templates that use it. Raises TemplateError when the template rejects the
+        If the template rejects or ignores system text, it is put before the first user text; if it
+        does not know tools, these are described in the system text. `now` is the date for templates
+        that use it, `variables` are others. Raises TemplateError when the template rejects the
         conversation, is faulty, or exceeds a resource limit.
         """
-        options: dict[str, object] = {
+        options: dict[str, object] = thinking_options(enable_thinking, self.source)
+        options |= {
+            **(variables or {}),
             "add_generation_prompt": add_generation_prompt,
             "strftime_now": _clock(now),
         }
-        options |= thinking_options(enable_thinking, self.source)
+        has_tools = bool(tools) or any(turn.calls or turn.role is Role.TOOL for turn in turns)
+        if has_tools and not self.tool_style.is_native:
+            turns = as_text(turns, tools)
+        elif tools:
+            options["tools"] = definitions(tools)
         return self._guarded(lambda: self._render_with_system(turns, options))
 
     def _guarded(self, render: Callable[[], str]) -> str:
@@ -163,10 +179,12 @@ class ChatTemplate:
         now: datetime | None = None,
         enable_thinking: bool | None = None,
         opens_thoughts: bool = False,
+        tools: Sequence[Tool] = (),
+        variables: Mapping[str, object] | None = None,
     ) -> AnswerPrompt:
         """The prompt of an answer, or the one that makes the model continue the assistant's last turn.
 
-        A continued text is appended as the model writes it. Without thinking, thoughts that a
+        A continued text is appended as the model writes it; a turn with calls is not continued. Without thinking, thoughts that a
         template begins for lack of a switch are ended at once. `opens_thoughts`: with thinking, the
         prompt begins thoughts where the template leaves that to the model. Raises TemplateError as
         `render` does, and when the last text of the user is not in the prompt.
@@ -174,11 +192,13 @@ class ChatTemplate:
         markers = self.markers
 
         def render(turns: Sequence[Turn]) -> str:
-            prompt = self.render(turns, now=now, enable_thinking=enable_thinking)
+            prompt = self.render(
+                turns, now=now, enable_thinking=enable_thinking, tools=tools, variables=variables
+            )
             self._refuse_lost_question(turns, prompt)
             return prompt
 
-        if not turns or turns[-1].role is not Role.ASSISTANT:
+        if not turns or turns[-1].role is not Role.ASSISTANT or turns[-1].calls:
             prompt = render(turns)
             opening = markers.opening(prompt)
             if enable_thinking is False and opening:
@@ -199,15 +219,24 @@ class ChatTemplate:
     @cached_property
     def markers(self) -> ThoughtMarkers:
         """How the model writes thoughts."""
+        return find_markers(self.source, self.render_messages, self._has_token)
 
-        def render(messages: Sequence[Message], options: Mapping[str, object]) -> str | None:
-            given = {"add_generation_prompt": True, "strftime_now": _clock(None), **options}
-            try:
-                return self._guarded(lambda: self._render_messages(messages, given))
-            except TemplateError:
-                return None
+    @cached_property
+    def tool_style(self) -> ToolStyle:
+        """How the template takes tool calls."""
+        if "tool" not in self.source:
+            return ToolStyle()
+        return find_tool_style(self.render_messages)
 
-        return find_markers(self.source, render, self._has_token)
+    def render_messages(
+        self, messages: Sequence[Message], options: Mapping[str, object]
+    ) -> str | None:
+        """What the template makes of messages as they are; None: it refuses them."""
+        given = {"add_generation_prompt": True, "strftime_now": _clock(None), **options}
+        try:
+            return self._guarded(lambda: self._render_messages(messages, given))
+        except TemplateError:
+            return None
 
     @cached_property
     def problem(self) -> TemplateError | None:
@@ -329,13 +358,24 @@ class ChatTemplate:
         return _MARK not in self._render_turns(marked, options)
 
     def _render_turns(self, turns: Sequence[Turn], options: Mapping[str, object]) -> str:
-        return self._render_messages([self._message(turn) for turn in turns], options)
+        names = call_names(turns)
+        messages = [message for turn in turns for message in self._messages(turn, names)]
+        return self._render_messages(messages, options)
 
-    def _message(self, turn: Turn) -> Message:
-        """A turn as a template's message; reasoning is separate, and most templates omit it."""
+    def _messages(self, turn: Turn, names: Mapping[str, str]) -> list[Message]:
+        """A turn as a template's messages; reasoning is separate, and most templates omit it.
+
+        `names` are those of called tools by the id of the call.
+        """
+        if turn.role is Role.TOOL:
+            results = turn.results or (ToolResult("", "", turn.text),)
+            style = self.tool_style
+            return [style.result(one, one.name or names.get(one.call_id, "")) for one in results]
         thoughts, answer = split_thoughts(turn)
-        message = {"role": turn.role.value, "content": answer}
-        return message if thoughts is None else self.markers.with_thoughts(message, thoughts)
+        message: Message = {"role": turn.role.value, "content": answer}
+        if thoughts is not None:
+            message = self.markers.with_thoughts(message, thoughts)
+        return [self.tool_style.with_calls(message, turn.calls) if turn.calls else message]
 
     def _render_messages(
         self,
@@ -360,6 +400,7 @@ class ChatTemplate:
         self, messages: Sequence[Message], options: Mapping[str, object]
     ) -> str:
         characters = sum(len(str(value)) for each in messages for value in each.values())
+        characters += len(str(options.get("tools") or ""))
         self._environment.budget = Budget(
             text=500_000 + 4 * characters,
             bytes_left=96_000_000 + 64 * characters,
@@ -371,10 +412,10 @@ class ChatTemplate:
         return self._environment.render_template(
             self._compiled,
             {
-                "messages": list(messages),
                 "documents": None,
                 **self._tokens,
                 **options,
+                "messages": list(messages),
             },
         )
 
@@ -410,6 +451,11 @@ def _in_parts(message: Message, roles: frozenset[Role]) -> Message:
 
 def split_thoughts(turn: Turn) -> tuple[str | None, str]:
     """The reasoning in an answer, None if it has none, and its text."""
+    if not isinstance(turn.content, str):
+        parts = [part for part in turn.content if isinstance(part, ReasoningPart)]
+        rest = tuple(part for part in turn.content if not isinstance(part, ReasoningPart))
+        if parts:
+            return "\n\n".join(part.text for part in parts), Turn(turn.role, rest).text
     pieces = split_answer(turn.text) if turn.role is Role.ASSISTANT else []
     thoughts = [piece.text.strip("\n") for piece in pieces if piece.is_thought]
     if not thoughts:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.messages.values import (
@@ -14,6 +15,8 @@ from engine.messages.values import (
     DraftKind,
     Pooling,
     Sampling,
+    Tool,
+    ToolChoice,
     Turn,
 )
 
@@ -83,6 +86,11 @@ class Generate:
     drafts: DraftKind = DraftKind.NONE
     constraint: Constraint | None = None
     logprobs: int = 0  # of so many most likely tokens, in the Text events; 0: none
+    tools: tuple[Tool, ...] = ()  # that the model may call: see ToolCallDelta
+    tool_choice: ToolChoice | str = ToolChoice.AUTO
+    parallel_tool_calls: bool = True  # the answer may have several calls
+    # Variables of the chat template, of JSON values; `enable_thinking` is `thinking` where that is None.
+    template_arguments: Mapping[str, object] = field(default_factory=dict[str, object])
     # Of all snapshots together, as in SaveSnapshot: what memory does not hold of this conversation
     # is written there. 0: nothing is written any more; None: as the last command said.
     budget_bytes: int | None = None

@@ -126,6 +126,20 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """A tool call of the answer began or grew; only answers to requests with tools have some."""
+
+    request: int
+    index: int  # of the call in the answer, from 0
+    id: str  # in the first delta of a call; "" in others
+    name: str  # likewise
+    arguments: str  # the next piece of a JSON object; the pieces of an ended call joined are valid
+    generated_tokens: int  # so far
+    context_used: int  # tokens
+    answer: int = 0  # of several answers to one prompt
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The answer is complete, or was stopped."""
 
@@ -282,6 +296,7 @@ Event = (
     | ModelUnloaded
     | PromptProgress
     | Text
+    | ToolCallDelta
     | Finished
     | AdaptersSet
     | DraftSet

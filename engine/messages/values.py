@@ -16,6 +16,7 @@ class Role(Enum):
     SYSTEM = "system"
     USER = "user"
     ASSISTANT = "assistant"
+    TOOL = "tool"  # results of tool calls
 
 
 class CacheType(Enum):
@@ -69,6 +70,7 @@ class FinishReason(Enum):
     STOP = "stop"  # a stop string was reached
     LENGTH = "length"  # max_tokens were generated
     CONTEXT = "context"  # the context is full
+    TOOL_CALLS = "tool calls"  # the model waits for the results of its calls
     REPETITION = "repetition"  # the text repeated itself: see `engine.frontend.repetition`
     CANCELLED = "cancelled"
 
@@ -81,11 +83,92 @@ class ContextPolicy(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class TextPart:
+    """Text of a turn."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningPart:
+    """Thoughts of an answer, without markers."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call of a tool by the model."""
+
+    id: str  # that its result names
+    name: str
+    arguments: str  # a JSON object
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a called tool gave back."""
+
+    call_id: str
+    name: str  # of the tool; "": that of the call
+    text: str
+
+
+Part = TextPart | ReasoningPart | ToolCall | ToolResult
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
-    """One message of a conversation, as passed to the chat template."""
+    """One message of a conversation, as passed to the chat template: a text, or parts in order."""
 
     role: Role
-    text: str
+    content: str | tuple[Part, ...]
+
+    @property
+    def text(self) -> str:
+        """Its texts and results joined, thoughts between the usual tags; no calls."""
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(_part_text(part) for part in self.content)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls in it."""
+        parts = () if isinstance(self.content, str) else self.content
+        return tuple(part for part in parts if isinstance(part, ToolCall))
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        """The results of tool calls in it."""
+        parts = () if isinstance(self.content, str) else self.content
+        return tuple(part for part in parts if isinstance(part, ToolResult))
+
+
+def _part_text(part: Part) -> str:
+    match part:
+        case TextPart(text) | ToolResult(text=text):
+            return text
+        case ReasoningPart(text):
+            return f"{THOUGHT_OPENS}\n{text}\n{THOUGHT_ENDS}\n\n"
+        case ToolCall():
+            return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool that the model may call."""
+
+    name: str
+    description: str = ""
+    schema: str = '{"type": "object", "properties": {}}'  # of its arguments: a JSON schema
+
+
+class ToolChoice(Enum):
+    """Whether the model calls a tool. In place of one: the name of a tool that it calls."""
+
+    AUTO = "auto"  # as it likes
+    NONE = "none"  # it is told of the tools and calls none
+    REQUIRED = "required"  # one at least
 
 
 @dataclass(frozen=True, slots=True)
