@@ -1,0 +1,112 @@
+"""Typed deltas of an answer that is being written, by a local or a remote engine.
+
+An engine is an async generator of these. `AnswerUsage` may come more than once, the last one
+counts; `AnswerEnd` is the last delta. A generator that fails raises `AnswerFailed`: what came before
+it stays, and can be continued.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from app.domain.parts import ErrorPart
+
+
+class EndReason(StrEnum):
+    """Why an answer ended."""
+
+    END = "end"  # the model ended it, or a stop string did
+    LENGTH = "length"  # the most tokens were generated
+    CONTEXT = "context"  # the context is full
+    REPETITION = "repetition"  # the text repeated itself
+    TOOL_CALLS = "tool calls"  # the model waits for the results of its calls
+    FILTERED = "filtered"  # a server refused to send more
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class PromptProgressDelta:
+    """How much of the prompt has been read."""
+
+    tokens: int
+    total: int  # tokens of the prompt
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingDelta:
+    """The answer waits for its engine, such as a server that loads the model."""
+
+    error: ErrorPart  # what it waits for
+    seconds: float  # until it is tried again; 0: not known
+
+
+@dataclass(frozen=True, slots=True)
+class ThoughtDelta:
+    """Text added to the model's reasoning, without its markers."""
+
+    text: str
+    generated_tokens: int = 0  # of the answer so far; 0: not known
+    context_used: int = 0  # tokens; 0: not known
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """Text added to the answer."""
+
+    text: str
+    generated_tokens: int = 0  # of the answer so far; 0: not known
+    context_used: int = 0  # tokens; 0: not known
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """A piece of a tool call; the first one of an index has its id and its name."""
+
+    index: int  # of the calls of this answer, from 0
+    id: str = ""
+    name: str = ""
+    arguments: str = ""  # a piece of JSON text
+    generated_tokens: int = 0  # of the answer so far; 0: not known
+    context_used: int = 0  # tokens; 0: not known
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerUsage:
+    """What an answer took; 0 where it is not known."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0  # of the prompt, those that were not read again
+    generated_tokens: int = 0  # with thoughts
+    thought_tokens: int = 0  # of the generated ones
+    prompt_seconds: float = 0.0  # reading the prompt
+    first_token_seconds: float = 0.0  # from the request to the first token
+    decode_seconds: float = 0.0
+    thought_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerEnd:
+    """The answer is over."""
+
+    reason: EndReason = EndReason.END
+    model: str = ""  # that wrote it, as a server names it; "": as asked
+
+
+Delta = (
+    PromptProgressDelta
+    | WaitingDelta
+    | ThoughtDelta
+    | TextDelta
+    | ToolCallDelta
+    | AnswerUsage
+    | AnswerEnd
+)
+
+
+class AnswerFailed(Exception):
+    """An answer cannot be written, or not to its end: `error` is the part that says why."""
+
+    def __init__(self, error: ErrorPart) -> None:
+        super().__init__(error.message)
+        self.error = error
