@@ -12,6 +12,7 @@ import sys
 import tomllib
 import types
 import typing
+from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -78,7 +79,12 @@ HEAVY = (
 PACKAGES = ("app", "engine", "kernels")
 VALUE_TYPES = (
     Fault,
+    messages.TextPart,
+    messages.ReasoningPart,
+    messages.ToolCall,
+    messages.ToolResult,
     messages.Turn,
+    messages.Tool,
     messages.Sampling,
     messages.AdapterUse,
     messages.Constraint,
@@ -224,6 +230,8 @@ def is_plain(hint: object) -> bool:
     if isinstance(hint, types.UnionType):
         return all(inner is type(None) or is_plain(inner) for inner in typing.get_args(hint))
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return True
+    if hint == Mapping[str, object]:  # a JSON object, which nobody changes
         return True
     return hint in (str, int, float, bool, Path, ModelLoaded, *VALUE_TYPES)
 
