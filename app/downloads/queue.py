@@ -23,6 +23,7 @@ from app.downloads.transfer import FileDownload, probe
 from app.net.http import WebError, parse_proxy
 from app.net.hub import HUB, HubError, Piece, Source
 from app.net.hub import files as hub_files
+from app.net.offline import gate
 from app.system.translation import tr
 
 __all__ = ["Download", "Downloads", "Limits", "Phase", "Source"]
@@ -63,6 +64,7 @@ class Downloads:
         self._number = 0
         self._wake = threading.Condition(threading.RLock())
         self._notifier: threading.Thread | None = None
+        self._leave_gate: Callable[[], None] = gate.follow(self._on_switch)
 
     # --- public methods -------------------------------------------------------------------------
 
@@ -160,6 +162,7 @@ class Downloads:
 
     def close(self) -> None:
         """Stop all downloads, keep their partial files, and write the journal."""
+        self._leave_gate()
         with self._wake:
             if self._closing:
                 return
@@ -177,6 +180,15 @@ class Downloads:
             if self._notifier is not None:
                 self._save()
 
+    def _on_switch(self) -> None:
+        """The offline switch was moved: running downloads stop, and continue when it is off."""
+        with self._wake:
+            for entry in self._entries.values():
+                if entry.phase in ACTIVE:
+                    if entry.run is not None:
+                        entry.run.stop()
+                    self._set(entry, Phase.QUEUED)
+
     # --- the queue (with the lock held) ---------------------------------------------------------
 
     def _set(
@@ -187,6 +199,8 @@ class Downloads:
         self._notify(entry)
 
     def _notify(self, entry: Entry) -> None:
+        if entry.phase is Phase.QUEUED:
+            entry.note = _offline_note()
         self._pending.append(entry.snapshot(self._endpoint))
         self._unsaved = True
         self._wake.notify_all()
@@ -204,6 +218,8 @@ class Downloads:
         return iter([folder / name for folder in folders if folder / name not in others])
 
     def _start_queued(self) -> None:
+        if gate.offline:
+            return
         for entry in self._entries.values():
             busy = [one for one, _ in self._threads]
             if self._closing or len(busy) >= self._parallel:
@@ -426,6 +442,11 @@ class Downloads:
                     entry.place(index).unlink(missing_ok=True)
         except OSError as error:
             _log.warning("a cancelled download could not be deleted: %s", error.strerror)
+
+
+def _offline_note() -> str:
+    """Why a queued download does not start; "" when it may."""
+    return tr("Offline. It continues when you switch that off.") if gate.offline else ""
 
 
 def _completed(piece: Piece, listed: Piece | None) -> Piece:

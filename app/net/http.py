@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import functools
-import ipaddress
 import logging
 import os
 import re
@@ -26,6 +25,8 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 from app import __version__
+from app.net.ledger import Purpose
+from app.net.offline import Offline, Passage, gate, is_loopback
 from app.system.translation import number, tr
 
 if TYPE_CHECKING:
@@ -100,11 +101,17 @@ class Cancellation(threading.Event):
         super().__init__()
         self._guard = threading.Lock()
         self._connection: socket.socket | None = None
+        self._is_cut = False
 
     def set(self) -> None:
         """Cancel: shut the socket down, so that a blocked read raises an error."""
         super().set()
+        self.cut()
+
+    def cut(self) -> None:
+        """Shut the socket down without a cancellation, as the offline switch does."""
         with self._guard:
+            self._is_cut = True
             if self._connection is not None:
                 with contextlib.suppress(OSError):  # the peer has closed it already
                     self._connection.shutdown(socket.SHUT_RDWR)
@@ -117,8 +124,8 @@ class Cancellation(threading.Event):
             with self._guard:
                 # Duplicate the handle: the TLS layer takes over the first one, and httpx closes it.
                 self._connection = connection.dup()
-            if self.is_set():
-                self.set()
+            if self._is_cut:
+                self.cut()
 
     def release(self) -> None:
         """Close the duplicated socket, after the connection was closed."""
@@ -136,6 +143,7 @@ class Response:
         client: httpx.Client,
         response: httpx.Response,
         cancellation: Cancellation,
+        passage: Passage,
         linked: Linked,
         redirected: bool,
     ) -> None:
@@ -146,6 +154,7 @@ class Response:
         self._client = client
         self._response = response
         self._cancellation = cancellation
+        self._passage = passage
 
     @property
     def length(self) -> int | None:
@@ -158,8 +167,10 @@ class Response:
 
     def pieces(self) -> Iterator[bytes]:
         """The raw body in chunks, not decompressed; raises WebError, also when it is truncated."""
-        with _translate_errors(self.host):
-            yield from self._response.iter_raw()
+        with _translate_errors(self.host, self._passage):
+            for piece in self._response.iter_raw():
+                self._passage.count(received=len(piece))
+                yield piece
 
     def read_all(self, limit: int) -> bytes:
         """The whole body; raises WebError when it is longer than `limit` bytes."""
@@ -181,6 +192,7 @@ class Response:
         self._response.close()
         self._client.close()
         self._cancellation.release()
+        self._passage.close()
 
 
 def send_request(
@@ -191,10 +203,11 @@ def send_request(
     proxy: str = "",
     stall_seconds: float = 30.0,
     cancellation: Cancellation | None = None,
+    purpose: Purpose = Purpose.DOWNLOAD,
 ) -> Response:
     """Send a request and follow up to `MAX_REDIRECTS` redirects; the body is not read yet.
 
-    `stall_seconds` is the read timeout. Raises WebError, also when cancelled.
+    `stall_seconds` is the read timeout. Raises WebError, also when cancelled or offline.
     """
     import httpx
 
@@ -211,8 +224,8 @@ def send_request(
         )
     linked = Linked()
     for redirects in range(MAX_REDIRECTS + 1):
-        client, response = _send(request, proxy, cancellation)
-        result = Response(client, response, cancellation, linked, redirects > 0)
+        client, response, passage = _send(request, proxy, cancellation, purpose)
+        result = Response(client, response, cancellation, passage, linked, redirects > 0)
         linked = result.linked = _linked(result, linked)
         redirect = response.next_request
         if redirect is None:
@@ -252,14 +265,6 @@ def check_address(url: str) -> urllib.parse.SplitResult:
             tr("Use an address that begins with https://."),
         )
     return parts
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine itself."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def parse_proxy(text: str) -> Proxy:
@@ -308,6 +313,8 @@ def network_error(error: BaseException, host: str) -> WebError:
     """The WebError for an exception of httpx or the socket."""
     check = tr("Check your internet connection, then try again.")
     match _cause(error):
+        case Offline() as refused:
+            return WebError(str(refused), refused.remedy)
         case socket.gaierror():
             return WebError(tr("The server {host} was not found.", host=host), check, retry=True)
         case ssl.SSLCertVerificationError() as refused:
@@ -353,21 +360,25 @@ def _cause(error: BaseException) -> BaseException:
 
 
 @contextlib.contextmanager
-def _translate_errors(host: str) -> Generator[None]:
+def _translate_errors(host: str, passage: Passage | None = None) -> Generator[None]:
     """Convert exceptions of httpx and the socket to WebError."""
     import httpx
 
     try:
         yield
-    except httpx.ProxyError as error:
+        if passage is not None:
+            passage.check()
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        if passage is not None and passage.is_cut:
+            raise network_error(Offline(), host) from error
+        if not isinstance(error, httpx.ProxyError):
+            raise network_error(error, host) from error
         reason = str(error).strip()
         raise WebError(
             tr("The proxy refused the connection: {reason}.", reason=reason[:100]),
             tr("Check the proxy in the settings."),
             retry=not reason.startswith("407"),
         ) from error
-    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        raise network_error(error, host) from error
 
 
 def status_error(response: Response) -> WebError:
@@ -418,24 +429,30 @@ def _number(text: str) -> int | None:
 
 
 def _send(
-    request: httpx.Request, proxy: str, cancellation: Cancellation
-) -> tuple[httpx.Client, httpx.Response]:
+    request: httpx.Request, proxy: str, cancellation: Cancellation, purpose: Purpose
+) -> tuple[httpx.Client, httpx.Response, Passage]:
     """Send one request; a redirect is not followed. Raises WebError."""
     import httpx
 
     check_address(str(request.url))
-    route = proxy_for(request.url.host, proxy)
+    host = request.url.host
+    route = proxy_for(host, proxy)
+    with _translate_errors(host):
+        passage = gate.allow(str(request.url), purpose, cancellation.cut)
+    if route is not None:
+        gate.ledger.record((route.host, route.port, Purpose.PROXY), count=1)
     client = httpx.Client(
         verify=_context(os.environ.get("SSL_CERT_FILE", "")),
         proxy=route and httpx.Proxy(route.url, headers=route.headers),
         trust_env=False,
     )
     try:
-        with _translate_errors(request.url.host):
-            return client, client.send(request, stream=True)
+        with _translate_errors(host, passage):
+            return client, client.send(request, stream=True), passage
     except BaseException:
         client.close()
         cancellation.release()
+        passage.close()
         raise
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from app.net.http import Response, WebError, check_address, send_request, status_error
+from app.net.ledger import Purpose
 from app.system.translation import tr
 
 HUB = "https://huggingface.co"
@@ -215,6 +216,7 @@ def read_start(
             headers={"Range": f"bytes=0-{length - 1}"},
             proxy=proxy,
             stall_seconds=timeout_seconds,
+            purpose=Purpose.SEARCH,
         )
         try:
             if response.status not in (200, 206):
@@ -265,6 +267,7 @@ def _get(address: str, proxy: str, timeout_seconds: float) -> tuple[object, str]
             headers={"Accept": "application/json"},
             proxy=proxy,
             stall_seconds=timeout_seconds,
+            purpose=Purpose.SEARCH,
         )
         try:
             if response.status != 200:

@@ -82,7 +82,7 @@ def download_row(row: Download) -> RowView:
     if row.phase is Phase.FAILED:
         note, tone = f"{row.error} {row.remedy}".strip(), "danger"
         links = (Action(Verb.RETRY, tr("Try again"), row.id),)
-    elif row.phase is Phase.WAITING:
+    elif row.phase in (Phase.WAITING, Phase.QUEUED):
         note, tone = row.note, "warning"
     icons = [Action(Verb.CANCEL, tr("Cancel downloading {name}", name=name), row.id, "close")]
     if row.phase is Phase.PAUSED:
