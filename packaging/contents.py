@@ -69,9 +69,7 @@ EXCLUDED_MODULES = (
     "urllib3",
     "charset_normalizer",
     "rich",
-    "click",
     "httpx._main",  # its command line
-    "anyio",  # used by httpx's asynchronous client only
     "trio",
     "hypothesis",
     "pytest",
