@@ -75,6 +75,8 @@ HEAVY = (
     "httpx",
     "httpcore",
     "http",
+    "starlette",
+    "uvicorn",
 )
 PACKAGES = ("app", "engine", "kernels")
 VALUE_TYPES = (

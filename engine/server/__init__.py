@@ -1,0 +1,1 @@
+"""Local HTTP server: OpenAI's, Anthropic's, llama.cpp's and Ollama's APIs over one engine."""

@@ -1,0 +1,180 @@
+"""Guards before every route: Host header, origins of web pages, the key, and the log.
+
+A page in a browser can send requests to this machine. It is refused by its Origin header, and a
+name that was made to point here (DNS rebinding) by its Host header.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import ipaddress
+import logging
+import socket
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from engine.server.activity import Client, Recorder
+from engine.server.errors import ApiError
+from engine.server.http import error_response, family_of
+from engine.server.limits import Limits
+
+log = logging.getLogger(__name__)
+
+PUBLIC_PATHS = {"/health", "/v1/health"}
+_LOCAL_NAMES = {"localhost", "host.docker.internal"}
+_WRONG_KEY_SECONDS = 0.25  # before a wrong key is refused
+_PREFLIGHT_SECONDS = "600"
+_MOST_NAME = 60  # characters of a client's name
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """Who may use the server."""
+
+    key: str = ""  # "": none is needed
+    origins: tuple[str, ...] = ()  # of web pages, as "http://localhost:3000"; "*": all
+    hosts: tuple[str, ...] = ()  # further names of this machine
+    is_local: bool = True  # it listens on loopback addresses only
+
+
+class Guards:
+    """ASGI middleware: refuses, records, and adds headers for allowed origins."""
+
+    def __init__(
+        self, app: ASGIApp, security: Security, limits: Limits, recorder: Recorder
+    ) -> None:
+        self._app = app
+        self._security = security
+        self._limits = limits
+        self._recorder = recorder
+        self._digest = _digest(security.key)
+        self._hosts = _LOCAL_NAMES | {name.lower() for name in security.hosts}
+        if not security.is_local:
+            name = socket.gethostname().lower()
+            self._hosts |= {name, f"{name}.local"}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        client = _client(scope, headers)
+        exchange = self._recorder.begin(client, scope["method"], scope["path"])
+        scope["state"] |= {"client": client, "exchange": exchange, "limits": self._limits}
+        origin = headers.get("origin", "")
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                exchange.status = message["status"]
+                message["headers"] = [*message.get("headers", []), *self._headers(origin, headers)]
+            await send(message)
+
+        try:
+            response = await self._refusal(scope, headers, origin)
+            if response is not None:
+                await response(scope, receive, answer)
+            else:
+                await self._app(scope, receive, answer)
+        finally:
+            self._recorder.end(exchange)
+
+    async def _refusal(self, scope: Scope, headers: Headers, origin: str) -> Response | None:
+        """The response to a request that is not let through; None: it is."""
+        family = family_of(scope["path"])
+        try:
+            self._check_host(headers)
+            self._check_origin(headers, origin)
+            if scope["method"] == "OPTIONS":
+                return Response(status_code=204)
+            if scope["path"] not in PUBLIC_PATHS:
+                await self._check_key(headers)
+        except ApiError as error:
+            scope["state"]["exchange"].outcome = str(error)
+            return error_response(error, family)
+        return None
+
+    def _check_host(self, headers: Headers) -> None:
+        name = _host_name(headers.get("host", ""))
+        if name in self._hosts or name.endswith(".localhost") or _is_address(name):
+            return
+        raise ApiError(
+            403,
+            f"The host name {name[:100]!r} is not one of this server; use its IP address or localhost.",
+            code="host_not_allowed",
+        )
+
+    def _check_origin(self, headers: Headers, origin: str) -> None:
+        if not origin or self._allows(origin) or origin == f"http://{headers.get('host', '')}":
+            return
+        raise ApiError(
+            403,
+            f"Web pages of {origin[:100]!r} may not use this server; allow the origin in its settings.",
+            code="origin_not_allowed",
+        )
+
+    def _allows(self, origin: str) -> bool:
+        return "*" in self._security.origins or origin in self._security.origins
+
+    async def _check_key(self, headers: Headers) -> None:
+        if not self._security.key:
+            return
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        given = token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+        if not given:
+            raise ApiError(
+                401,
+                "This server needs a key: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`.",
+                code="missing_api_key",
+            )
+        if not hmac.compare_digest(_digest(given), self._digest):
+            await asyncio.sleep(_WRONG_KEY_SECONDS)
+            raise ApiError(401, "The key is wrong.", code="invalid_api_key")
+
+    def _headers(self, origin: str, headers: Headers) -> list[tuple[bytes, bytes]]:
+        """Headers that let the page of an allowed origin read the response."""
+        found = [(b"x-content-type-options", b"nosniff")]
+        if not origin or not self._allows(origin):
+            return found
+        asked = headers.get("access-control-request-headers", "*")
+        more = {
+            "access-control-allow-origin": origin,
+            "access-control-allow-methods": "GET, POST, OPTIONS",
+            "access-control-allow-headers": asked,
+            "access-control-allow-private-network": "true",
+            "access-control-max-age": _PREFLIGHT_SECONDS,
+            "vary": "Origin",
+        }
+        return found + [(name.encode(), value.encode("latin-1")) for name, value in more.items()]
+
+
+def _digest(key: str) -> bytes:
+    """Of equal length for every key, so that comparing takes a constant time."""
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+
+
+def _client(scope: Scope, headers: Headers) -> Client:
+    agent = headers.get("user-agent", "").split(" (")[0].strip()
+    address = scope["client"][0] if scope.get("client") else ""
+    return Client("".join(filter(str.isprintable, agent))[:_MOST_NAME], address)
+
+
+def _host_name(host: str) -> str:
+    """The name or address in a Host header, in lower case and without the port."""
+    host = host.strip().lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].rstrip(".")
+
+
+def _is_address(name: str) -> bool:
+    """Whether it is an IP address, which no name server can redirect."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,232 @@
+"""One HTTP exchange: reading a body within limits, answering, streaming, and noticing a lost client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from engine.errors import EngineError
+from engine.server import fields
+from engine.server.activity import Client, Exchange
+from engine.server.errors import ApiError, Family, from_engine
+from engine.server.fields import Fields
+from engine.server.limits import Limits
+
+log = logging.getLogger(__name__)
+
+SSE, NDJSON = "text/event-stream; charset=utf-8", "application/x-ndjson"
+END_OF_STREAM = b"data: [DONE]\n\n"
+INTERNAL = "The server hit an internal error; its log has the details."
+_PING_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request whose body was read."""
+
+    request: Request
+    body: Fields  # of a POST; else empty
+    client: Client
+    exchange: Exchange  # what the log says about it
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A response of frames that are sent as they are made."""
+
+    frames: AsyncGenerator[bytes, None]
+    media_type: str = SSE
+    # Makes the frame that reports an error after the first frame was sent.
+    error: Callable[[ApiError], bytes] | None = None
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+
+
+Handler = Callable[[Call], Awaitable[Response | Stream]]
+
+
+def dumps(value: Any) -> bytes:
+    """JSON in UTF-8, without spaces."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def sse(value: Any, event: str = "") -> bytes:
+    """A server-sent event with a JSON value, and its type if it has one."""
+    name = f"event: {event}\n".encode() if event else b""
+    return name + b"data: " + dumps(value) + b"\n\n"
+
+
+def ndjson(value: Any) -> bytes:
+    """A line of newline-delimited JSON."""
+    return dumps(value) + b"\n"
+
+
+def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A response with a JSON value."""
+    return Response(dumps(value), status, headers, "application/json")
+
+
+def error_response(error: ApiError, family: Family) -> Response:
+    """The response to a request that cannot be answered."""
+    return json_response(error.body(family), error.status, error.headers)
+
+
+def family_of(path: str) -> Family:
+    """The family of APIs that a path belongs to."""
+    if path.startswith("/v1/messages"):
+        return Family.ANTHROPIC
+    return (
+        Family.OLLAMA
+        if path.startswith("/api/") and not path.startswith("/api/v0/")
+        else Family.OPENAI
+    )
+
+
+def get(path: str, handler: Handler) -> Route:
+    """A route that is read."""
+    return Route(path, _Endpoint(handler, reads_body=False), methods=["GET", "HEAD"])
+
+
+def post(path: str, handler: Handler) -> Route:
+    """A route with a JSON object as its body."""
+    return Route(path, _Endpoint(handler, reads_body=True), methods=["POST"])
+
+
+class _Endpoint:
+    """ASGI application of one route."""
+
+    def __init__(self, handler: Handler, *, reads_body: bool) -> None:
+        self._handler = handler
+        self._reads_body = reads_body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sender = _Sender(send, scope["state"]["limits"])
+        work = asyncio.ensure_future(self._answer(scope, receive, sender))
+        try:
+            await asyncio.wait({work, sender.body_read}, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                return
+            lost = asyncio.ensure_future(_disconnect(receive))
+            try:
+                await asyncio.wait({work, lost}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                lost.cancel()
+        finally:
+            if not work.done():
+                scope["state"]["exchange"].outcome = "the client went away"
+                work.cancel()
+            with suppress(asyncio.CancelledError):
+                await work
+
+    async def _answer(self, scope: Scope, receive: Receive, sender: _Sender) -> None:
+        state, family = scope["state"], family_of(scope["path"])
+        request = Request(scope, receive)
+        try:
+            body = await _body(request, sender.limits) if self._reads_body else Fields({})
+            sender.body_read.set_result(None)
+            found = await self._handler(Call(request, body, state["client"], state["exchange"]))
+            if isinstance(found, Stream):
+                await sender.stream(found)
+                return
+            response = found
+        except ClientDisconnect:
+            state["exchange"].outcome = "the client went away"
+            return
+        except (ApiError, EngineError) as fault:
+            error = from_engine(fault) if isinstance(fault, EngineError) else fault
+            response = self._failed(scope, error, family)
+        except Exception:
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            response = self._failed(scope, ApiError(500, INTERNAL), family)
+        await response(scope, receive, sender.send)
+
+    def _failed(self, scope: Scope, error: ApiError, family: Family) -> Response:
+        scope["state"]["exchange"].outcome = str(error)
+        return error_response(error, family)
+
+
+class _Sender:
+    """Sends the response of one exchange."""
+
+    def __init__(self, send: Send, limits: Limits) -> None:
+        self.send = send
+        self.limits = limits
+        self._sent = 0.0  # when the last part was
+        self.body_read: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def stream(self, response: Stream) -> None:
+        """Send a stream to its end; an error becomes its last frame."""
+        async with aclosing(response.frames) as frames:
+            first = await anext(frames, b"")  # an error before it has a status of its own
+            headers = {
+                "content-type": response.media_type,
+                "cache-control": "no-store",
+                "x-accel-buffering": "no",  # proxies pass parts on at once
+            } | response.headers
+            raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+            await self.send({"type": "http.response.start", "status": 200, "headers": raw})
+            await self._part(first)
+            pings = asyncio.ensure_future(self._ping()) if response.media_type == SSE else None
+            try:
+                async for frame in frames:
+                    await self._part(frame)
+            except (ApiError, EngineError) as found:
+                error = from_engine(found) if isinstance(found, EngineError) else found
+            except Exception:
+                log.exception("a stream failed")
+                error = ApiError(500, INTERNAL)
+            else:
+                error = None
+            finally:
+                if pings is not None:
+                    pings.cancel()
+            if error is not None and response.error is not None:
+                await self._part(response.error(error))
+        await self.send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _part(self, frame: bytes) -> None:
+        self._sent = time.monotonic()
+        await self.send({"type": "http.response.body", "body": frame, "more_body": True})
+
+    async def _ping(self) -> None:
+        """Send a comment now and then while there is nothing else: proxies cut silent streams."""
+        while True:
+            await asyncio.sleep(_PING_SECONDS)
+            if time.monotonic() - self._sent >= _PING_SECONDS:
+                await self._part(b":\n\n")
+
+
+async def _body(request: Request, limits: Limits) -> Fields:
+    """The fields of the body."""
+    too_large = ApiError(413, f"The body is larger than {limits.body_bytes:,} bytes.", closes=True)
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length[:20]) > limits.body_bytes:
+        raise too_large
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            async for part in request.stream():
+                parts.append(part)
+                size += len(part)
+                if size > limits.body_bytes:
+                    raise too_large
+    except TimeoutError:
+        raise ApiError(408, "The body did not arrive in time.", closes=True) from None
+    return fields.parse(b"".join(parts))
+
+
+async def _disconnect(receive: Receive) -> None:
+    """Wait until the client is gone; the body was read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

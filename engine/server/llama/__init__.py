@@ -1,0 +1,1 @@
+"""Routes of llama.cpp's server that have no counterpart in OpenAI's API."""

@@ -1,0 +1,208 @@
+"""Models by name: the installed ones, loaded when a client asks, kept for a while, then unloaded.
+
+A model that answers is never unloaded. The main model, the window's, is only replaced by its owner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.errors import EngineError
+from engine.loading.library import installed_models, model_label, model_name, model_parts
+from engine.messages import LoadModel, ModelLoaded, ModelUnloaded, UnloadModel
+from engine.server.bridge import Door, answer, in_thread
+from engine.server.errors import ApiError
+
+KEEP_SECONDS = 300.0  # after the last answer, as Ollama keeps models
+_SEARCHED_SECONDS = 2.0  # until the folders are searched again
+_PART = re.compile(r"-\d{5}-of-\d{5}$")
+_MOST_NAMED = 50  # models in the sentence about an unknown one
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """An installed or loaded model, as lists of models show it."""
+
+    name: str  # unique: the stem of its file, with its folder where another file has the same
+    path: Path
+    label: str  # display name with the quantization
+    size_bytes: int
+    changed: float  # of the file, seconds since the epoch
+    loaded: ModelLoaded | None = None
+    is_main: bool = False
+
+
+class Models:
+    """The models that clients may name; used on the server's event loop."""
+
+    def __init__(
+        self,
+        door: Door,
+        folders: Callable[[], Sequence[Path]] = lambda: (),
+        *,
+        keep_seconds: float = KEEP_SECONDS,
+        loads: bool = True,
+        context: int = 0,
+    ) -> None:
+        """`folders` has models beside the models folder; `loads` is whether other models than the
+        loaded ones are loaded on demand, with contexts of `context` tokens, 0: as the app chooses.
+        """
+        self._door = door
+        self._folders = folders
+        self._keep_seconds = keep_seconds
+        self._loads = loads
+        self._context = context
+        self._searched: tuple[float, list[Path]] = (-_SEARCHED_SECONDS, [])
+        self._leases: Counter[Path] = Counter()
+        self._timers: dict[Path, asyncio.TimerHandle] = {}
+        self._unloads: set[asyncio.Task[None]] = set()
+        self._free = asyncio.Condition()  # a lease ended, or a model was loaded
+        self._is_loading = False
+
+    async def cards(self) -> list[ModelCard]:
+        """All models, the main one first."""
+        resident = {one.path: one for one in self._door.resident}
+        at, found = self._searched
+        if time.monotonic() - at > _SEARCHED_SECONDS:
+            found = await in_thread(lambda: installed_models(self._folders()))
+            self._searched = time.monotonic(), found
+        first = list(resident)
+        paths: list[Path] = list(dict.fromkeys([*first[:1], *found, *first]))
+        main = first[0] if first else None
+        names = Counter(_stem(path).lower() for path in paths)
+        made: list[ModelCard] = []
+        for path in paths:
+            name = _stem(path)
+            if names[name.lower()] > 1 and path != main:
+                name = f"{path.parent.name}/{name}"
+            try:
+                files = [one.stat() for one in model_parts(path)]
+            except OSError:  # deleted since the search
+                continue
+            size, changed = sum(one.st_size for one in files), max(one.st_mtime for one in files)
+            loaded = resident.get(path)
+            label = model_label(path)
+            made.append(ModelCard(name, path, label, size, changed, loaded, path == main))
+        return made
+
+    async def find(self, name: str) -> ModelCard:
+        """The model of a name; "": the main one. Raises ApiError with the names that there are."""
+        cards = await self.cards()
+        wanted = name.strip().lower().removesuffix(":latest")
+        if not wanted and (loaded := [card for card in cards if card.loaded is not None]):
+            return loaded[0]
+        for is_exact in (True, False):
+            for card in cards:
+                if wanted and wanted in ({card.name.lower()} if is_exact else _names(card)):
+                    return card
+        names = ", ".join(card.name for card in cards[:_MOST_NAMED]) or "none"
+        what = f"There is no model {name[:200]!r}" if wanted else "No model is named or loaded"
+        raise ApiError(404, f"{what}; installed: {names}.", code="model_not_found", param="model")
+
+    @asynccontextmanager
+    async def use(
+        self, name: str, keep_seconds: float | None = None
+    ) -> AsyncGenerator[ModelCard, None]:
+        """A model that stays loaded meanwhile, and `keep_seconds` longer; loaded first if need be.
+
+        Raises ApiError for an unknown name, EngineError where it cannot be loaded.
+        """
+        card = await self.find(name)
+        path = card.path
+        async with self._free:
+            await self._free.wait_for(lambda: not self._is_loading)
+            self._is_loading = (loaded := self._resident(path)) is None
+            if loaded is not None:
+                self._lease(path)
+        if loaded is None:
+            loaded = await self._load(card)
+        try:
+            yield ModelCard(
+                card.name, path, card.label, card.size_bytes, card.changed, loaded, card.is_main
+            )
+        finally:
+            self._leases[path] -= 1
+            if not self._leases[path]:
+                del self._leases[path]
+                self._keep(path, self._keep_seconds if keep_seconds is None else keep_seconds)
+            await asyncio.shield(self._notify())
+
+    async def close(self) -> None:
+        """Forget the timers; the models stay."""
+        for timer in self._timers.values():
+            timer.cancel()
+        for task in list(self._unloads):
+            task.cancel()
+        await asyncio.gather(*self._unloads, return_exceptions=True)
+
+    def _resident(self, path: Path) -> ModelLoaded | None:
+        return next((one for one in self._door.resident if one.path == path), None)
+
+    def _lease(self, path: Path) -> None:
+        self._leases[path] += 1
+        if (timer := self._timers.pop(path, None)) is not None:
+            timer.cancel()
+
+    async def _load(self, card: ModelCard) -> ModelLoaded:
+        """Load a model; answers of others end first, and new ones wait."""
+        try:
+            if not self._loads:
+                raise ApiError(
+                    403,
+                    f"The model {card.name} is not loaded, and this server loads none for clients.",
+                    code="model_not_loaded",
+                    param="model",
+                )
+            async with self._free:
+                await self._free.wait_for(lambda: not self._leases)
+            load = LoadModel(0, card.path, context=self._context, embeddings=True)
+            loaded = await answer(self._door, load, ModelLoaded)
+            self._lease(card.path)
+            return loaded
+        finally:
+            self._is_loading = False
+            await asyncio.shield(self._notify())
+
+    async def _notify(self) -> None:
+        async with self._free:
+            self._free.notify_all()
+
+    def _keep(self, path: Path, seconds: float) -> None:
+        """Unload a model after a time; a negative one: never."""
+        main = next((one.path for one in self._door.resident), None)
+        if seconds < 0 or path == main:
+            return
+        loop = asyncio.get_running_loop()
+        self._timers[path] = loop.call_later(seconds, self._start_unload, path)
+
+    def _start_unload(self, path: Path) -> None:
+        self._timers.pop(path, None)
+        task = asyncio.ensure_future(self._unload(path))
+        self._unloads.add(task)
+        task.add_done_callback(self._unloads.discard)
+
+    async def _unload(self, path: Path) -> None:
+        if self._leases[path] or self._resident(path) is None:
+            return
+        try:
+            await answer(self._door, UnloadModel(0), ModelUnloaded)
+        except EngineError:  # it is unloaded when memory is needed
+            return
+
+
+def _stem(path: Path) -> str:
+    return _PART.sub("", path.name.removesuffix(path.suffix))
+
+
+def _names(card: ModelCard) -> set[str]:
+    """Further names of a model, in lower case."""
+    path = card.path
+    names = (path.name, path.stem, _stem(path), card.label, model_name(path), str(path))
+    return {name.lower() for name in names}

@@ -1,0 +1,82 @@
+"""Embeddings of texts, and scores of documents for a query."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from typing import Any
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from engine.server.errors import ApiError
+from engine.server.http import Call, json_response, post
+from engine.server.service import Service
+
+
+def routes(service: Service) -> list[Route]:
+    """The routes of this module."""
+
+    async def embeddings(call: Call) -> Response:
+        body = call.body
+        name = "input" if "input" in body else "content"
+        if name not in body:
+            raise ApiError(
+                400, "`input` is missing; give a text or a list of texts.", param="input"
+            )
+        texts = body.texts(name)
+        form = body.choice("encoding_format", ("float", "base64"), "float")
+        model, found = await service.embed(body.text("model"), texts, call.client)
+        call.exchange.model, call.exchange.prompt_tokens = model, found.tokens
+        data = [
+            {"object": "embedding", "index": at, "embedding": _encoded(vector, form)}
+            for at, vector in enumerate(found.vectors)
+        ]
+        usage = {"prompt_tokens": found.tokens, "total_tokens": found.tokens}
+        return json_response({"object": "list", "data": data, "model": model, "usage": usage})
+
+    async def rerank(call: Call) -> Response:
+        body = call.body
+        name = "documents" if "documents" in body else "texts"
+        documents = [_document(call, name, at, one) for at, one in enumerate(body.items(name))]
+        model, found = await service.rerank(
+            body.text("model"), body.required_text("query"), documents, call.client
+        )
+        call.exchange.model, call.exchange.prompt_tokens = model, found.tokens
+        results: list[dict[str, Any]] = [
+            {"index": at, "relevance_score": score} for at, score in enumerate(found.scores)
+        ]
+        if body.flag("return_documents"):
+            for one, document in zip(results, documents, strict=True):
+                one["document"] = {"text": document}
+        results.sort(key=lambda one: -one["relevance_score"])
+        most = body.integer("top_n", len(results), least=0)
+        usage = {"prompt_tokens": found.tokens, "total_tokens": found.tokens}
+        return json_response(
+            {"model": model, "object": "list", "usage": usage, "results": results[:most]}
+        )
+
+    return [
+        post("/v1/embeddings", embeddings),
+        post("/embeddings", embeddings),
+        post("/v1/rerank", rerank),
+        post("/rerank", rerank),
+        post("/v1/reranking", rerank),
+        post("/reranking", rerank),
+    ]
+
+
+def _encoded(vector: tuple[float, ...], form: str) -> list[float] | str:
+    """A vector as a list, or as the Base64 of 32-bit little-endian floats."""
+    if form == "float":
+        return list(vector)
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
+
+
+def _document(call: Call, name: str, at: int, value: Any) -> str:
+    """A document: a string, or an object with its text."""
+    if isinstance(value, dict):
+        value = value.get("text")
+    if not isinstance(value, str):
+        call.body.fail(f"{name}[{at}]", "must be a string, or an object with a `text`.")
+    return value

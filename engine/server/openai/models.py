@@ -1,0 +1,59 @@
+"""Routes that say how the server is and which models it has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from engine.server.http import Call, get, json_response
+from engine.server.models import ModelCard
+from engine.server.service import Service
+
+
+def routes(service: Service) -> list[Route]:
+    """The routes of this module."""
+
+    async def health(call: Call) -> Response:
+        return json_response({"status": "ok"})
+
+    async def listed(call: Call) -> Response:
+        cards = [_card(card) for card in await service.cards()]
+        return json_response({"object": "list", "data": cards, "models": cards})
+
+    async def one(call: Call) -> Response:
+        card = await service.models.find(call.request.path_params["name"])
+        return json_response(_card(card))
+
+    return [
+        get("/health", health),
+        get("/v1/health", health),
+        get("/v1/models", listed),
+        get("/models", listed),
+        get("/v1/models/{name:path}", one),
+    ]
+
+
+def _card(card: ModelCard) -> dict[str, Any]:
+    """A model in OpenAI's list, with what other programs read: its context and state."""
+    loaded = card.loaded
+    facts: dict[str, Any] = {"size": card.size_bytes, "state": "loaded" if loaded else "installed"}
+    if loaded is not None:
+        facts |= {
+            "n_ctx": loaded.context,
+            "n_params": loaded.parameters,
+            "architecture": loaded.architecture,
+            "quantization": loaded.format,
+        }
+    return {
+        "id": card.name,
+        "object": "model",
+        "created": int(card.changed),
+        "owned_by": "tokonoma",
+        "name": card.label,
+        "slug": card.name,
+        "max_model_len": loaded.context if loaded else None,
+        "context_length": loaded.context if loaded else None,
+        "meta": facts,
+    }

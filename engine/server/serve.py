@@ -1,0 +1,142 @@
+"""Server: the application on a socket, with an event loop on a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import os
+import socket
+import threading
+from dataclasses import dataclass, field, replace
+
+import uvicorn
+
+from engine.errors import RequestError
+from engine.server.app import application
+from engine.server.bridge import Door
+from engine.server.guards import Security
+from engine.server.limits import Limits
+from engine.server.protocol import protocol
+from engine.server.service import Service, ServiceOptions
+
+log = logging.getLogger(__name__)
+
+HOST, PORT = "127.0.0.1", 1847
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """Where the server listens, who may use it, and how it uses the engine."""
+
+    host: str = HOST
+    port: int = PORT  # 0: any free one
+    security: Security = field(default_factory=Security)
+    limits: Limits = field(default_factory=Limits)
+    service: ServiceOptions = field(default_factory=ServiceOptions)
+
+
+class Server:
+    """The HTTP server of one engine; started and stopped from any thread."""
+
+    def __init__(self, door: Door, options: ServerOptions | None = None) -> None:
+        """The engine outlives the server: stopping ends the server's requests only."""
+        self.options = options or ServerOptions()
+        self.service = Service(door, self.options.service)
+        self._socket: socket.socket | None = None
+        self._thread: threading.Thread | None = None
+        self._server: uvicorn.Server | None = None
+        self._address = ""
+
+    @property
+    def address(self) -> str:
+        """The URL that clients use, such as "http://127.0.0.1:1847"; "" when it does not listen."""
+        return self._address
+
+    def start(self) -> None:
+        """Listen and return; raises RequestError where the address cannot be used."""
+        assert self._thread is None, "the server was started twice"
+        options = self.options
+        self._socket = _listening(options.host, options.port)
+        host, port = self._socket.getsockname()[:2]
+        is_local = ipaddress.ip_address(host).is_loopback
+        app = application(
+            self.service, replace(options.security, is_local=is_local), options.limits
+        )
+        limits = options.limits
+        config = uvicorn.Config(
+            app,
+            http=protocol(limits, self.service.recorder),
+            ws="none",
+            loop="asyncio",
+            lifespan="off",
+            log_config=None,
+            log_level="critical",  # its warnings say what any peer sent
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=limits.idle_seconds,
+            timeout_graceful_shutdown=limits.closing_seconds,
+            h11_max_incomplete_event_size=limits.header_bytes,
+        )
+        self._server = uvicorn.Server(config)
+        shown = "127.0.0.1" if host in ("0.0.0.0", "::") else host
+        self._address = f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
+        self._thread = threading.Thread(target=self._run, name="server", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop listening, end the requests that run, and wait for the thread."""
+        if self._thread is None or self._server is None:
+            return
+        self._server.should_exit = True
+        self._thread.join()
+        self._thread = None
+        self._address = ""
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except Exception:
+            log.exception("the server ended")
+
+    async def _serve(self) -> None:
+        assert self._server is not None
+        assert self._socket is not None
+        server = self._server
+        try:
+            await server.serve([self._socket])
+        finally:
+            await self.service.close()
+            for connection in list(server.server_state.connections):
+                if connection.transport is not None:
+                    connection.transport.abort()
+            await asyncio.sleep(0)
+            self._socket.close()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that listens at an address."""
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (OSError, UnicodeError) as error:
+        raise RequestError(
+            f"{host!r} is no address of this computer ({error}).",
+            "Give 127.0.0.1, or 0.0.0.0 for the whole network.",
+        ) from error
+    made = socket.socket(family, kind, number)
+    try:
+        if os.name == "posix":  # on Windows it would let two programs share a port
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+        made.listen(512)
+        made.setblocking(False)
+    except OSError as error:
+        made.close()
+        raise RequestError(
+            f"The server cannot listen at {host}, port {port} ({error.strerror or error}).",
+            "Choose another port, or end the program that uses it.",
+        ) from error
+    return made

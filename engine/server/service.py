@@ -1,0 +1,241 @@
+"""Service: what every API of the server does with the engine, one way for all shapes of requests."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from engine.messages import (
+    THOUGHT_ENDS,
+    THOUGHT_OPENS,
+    AdapterUse,
+    Embed,
+    Embedded,
+    Finished,
+    Generate,
+    PromptProgress,
+    Rerank,
+    Reranked,
+    Sampling,
+    Text,
+    ToolCallDelta,
+)
+from engine.server.activity import Activity, Client, Recorder
+from engine.server.bridge import Door, answer, events
+from engine.server.models import KEEP_SECONDS, ModelCard, Models
+from engine.server.values import (
+    Begun,
+    CallDelta,
+    Content,
+    Delta,
+    Done,
+    Reasoning,
+    Timings,
+    Usage,
+    Wanted,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceOptions:
+    """How the service uses the engine."""
+
+    folders: Callable[[], Sequence[Path]] = lambda: ()  # of models, beside the models folder
+    keep_seconds: float = KEEP_SECONDS  # that a model stays loaded after its last answer; <0: ever
+    loads: bool = True  # models are loaded when a client names them
+    context: int = 0  # tokens of models loaded so; 0: as the app chooses
+    adapters: tuple[AdapterUse, ...] = ()  # of the main model, as /lora-adapters lists them
+    keeps_texts: bool = False  # in the log
+
+
+class Service:
+    """The engine as the APIs see it; used on the server's event loop."""
+
+    def __init__(self, door: Door, options: ServiceOptions | None = None) -> None:
+        options = options or ServiceOptions()
+        self.door = door
+        self.recorder = Recorder(options.keeps_texts)
+        self.adapters = list(options.adapters)
+        self.models = Models(
+            door,
+            options.folders,
+            keep_seconds=options.keep_seconds,
+            loads=options.loads,
+            context=options.context,
+        )
+
+    async def close(self) -> None:
+        """End what runs on the event loop."""
+        await self.models.close()
+
+    def activity(self) -> Activity:
+        """Who is connected, requests so far and the log; from any thread."""
+        return self.recorder.snapshot()
+
+    async def cards(self) -> list[ModelCard]:
+        """The models that clients may name, the main one first."""
+        return await self.models.cards()
+
+    async def generate(self, wanted: Wanted) -> AsyncGenerator[Delta, None]:
+        """The deltas of the answers: `Begun` first, and `Done` at the end of each answer.
+
+        Closing the generator, or cancelling its task, cancels the request in the engine. Raises
+        ApiError and EngineError, before `Begun` where the request is at fault.
+        """
+        async with self.models.use(wanted.model, wanted.keep_seconds) as card:
+            assert card.loaded is not None
+            base = card.loaded.sampling or Sampling()
+            request = Generate(
+                0,
+                wanted.turns,
+                replace(base, **wanted.sampling),
+                max_tokens=wanted.max_tokens,
+                stop=wanted.stop,
+                thinking=wanted.thinking,
+                thinking_budget=wanted.thinking_budget,
+                adapters=self._adapters(wanted, card),
+                answers=wanted.answers,
+                stop_loops=False,
+                constraint=wanted.constraint,
+                logprobs=wanted.logprobs,
+                tools=wanted.tools,
+                tool_choice=wanted.tool_choice,
+                parallel_tool_calls=wanted.parallel_tool_calls,
+                template_arguments=wanted.template_arguments,
+            )
+            splitters = [_Splitter(at) for at in range(wanted.answers)]
+            has_begun = False
+            stream = events(self.door, request, wanted.client.key)
+            async with aclosing(stream) as found:
+                async for event in found:
+                    if isinstance(event, PromptProgress) and not has_begun:
+                        has_begun = True
+                        begun = Begun(card.name, event.total_tokens, event.reused_tokens)
+                        self._note(wanted, begun)
+                        yield begun
+                    elif isinstance(event, Text):
+                        for delta in splitters[event.answer].push(event):
+                            self._note(wanted, delta)
+                            yield delta
+                    elif isinstance(event, ToolCallDelta):
+                        yield CallDelta(
+                            event.index, event.id, event.name, event.arguments, event.answer
+                        )
+                    elif isinstance(event, Finished):
+                        if rest := splitters[event.answer].finish():
+                            yield rest
+                        done = _done(event)
+                        self._note(wanted, done)
+                        yield done
+
+    async def embed(self, model: str, texts: Sequence[str], client: Client) -> tuple[str, Embedded]:
+        """The name of the model and the vectors of texts; raises ApiError and EngineError."""
+        async with self.models.use(model) as card:
+            found = await answer(self.door, Embed(0, tuple(texts)), Embedded, client.key)
+        return card.name, found
+
+    async def rerank(
+        self, model: str, query: str, documents: Sequence[str], client: Client
+    ) -> tuple[str, Reranked]:
+        """The name of the model and the scores of documents; raises ApiError and EngineError."""
+        async with self.models.use(model) as card:
+            request = Rerank(0, query, tuple(documents))
+            found = await answer(self.door, request, Reranked, client.key)
+        return card.name, found
+
+    def _note(self, wanted: Wanted, delta: Delta) -> None:
+        """Write a delta into the log."""
+        if (exchange := wanted.exchange) is None:
+            return
+        match delta:
+            case Begun(model, prompt, cached):
+                exchange.model = model
+                exchange.prompt_tokens, exchange.cached_tokens = prompt, cached
+                if self.recorder.keeps_texts:
+                    last = wanted.turns[-1].text if wanted.turns else wanted.prompt
+                    exchange.prompt = last if isinstance(last, str) else ""
+            case Content(text) if self.recorder.keeps_texts:
+                exchange.answer += text
+            case Done(usage=usage):
+                exchange.generated_tokens += usage.generated
+            case _:
+                pass
+
+    def _adapters(self, wanted: Wanted, card: ModelCard) -> tuple[AdapterUse, ...] | None:
+        if wanted.adapters is not None:
+            return wanted.adapters
+        if not self.adapters or not card.is_main:
+            return None
+        return tuple(one for one in self.adapters if one.strength)
+
+
+def new_id(prefix: str) -> str:
+    """An id for an answer or a call: "chatcmpl-" and 24 random characters."""
+    return f"{prefix}{secrets.token_hex(12)}"
+
+
+def _done(event: Finished) -> Done:
+    usage = Usage(
+        event.prompt_tokens, event.reused_tokens, event.generated_tokens, event.thought_tokens
+    )
+    timings = Timings(
+        event.prefill_seconds,
+        event.decode_seconds,
+        event.first_token_seconds,
+        event.drafted_tokens,
+        event.accepted_tokens,
+    )
+    return Done(event.answer, event.reason, usage, timings, event.seed)
+
+
+class _Splitter:
+    """Splits the text of an answer into reasoning and content by the tags around thoughts."""
+
+    def __init__(self, answer: int) -> None:
+        self._answer = answer
+        self._held = ""
+        self._is_thought: bool | None = None  # None: nothing but white space came yet
+
+    def push(self, event: Text) -> list[Delta]:
+        text, self._held = self._held + event.text, ""
+        made: list[Delta] = []
+        if self._is_thought is None:
+            bare = text.lstrip()
+            if bare.startswith(THOUGHT_OPENS):
+                self._is_thought, text = True, bare.removeprefix(THOUGHT_OPENS).lstrip("\n")
+            elif THOUGHT_OPENS.startswith(bare):
+                self._held = text
+                text = ""
+            else:
+                self._is_thought = False
+        if self._is_thought:
+            thought, tag, rest = text.partition(THOUGHT_ENDS)
+            if tag:
+                self._is_thought, text = False, rest.lstrip("\n")
+            else:
+                held = _begun_tag(thought)
+                thought, self._held, text = (
+                    thought[: len(thought) - held],
+                    thought[len(thought) - held :],
+                    "",
+                )
+            if thought:
+                made.append(Reasoning(thought, self._answer))
+        if text or event.logprobs:
+            made.append(Content(text, self._answer, event.logprobs))
+        return made
+
+    def finish(self) -> Delta | None:
+        held, self._held = self._held, ""
+        if not held:
+            return None
+        return Reasoning(held, self._answer) if self._is_thought else Content(held, self._answer)
+
+
+def _begun_tag(text: str) -> int:
+    """Characters at the end of a text that may begin the tag that ends thoughts."""
+    sizes = range(len(THOUGHT_ENDS) - 1, 0, -1)
+    return next((size for size in sizes if text.endswith(THOUGHT_ENDS[:size])), 0)

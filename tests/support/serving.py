@@ -1,0 +1,81 @@
+"""A real server on a real socket with a tiny model, and what its tests read from it."""
+
+from __future__ import annotations
+
+import json
+import queue
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from engine import Event, Failed, LoadModel, ModelLoaded
+from engine.server.bridge import Door
+from engine.server.serve import Server, ServerOptions
+
+TIMEOUT_SECONDS = 60
+
+
+class Served:
+    """A running engine and server; `model` is loaded as the main one."""
+
+    def __init__(self, model: Path | None = None, options: ServerOptions | None = None) -> None:
+        self.door = Door()
+        self.door.start()
+        if model is not None:
+            self.load(model)
+        self.server = Server(self.door, replace(options or ServerOptions(), port=0))
+        self.server.start()
+        self.http = httpx.Client(base_url=self.server.address, timeout=TIMEOUT_SECONDS)
+
+    def load(self, path: Path) -> ModelLoaded:
+        ended: queue.Queue[Event] = queue.Queue()
+        self.door.submit(LoadModel(0, path), ended.put)
+        while not isinstance(event := ended.get(timeout=TIMEOUT_SECONDS), ModelLoaded):
+            assert not isinstance(event, Failed), event
+        return event
+
+    def close(self) -> None:
+        self.http.close()
+        self.server.stop()
+        self.door.stop()
+
+    def get(self, path: str, **options: Any) -> Any:
+        response = self.http.get(path, **options)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    def post(self, path: str, body: Any, **options: Any) -> Any:
+        response = self.http.post(path, json=body, **options)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    def error(self, path: str, body: Any, status: int = 400, **options: Any) -> Any:
+        response = self.http.post(path, json=body, **options)
+        assert response.status_code == status, response.text
+        return response.json()
+
+    def stream(self, path: str, body: dict[str, Any]) -> list[Any]:
+        """The values of the events of a stream; the end marker is checked and left out."""
+        with self.http.stream("POST", path, json=body | {"stream": True}) as response:
+            assert response.status_code == 200, response.read()
+            lines = [line.removeprefix("data: ") for line in response.iter_lines() if line]
+        assert lines.pop() == "[DONE]"
+        return [json.loads(line) for line in lines]
+
+
+def chat(text: str = "hello", **options: Any) -> dict[str, Any]:
+    """A body of a chat with one question and a short answer."""
+    return {"messages": [{"role": "user", "content": text}], "max_tokens": 8, "seed": 1} | options
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Wait for a condition, polling."""
+    import time
+
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.01)
