@@ -22,7 +22,7 @@ class Local:
 class Remote:
     """A model of a server."""
 
-    connection: str  # name of the connection in the settings
+    connection: str  # id of its connection
     id: str  # as the server lists it
 
     @property

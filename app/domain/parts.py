@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from app.domain.remote_fault import RemoteFault
 from engine import THOUGHT_ENDS, THOUGHT_OPENS, Fault, Role, split_answer
 
 _NO_CODE = Fault()
@@ -79,7 +80,7 @@ class ImagePart:
 class ErrorPart:
     """Why an answer failed: a code with parameters, of which the window makes the sentence."""
 
-    fault: Fault = _NO_CODE
+    fault: Fault | RemoteFault = _NO_CODE
     file: str = ""  # name of the model
     message: str = ""  # technical text of the engine
     remedy: str = ""

@@ -42,8 +42,9 @@ _CERTIFICATES = (
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 )
+USER_AGENT = f"Tokonoma/{__version__}"
 _HEADERS = {
-    "User-Agent": f"Tokonoma/{__version__}",
+    "User-Agent": USER_AGENT,
     "Accept-Encoding": "identity",
     "Connection": "close",
 }
@@ -312,7 +313,7 @@ def sha256_of_etag(etag: str) -> str:
 def network_error(error: BaseException, host: str) -> WebError:
     """The WebError for an exception of httpx or the socket."""
     check = tr("Check your internet connection, then try again.")
-    match _cause(error):
+    match cause(error):
         case Offline() as refused:
             return WebError(str(refused), refused.remedy)
         case socket.gaierror():
@@ -350,7 +351,7 @@ def network_error(error: BaseException, host: str) -> WebError:
             return WebError(tr("{host} sent an invalid response.", host=host), check, retry=True)
 
 
-def _cause(error: BaseException) -> BaseException:
+def cause(error: BaseException) -> BaseException:
     """The OSError that caused an error of httpx; else the error itself."""
     below: object = error
     while isinstance(below, BaseException) and not isinstance(below, OSError):
@@ -442,7 +443,7 @@ def _send(
     if route is not None:
         gate.ledger.record((route.host, route.port, Purpose.PROXY), count=1)
     client = httpx.Client(
-        verify=_context(os.environ.get("SSL_CERT_FILE", "")),
+        verify=tls_context(os.environ.get("SSL_CERT_FILE", "")),
         proxy=route and httpx.Proxy(route.url, headers=route.headers),
         trust_env=False,
     )
@@ -457,7 +458,7 @@ def _send(
 
 
 @functools.cache
-def _context(certificates: str) -> ssl.SSLContext:
+def tls_context(certificates: str) -> ssl.SSLContext:
     """TLS context that verifies certificates against the system's CA list or the given file."""
     context = ssl.create_default_context()
     if not certificates and not context.cert_store_stats()["x509_ca"]:

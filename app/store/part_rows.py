@@ -16,6 +16,7 @@ from app.domain.parts import (
     ToolCallPart,
     ToolResultPart,
 )
+from app.domain.remote_fault import RemoteFault, RemoteFaultKind
 from engine import Fault, FaultKind
 
 _NO_CODE = Fault()
@@ -85,12 +86,14 @@ def _object(data: str) -> dict[str, Any]:
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
-def _fault(stored: object) -> Fault:
+def _fault(stored: object) -> Fault | RemoteFault:
     """The fault of a stored error; one of another version has no code."""
     if not isinstance(stored, dict):
         return _NO_CODE
     try:
         values = {**cast("dict[str, Any]", stored)}
+        if "server" in values:
+            return RemoteFault(RemoteFaultKind(values.pop("kind")), **values)
         return Fault(FaultKind(values.pop("kind")), **values)
     except (ValueError, TypeError, KeyError):
         return _NO_CODE

@@ -54,7 +54,12 @@ def write(path: Path, values: dict[str, Any]) -> None:
 
     Keys of the file that `values` lacks are kept. Raises `JsonFileError`.
     """
-    text = json.dumps({**read(path), **values}, indent=2, sort_keys=True) + "\n"
+    replace(path, {**read(path), **values})
+
+
+def replace(path: Path, values: dict[str, Any]) -> None:
+    """Atomically replace a file by these values alone; raises `JsonFileError`."""
+    text = json.dumps(values, indent=2, sort_keys=True) + "\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, text.encode("ascii"))

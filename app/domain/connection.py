@@ -1,0 +1,61 @@
+"""Connections: servers elsewhere whose models answer chats; a record without any secret."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Any
+
+_NOTHING = MappingProxyType[str, Any]({})
+
+
+class ServerKind(Enum):
+    """Which program a server is; decides which of its own fields and routes are used."""
+
+    OPENAI = "openai"  # another one with OpenAI's routes
+    TOKONOMA = "tokonoma"
+    LLAMA_SERVER = "llama-server"
+    LM_STUDIO = "lm studio"
+    OLLAMA = "ollama"
+    VLLM = "vllm"
+    SGLANG = "sglang"
+
+
+# How they name themselves; the others have no name of their own.
+SERVER_NAMES: Mapping[ServerKind, str] = {
+    ServerKind.TOKONOMA: "Tokonoma",
+    ServerKind.LLAMA_SERVER: "llama-server",
+    ServerKind.LM_STUDIO: "LM Studio",
+    ServerKind.OLLAMA: "Ollama",
+    ServerKind.VLLM: "vLLM",
+    ServerKind.SGLANG: "SGLang",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """One server. Its key, and headers that are secrets, are in the keyring: see `remote.keys`."""
+
+    id: str  # of the app, never changed
+    name: str  # displayed
+    address: str  # of the API, to which "/chat/completions" is added: "http://127.0.0.1:8080/v1"
+    headers: tuple[tuple[str, str], ...] = ()  # sent with every request; none is a secret
+    kind: ServerKind = ServerKind.OPENAI
+    has_key: bool = False  # there is a key for it, or a secret header
+    consent: str = ""  # the address for which unencrypted http was allowed
+    unknown: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)  # of a newer version
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteModel:
+    """One model that a server lists."""
+
+    id: str
+    name: str = ""  # displayed; "": the id
+    context: int = 0  # tokens; 0: not known
+    images: bool | None = None  # None: not known
+    tools: bool | None = None  # None: not known
+    chats: bool = True  # False: it only embeds or rates texts
+    loaded: bool | None = None  # None: not known

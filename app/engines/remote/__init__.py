@@ -1,0 +1,1 @@
+"""Engines elsewhere: servers with OpenAI's routes, as async generators of deltas; no Qt."""
