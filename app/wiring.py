@@ -28,9 +28,11 @@ from app.ui.comparison.values import default_choices
 from app.ui.theme.theme import Theme
 from app.ui.transcript.endings import ending
 from app.ui.widgets.notification import AnswerNotifier
+from app.ui.widgets.tray import ServerTray
 from app.ui.window import Window
 
 if TYPE_CHECKING:
+    from app.ui.connections.page import ConnectionsPage
     from app.ui.library.page import LibraryPage
     from app.ui.panel.adapters import AdapterSection
     from app.ui.panel.content import PanelContent
@@ -223,6 +225,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     connect_transfer(window, controller)
     window.preferences_made.connect(wire_preferences)
     connect_presets(window, controller)
+    connect_network(window, controller)
 
     window.performance_opened.connect(controller.performance.refresh)
     window.sidebar_toggled.connect(keep_sidebar)
@@ -377,6 +380,43 @@ def connect_presets(window: Window, controller: Controller) -> None:
     window.preset_menu.applied.connect(presets.use)
     window.preset_menu.save_requested.connect(lambda: window.open_presets(presets.save_chat()))
     window.chat.empty_view.chips.chosen.connect(presets.toggle)
+
+
+def connect_network(window: Window, controller: Controller) -> None:
+    """Connect the page of connections and the tray symbol to their controllers."""
+    network, server = controller.network, controller.network.serving
+    connections, state = network.connections, server.state
+    tray = ServerTray(window, window.windowIcon(), window.come_forward, window.quit)
+
+    def change(name: str, value: object) -> None:
+        controller.change_settings(**{name: value})
+
+    def wire(page: ConnectionsPage) -> None:
+        def show_settings() -> None:
+            page.show_settings(controller.settings)
+
+        page.changed.connect(change)
+        page.opened.connect(partial(network.watch, True))
+        page.hidden.connect(partial(network.watch, False))
+        page.server.key_requested.connect(server.make_key)
+        page.engines.saved.connect(connections.save)
+        page.engines.edit_closed.connect(connections.close_edit)
+        page.engines.deleted.connect(connections.delete)
+        page.engines.tested.connect(connections.test)
+        page.engines.search_requested.connect(connections.find)
+        page.contacts.cleared.connect(connections.clear_contacts)
+        controller.settings_changed.connect(show_settings)
+
+    def show_tray() -> None:
+        if window.was_closed and not server.stays_on_close:
+            window.come_forward()  # nothing else shows that the app still runs
+        tray.show_server(state.status, on=server.stays_on_close)
+
+    window.connections_made.connect(wire)
+    window.stays_on_close = lambda: server.stays_on_close
+    state.set(has_tray=tray.is_available)
+    state.changed.connect(show_tray)
+    controller.settings_changed.connect(show_tray)
 
 
 def connect_adapters(panel: AdapterSection, adapters: Adapters) -> None:

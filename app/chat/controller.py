@@ -34,6 +34,7 @@ from app.chat.model_switch import NOTICE as SWITCH_NOTICE
 from app.chat.model_switch import ModelSwitch
 from app.chat.model_use import ModelUse
 from app.chat.navigation import Navigation
+from app.chat.network import Network, Outside
 from app.chat.opening import Opening
 from app.chat.outbox import Outbox
 from app.chat.performance import Performance
@@ -70,11 +71,7 @@ from app.engines.local import local
 from app.engines.registry import EngineRegistry
 from app.engines.requests import RequestRouter
 from app.library.service import Library
-from app.settings.table import (
-    Settings,
-    with_own,
-    without_own,
-)
+from app.settings.table import Settings, with_own, without_own
 from app.settings.used_sampling import UsedValue
 from app.state.chat import Notice
 from app.state.states import States
@@ -109,6 +106,7 @@ class Controller(QObject):
         settings_file: Path,
         client: ClientMaker | None = None,
         parent: QObject | None = None,
+        outside: Outside | None = None,
     ) -> None:
         """`client` makes the client of the engine; None: the engine in this process."""
         super().__init__(parent)
@@ -299,6 +297,10 @@ class Controller(QObject):
         )
         self.reading = ReadingAloud(state, Speech(self))
         self._continuation = Continuation(state, store_queue, self._refuses, self._answer)
+        self.network = Network(
+            states, lambda: self.settings, self.change_settings, self._own_files,
+            outside or Outside(), self,
+        )  # fmt: skip
         self._faulted.connect(self.report)
 
     # --- life -----------------------------------------------------------------------------------
@@ -321,6 +323,7 @@ class Controller(QObject):
         self.chat_settings.read()
         self.presets.read()  # last: the untouched new chat begins with one
         self.library.start()
+        self.network.start()
         chosen = model or first_model(self.settings.last_model)
         if chosen is not None:
             self.switch.load(Local(chosen))
@@ -352,6 +355,7 @@ class Controller(QObject):
         self.switch.drop()
         self.sessions.shut_down()
         self.library.close()
+        self.network.close()
         self._own_files.close()
         self.transfer.end()
 
@@ -416,8 +420,8 @@ class Controller(QObject):
     def _save_settings(self, settings: Settings) -> None:
         self.settings = settings
         self.library.set_settings(settings)
+        self.network.apply()
         self.settings_changed.emit()
-
         self._saved_settings.save(settings)
 
     # --- conversations --------------------------------------------------------------------------

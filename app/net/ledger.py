@@ -93,12 +93,14 @@ class Ledger:
             self._schedule()
 
     def close(self) -> None:
-        """Write what is not written yet; the contacts stay readable."""
+        """Write what is not written yet; what comes later is kept in memory only."""
         with self._guard:
-            timer, self._timer = self._timer, None
+            timer = self._timer
         if timer is not None:
             timer.cancel()
             self._save()
+        with self._guard:
+            self._path = None
 
     def _add(self, more: Contact) -> None:
         key = (more.host, more.port, more.purpose)

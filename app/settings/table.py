@@ -42,11 +42,12 @@ class Setting:
     choices: tuple[str, ...] = ()
     words: tuple[str, ...] = ()  # displayed, one for each choice; empty: the choices
     exact: str = ""  # the exact term, for the tooltip
-    group: str = ""  # one of GROUPS
+    group: str = ""  # one of GROUPS, or a group of another page
     step: float = 1.0  # of the arrow keys
     lines: int = 1  # height of a text field
     at_load: bool = False  # takes effect when a model is loaded
     named: tuple[float, str] | None = None  # a value that is shown as a word: (0, "Auto")
+    is_code: bool = False  # a number without separators, such as a port
     check: Callable[[str], str] | None = None  # validates a text; returns an error sentence or ""
 
 
@@ -360,6 +361,47 @@ class Settings:
             named=(0, "Off"),
         ),
     ] = 5.0
+
+    offline: Annotated[bool, Setting()] = False
+    serve: Annotated[bool, Setting()] = False  # let other programs use the models
+    serve_closed: Annotated[bool, Setting()] = False  # also when the window is closed
+    serve_texts: Annotated[bool, Setting()] = False  # its log holds texts
+    serve_key: Annotated[str, Setting()] = ""  # "": none is needed
+    serve_network: Annotated[
+        str,
+        Setting(
+            "Who can reach it",
+            "Programs on this computer, or every device in your network too.",
+            choices=("computer", "network"),
+            words=("This computer", "Home network"),
+            exact="Listens on 127.0.0.1, or on all addresses (0.0.0.0)",
+            group="server",
+        ),
+    ] = "computer"
+    serve_port: Annotated[
+        int,
+        Setting(
+            "Port",
+            "The number after the address. Change it if another program uses it.",
+            low=1024,
+            high=65535,
+            group="server",
+            is_code=True,
+        ),
+    ] = 8080
+    serve_minutes: Annotated[
+        int,
+        Setting(
+            "Keep models loaded",
+            "A model that another program asked for is unloaded when nobody has used it for so long.",
+            "minutes",
+            0,
+            1440,
+            group="server",
+            named=(0, "Always"),
+            step=5,
+        ),
+    ] = 10
 
 
 SETTINGS: dict[str, Setting] = {

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from app.state.adapters import AdapterState
 from app.state.chat import State
 from app.state.chat_settings import ChatSettingsState
+from app.state.connections import ConnectionsState
 from app.state.library import LibraryState
 from app.state.performance import PerformanceState
 from app.state.presets import PresetState
+from app.state.server import ServerState
 from app.state.snapshots import SessionState
 from app.state.snippets import SnippetState
 from app.state.transfer import TransferState
@@ -28,3 +30,5 @@ class States:
     chat_settings: ChatSettingsState = field(default_factory=ChatSettingsState)
     snippets: SnippetState = field(default_factory=SnippetState)
     presets: PresetState = field(default_factory=PresetState)
+    connections: ConnectionsState = field(default_factory=ConnectionsState)
+    server: ServerState = field(default_factory=ServerState)

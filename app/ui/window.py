@@ -12,16 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, QEvent, QObject, Qt, QTimer, Signal
-from PySide6.QtGui import (
-    QAction,
-    QCloseEvent,
-    QDragEnterEvent,
-    QDragLeaveEvent,
-    QDropEvent,
-    QKeyEvent,
-    QMoveEvent,
-    QResizeEvent,
-)
+from PySide6.QtGui import QAction, QCloseEvent, QKeyEvent, QMoveEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QApplication,
     QFileDialog,
@@ -57,8 +48,8 @@ from app.ui.transfer.view import TransferView
 from app.ui.widgets.banner import Banners
 from app.ui.widgets.controls import Column
 from app.ui.widgets.drop_area import DropArea
+from app.ui.widgets.file_drops import FileDrops
 from app.ui.widgets.links import open_link
-from app.ui.widgets.message_field import can_be_used, files_in
 from app.ui.widgets.popover import Popover
 from app.ui.widgets.text_undo import TextUndo
 from app.ui.widgets.typing import ComposingElsewhere, Field, type_into, types_text
@@ -66,12 +57,16 @@ from app.ui.widgets.typing import ComposingElsewhere, Field, type_into, types_te
 if TYPE_CHECKING:
     from app.ui.chat.archive import ArchivePage
     from app.ui.chat.trash import TrashPage
+    from app.ui.connections.page import ConnectionsPage
     from app.ui.library.page import LibraryPage
     from app.ui.performance.page import PerformancePage
     from app.ui.presets.page import PresetsPage
     from app.ui.settings.page import Preferences
 
-    Page = LibraryPage | Preferences | TrashPage | ArchivePage | PerformancePage | PresetsPage
+    Page = (
+        LibraryPage | Preferences | TrashPage | ArchivePage | PerformancePage | PresetsPage
+        | ConnectionsPage
+    )  # fmt: skip
 
 _PLACE_MILLISECONDS = 500  # after the last move or resize its place is saved
 _NARROW = 720  # pixels: in a narrower window the sidebar is hidden
@@ -97,6 +92,7 @@ class Window(QWidget):
     preferences_made = Signal(object)  # Preferences
     library_made = Signal(object)  # LibraryPage
     presets_made = Signal(object)  # PresetsPage
+    connections_made = Signal(object)  # ConnectionsPage
     performance_opened = Signal()  # its page is shown, or has something new to show
 
     def __init__(self, states: States, settings: Callable[[], Settings]) -> None:
@@ -104,7 +100,6 @@ class Window(QWidget):
         super().__init__()
         self.setObjectName("window")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self.setAcceptDrops(True)
         self.setMinimumSize(420, 360)
         self.resize(1080, 760)
         self.setWindowIcon(icons.application_icon())
@@ -113,6 +108,8 @@ class Window(QWidget):
         self._wants_sidebar = True
         self._again: int | None = None  # answer that the model to be chosen writes again
         self._close_confirmed = False
+        self.stays_on_close: Callable[[], bool] = lambda: False  # it is then hidden instead
+        self.was_closed = False  # it is hidden so
         self._has_painted = False
         self.actions_by_id: dict[str, QAction] = {}
         self._settings = settings
@@ -121,6 +118,7 @@ class Window(QWidget):
         self.archive: ArchivePage | None = None  # created on demand
         self.performance: PerformancePage | None = None  # created on demand
         self.presets: PresetsPage | None = None  # created on demand
+        self.connections: ConnectionsPage | None = None  # created on demand
         self.preferences: Preferences | None = None  # created on demand: it takes 0.25 s
         self._made: list[Page] = []  # the pages that were created on demand
         self._palette = LIGHT
@@ -149,6 +147,7 @@ class Window(QWidget):
             states.sessions,
             states.chat_settings,
             states.presets,
+            states.connections,
             lambda: self.has_typing_focus,
         )
         self.transcript, self.composer = self.chat.transcript, self.chat.composer
@@ -158,6 +157,7 @@ class Window(QWidget):
         self.shortcuts_card = Popover(self, Shortcuts(), SHORTCUTS_WIDTH, tr("Keyboard shortcuts"))
         self.folder = FolderSettings(state, states.presets, self)
         self.drop_area = DropArea(self)
+        self.drops = FileDrops(self, self.drop_area, lambda: self._shown_page is self.chat)
         self.cards = AnswerCards(self, state)
         self.prompts = PromptManager(states.snippets)
         self.prompts_card = Popover(self, self.prompts, PROMPTS_WIDTH, tr("Saved prompts"))
@@ -187,6 +187,9 @@ class Window(QWidget):
         state.conversation_changed.connect(self.close_page)
         state.conversations_changed.connect(self._show_title)
         state.capabilities_changed.connect(self._show_capabilities)
+        self.drops.files_dropped.connect(self.files_dropped)
+        self.drops.text_dropped.connect(self.composer.editor.insertFromMimeData)
+        self.drops.text_dropped.connect(lambda _: self.composer.setFocus())
         self.transcript.link_activated.connect(open_link)
         self.transcript.zoom_requested.connect(self.zoom_requested)
         self.transcript.details_requested.connect(self._open_details)
@@ -258,9 +261,10 @@ class Window(QWidget):
             "sidebar": self.toggle_sidebar,
             "theme": self.theme_requested.emit,
             "performance": self.toggle_performance,
+            "connections": self.toggle_connections,
             "shortcuts": self.shortcuts_card.open_centred,
             "rename": self.rename_chat,
-            "quit": self.close,
+            "quit": self.quit,
         }
         for row in ACTIONS:
             action = QAction(tr(row.text), self)
@@ -274,24 +278,12 @@ class Window(QWidget):
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
         self._palette = palette
-        for part in (
-            *self._made,
-            self.sidebar,
-            self.top_bar,
-            self.banners,
-            self.chat,
-            self.panel,
-            self.picker,
-            self.picker_card,
-            self.shortcuts_card,
-            self.folder,
-            self.cards,
-            self.prompts,
-            self.prompts_card,
-            self.prompt_list,
-            self.transfer,
-            self.drop_area,
-        ):
+        parts = (
+            self.sidebar, self.top_bar, self.banners, self.chat, self.panel, self.picker,
+            self.picker_card, self.shortcuts_card, self.folder, self.cards, self.prompts,
+            self.prompts_card, self.prompt_list, self.transfer, self.drop_area,
+        )  # fmt: skip
+        for part in (*self._made, *parts):
             part.apply_palette(palette)
 
     def set_zoom(self, percent: int) -> None:
@@ -320,10 +312,17 @@ class Window(QWidget):
 
     def come_forward(self) -> None:
         """Raise and activate the window, when a second instance is started."""
+        self.was_closed = False
         self.setWindowState(self.windowState() & ~Qt.WindowState.WindowMinimized)
         self.show()
         self.raise_()
         self.activateWindow()
+
+    def quit(self) -> None:
+        """Request to quit, when what is typed is kept."""
+        self.chat.flush_draft()
+        self.panel.finish()
+        self.closing.emit()
 
     def finish(self) -> None:
         """Close the window without emitting `closing` again."""
@@ -364,8 +363,10 @@ class Window(QWidget):
         if self.preferences is None:
             from app.ui.settings.page import Preferences
 
-            self.preferences = Preferences(self._settings(), self._states.sessions)
+            states, settings = self._states, self._settings()
+            self.preferences = Preferences(settings, states.sessions, states.connections)
             self.preferences.performance_requested.connect(self.toggle_performance)
+            self.preferences.connections_requested.connect(self.toggle_connections)
             self._add_page(self.preferences)
             self.preferences_made.emit(self.preferences)
         self._show_page(self.preferences)
@@ -373,7 +374,7 @@ class Window(QWidget):
     def close_page(self) -> None:
         """Show the conversation, if another page is shown."""
         self.picker_card.close_card()
-        if self._pages.currentWidget() is not self.chat:
+        if self._shown_page is not self.chat:
             self._show_page(self.chat)
             self.composer.setFocus()
 
@@ -383,7 +384,7 @@ class Window(QWidget):
 
     def toggle_settings(self) -> None:
         """Switch between the settings and the conversation."""
-        if self._pages.currentWidget() is self.preferences:
+        if self._shown_page is self.preferences:
             self.close_page()
         else:
             self.open_settings()
@@ -417,7 +418,7 @@ class Window(QWidget):
 
     def toggle_presets(self) -> None:
         """Switch between the presets and the conversation."""
-        if self._pages.currentWidget() is self.presets:
+        if self._shown_page is self.presets:
             self.close_page()
         else:
             self.open_presets()
@@ -444,6 +445,17 @@ class Window(QWidget):
             self._add_page(self.performance)
         self._toggle(self.performance)
 
+    def toggle_connections(self) -> None:
+        """Switch between the connections and the conversation; creates the page on first use."""
+        if self.connections is None:
+            from app.ui.connections.page import ConnectionsPage
+
+            states, settings = self._states, self._settings()
+            self.connections = ConnectionsPage(settings, states.connections, states.server)
+            self._add_page(self.connections)
+            self.connections_made.emit(self.connections)
+        self._toggle(self.connections)
+
     def open_panel(self, part: str = "") -> None:
         """Open the settings of the shown chat at a part of them, a key of `PARTS`."""
         self.close_page()
@@ -467,7 +479,7 @@ class Window(QWidget):
 
     def regenerate_last(self) -> None:
         """Request regenerating the last answer, if the conversation is shown."""
-        if self._pages.currentWidget() is self.chat:
+        if self._shown_page is self.chat:
             self.chat.regenerate_last()
 
     def open_file(self) -> None:
@@ -483,7 +495,7 @@ class Window(QWidget):
 
     def open_find(self) -> None:
         """Find in the shown conversation; without one, search all conversations."""
-        if self._pages.currentWidget() is self.chat and self.chat.can_find:
+        if self._shown_page is self.chat and self.chat.can_find:
             self.chat.open_find()
         else:
             self.search()
@@ -523,10 +535,14 @@ class Window(QWidget):
 
     def _toggle(self, page: QWidget) -> None:
         """Show a page, or the conversation if it is shown already."""
-        if self._pages.currentWidget() is page:
+        if self._shown_page is page:
             self.close_page()
         else:
             self._show_page(page)
+
+    @property
+    def _shown_page(self) -> QWidget:
+        return self._pages.currentWidget()
 
     def _add_page(self, page: Page) -> None:
         """Add a page that was created on demand."""
@@ -610,7 +626,7 @@ class Window(QWidget):
         self.panel.set_available_width(self.width() - (0 if hidden else self.sidebar.width()))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if self._pages.currentWidget() is not self.chat:
+        if self._shown_page is not self.chat:
             if event.key() == Qt.Key.Key_Escape:
                 self.close_page()
             else:
@@ -626,7 +642,7 @@ class Window(QWidget):
 
     def _field_for(self, widget: QWidget) -> Field | None:
         """The text field that a key typed in another widget goes to."""
-        library, chat = self._library, self._pages.currentWidget() is self.chat
+        library, chat = self._library, self._shown_page is self.chat
         parts = (self.chat, self.sidebar, self.top_bar) if chat else ()
         for place, field in (
             (self.picker, self.picker.search),
@@ -672,28 +688,11 @@ class Window(QWidget):
     def closeEvent(self, event: QCloseEvent) -> None:
         if self._close_confirmed:
             event.accept()
-        else:
-            event.ignore()  # `closing` first saves the answer and the settings
+            return
+        event.ignore()  # `closing` first saves the answer and the settings
+        self.was_closed = self.stays_on_close()
+        if self.was_closed:
             self.chat.flush_draft()
-            self.panel.finish()
-            self.closing.emit()
-
-    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        data = event.mimeData()
-        files = files_in(data)
-        if model := next((path for path in files if path.suffix.lower() == ".gguf"), None):
-            self.drop_area.show_for(model)
-        if files or (can_be_used(data) and self._pages.currentWidget() is self.chat):
-            event.acceptProposedAction()
-
-    def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:
-        self.drop_area.hide()
-
-    def dropEvent(self, event: QDropEvent) -> None:
-        self.drop_area.hide()
-        event.acceptProposedAction()
-        if files := files_in(event.mimeData()):
-            self.files_dropped.emit(files)
-        elif self._pages.currentWidget() is self.chat:
-            self.composer.setFocus()
-            self.composer.editor.insertFromMimeData(event.mimeData())
+            self.hide()
+        else:
+            self.quit()

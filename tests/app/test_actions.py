@@ -57,6 +57,7 @@ def seen(stage: Stage, quits: int) -> dict[str, object]:
         "settings": window.preferences is not None,
         "theme": stage.theme.choice,
         "performance": window.performance is not None,
+        "connections": window.connections is not None,
         "shortcuts": window.shortcuts_card.isVisible(),
         "prompts": window.prompts_card.isVisible(),
         "presets": window.presets is not None,

@@ -27,6 +27,7 @@ import scenes_answers
 import scenes_chat
 import scenes_comparison
 import scenes_composer
+import scenes_connections
 import scenes_folders
 import scenes_instructions
 import scenes_library
@@ -58,6 +59,7 @@ SCENES: dict[str, Scene] = {
     **scenes_adapters.SCENES,
     **scenes_performance.SCENES,
     **scenes_presets.SCENES,
+    **scenes_connections.SCENES,
     **scenes_search.SCENES,
     **scenes_settings.SCENES,
     **scenes_transfer.SCENES,

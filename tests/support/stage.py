@@ -13,6 +13,8 @@ from PySide6.QtWidgets import QApplication
 from app.chat.controller import Controller
 from app.engines.client import Capabilities, Deliver
 from app.engines.local import EngineMaker, LocalClient
+from app.net.ledger import Ledger
+from app.net.offline import gate
 from app.settings.table import Settings
 from app.state.states import States
 from app.store.writer import StoreQueue
@@ -135,8 +137,12 @@ class Stage:
             self.states.sessions,
             self.states.performance,
             self.states.transfer,
+            self.states.connections,
+            self.states.server,
         ):
             each.deleteLater()
+        gate.set_offline(False)  # of this process, as its contacts are
+        gate.ledger = Ledger()
         flush()
 
 

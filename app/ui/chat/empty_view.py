@@ -10,11 +10,13 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.domain.folders import path_text
 from app.state.chat import ModelPhase, ModelStatus, State
+from app.state.connections import ConnectionsState
 from app.state.library import LibraryState
 from app.state.presets import PresetState
 from app.system.byte_size import size
 from app.system.translation import tr
 from app.ui.chat.better_model import BetterModelLine
+from app.ui.chat.destination import destination_words
 from app.ui.chat.preset_chips import PresetChips
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette, recolored
@@ -74,10 +76,11 @@ class EmptyView(QWidget):
         state: State,
         library: LibraryState,
         presets: PresetState,
+        connections: ConnectionsState,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
-        self._state = state
+        self._state, self._connections = state, connections
         self.chips = PresetChips(presets)
         self._no_model = True
         self.drawing = Drawing()
@@ -100,6 +103,8 @@ class EmptyView(QWidget):
         self.open_button.clicked.connect(self.open_requested)
         self._lay_out()
         state.model_changed.connect(self.refresh)
+        state.chat_model_changed.connect(self.refresh)
+        connections.destination_changed.connect(self.refresh)
         state.folders_changed.connect(self._show_place)
         state.new_folder_changed.connect(self._show_place)
         self.refresh()
@@ -147,13 +152,16 @@ class EmptyView(QWidget):
     def refresh(self) -> None:
         """Show the model of the state."""
         model = self._state.model
-        no_model = model.phase in (ModelPhase.NONE, ModelPhase.FAILED)
+        words = destination_words(self._connections.destination)
+        no_model = not words and model.phase in (ModelPhase.NONE, ModelPhase.FAILED)
         some = any(not file.bad for file in self._state.installed)
         none = tr("No model loaded") if some else tr("No model yet")
-        self.name.setText(none if no_model else model.name)
-        self.facts.setText(_facts(model))
+        chat_model = self._state.chat_model
+        name = chat_model.name if words and chat_model else model.name
+        self.name.setText(none if no_model else name)
+        self.facts.setText("" if words else _facts(model))
         self.facts.setVisible(bool(self.facts.text()))
-        self.sentence.setText(_sentence(model, some))
+        self.sentence.setText(words or _sentence(model, some))
         self._no_model = no_model
         self.browse_button.setVisible(no_model)
         self.open_button.setVisible(no_model)

@@ -15,12 +15,14 @@ from app.domain.message import Message
 from app.domain.parts import Parts, clipboard_text
 from app.state.chat import ModelPhase, State
 from app.state.chat_settings import ChatSettingsState
+from app.state.connections import ConnectionsState
 from app.state.library import LibraryState
 from app.state.presets import PresetState
 from app.state.snapshots import SessionState
 from app.system.translation import tr
 from app.ui.chat.better_model import BetterModelLine
 from app.ui.chat.composer import Composer
+from app.ui.chat.destination import DestinationLine
 from app.ui.chat.empty_view import EmptyView
 from app.ui.chat.find_bar import FindBar
 from app.ui.chat.model_line import ModelLine
@@ -48,6 +50,7 @@ class ChatPage(QWidget):
         sessions: SessionState,
         chat_settings: ChatSettingsState,
         presets: PresetState,
+        connections: ConnectionsState,
         typing_elsewhere: Callable[[], bool],
     ) -> None:
         """`typing_elsewhere` returns whether a text field outside this page has the focus."""
@@ -55,11 +58,12 @@ class ChatPage(QWidget):
         self._state, self._settings = state, chat_settings
         self._typing_elsewhere = typing_elsewhere
         self._shown: int | None = None
-        self.empty_view = EmptyView(state, library, presets)
+        self.empty_view = EmptyView(state, library, presets, connections)
         self.transcript = Transcript()
         self.find_bar = FindBar(self.transcript.finder)
         self.waiting = WaitingMessages()
         self.composer = Composer()
+        self.destination = DestinationLine(connections)
         self.status_line = StatusLine(state)
         self.resume_line = ResumeLine(sessions)
         self.model_line = ModelLine(state)
@@ -93,6 +97,7 @@ class ChatPage(QWidget):
         page.addWidget(self._waiting_row)
         page.addWidget(Column(self.model_line))
         page.addWidget(Column(self.composer))
+        page.addWidget(Column(self.destination))
         page.addSpacing(4)
         page.addWidget(Column(self.status_line))
         page.addSpacing(8)

@@ -7,7 +7,7 @@ from functools import partial
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFont, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.domain.chat import Preset
 from app.domain.chat_settings import PARTS
@@ -21,43 +21,10 @@ from app.ui.settings.row import PreferenceRow
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, font
 from app.ui.widgets.controls import TextButton, label
-from app.ui.widgets.switch import Switch
+from app.ui.widgets.switch_row import SwitchRow
 
 _NARROW = 460  # pixels: in a narrower editor fields are below their names
 _INSTRUCTIONS = "instructions"
-
-
-class _SwitchRow(QWidget):
-    """A switch with its name and a line about it."""
-
-    switched = Signal(bool)
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.title = label(name, "", BODY)
-        self.title.setFont(font(BODY, QFont.Weight.Medium))
-        self.title.setWordWrap(True)
-        self.words = label("", "secondary", SMALL)
-        self.words.setWordWrap(True)
-        self.switch = Switch()
-        self.switch.clicked.connect(self.switched)
-        texts = QVBoxLayout()
-        texts.setSpacing(0)
-        texts.addWidget(self.title)
-        texts.addWidget(self.words)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(0, 5, 0, 5)
-        layout.addLayout(texts, 1)
-        layout.addWidget(self.switch, 0, Qt.AlignmentFlag.AlignTop)
-
-    def show_state(self, name: str, words: str, *, on: bool) -> None:
-        """Show the name, the line, and whether it is on."""
-        self.title.setText(name)
-        self.words.setText(words)
-        self.words.setVisible(bool(words))
-        self.switch.setChecked(on)
-        self.switch.setAccessibleName(name)
-        self.switch.setAccessibleDescription(words)
 
 
 class PresetEditor(QWidget):
@@ -97,10 +64,10 @@ class PresetEditor(QWidget):
             ),
         }
         self.others = label("", "secondary", SMALL)
-        self.parts = {part: _SwitchRow(part_name(part)) for part in PARTS}
+        self.parts = {part: SwitchRow(part_name(part)) for part in PARTS}
         self.take_button = TextButton(tr("Take the settings of this chat"), "outlined")
-        self.new_chat = _SwitchRow(tr("New chats begin with it"))
-        self.model = _SwitchRow("")
+        self.new_chat = SwitchRow(tr("New chats begin with it"))
+        self.model = SwitchRow("")
         self._lay_out()
         self._connect()
 

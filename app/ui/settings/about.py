@@ -23,6 +23,7 @@ from PySide6.QtWidgets import (
 from app import __version__
 from app.settings.contacts import contacts
 from app.settings.table import Settings
+from app.state.connections import ConnectionsState
 from app.system.translation import isolated, tr
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, HEADING, SMALL, code_font, font
@@ -64,17 +65,13 @@ class AboutSection(QWidget):
     licences_requested = Signal()
     performance_requested = Signal()
 
-    def __init__(self, *, has_licences: bool) -> None:
+    def __init__(self, connections: ConnectionsState, *, has_licences: bool) -> None:
         """`has_licences` is whether licence texts are installed."""
         super().__init__()
+        self._connections, self._settings = connections, Settings()
         self.version = label(f"Tokonoma {__version__}", "", BODY)
         self.version.setFont(font(BODY, QFont.Weight.Medium))
-        self.promise = _wrapped(
-            tr(
-                "Nothing you type and nothing a model writes leaves this computer. Tokonoma uses the "
-                "network only for what you ask it to find or download:"
-            )
-        )
+        self.promise = _wrapped("")
         self.contacts = _wrapped("")
         self.links = _wrapped(
             tr("Links in answers open in your browser, only when you click them.")
@@ -95,6 +92,7 @@ class AboutSection(QWidget):
         for widget in (self.version, self.promise, self.contacts, self.links):
             layout.addWidget(widget)
         layout.addLayout(row)
+        connections.changed.connect(self._show_contacts)
         self.set_narrow(False)
 
     def set_narrow(self, narrow: bool) -> None:
@@ -107,8 +105,38 @@ class AboutSection(QWidget):
 
     def show_settings(self, settings: Settings) -> None:
         """List the servers that the app contacts with these settings."""
-        lines = [f"•  {isolated(host)}: {when}" for host, when in contacts(settings)]
-        self.contacts.setText("\n".join(lines))
+        self._settings = settings
+        self._show_contacts()
+
+    def _show_contacts(self) -> None:
+        settings, engines = self._settings, self._connections.engines
+        lines = [
+            *contacts(settings),
+            *((row.host, tr("in chats with its models")) for row in engines),
+        ]
+        self.promise.setText(_promise(settings, elsewhere=bool(engines)))
+        shown = (
+            ""
+            if settings.offline
+            else "\n".join(f"•  {isolated(host)}: {when}" for host, when in lines)
+        )
+        self.contacts.setText(shown)
+        self.contacts.setVisible(bool(shown))
+
+
+def _promise(settings: Settings, *, elsewhere: bool) -> str:
+    """What leaves this computer; `elsewhere`: there are engines elsewhere."""
+    if settings.offline:
+        return tr("Tokonoma is offline: it connects to nothing.")
+    if elsewhere:
+        return tr(
+            "What you type goes to another computer only in chats whose model is there. Tokonoma "
+            "uses the network only for these chats, and for what you ask it to find or download:"
+        )
+    return tr(
+        "Nothing you type and nothing a model writes leaves this computer. Tokonoma uses the "
+        "network only for what you ask it to find or download:"
+    )
 
 
 class LicenceView(QWidget):

@@ -378,4 +378,6 @@ def is_wide(setting: Setting, default: object) -> bool:
 def value_words(setting: Setting, value: float) -> str:
     """A number of a setting as its field shows it, without its unit."""
     named = setting.named
-    return tr(named[1]) if named is not None and value == named[0] else number(value)
+    if named is not None and value == named[0]:
+        return tr(named[1])
+    return str(value) if setting.is_code else number(value)

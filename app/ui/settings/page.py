@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import assert_never
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtGui import QAccessible, QFont, QHideEvent, QKeyEvent, QResizeEvent, QShowEvent
+from PySide6.QtGui import QAccessible, QHideEvent, QKeyEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 
 from app.settings.table import GROUPS, SAMPLING, SETTINGS, Setting, Settings, is_own
 from app.settings.used_sampling import Origin, UsedValue
+from app.state.connections import ConnectionsState
 from app.state.devices import refusal_words
 from app.state.snapshots import SessionState
 from app.system import paths
@@ -30,14 +31,21 @@ from app.ui.settings.fields import ChoiceButton, segments_style, value_words
 from app.ui.settings.row import PreferenceRow
 from app.ui.settings.storage import StorageSection
 from app.ui.theme.palette import Palette
-from app.ui.theme.theme import HEADING, READING, font
 from app.ui.widgets import accessibility
-from app.ui.widgets.controls import Column, IconButton, TextButton, label, set_margins
+from app.ui.widgets.controls import (
+    Column,
+    IconButton,
+    TextButton,
+    label,
+    page_head,
+    section_heading,
+    set_margins,
+    with_scroll_bar_margin,
+)
 from engine import DeviceInfo
 
 ABOUT = "about"
 _NARROW = 560  # pixels: in a narrower page the fields are below their text
-_SCROLL_BAR = 10  # pixels: right margin of the head, which aligns it with the rows
 
 
 class ReloadLine(QFrame):
@@ -69,12 +77,13 @@ class Preferences(QWidget):
     delete_requested = Signal()  # delete all session snapshots
     folder_requested = Signal(Path)
     performance_requested = Signal()  # show the performance page
+    connections_requested = Signal()  # show the page of connections
     reload_requested = Signal()  # reload the model with the current settings
 
     def __init__(
-        self, settings: Settings, session_state: SessionState, parent: QWidget | None = None
+        self, settings: Settings, session_state: SessionState, connections: ConnectionsState
     ) -> None:
-        super().__init__(parent)
+        super().__init__()
         self.setObjectName("page")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)  # it cannot show the focus of Tab
@@ -86,8 +95,9 @@ class Preferences(QWidget):
         self.reload_line = ReloadLine()
         self.storage = StorageSection(session_state)
         found = licences(paths.resources() / "licences")
-        self.about = AboutSection(has_licences=bool(found))
+        self.about = AboutSection(connections, has_licences=bool(found))
         self.licences = LicenceView(found)
+        self.connections_button = TextButton(tr("Connections"), "outlined")
         self.close_button = IconButton("close", tr("Back to the chat"))
         self._make_rows()
         self._lay_out()
@@ -97,7 +107,7 @@ class Preferences(QWidget):
     def _make_rows(self) -> None:
         defaults = asdict(Settings())
         for name, setting in SETTINGS.items():
-            if setting.label:
+            if setting.group in GROUPS:
                 has_origin = name in SAMPLING
                 row = PreferenceRow(name, setting, defaults[name], has_origin=has_origin)
                 row.changed.connect(self._on_changed)
@@ -112,7 +122,7 @@ class Preferences(QWidget):
         layout.addWidget(self._pages)
         page = QWidget()
         self._pages.addWidget(page)
-        self._pages.addWidget(_with_scroll_bar_margin(Column(self.licences)))
+        self._pages.addWidget(with_scroll_bar_margin(Column(self.licences)))
         self.view = QScrollArea(page)
         self.view.setFrameShape(QFrame.Shape.NoFrame)
         self.view.setWidgetResizable(True)
@@ -122,7 +132,7 @@ class Preferences(QWidget):
         rows = QVBoxLayout(page)
         rows.setContentsMargins(0, 0, 0, 0)
         rows.setSpacing(0)
-        rows.addWidget(_head(self.close_button))
+        rows.addWidget(page_head(tr("Settings"), self.connections_button, self.close_button))
         rows.addWidget(self.view, 1)
         content = QWidget()
         self._column = Column(content)
@@ -135,7 +145,7 @@ class Preferences(QWidget):
         content.setContentsMargins(0, 0, 0, 24)
         content.setSpacing(0)
         for group in (*GROUPS, ABOUT):
-            self.headings[group] = _heading(_title(group))
+            self.headings[group] = section_heading(_title(group))
             content.addWidget(self.headings[group])
             if group == "model":
                 content.addWidget(self.reload_line)
@@ -149,6 +159,7 @@ class Preferences(QWidget):
 
     def _connect(self) -> None:
         self.close_button.clicked.connect(self.closed)
+        self.connections_button.clicked.connect(self.connections_requested)
         self.reload_line.reload_requested.connect(self.reload_requested)
         self.storage.delete_requested.connect(self.delete_requested)
         self.storage.folder_requested.connect(self.folder_requested)
@@ -292,27 +303,6 @@ def origin_words(setting: Setting, used: UsedValue, model: str) -> str:
             assert_never(used.origin)
 
 
-def _head(close_button: IconButton) -> QWidget:
-    title = label(tr("Settings"), "", HEADING)
-    title.setFont(font(HEADING, QFont.Weight.DemiBold))
-    content = QWidget()
-    top = QHBoxLayout(content)
-    top.setContentsMargins(0, 16, 0, 8)
-    top.addWidget(title)
-    top.addStretch(1)
-    top.addWidget(close_button)
-    return _with_scroll_bar_margin(Column(content))
-
-
-def _with_scroll_bar_margin(column: Column) -> QWidget:
-    """Add a right margin that aligns a column with one beside a scroll bar."""
-    result = QWidget()
-    layout = QHBoxLayout(result)
-    set_margins(layout, 0, 0, _SCROLL_BAR, 0)
-    layout.addWidget(column)
-    return result
-
-
 def _title(group: str) -> str:
     """The heading of a group of settings."""
     titles = {
@@ -324,13 +314,6 @@ def _title(group: str) -> str:
         ABOUT: tr("About"),
     }
     return titles[group]
-
-
-def _heading(title: str) -> QLabel:
-    heading = label(title, "", READING)
-    heading.setFont(font(READING, QFont.Weight.DemiBold))
-    heading.setContentsMargins(0, 24, 0, 4)
-    return heading
 
 
 def _page_style(p: Palette) -> str:

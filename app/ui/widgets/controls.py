@@ -39,10 +39,11 @@ from PySide6.QtWidgets import (
 from app.system.translation import isolated, tr
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette, mix
-from app.ui.theme.theme import BODY, COLUMN_WIDTH, READING, font
+from app.ui.theme.theme import BODY, COLUMN_WIDTH, HEADING, READING, font
 from app.ui.widgets.direction import has_right_to_left
 
 FADE_MILLISECONDS = 140
+_SCROLL_BAR = 10  # pixels, as in the style sheet
 
 
 class IconButton(QToolButton):
@@ -376,6 +377,37 @@ def label(text: str, tone: str = "", pixels: int = BODY) -> QLabel:
     if tone:
         result.setProperty("tone", tone)
     return result
+
+
+def page_head(title: str, *buttons: QWidget) -> QWidget:
+    """The head of a page with a scroll bar: its title, and buttons at the end."""
+    words = label(title, "", HEADING)
+    words.setFont(font(HEADING, QFont.Weight.DemiBold))
+    content = QWidget()
+    top = QHBoxLayout(content)
+    top.setContentsMargins(0, 16, 0, 8)
+    top.addWidget(words)
+    top.addStretch(1)
+    for button in buttons:
+        top.addWidget(button)
+    return with_scroll_bar_margin(Column(content))
+
+
+def with_scroll_bar_margin(column: Column) -> QWidget:
+    """Add a margin that aligns a column with one beside a scroll bar."""
+    result = QWidget()
+    layout = QHBoxLayout(result)
+    set_margins(layout, 0, 0, _SCROLL_BAR, 0)
+    layout.addWidget(column)
+    return result
+
+
+def section_heading(title: str) -> QLabel:
+    """The heading of a section of a page, with the space above it."""
+    heading = label(title, "", READING)
+    heading.setFont(font(READING, QFont.Weight.DemiBold))
+    heading.setContentsMargins(0, 24, 0, 4)
+    return heading
 
 
 def changed_mark() -> QLabel:

@@ -108,7 +108,7 @@ def test_local_sockets_and_listening_still_work_offline(switch: Gate) -> None:
 
 def test_requests_of_the_app_are_refused_in_one_sentence(switch: Gate, hub: Hub) -> None:
     switch.set_offline(True)
-    with pytest.raises(WebError, match="^Tokonoma is offline.$") as refused:
+    with pytest.raises(WebError, match=r"^Tokonoma is offline\.$") as refused:
         send_request(f"{hub.endpoint}/words")
     assert "Connections" in refused.value.remedy
     assert not refused.value.retry

@@ -63,6 +63,14 @@ def _everything_changed():
         hub_endpoint="https://mirror.example/models",
         proxy="http://proxy.example:3128",
         snapshot_budget_gb=0.0,
+        offline=True,
+        serve=True,
+        serve_closed=True,
+        serve_texts=True,
+        serve_key="abc",
+        serve_network="network",
+        serve_port=9000,
+        serve_minutes=0,
     )
 
 
@@ -87,7 +95,7 @@ def test_every_default_is_in_its_range():
             assert default in setting.choices
         if isinstance(default, int | float):
             assert setting.low <= default <= setting.high
-        assert bool(setting.label) == bool(setting.help) == (setting.group in GROUPS)
+        assert bool(setting.label) == bool(setting.help) == (setting.group in (*GROUPS, "server"))
         assert not setting.words or len(setting.words) == len(setting.choices)
         assert setting.check is None or setting.check(default) == ""
 

@@ -15,6 +15,7 @@ from pytestqt.qtbot import QtBot
 from app.settings.contacts import contacts
 from app.settings.table import GROUPS, SETTINGS, Settings, with_own, without_own
 from app.settings.used_sampling import Origin, UsedValue
+from app.state.connections import ConnectionsState
 from app.state.snapshots import SavedSnapshots, SessionState
 from app.ui.settings.about import Licence, LicenceView, licences
 from app.ui.settings.fields import LineField, NumberField, Segments, TextField
@@ -26,7 +27,7 @@ from app.ui.widgets.controls import TextButton
 from engine import DeviceFault, DeviceInfo, DeviceRefusal
 from stage import flush, until
 
-SHOWN = [name for name, setting in SETTINGS.items() if setting.label]
+SHOWN = [name for name, setting in SETTINGS.items() if setting.group in GROUPS]
 
 
 class Page:
@@ -35,7 +36,7 @@ class Page:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.session_state = SessionState()
-        self.preferences = Preferences(settings, self.session_state)
+        self.preferences = Preferences(settings, self.session_state, ConnectionsState())
         self.emitted: list[tuple[str, object]] = []
         self.preferences.changed.connect(self._change)
         self.preferences.given_up.connect(self._give_up)

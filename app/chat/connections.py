@@ -1,0 +1,301 @@
+"""Connections: the offline switch, engines elsewhere, the record of contacts, where words go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from PySide6.QtCore import QObject, QTimer
+
+from app.domain.model_ref import Remote
+from app.net.ledger import Contact, Purpose
+from app.net.offline import Gate
+from app.settings.table import Settings
+from app.state.chat import State
+from app.state.connections import (
+    ConnectionsState,
+    ContactRow,
+    EngineEdit,
+    EngineRow,
+    EngineState,
+    FoundRow,
+    Question,
+)
+from app.system.translation import tr
+from app.system.worker import BackgroundWorker
+
+T = TypeVar("T")
+_WATCH_MILLISECONDS = 1000
+
+
+class EngineFault(Exception):
+    """An engine elsewhere failed, or an edit is wrong: `str(error)` is why, `remedy` the advice."""
+
+    def __init__(self, what: str, remedy: str = "") -> None:
+        super().__init__(what)
+        self.remedy = remedy
+
+
+class EngineDirectory(Protocol):
+    """The connections to engines elsewhere; calls may block, and run on a worker thread."""
+
+    def rows(self) -> Sequence[EngineRow]:
+        """All connections, as they are stored."""
+        ...
+
+    def check(self, edit: EngineEdit) -> EngineEdit:
+        """The edit with its address made whole; raises EngineFault. Does not block."""
+        ...
+
+    def needs_consent(self, address: str) -> bool:
+        """Whether words would go unencrypted over the public network. Does not block."""
+        ...
+
+    def save(self, edit: EngineEdit) -> str:
+        """Store a connection and return its id; raises EngineFault."""
+        ...
+
+    def delete(self, id: str) -> None:
+        """Forget a connection and its key; raises EngineFault."""
+        ...
+
+    def models(self, id: str) -> Sequence[str]:
+        """The names of its models; raises EngineFault."""
+        ...
+
+    def find(self) -> Sequence[FoundRow]:
+        """The engines that answer on this machine."""
+        ...
+
+
+class Connections(QObject):
+    """Keeps `ConnectionsState` up to date; every method is called on the GUI thread."""
+
+    def __init__(
+        self,
+        state: State,
+        connections: ConnectionsState,
+        gate: Gate,
+        settings: Callable[[], Settings],
+        files: BackgroundWorker,
+        directory: EngineDirectory | None,
+        parent: QObject | None = None,
+    ) -> None:
+        """`files` is the worker for the app's own files.
+
+        Without a `directory` the page offers no engines elsewhere.
+        """
+        super().__init__(parent)
+        self._chat, self._state, self._gate = state, connections, gate
+        self._settings, self._files, self._directory = settings, files, directory
+        self._worker = BackgroundWorker("connections", self)
+        self._timer = QTimer(self, interval=_WATCH_MILLISECONDS)
+        self._timer.timeout.connect(self._show_contacts)
+        connections.set_engines((), offered=directory is not None)
+        self.apply()
+        for signal in (
+            state.conversation_changed,
+            state.settings_changed,
+            state.model_changed,
+            connections.changed,
+        ):
+            signal.connect(self._show_destination)
+
+    # --- life -----------------------------------------------------------------------------------
+
+    def start(self, contacts: Path) -> None:
+        """Read the contacts of earlier runs from this file, and the connections."""
+        self._files.run(lambda: self._gate.ledger.open(contacts))
+        self._read()
+
+    def apply(self) -> None:
+        """Move the offline switch as the settings say."""
+        offline = self._settings().offline
+        self._gate.set_offline(offline)
+        self._state.set_offline(offline)
+
+    def close(self) -> None:
+        """Write the contacts, before the worker for the app's own files is closed."""
+        self._timer.stop()
+        self._files.run(self._gate.ledger.close)
+        self._worker.close(timeout_seconds=0.0)  # a server may never answer
+
+    # --- intents --------------------------------------------------------------------------------
+
+    def watch(self, watched: bool) -> None:
+        """Keep the contacts up to date and look for engines, while the page is shown."""
+        if watched:
+            self._show_contacts()
+            self._timer.start()
+            self.find()
+        else:
+            self._timer.stop()
+
+    def clear_contacts(self) -> None:
+        """Forget every contact."""
+        self._gate.ledger.clear()
+        self._show_contacts()
+
+    def find(self) -> None:
+        """Look for engines on this machine; nothing is sent but a question for their models."""
+        directory, state = self._directory, self._state
+        if directory is None or state.offline or state.searching:
+            return
+        state.set_found(state.found, searching=True)
+
+        def found(rows: Sequence[FoundRow]) -> None:
+            known = {row.address for row in state.engines}
+            fresh = [row for row in rows if row.address not in known]
+            state.set_found(fresh, searching=False)
+
+        self._run(directory.find, found, lambda _: state.set_found((), searching=False))
+
+    def save(self, edit: EngineEdit) -> None:
+        """Keep a connection; the state has what is wrong with it, or what to ask the user."""
+        directory = self._directory
+        if directory is None:
+            return
+        try:
+            edit = directory.check(edit)
+        except EngineFault as fault:
+            self._state.set_edit(f"{fault} {fault.remedy}".strip())
+            return
+        if not edit.allow_http and directory.needs_consent(edit.address):
+            text = tr(
+                "What you write would go unencrypted over the internet, where others can read it. "
+                "Use an address that begins with https:// if there is one."
+            )
+            self._state.set_edit("", Question(text, replace(edit, allow_http=True)))
+            return
+        self._state.set_edit()
+
+        def kept(id: str) -> None:
+            fresh = [row for row in self._state.found if row.address != edit.address]
+            self._state.set_found(fresh, searching=self._state.searching)
+            self._read(then=lambda: self.test(id))
+
+        self._run(lambda: directory.save(edit), kept, self._show_fault)
+
+    def close_edit(self) -> None:
+        """Drop the question and the error of the last edit."""
+        self._state.set_edit()
+
+    def delete(self, id: str) -> None:
+        """Forget a connection and its key."""
+        directory = self._directory
+        if directory is not None:
+            self._run(lambda: directory.delete(id), lambda _: self._read(), self._show_fault)
+
+    def test(self, id: str) -> None:
+        """Ask an engine for its models."""
+        directory, row = self._directory, self._state.engine(id)
+        if directory is None or row is None:
+            return
+        self._show(id, state=EngineState.ASKING, problem="", remedy="")
+
+        def answered(models: Sequence[str]) -> None:
+            self._show(id, state=EngineState.READY, models=tuple(models))
+
+        def failed(fault: EngineFault) -> None:
+            self._show(id, state=EngineState.FAILED, problem=str(fault), remedy=fault.remedy)
+
+        self._run(lambda: directory.models(id), answered, failed)
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def _run(
+        self,
+        call: Callable[[], T],
+        then: Callable[[T], object],
+        failed: Callable[[EngineFault], object],
+    ) -> None:
+        """Run a call of the directory on the worker's thread."""
+
+        def work() -> T | EngineFault:
+            try:
+                return call()
+            except EngineFault as fault:
+                return fault
+
+        def ended(result: T | EngineFault) -> None:
+            if isinstance(result, EngineFault):
+                failed(result)
+            else:
+                then(result)
+
+        self._worker.run(work, ended)
+
+    def _read(self, then: Callable[[], object] = lambda: None) -> None:
+        directory = self._directory
+        if directory is None:
+            return
+
+        def read(rows: Sequence[EngineRow]) -> None:
+            self._state.set_engines([self._as_known(row) for row in rows])
+            then()
+
+        self._run(directory.rows, read, self._show_fault)
+
+    def _as_known(self, row: EngineRow) -> EngineRow:
+        """A stored connection with what was found out in this run, if its address is the same."""
+        known = self._state.engine(row.id)
+        if known is None or known.address != row.address:
+            return row
+        return replace(
+            row, state=known.state, models=known.models, problem=known.problem, remedy=known.remedy
+        )
+
+    def _show(self, id: str, **values: object) -> None:
+        rows = [
+            replace(row, **values) if row.id == id else row  # type: ignore[arg-type]
+            for row in self._state.engines
+        ]
+        self._state.set_engines(rows)
+
+    def _show_fault(self, fault: EngineFault) -> None:
+        self._state.set_edit(f"{fault} {fault.remedy}".strip())
+
+    def _show_contacts(self) -> None:
+        self._state.set_contacts([_contact_row(each) for each in self._gate.ledger.all()])
+
+    def _show_destination(self) -> None:
+        chat = self._chat
+        model = chat.settings(chat.current).model or chat.model.model
+        host = ""
+        if isinstance(model, Remote):
+            row = self._state.engine(model.connection)
+            host = row.host if row is not None else model.connection
+        self._state.set_destination(host)
+
+
+def _contact_row(contact: Contact) -> ContactRow:
+    return ContactRow(
+        contact.host,
+        contact.port,
+        purpose_words(contact.purpose),
+        contact.count,
+        contact.last,
+        contact.first,
+        contact.sent_bytes,
+        contact.received_bytes,
+        contact.refused,
+    )
+
+
+def purpose_words(purpose: Purpose) -> str:
+    """Why an address was spoken to."""
+    match purpose:
+        case Purpose.SEARCH:
+            return tr("to search for models")
+        case Purpose.DOWNLOAD:
+            return tr("to download models")
+        case Purpose.PROXY:
+            return tr("your proxy, which passes connections on")
+        case Purpose.ANSWERS:
+            return tr("for answers in your chats")
+        case Purpose.MODELS:
+            return tr("for its list of models")
+        case Purpose.DISCOVERY:
+            return tr("to find engines on this computer")

@@ -1,0 +1,64 @@
+"""What the app is connected to: its server, engines elsewhere, and the offline switch, as one part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from PySide6.QtCore import QObject
+
+from app.chat.connections import Connections, EngineDirectory
+from app.chat.serving import ServerStarter, Serving
+from app.net.offline import gate
+from app.settings.table import Settings
+from app.state.states import States
+from app.system import paths
+from app.system.worker import BackgroundWorker
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What there is beyond this window; None: the window does not offer it."""
+
+    serve: ServerStarter | None = None  # starts the server for other programs
+    directory: EngineDirectory | None = None  # has engines elsewhere
+
+
+class Network(QObject):
+    """Has the controllers of the page of connections; they follow the settings."""
+
+    def __init__(
+        self,
+        states: States,
+        settings: Callable[[], Settings],
+        change_settings: Callable[..., None],
+        files: BackgroundWorker,
+        outside: Outside,
+        parent: QObject | None = None,
+    ) -> None:
+        """`files` is the worker for the app's own files."""
+        super().__init__(parent)
+        self.connections = Connections(
+            states.chat, states.connections, gate, settings, files, outside.directory, self
+        )
+        self.serving = Serving(states.server, settings, change_settings, outside.serve, self)
+
+    def start(self) -> None:
+        """Read what earlier runs left, and start the server if it is on; after the first paint."""
+        self.connections.start(paths.state() / "contacts.json")
+        self.serving.apply()
+
+    def apply(self) -> None:
+        """Follow the settings."""
+        self.connections.apply()
+        self.serving.apply()
+
+    def watch(self, watched: bool) -> None:
+        """Keep the page up to date while it is shown."""
+        self.connections.watch(watched)
+        self.serving.watch(watched)
+
+    def close(self) -> None:
+        """Stop the server and write the contacts; may block briefly."""
+        self.serving.close()
+        self.connections.close()

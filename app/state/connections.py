@@ -1,0 +1,153 @@
+"""Observable state of connections: engines elsewhere, what was found, every contact, the switch.
+
+Only `app.chat.connections` changes it; values are immutable, as in `app.state.chat`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from PySide6.QtCore import QObject, Signal
+
+from app.state.read_only import ReadOnly
+
+
+class EngineState(Enum):
+    """Whether an engine elsewhere answers."""
+
+    UNKNOWN = auto()  # it was not asked in this run
+    ASKING = auto()
+    READY = auto()
+    FAILED = auto()  # `problem` says why
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRow:
+    """A connection to an engine elsewhere."""
+
+    id: str
+    name: str
+    address: str  # URL
+    host: str
+    headers: tuple[tuple[str, str], ...] = ()
+    has_key: bool = False
+    state: EngineState = EngineState.UNKNOWN
+    models: tuple[str, ...] = ()
+    problem: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRow:
+    """An engine that answers on this machine and has no connection yet."""
+
+    name: str  # of the program: "Ollama"
+    address: str  # URL
+    models: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ContactRow:
+    """An address that the app spoke to, and why."""
+
+    host: str
+    port: int
+    purpose: str  # in words
+    count: int
+    last: float  # Unix seconds
+    first: float
+    sent_bytes: int
+    received_bytes: int
+    refused: int  # requests that the offline switch refused
+
+
+@dataclass(frozen=True, slots=True)
+class EngineEdit:
+    """What the user wants a connection to be."""
+
+    id: str  # "": a new one
+    name: str  # "": as the server or its address says
+    address: str
+    headers: tuple[tuple[str, str], ...] = ()
+    key: str | None = None  # None: it stays; "": it is removed
+    allow_http: bool = False  # the user agreed that words go unencrypted
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the user is asked before a connection is kept, and the edit that waits for it."""
+
+    text: str
+    edit: EngineEdit
+
+
+class ConnectionsState(QObject):
+    """Observable; a signal is sent after a value has changed."""
+
+    changed = Signal()  # the engines, those found, or the question
+    contacts_changed = Signal()
+    offline_changed = Signal()
+    destination_changed = Signal()
+
+    offered = ReadOnly[bool]()  # engines elsewhere can be used
+    engines = ReadOnly[tuple[EngineRow, ...]]()
+    found = ReadOnly[tuple[FoundRow, ...]]()
+    searching = ReadOnly[bool]()  # for engines on this machine
+    problem = ReadOnly[str]()  # of the last edit, in one sentence
+    question = ReadOnly[Question | None]()
+    contacts = ReadOnly[tuple[ContactRow, ...]]()  # the latest first
+    offline = ReadOnly[bool]()
+    destination = ReadOnly[str]()  # host that the words of the shown chat go to; "": nowhere
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._offered = self._searching = self._offline = False
+        self._engines = tuple[EngineRow, ...]()
+        self._found = tuple[FoundRow, ...]()
+        self._problem = self._destination = ""
+        self._question: Question | None = None
+        self._contacts = tuple[ContactRow, ...]()
+
+    def engine(self, id: str) -> EngineRow | None:
+        """The connection with this id."""
+        return next((row for row in self._engines if row.id == id), None)
+
+    # --- changing: app.chat.connections only ----------------------------------------------------
+
+    def set_engines(self, engines: Sequence[EngineRow], *, offered: bool = True) -> None:
+        """Set the connections to engines elsewhere."""
+        if (tuple(engines), offered) != (self._engines, self._offered):
+            self._engines, self._offered = tuple(engines), offered
+            self.changed.emit()
+
+    def set_found(self, found: Sequence[FoundRow], *, searching: bool) -> None:
+        """Set the engines that were found on this machine."""
+        if (tuple(found), searching) != (self._found, self._searching):
+            self._found, self._searching = tuple(found), searching
+            self.changed.emit()
+
+    def set_edit(self, problem: str = "", question: Question | None = None) -> None:
+        """Set what is wrong with the last edit, and what the user is asked about it."""
+        if (problem, question) != (self._problem, self._question):
+            self._problem, self._question = problem, question
+            self.changed.emit()
+
+    def set_contacts(self, contacts: Sequence[ContactRow]) -> None:
+        """Set the addresses that the app spoke to."""
+        if tuple(contacts) != self._contacts:
+            self._contacts = tuple(contacts)
+            self.contacts_changed.emit()
+
+    def set_offline(self, offline: bool) -> None:
+        """Set whether the offline switch is on."""
+        if offline != self._offline:
+            self._offline = offline
+            self.offline_changed.emit()
+
+    def set_destination(self, host: str) -> None:
+        """Set where the words of the shown chat go."""
+        if host != self._destination:
+            self._destination = host
+            self.destination_changed.emit()

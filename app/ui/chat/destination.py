@@ -1,0 +1,40 @@
+"""Line that says where the words of the shown chat go, while its model is elsewhere."""
+
+from __future__ import annotations
+
+from PySide6.QtWidgets import QHBoxLayout, QWidget
+
+from app.state.connections import ConnectionsState
+from app.system.translation import isolated, tr
+from app.ui.theme.theme import SMALL
+from app.ui.widgets import accessibility
+from app.ui.widgets.controls import label
+
+
+class DestinationLine(QWidget):
+    """Names the host; hidden while nothing leaves this computer."""
+
+    def __init__(self, connections: ConnectionsState) -> None:
+        super().__init__()
+        self._connections = connections
+        self.words = label("", "", SMALL)
+        self.words.setWordWrap(True)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(16, 4, 16, 0)
+        layout.addWidget(self.words)
+        connections.destination_changed.connect(self.refresh)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show the host of the state."""
+        host = self._connections.destination
+        words = destination_words(host)
+        if words and words != self.words.text():
+            accessibility.announce(self, words)
+        self.words.setText(words)
+        self.setVisible(bool(host))
+
+
+def destination_words(host: str) -> str:
+    """Where words go; "" when they stay on this computer."""
+    return tr("Your words go to {host}.", host=isolated(host)) if host else ""

@@ -1,0 +1,1 @@
+"""Page of connections: the server for other programs, engines elsewhere, contacts, the switch."""
