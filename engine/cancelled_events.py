@@ -1,4 +1,4 @@
-"""Final events of commands that were cancelled before they had an effect."""
+"""Final events of requests that were cancelled before they had an effect."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from engine.machine.device import resident_memory
 from engine.messages import (
     AdaptersSet,
+    Chat,
     CheckConstraint,
-    Command,
     ConstraintChecked,
     CountTokens,
     DevicesFound,
@@ -19,14 +19,14 @@ from engine.messages import (
     FindDevices,
     Finished,
     FinishReason,
-    Generate,
-    LoadSnapshot,
+    Metrics,
     MetricsRead,
     ModelUnloaded,
-    ReadMetrics,
+    Request,
     Rerank,
     Reranked,
-    SaveSnapshot,
+    Restore,
+    Save,
     SetAdapters,
     SetDraft,
     SnapshotLoaded,
@@ -38,20 +38,19 @@ if TYPE_CHECKING:
     from engine.model_session import ModelSession
 
 
-def cancelled(command: Command, host: ModelSession | None) -> Event:
-    """The final event of a cancelled command; `host` has the model that is loaded."""
-    request = command.request
-    match command:
-        case Generate():  # cancelled before it started
+def cancelled(request: int, cancelled: Request, host: ModelSession | None) -> Event:
+    """The final event of a cancelled request; `host` has the model that is loaded."""
+    match cancelled:
+        case Chat():  # cancelled before it started
             return _not_started(request)
         case SetAdapters():
             unchanged = AdaptersSet(request, (), changed=False)
             return unchanged if host is None else host.adapters(request)
         case SetDraft():
             return DraftSet(request, None) if host is None else host.draft(request)
-        case LoadSnapshot():
+        case Restore():
             return SnapshotLoaded(request, 0, 0, 0, 0.0, 0.0, "")
-        case SaveSnapshot():
+        case Save():
             return SnapshotSaved(request, 0, 0, 0.0, 0)
         case CountTokens():
             return TokensCounted(request, 0)
@@ -61,7 +60,7 @@ def cancelled(command: Command, host: ModelSession | None) -> Event:
             return Reranked(request, (), 0)
         case CheckConstraint():
             return ConstraintChecked(request)
-        case ReadMetrics():
+        case Metrics():
             return MetricsRead(request)
         case FindDevices():
             return DevicesFound(request, ())

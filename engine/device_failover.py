@@ -11,18 +11,18 @@ from engine.loading.identity import stamps
 from engine.loading.library import model_parts
 from engine.loading.loader import LoadedModel, load
 from engine.machine.device import memory_error
-from engine.messages import LoadModel
+from engine.messages import Load
 from engine.model_session import ModelSession
 
 
 def move_to_processor(
     host: ModelSession,
-    command: LoadModel,
+    request: Load,
     fault: BaseException,
     checkpoint: Callable[[], None],
     unexpected: Callable[[BaseException], BaseException],
 ) -> bool:
-    """Free the model that `command` loaded, load it on the processor, and continue its answers.
+    """Free the model that `request` loaded, load it on the processor, and continue its answers.
 
     `fault` is what the device raised. If the processor has no memory for the model, and for any
     other reason for which it cannot be loaded, the answers end with that error (`unexpected` makes
@@ -33,14 +33,14 @@ def move_to_processor(
     suspended = host.leave_device()
     free_memory()  # before the processor has the model: they may share their memory
     try:
-        if files != stamps(model_parts(command.path)):
+        if files != stamps(model_parts(request.path)):
             raise ModelFileError(
                 "The model's file has changed since it was loaded.", "Load the model again."
             )
         try:
-            model = _loaded(command, context, checkpoint)
+            model = _loaded(request, context, checkpoint)
         except OutOfMemory:  # with as much context as the device had
-            model = _loaded(command, command.context, checkpoint)
+            model = _loaded(request, request.context, checkpoint)
         host.go_on(replace(model, moved=refusal), suspended)
     except BaseException as error:  # noqa: BLE001  every answer must get its final event
         suspended.fail(memory_error(error) or unexpected(error))
@@ -48,15 +48,15 @@ def move_to_processor(
     return True
 
 
-def _loaded(command: LoadModel, context: int, checkpoint: Callable[[], None]) -> LoadedModel:
+def _loaded(request: Load, context: int, checkpoint: Callable[[], None]) -> LoadedModel:
     return load(
-        command.path,
+        request.path,
         device=PROCESSOR,
         context=context,
-        threads=command.threads,
-        cache=command.cache,
-        embeddings=command.embeddings,
-        tokenizer_file=command.tokenizer,
-        memory_bytes=command.memory_bytes,
+        threads=request.threads,
+        cache=request.cache,
+        embeddings=request.embeddings,
+        tokenizer_file=request.tokenizer,
+        memory_bytes=request.memory_bytes,
         checkpoint=checkpoint,
     )

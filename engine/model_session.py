@@ -1,8 +1,8 @@
-"""ModelSession: the loaded model with its scheduler, KV pages and adapters; runs commands against it.
+"""ModelSession: the loaded model with its scheduler, KV pages and adapters; runs requests against it.
 
 The service creates one for each model it loads. Everything processed stays cached in a prefix tree
 within a memory budget, so several conversations continue without processing them again; what the
-budget does not hold is restored from disk, where SaveSnapshot has written it.
+budget does not hold is restored from disk, where Save has written it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TypeVar
 from engine.adapter_cache import AdapterCache
 from engine.adapters.stack import Stack
 from engine.core.generate import Request
+from engine.core.handle import RequestHandle
 from engine.core.suspended import Suspended, without_frames
 from engine.errors import (
     OTHER_FAULT,
@@ -42,20 +43,20 @@ from engine.machine.device import resident_memory
 from engine.messages import (
     AdaptersSet,
     AdapterUse,
+    Chat,
     CountTokens,
     DraftSet,
     Embed,
     Embedded,
     Event,
     Finished,
-    Generate,
-    LoadSnapshot,
     MetricsRead,
     ModelLoaded,
     PromptProgress,
     Rerank,
     Reranked,
-    SaveSnapshot,
+    Restore,
+    Save,
     SetAdapters,
     SetDraft,
     SnapshotLoaded,
@@ -79,7 +80,7 @@ _LENT_SHARE, _MOST_LENT = 4, 256 << 20  # of that, what evicted pages take while
 
 
 class ModelSession:
-    """Runs commands against the loaded model; used by the engine thread only."""
+    """Runs requests against the loaded model; used by the engine thread only."""
 
     def __init__(
         self, model: LoadedModel, files: tuple[Stamp, ...], store: PageStore, saver: Saver
@@ -88,7 +89,7 @@ class ModelSession:
         self.files, self._store, self._saver = files, store, saver
         self._draft: Drafts | None = None
         self._draft_set = DraftSet(0, None)
-        self._reading = 0  # commands whose texts are being read
+        self._reading = 0  # requests whose texts are being read
         self._preparing = 0  # answers whose prompts are being built
         # Of the adapters while the model is moved: their files by hash, and the current ones.
         self._paths: dict[str, Path] = {}
@@ -156,7 +157,7 @@ class ModelSession:
             self._adapters.set(self._uses, _no_checkpoint)
         if draft is not None:
             with suppress(EngineError):
-                self.set_draft(SetDraft(0, draft), _no_checkpoint)
+                self._load_draft(SetDraft(draft), _no_checkpoint)
         self._scheduler.resume(suspended, self._moved)
 
     def _moved(self, stack: Stack) -> Stack:
@@ -258,41 +259,37 @@ class ModelSession:
 
     def generate(
         self,
-        command: Generate,
-        checkpoint: Checkpoint,
-        cancelled: Callable[[], bool],
-        arrived: float,
+        wanted: Chat,
+        handle: RequestHandle,
     ) -> Generator[Event | None, None, None]:
         """Generate answers, reusing the longest cached or saved prefix of the conversation.
-
-        `arrived` is the `perf_counter` time of the command.
 
         Yields None when there is no event now: `step` makes the next ones. Closing it cancels them.
         """
         self._refuse_without_answers()
-        is_abandoned = False
-        stack = self._adapters.stack_of(command.adapters, checkpoint)
-        if command.budget_bytes is not None:
-            self._disk.set_budget(command.budget_bytes)
-        given = command.template_arguments.get("enable_thinking")
-        switch = given if command.thinking is None and isinstance(given, bool) else command.thinking
-        thinking, budget = resolved_thinking(switch, command.thinking_budget)
+        is_abandoned, checkpoint = False, handle.checkpoint
+        stack = self._adapters.stack_of(wanted.adapters, checkpoint)
+        if wanted.budget_bytes is not None:
+            self._disk.set_budget(wanted.budget_bytes)
+        given = wanted.template_arguments.get("enable_thinking")
+        switch = given if wanted.thinking is None and isinstance(given, bool) else wanted.thinking
+        thinking, budget = resolved_thinking(switch, wanted.thinking_budget)
         # A constraint begins with the answer, so that the model could not open thoughts itself.
-        opens = command.constraint is not None and not command.constraint.trigger
+        opens = wanted.constraint is not None and not wanted.constraint.trigger
         read = partial(
             self._prompts.answer,
             opens_thoughts=opens,
-            tools=command.tools,
-            variables=command.template_arguments,
+            tools=wanted.tools,
+            variables=wanted.template_arguments,
         )
-        build = partial(read, command.turns, command.policy, thinking)
+        build = partial(read, wanted.turns, wanted.policy, thinking)
         self._preparing += 1
         try:
             prompt = yield from _in_background(build, "prompt", checkpoint)
             if len(prompt.ids) < self._scheduler.context:
                 yield from self._disk.restore(stack, prompt.ids, "", checkpoint)
             rendered, markers = prompt.rendered, self.model.template.markers
-            constraint, begun = after_thoughts(command.constraint, rendered.begun, markers)
+            constraint, begun = after_thoughts(wanted.constraint, rendered.begun, markers)
             if constraint is not None:
                 compiling = partial(self._scheduler.grammars.compile, constraint)
                 yield from _in_background(compiling, "grammar", checkpoint)
@@ -300,25 +297,25 @@ class ModelSession:
             self._preparing -= 1
         request = Request(
             self._scheduler.spelled_as_cached(stack, prompt.ids),
-            command.sampling,
-            number=command.request,
-            max_tokens=command.max_tokens,
-            stop=(*command.stop, *self.model.template.stop),
+            wanted.sampling,
+            number=handle.id,
+            max_tokens=wanted.max_tokens,
+            stop=(*wanted.stop, *self.model.template.stop),
             opening=rendered.opening,
             constraint=constraint,
             begun=begun,
             thoughts=ThoughtPlan(markers, budget, rendered.begun, rendered.continued),
-            logprobs=command.logprobs,
-            arrived=arrived,
-            count=command.answers,
+            logprobs=wanted.logprobs,
+            arrived=handle.arrived,
+            count=wanted.answers,
             stack=stack,
-            background=command.background,
-            stop_loops=command.stop_loops,
-            drafter=maker(command.drafts, self._draft),
-            cancelled=lambda: is_abandoned or cancelled(),
+            background=wanted.background,
+            stop_loops=wanted.stop_loops,
+            drafter=maker(wanted.drafts, self._draft),
+            cancelled=lambda: is_abandoned or handle.is_cancelled,
         )
         ticket = self._scheduler.submit(request)
-        self._disk.evicted.note(command.request, command.conversation, stack, request.prompt)
+        self._disk.evicted.note(handle.id, wanted.conversation, stack, request.prompt)
         timer = self._prefill.timer()
         try:
             while True:
@@ -329,7 +326,7 @@ class ModelSession:
                         event = replace(event, dropped_turns=prompt.dropped_turns)
                     elif isinstance(event, Finished):
                         tokens = [*request.prompt, *ticket.answers[event.answer]]
-                        self._disk.note(command.request, command.conversation, stack, tokens)
+                        self._disk.note(handle.id, wanted.conversation, stack, tokens)
                         is_last = ticket.open_answers == 0 and not ticket.events
                         event = replace(event, last=is_last)
                     yield event
@@ -350,40 +347,38 @@ class ModelSession:
                 "Load a model that was made to chat.",
             )
 
-    def metrics(
-        self, request: int, checkpoint: Checkpoint
-    ) -> Generator[MetricsRead | None, None, None]:
+    def metrics(self, handle: RequestHandle) -> Generator[MetricsRead | None, None, None]:
         """The metrics since the model was loaded; a slow disk holds up no answer."""
-        size = yield from _in_background(snapshots_size, "disk size", checkpoint)
-        yield read_metrics(self.model, self._scheduler, request, size)
+        size = yield from _in_background(snapshots_size, "disk size", handle.checkpoint)
+        yield read_metrics(self.model, self._scheduler, handle.id, size)
 
-    def count_tokens(self, command: CountTokens, checkpoint: Checkpoint) -> TokensCounted:
+    def count_tokens(self, request: CountTokens, handle: RequestHandle) -> TokensCounted:
         """Count the tokens of a text."""
-        tokenizer, text = self.model.tokenizer, command.text
+        tokenizer, text = self.model.tokenizer, request.text
         task = BackgroundTask(lambda: len(tokenizer.encode(text, add_special=False)), "count")
-        return TokensCounted(command.request, task.result(checkpoint))
+        return TokensCounted(handle.id, task.result(handle.checkpoint))
 
     def embed(
-        self, command: Embed, checkpoint: Checkpoint
+        self, request: Embed, handle: RequestHandle
     ) -> Generator[Embedded | None, None, None]:
         """Compute the vectors of texts; yields None between passes, when answers go on."""
         stack = self._adapters.stack
-        encode = partial(self._embedder.tokens, command.texts)
-        texts = yield from _in_background(encode, "texts", checkpoint)
-        pooling = command.pooling or self.model.pooling
-        work = self._embedder.vectors(texts, pooling, stack, checkpoint)
+        encode = partial(self._embedder.tokens, request.texts)
+        texts = yield from _in_background(encode, "texts", handle.checkpoint)
+        pooling = request.pooling or self.model.pooling
+        work = self._embedder.vectors(texts, pooling, stack, handle.checkpoint)
         vectors = yield from self._read(work)
-        yield Embedded(command.request, tuple(vectors), sum(map(len, texts)), pooling)
+        yield Embedded(handle.id, tuple(vectors), sum(map(len, texts)), pooling)
 
     def rerank(
-        self, command: Rerank, checkpoint: Checkpoint
+        self, request: Rerank, handle: RequestHandle
     ) -> Generator[Reranked | None, None, None]:
         """Score documents; yields None between passes, when answers go on."""
         stack, ranker = self._adapters.stack, self._ranker or self.model.new_ranker()
-        encode = partial(ranker.pairs, command.query, command.documents, self.model.rank_template)
-        pairs = yield from _in_background(encode, "documents", checkpoint)
-        scores = yield from self._read(ranker.scores(pairs, stack, checkpoint))
-        yield Reranked(command.request, tuple(scores), sum(map(len, pairs)))
+        encode = partial(ranker.pairs, request.query, request.documents, self.model.rank_template)
+        pairs = yield from _in_background(encode, "documents", handle.checkpoint)
+        scores = yield from self._read(ranker.scores(pairs, stack, handle.checkpoint))
+        yield Reranked(handle.id, tuple(scores), sum(map(len, pairs)))
 
     def _read(self, work: Generator[None, None, T]) -> Generator[None, None, T]:
         """Run work between the passes of answers."""
@@ -395,10 +390,10 @@ class ModelSession:
 
     # --- adapters -------------------------------------------------------------------------------
 
-    def set_adapters(self, command: SetAdapters, checkpoint: Checkpoint) -> AdaptersSet:
+    def set_adapters(self, request: SetAdapters, handle: RequestHandle) -> AdaptersSet:
         """Replace the adapter stack; on any error, and when cancelled, it stays unchanged."""
-        changed = self._adapters.set(command.adapters, checkpoint)
-        return self.adapters(command.request, changed=changed)
+        changed = self._adapters.set(request.adapters, handle.checkpoint)
+        return self.adapters(handle.id, changed=changed)
 
     def adapters(self, request: int, *, changed: bool = False) -> AdaptersSet:
         """The event that describes the current adapter stack."""
@@ -406,16 +401,20 @@ class ModelSession:
 
     # --- draft model ----------------------------------------------------------------------------
 
-    def set_draft(self, command: SetDraft, checkpoint: Checkpoint) -> DraftSet:
+    def set_draft(self, request: SetDraft, handle: RequestHandle) -> DraftSet:
         """Load a draft model in place of another; on any error, and when cancelled, there is none."""
+        self._load_draft(request, handle.checkpoint)
+        return self.draft(handle.id)
+
+    def _load_draft(self, request: SetDraft, checkpoint: Checkpoint) -> None:
         self.close()
         self._draft, self._draft_set = None, DraftSet(0, None)
-        if command.path is not None:
+        if request.path is not None:
             plan, placement = self.model.plan, self.model.decoder.placement
             model = load(
-                command.path,
-                device=command.device or AUTOMATIC,
-                backend=placement.backends[0].name if command.device is None else "",
+                request.path,
+                device=request.device or AUTOMATIC,
+                backend=placement.backends[0].name if request.device is None else "",
                 context=plan.context,
                 threads=None,
                 cache=self.model.cache,
@@ -426,7 +425,6 @@ class ModelSession:
             self._draft = Drafts(model.new_runner, plan.context, vocabulary)
             size = model.plan.total_bytes
             self._draft_set = DraftSet(0, model.path, model.name, size)
-        return self.draft(command.request)
 
     def draft(self, request: int) -> DraftSet:
         """The event that names the draft model."""
@@ -435,26 +433,28 @@ class ModelSession:
     # --- cached conversations on disk -----------------------------------------------------------
 
     def load_snapshot(
-        self, command: LoadSnapshot, checkpoint: Checkpoint
+        self, request: Restore, handle: RequestHandle
     ) -> Generator[SnapshotLoaded | None, None, None]:
         """Restore the longest saved prefix of a conversation and estimate the remaining prefill."""
         self._refuse_without_answers()
         started = time.perf_counter()
-        stack = self._adapters.stack_of(command.adapters, checkpoint)
-        build = partial(self._prompts.conversation, command.turns, command.policy)
-        prompt = yield from _in_background(build, "prompt", checkpoint)
-        found = yield from self._disk.restore(stack, prompt.ids, command.conversation, checkpoint)
+        stack = self._adapters.stack_of(request.adapters, handle.checkpoint)
+        build = partial(self._prompts.conversation, request.turns, request.policy)
+        prompt = yield from _in_background(build, "prompt", handle.checkpoint)
+        found = yield from self._disk.restore(
+            stack, prompt.ids, request.conversation, handle.checkpoint
+        )
         seconds = time.perf_counter() - started
         ids = self._scheduler.spelled_as_cached(stack, prompt.ids)
         ready, total = self._scheduler.tree.match(stack.key, ids).length, len(ids)
-        checkpoint()
+        handle.checkpoint()
         yield SnapshotLoaded(
-            command.request,
+            handle.id,
             found.tokens,
             ready,
             total,
             seconds,
-            self._prefill.seconds(stack, ready, total, checkpoint)
+            self._prefill.seconds(stack, ready, total, handle.checkpoint)
             if total <= self._scheduler.context
             else 0.0,
             str(found.refused or ""),
@@ -462,9 +462,9 @@ class ModelSession:
             found.refused.fault if found.refused else OTHER_FAULT,
         )
 
-    def save_snapshot(self, command: SaveSnapshot, checkpoint: Checkpoint) -> SnapshotSaved | None:
+    def save_snapshot(self, request: Save, handle: RequestHandle) -> SnapshotSaved | None:
         """Start writing a conversation's KV pages; None: the saver delivers the event when done."""
-        return self._disk.save(command, checkpoint)
+        return self._disk.save(request, handle)
 
 
 def _no_checkpoint() -> None:

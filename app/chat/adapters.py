@@ -38,8 +38,8 @@ from engine import (
     AdapterInfo,
     AdaptersSet,
     AdapterUse,
+    Chat,
     Failed,
-    Generate,
     ModelLoaded,
     SetAdapters,
 )
@@ -329,14 +329,14 @@ class Adapters:
             self._runner.apply_adapters(check.conversation, self._target())
             self._publish()
 
-    def _on_sent(self, step: object, _: object) -> None:
+    def _on_sent(self, request: int, step: object, _: object) -> None:
         """Track a command that the runner has sent."""
         if isinstance(step, SetAdapters):
             check = self._check or _Check(self._state.current, None)
-            self._requests[step.request] = _Request(check.conversation, step.adapters, check.given)
+            self._requests[request] = _Request(check.conversation, step.adapters, check.given)
             self._publish()
-        elif isinstance(step, Generate):
-            self._generating_with[step.request] = step.adapters or ()
+        elif isinstance(step, Chat):
+            self._generating_with[request] = step.adapters or ()
 
     def _start_next(self) -> None:
         """A request has ended: send the next stack, and emit `request_finished`."""

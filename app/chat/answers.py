@@ -31,11 +31,11 @@ from app.store.store import Store
 from app.store.writer import StoreQueue
 from app.system.translation import number, tr
 from engine import (
+    Chat,
     Failed,
     FaultKind,
     Finished,
     FinishReason,
-    Generate,
     PromptProgress,
     Text,
 )
@@ -118,7 +118,7 @@ class Answers:
     def enqueue(
         self,
         message: Message,
-        command: Callable[[], Generate],
+        command: Callable[[], Chat],
         *,
         adapters: Uses | None = None,
         model: ModelRef | None = None,

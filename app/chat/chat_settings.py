@@ -123,7 +123,7 @@ class ChatSettingsController:
         unknown = constraint is not None and constraint not in self._faults
         if constraint is not None and unknown and not self._request:
             self._asked, asked = constraint, constraint
-            self._request = self._engine.send(lambda number: CheckConstraint(number, asked))
+            self._request = self._engine.send(CheckConstraint(asked))
         loaded = self._state.model.loaded
         instructions = self._prompts.instructions(self._state.current)
         shown = ShownSettings(

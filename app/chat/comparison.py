@@ -22,7 +22,7 @@ from app.state.chat import Notice, State
 from app.store.store import Store, StoredBranch
 from app.store.writer import StoreQueue
 from app.system.translation import tr
-from engine import AdapterUse, Generate, Role
+from engine import AdapterUse, Chat, Role
 
 NOTICE = "comparison"  # kind of the notice that an answer has to be kept before going on
 
@@ -94,7 +94,7 @@ class Comparisons:
             for each, model in zip(sides, models, strict=True)
         ]
 
-        def asks(side: Generate) -> Callable[[], Generate]:
+        def asks(side: Chat) -> Callable[[], Chat]:
             """What is asked once the model is loaded: the instructions may be the model's own."""
             return lambda: replace(
                 self._prompts.command(asked.conversation, branch),
@@ -211,7 +211,7 @@ class Comparisons:
         return left, right
 
 
-def _filled(side: GenerationSettings, command: Generate) -> Generate:
+def _filled(side: GenerationSettings, command: Chat) -> Chat:
     """The request of a chat, with what one of two answers is to be written with."""
     thinks = command.thinking if side.thinking is None else side.thinking
     return replace(

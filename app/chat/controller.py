@@ -312,7 +312,7 @@ class Controller(QObject):
     def start(self, model: Path | None = None) -> None:
         """Start the engine, read the conversations and load a model; after the first paint."""
         self._engine.start()
-        self._engine.send(FindDevices)
+        self._engine.send(FindDevices())
         self.folders.read()
         self.conversations.read()  # before the rest: the rows have the settings of the chats
         self.last_chat.start(self.settings.last_conversation)

@@ -60,7 +60,7 @@ class SpeculativeModel:
         self._state.set_notice(NOTICE, None)
         choice = None if wanted is None else self._runs_on(wanted)
         device = None if choice is None else CHOICES.get(choice, choice)
-        self._request = self._engine.send(lambda number: SetDraft(number, wanted, device))
+        self._request = self._engine.send(SetDraft(wanted, device))
         self._sent.add(self._request)
 
     def on_set(self, event: DraftSet) -> None:

@@ -15,12 +15,12 @@ from engine import (
     CacheType,
     DeviceFault,
     Failed,
-    LoadModel,
+    Load,
     LoadProgress,
     ModelLoaded,
     ModelMoved,
     ModelUnloaded,
-    UnloadModel,
+    Unload,
     model_name,
     starter_path,
 )
@@ -63,8 +63,7 @@ class ModelLoader:
             )
         )
         self._request = self._engine.send(
-            lambda number: LoadModel(
-                number,
+            Load(
                 path,
                 context,
                 threads,
@@ -90,7 +89,7 @@ class ModelLoader:
         """Unload the model and free its memory; queued answers wait for the next model."""
         self.cancel()
         self._request = 0
-        self._unloading = self._engine.send(UnloadModel)
+        self._unloading = self._engine.send(Unload())
 
     def is_loading(self, request: int) -> bool:
         """Whether this request is the load in progress."""

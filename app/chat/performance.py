@@ -15,7 +15,7 @@ from app.state.performance import (
 )
 from app.store.store import Store
 from app.store.writer import StoreQueue
-from engine import Failed, Finished, MetricsRead, ReadMetrics
+from engine import Failed, Finished, Metrics, MetricsRead
 
 
 class Performance:
@@ -43,7 +43,7 @@ class Performance:
             self._has_earlier = True
             self._store_queue.read(self._earlier, self._performance.set_earlier)
         if not self._request and self._engine.capabilities.metrics:
-            self._request = self._engine.send(ReadMetrics)
+            self._request = self._engine.send(Metrics())
 
     def on_finished(self, event: Finished) -> None:
         """An answer has ended; one without text is left out."""

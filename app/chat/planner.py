@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 
 from engine import (
     AdapterUse,
+    Chat,
     ContextPolicy,
-    Generate,
-    LoadSnapshot,
+    Restore,
     Role,
-    SaveSnapshot,
+    Save,
     SetAdapters,
     Turn,
 )
 
 Uses = tuple[AdapterUse, ...]
-Step = SaveSnapshot | SetAdapters | LoadSnapshot | Generate
+Step = Save | SetAdapters | Restore | Chat
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class EngineTarget:
     adapters: Uses
     budget_bytes: int = 0  # disk space for cached conversations; 0: none is saved or loaded
     turns: tuple[Turn, ...] = ()  # of the branch; needed to load its snapshot
-    answer: Generate | None = None  # to `turns`
+    answer: Chat | None = None  # to `turns`
     policy: ContextPolicy = ContextPolicy.STOP  # of the conversation
     is_alternative: bool = (
         False  # the other answer of a comparison: the context of the first one is saved
@@ -64,18 +64,18 @@ def snapshot_name(conversation: int | None) -> str:
 
 
 def plan(current: EngineState, target: EngineTarget) -> tuple[Step, ...]:
-    """The commands that lead from `current` to `target`, in order, with request 0."""
+    """The commands that lead from `current` to `target`, in order."""
     steps: list[Step] = []
     name = snapshot_name(target.branch.conversation)
     loads = target.budget_bytes > 0 and name != "" and _needs_context(current, target)
     moves = current.unsaved != target.branch.conversation
     replaced = current.unsaved is not None and (moves or (loads and target.answer is None))
     if replaced and target.budget_bytes > 0:
-        steps.append(SaveSnapshot(0, snapshot_name(current.unsaved), target.budget_bytes))
+        steps.append(Save(snapshot_name(current.unsaved), target.budget_bytes))
     if target.answer is None and target.adapters != current.adapters:
-        steps.append(SetAdapters(0, target.adapters))
+        steps.append(SetAdapters(target.adapters))
     if loads:
-        steps.append(LoadSnapshot(0, target.turns, name, target.policy, target.adapters))
+        steps.append(Restore(target.turns, name, target.policy, target.adapters))
     if target.answer is not None:
         steps.append(replace(target.answer, adapters=target.adapters))
     return tuple(steps)

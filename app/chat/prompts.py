@@ -18,7 +18,7 @@ from app.domain.variables import has_variables, resolved
 from app.settings.table import Settings, sampling, thinking
 from app.state.chat import State
 from app.system.translation import number, tr
-from engine import Generate, Role, Sampling, Turn
+from engine import Chat, Role, Sampling, Turn
 
 _FEWEST_WORDS = 15  # that an answer is asked to have
 GREETED = "You began this conversation with these words:"  # before a greeting
@@ -71,15 +71,14 @@ class PromptBuilder:
         """Prompt turns of a branch of a chat, with its instructions."""
         return turns_of(messages, self.instructions(conversation))
 
-    def command(self, conversation: int, messages: Sequence[Message], extra: str = "") -> Generate:
-        """The request to answer a branch, or to continue its last answer; request 0.
+    def command(self, conversation: int, messages: Sequence[Message], extra: str = "") -> Chat:
+        """The request to answer a branch, or to continue its last answer.
 
         `extra` is an instruction for this answer only: it follows the question, so that the cached
         context of the chat before it stays of use.
         """
         app, chat = self._settings(None), self._state.settings(conversation)
-        return Generate(
-            0,
+        return Chat(
             with_extra(self.turns(conversation, messages), extra),
             chat.applied(self.usual_sampling()),
             app.max_tokens,

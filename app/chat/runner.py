@@ -17,12 +17,12 @@ from app.settings.table import Settings
 from app.state.chat import State
 from engine import (
     AdaptersSet,
+    Chat,
     ContextPolicy,
     DraftKind,
-    Generate,
-    LoadSnapshot,
     ModelLoaded,
-    SaveSnapshot,
+    Restore,
+    Save,
     SetAdapters,
     Turn,
 )
@@ -32,7 +32,7 @@ _GIGABYTE = 1e9
 
 @dataclass(frozen=True, slots=True)
 class _Save:
-    """A SaveSnapshot that was sent: whose context, and the request that had cached it."""
+    """A Save that was sent: whose context, and the request that had cached it."""
 
     request: int
     conversation: int | None
@@ -51,7 +51,7 @@ class _Alternative:
 class Runner(QObject):
     """One per engine; lives on the GUI thread."""
 
-    sent = Signal(object, object)  # a command with its request, and its EngineTarget
+    sent = Signal(int, object, object)  # the id of a request, the request, its EngineTarget
     context_lost = Signal(int)  # other adapters have invalidated it: the request of AdaptersSet
 
     def __init__(
@@ -94,7 +94,7 @@ class Runner(QObject):
     # --- commands -------------------------------------------------------------------------------
 
     def answer(
-        self, branch: Branch, adapters: Uses, command: Generate, *, is_alternative: bool = False
+        self, branch: Branch, adapters: Uses, command: Chat, *, is_alternative: bool = False
     ) -> int:
         """Send the commands that answer a branch with these adapters; returns the answer's request.
 
@@ -201,18 +201,18 @@ class Runner(QObject):
 
     def _send(self, step: Step, target: EngineTarget) -> int:
         match step:
-            case SaveSnapshot():  # the engine saves it when that answer has ended
+            case Save():  # the engine saves it when that answer has ended
                 step = replace(step, answer=self._context_request)
-            case Generate():
+            case Chat():
                 name = snapshot_name(target.branch.conversation)
                 step = replace(step, conversation=name, budget_bytes=target.budget_bytes)
-            case LoadSnapshot() if target.answer is None and not self._confirmed:
+            case Restore() if target.answer is None and not self._confirmed:
                 step = replace(step, adapters=None)  # those which the engine accepts
             case _:
                 pass
-        request = self._engine.send(lambda number: replace(step, request=number))
+        request = self._engine.send(step)
         match step:
-            case SaveSnapshot():
+            case Save():
                 saved = self._engine_state.unsaved
                 self._saves = [
                     each for each in self._saves if self._engine.is_outstanding(each.request)
@@ -221,13 +221,13 @@ class Runner(QObject):
                 self._engine_state = replace(self._engine_state, unsaved=None)
             case SetAdapters():
                 self.set_adapters(step.adapters, confirmed=False)
-            case LoadSnapshot():
+            case Restore():
                 self._set_cached(target, None, request)
-            case Generate() if not target.is_alternative:
+            case Chat() if not target.is_alternative:
                 self._set_cached(target, target.branch.conversation, request)
-            case Generate():
+            case Chat():
                 self._alternative = _Alternative(request, target, self._model)
-        self.sent.emit(replace(step, request=request), target)
+        self.sent.emit(request, step, target)
         return request
 
     def _set_cached(self, target: EngineTarget, unsaved: int | None, request: int) -> None:

@@ -12,7 +12,7 @@ from app.chat.planner import Branch, Uses
 from app.domain.answer_details import AnswerDetails
 from app.domain.model_ref import ModelRef
 from app.domain.parts import Parts, append_text
-from engine import Constraint, Finished, Generate, ModelLoaded, Sampling, Text
+from engine import Chat, Constraint, Finished, ModelLoaded, Sampling, Text
 
 _USUAL = Sampling()
 _SPEED_SECONDS = 0.25  # update interval of the shown speed
@@ -26,7 +26,7 @@ class QueuedAnswer:
     conversation: int
     message: int
     parts: Parts  # of the answer so far; not empty when it is continued
-    command: Callable[[], Generate]  # made once the model is loaded, whose settings are in it
+    command: Callable[[], Chat]  # made once the model is loaded, whose settings are in it
     adapters: Uses | None  # None: the conversation's
     model: ModelRef | None = None  # None: the conversation's
     overtaken: int = 0  # by how many later answers of the loaded model

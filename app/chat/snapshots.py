@@ -21,13 +21,13 @@ from app.state.snapshots import Resume, ResumePhase, SessionState
 from app.system.translation import tr
 from app.system.worker import BackgroundWorker
 from engine import (
+    Chat,
     ContextPolicy,
     Failed,
-    Generate,
-    LoadSnapshot,
     ModelLoaded,
+    Restore,
     Role,
-    SaveSnapshot,
+    Save,
     SnapshotLoaded,
     SnapshotSaved,
 )
@@ -193,18 +193,18 @@ class SnapshotController:
 
     # --- commands sent --------------------------------------------------------------------------
 
-    def _on_sent(self, step: object, target: EngineTarget) -> None:
+    def _on_sent(self, request: int, step: object, target: EngineTarget) -> None:
         """Track a command that the runner has sent."""
         match step:
-            case SaveSnapshot():
+            case Save():
                 self._save_timer.stop()
-                self._saves.add(step.request)
-            case LoadSnapshot() if target.answer is not None:
-                self._superseded.add(step.request)  # the answer's progress is shown instead
-            case LoadSnapshot() if target.branch.conversation is not None:
-                self._loading = _Load(step.request, target.branch)
+                self._saves.add(request)
+            case Restore() if target.answer is not None:
+                self._superseded.add(request)  # the answer's progress is shown instead
+            case Restore() if target.branch.conversation is not None:
+                self._loading = _Load(request, target.branch)
                 self._shown.set_resume(Resume(target.branch.conversation))
-            case Generate():
+            case Chat():
                 self._restore_timer.stop()
                 self._save_timer.stop()
                 self._release_load(target.branch.conversation)

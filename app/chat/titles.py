@@ -16,7 +16,7 @@ from app.domain.message import Message, MessageState, StopReason
 from app.domain.parts import parts_of, typed_text
 from app.engines.requests import RequestRouter
 from app.state.chat import ModelPhase, State
-from engine import Failed, Finished, FinishReason, Generate, Role, Sampling, Text, Turn
+from engine import Chat, Failed, Finished, FinishReason, Role, Sampling, Text, Turn
 
 _PROMPT = (
     "Write a title for this conversation: two to six words that name its topic, in the language of"
@@ -142,8 +142,7 @@ class Titles:
         self._conversation, self._automatic = conversation, automatic
         self._written = []
         self._request = self._engine.send(
-            lambda number: Generate(
-                number,
+            Chat(
                 turns,
                 Sampling(temperature=0.0),
                 _MOST_TOKENS,

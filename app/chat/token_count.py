@@ -61,4 +61,4 @@ class TokenCount:
         text = self._text
         if text.strip() and text != self._counted:
             self._asked = text
-            self._request = self._engine.send(lambda number: CountTokens(number, text))
+            self._request = self._engine.send(CountTokens(text))

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from PySide6.QtCore import QObject
 
-from engine import Command, Event
+from engine import Event, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,19 +20,32 @@ class Capabilities:
     """What an engine can do beyond answering; decides what the window offers."""
 
     adapters: bool = False  # LoRA adapters: SetAdapters
-    snapshots: bool = False  # cached contexts on this disk: SaveSnapshot and LoadSnapshot
+    snapshots: bool = False  # cached contexts on this disk: Save and Restore
     logits: bool = False  # the probabilities of tokens
     tools: bool = False  # calls of tools
     images: bool = False  # pictures in messages
-    metrics: bool = False  # what it measures: ReadMetrics
+    metrics: bool = False  # what it measures: Metrics
+
+
+class Handle(Protocol):
+    """A submitted request."""
+
+    @property
+    def id(self) -> int:
+        """What its events carry as `request`; unique in the process."""
+        ...
+
+    def cancel(self) -> None:
+        """End it soon; its final event still comes."""
+        ...
 
 
 class EngineClient(Protocol):
-    """An engine: it runs commands, and delivers their events on the GUI thread.
+    """An engine: it runs requests, and delivers their events on the GUI thread.
 
     It is made with a callback for its events, see `ClientMaker`. Events of one request are
-    delivered in order; those of several requests may be interleaved in any way. Every command
-    except Cancel ends with exactly one final event.
+    delivered in order; those of several requests may be interleaved in any way. Every request ends
+    with exactly one final event.
     """
 
     @property
@@ -41,11 +54,11 @@ class EngineClient(Protocol):
         ...
 
     def start(self) -> None:
-        """Start processing commands; returns at once."""
+        """Start processing requests; returns at once."""
         ...
 
-    def send(self, command: Command) -> None:
-        """Queue a command; returns at once. Cancel overtakes the commands before it."""
+    def submit(self, request: Request) -> Handle:
+        """Queue a request; returns at once. No event of it is delivered before this returns."""
         ...
 
     def drain(self) -> None:

@@ -13,22 +13,22 @@ from typing import Protocol
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
-from app.engines.client import Capabilities, ClientMaker, Deliver
-from engine import Command, Engine, Event
+from app.engines.client import Capabilities, ClientMaker, Deliver, Handle
+from engine import Engine, Event, Request
 
 _DRAIN_MILLISECONDS = 16
 _CAPABILITIES = Capabilities(adapters=True, snapshots=True, metrics=True)
 
 
 class ThreadedEngine(Protocol):
-    """Interface of `engine.Engine`; it is made with a callback, called on any thread."""
+    """Interface of `engine.Engine`; it is made with a callback for events of no request."""
 
     def start(self) -> None:
         """Start the thread; returns at once."""
         ...
 
-    def send(self, command: Command) -> None:
-        """Queue a command; returns at once."""
+    def submit(self, request: Request, deliver: Callable[[Event], None]) -> Handle:
+        """Queue a request; `deliver` is called on any thread. Returns at once."""
         ...
 
     def stop(self) -> None:
@@ -70,9 +70,9 @@ class LocalClient(QObject):
         """Start the engine's thread, which imports torch; call it after the first paint."""
         self._engine.start()
 
-    def send(self, command: Command) -> None:
-        """Queue a command."""
-        self._engine.send(command)
+    def submit(self, request: Request) -> Handle:
+        """Queue a request."""
+        return self._engine.submit(request, self._add)
 
     def drain(self) -> None:
         """Deliver the queued events."""

@@ -1,4 +1,4 @@
-"""Engine requests: gives commands their request ids, and passes on the events of each request.
+"""Engine requests: submits requests, and passes on the events of each one.
 
 Several requests may be outstanding, and their events may be interleaved. Progress and text of one
 request are handled as one batch, whatever events of other requests come in between.
@@ -12,11 +12,9 @@ from typing import assert_never
 
 from PySide6.QtCore import QObject
 
-from app.engines.client import Capabilities, ClientMaker
+from app.engines.client import Capabilities, ClientMaker, Handle
 from engine import (
     AdaptersSet,
-    Cancel,
-    Command,
     ConstraintChecked,
     DevicesFound,
     DraftSet,
@@ -24,27 +22,28 @@ from engine import (
     Event,
     Failed,
     Finished,
-    LoadModel,
+    Load,
     LoadProgress,
     MetricsRead,
     ModelLoaded,
     ModelMoved,
     ModelUnloaded,
     PromptProgress,
+    Request,
     Reranked,
     SnapshotLoaded,
     SnapshotSaved,
     Text,
     TokensCounted,
     ToolCallDelta,
-    UnloadModel,
+    Unload,
 )
 
 _log = logging.getLogger(__name__)
 
 
 class RequestRouter(QObject):
-    """Sends commands to a client; passes on its events in batches, in order."""
+    """Sends requests to a client; passes on its events in batches, in order."""
 
     def __init__(
         self,
@@ -58,8 +57,7 @@ class RequestRouter(QObject):
         """
         super().__init__(parent)
         self._receive, self._unhandled = receive, unhandled
-        self._last_request = 0
-        self._outstanding: dict[int, Command] = {}
+        self._outstanding: dict[int, tuple[Handle, Request]] = {}
         self._cancelled: set[int] = set()
         self._client = client(self._deliver, self)
 
@@ -80,19 +78,17 @@ class RequestRouter(QObject):
         """Pass on the events that have come so far."""
         self._client.drain()
 
-    def send(self, command: Callable[[int], Command]) -> int:
-        """Send the command made with a fresh request number; returns the number."""
-        self._last_request += 1
-        made = command(self._last_request)
-        self._outstanding[made.request] = made
-        self._client.send(made)
-        return made.request
+    def send(self, request: Request) -> int:
+        """Send a request; returns its id."""
+        handle = self._client.submit(request)
+        self._outstanding[handle.id] = handle, request
+        return handle.id
 
     def cancel(self, request: int) -> None:
         """Stop a request; its last event still comes."""
-        if request in self._outstanding:
+        if (found := self._outstanding.get(request)) is not None:
             self._cancelled.add(request)
-            self._client.send(Cancel(request))
+            found[0].cancel()
 
     def is_outstanding(self, request: int) -> bool:
         """Whether the last event of this request has not come yet."""
@@ -135,9 +131,9 @@ class RequestRouter(QObject):
                 return True
             case ModelUnloaded():
                 # A failing load first reports that the model before it was unloaded.
-                command = self._outstanding.get(event.request)
-                failing = isinstance(command, LoadModel) and event.request not in self._cancelled
-                return isinstance(command, UnloadModel) or not failing
+                _, request = self._outstanding.get(event.request, (None, None))
+                failing = isinstance(request, Load) and event.request not in self._cancelled
+                return isinstance(request, Unload) or not failing
             case LoadProgress() | PromptProgress() | Text() | ToolCallDelta() | ModelMoved():
                 return False
             case _:

@@ -197,7 +197,7 @@ def describe(
 ) -> dict[str, object]:
     """Facts of a model file and its memory plan, without loading the weights.
 
-    `device` is that of `LoadModel`, where neither `backend` nor `parts` are given. Of a model that
+    `device` is that of `Load`, where neither `backend` nor `parts` are given. Of a model that
     is not supported there are the facts that need no configuration, and the reason as "problem".
     """
     with GGUFFile.open(path) as file:

@@ -110,11 +110,11 @@ class TokenTimes:
     __slots__ = ("_arrived", "_known", "_last", "between", "first_token_seconds")
 
     def __init__(self, arrived: float) -> None:
-        """`arrived` is the `perf_counter` time of the command."""
+        """`arrived` is the `perf_counter` time of the request."""
         self._arrived = arrived
         self._known = 0  # tokens
         self._last = 0.0  # when the last of these came
-        self.first_token_seconds = 0.0  # after the command; 0: there is none yet
+        self.first_token_seconds = 0.0  # after the request; 0: there is none yet
         self.between = Counts()  # of each token after those of the first pass
 
     def on_tokens(self, generated: int) -> None:

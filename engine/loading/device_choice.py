@@ -30,7 +30,7 @@ from kernels.refusal import Refusal
 
 log = logging.getLogger(__name__)
 
-# Values of `LoadModel.device`, beside the names of devices such as "cuda:1".
+# Values of `Load.device`, beside the names of devices such as "cuda:1".
 AUTOMATIC, GPU, SPLIT = "", "gpu", "split"
 
 _LEAST_CONTEXT = 8_192  # tokens; for less of them a GPU gets fewer layers
@@ -76,7 +76,7 @@ def placed(
 def choose(
     wanted: str, layers: int, fits: Callable[[Placement], bool], *, divisible: bool = True
 ) -> Choice:
-    """The placement of a model of so many layers on the device `wanted`, see `LoadModel`.
+    """The placement of a model of so many layers on the device `wanted`, see `Load`.
 
     `fits` is whether a model with this placement fits in the memory of its devices. One that is not
     `divisible` is on one device, see `placement.is_divisible`.

@@ -85,7 +85,7 @@ def inspect_model(
     some megabytes, to measure the disk. A bad file raises nothing: `problem` describes
     the error. `path` may be any part of a split model. `reclaimable` bytes are in use by the
     currently loaded model and would be freed. The model takes at most `memory_bytes`, if that is
-    not 0. `device` is that of `LoadModel`.
+    not 0. `device` is that of `Load`.
     """
     from engine.gguf.reader import GGUFFile
 

@@ -162,7 +162,7 @@ def load(
     checkpoint: Callable[[], None] = lambda: None,
     before_weights: Callable[[], None] = lambda: None,
 ) -> LoadedModel:
-    """Load a model on a `device`, see `LoadModel`, or on a backend, or split by layers in `parts`.
+    """Load a model on a `device`, see `Load`, or on a backend, or split by layers in `parts`.
 
     A device that cannot be used, that fails, or whose memory runs out during the load is replaced
     by the processor; `moved` of the result says why. A backend or parts that were named are not,

@@ -1,27 +1,10 @@
-"""Commands to and events from the engine thread: frozen dataclasses of plain values.
+"""Requests to and events from the engine: frozen dataclasses of plain values.
 
-Commands are imperative, events are in the past tense. Fields are `str int float bool Path`, enums,
-tuples of these, and the value types below. Every event carries the id of the request it answers;
-the sender chooses the id and never reuses one.
+Requests are imperative, events are in the past tense. Fields are `str int float bool Path`, enums,
+tuples of these, and the value types below. Every event carries the id of the request it answers,
+which the engine gave to it.
 """
 
-from engine.messages.commands import (
-    Cancel,
-    CheckConstraint,
-    Command,
-    CountTokens,
-    Embed,
-    FindDevices,
-    Generate,
-    LoadModel,
-    LoadSnapshot,
-    ReadMetrics,
-    Rerank,
-    SaveSnapshot,
-    SetAdapters,
-    SetDraft,
-    UnloadModel,
-)
 from engine.messages.events import (
     AdaptersSet,
     ConstraintChecked,
@@ -45,6 +28,22 @@ from engine.messages.events import (
     ToolCallDelta,
 )
 from engine.messages.reasoning_markers import AnswerPiece, split_answer
+from engine.messages.requests import (
+    Chat,
+    CheckConstraint,
+    CountTokens,
+    Embed,
+    FindDevices,
+    Load,
+    Metrics,
+    Request,
+    Rerank,
+    Restore,
+    Save,
+    SetAdapters,
+    SetDraft,
+    Unload,
+)
 from engine.messages.values import (
     DEFAULT_CACHE,
     THOUGHT_ENDS,
@@ -88,9 +87,8 @@ __all__ = [
     "AdaptersSet",
     "AnswerPiece",
     "CacheType",
-    "Cancel",
+    "Chat",
     "CheckConstraint",
-    "Command",
     "Constraint",
     "ConstraintChecked",
     "ConstraintKind",
@@ -110,12 +108,11 @@ __all__ = [
     "FindDevices",
     "FinishReason",
     "Finished",
-    "Generate",
     "Histogram",
-    "LoadModel",
+    "Load",
     "LoadProgress",
-    "LoadSnapshot",
     "Logprob",
+    "Metrics",
     "MetricsRead",
     "ModelLoaded",
     "ModelMoved",
@@ -123,13 +120,14 @@ __all__ = [
     "Part",
     "Pooling",
     "PromptProgress",
-    "ReadMetrics",
     "ReasoningPart",
+    "Request",
     "Rerank",
     "Reranked",
+    "Restore",
     "Role",
     "Sampling",
-    "SaveSnapshot",
+    "Save",
     "SetAdapters",
     "SetDraft",
     "SlowPart",
@@ -146,6 +144,6 @@ __all__ = [
     "ToolChoice",
     "ToolResult",
     "Turn",
-    "UnloadModel",
+    "Unload",
     "split_answer",
 ]

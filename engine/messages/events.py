@@ -58,7 +58,7 @@ class ModelLoaded:
     vocabulary: str = ""  # origin of the vocabulary; "": the file's metadata
     format: str = ""  # as users know it: "Q4_1", "Q4_K_M"
     base: bool = False  # continues text; it was not trained to chat
-    has_thinking_switch: bool = False  # `Generate.thinking` changes the prompt
+    has_thinking_switch: bool = False  # `Chat.thinking` changes the prompt
     can_think: bool = False  # the template knows thoughts, which a budget can end
     sampling: Sampling | None = None  # that the file recommends
     sampling_fields: tuple[str, ...] = ()  # of `sampling` that it sets
@@ -159,7 +159,7 @@ class Finished:
     draft_gain: float = 0.0  # estimated speed relative to an answer without drafts; 0: no drafts
     incomplete: bool = False  # it ended before it was what its constraint asks for
     forced_tokens: int = 0  # that the constraint left no choice about: read without being drawn
-    first_token_seconds: float = 0.0  # time to first token: from the command; 0: there was none
+    first_token_seconds: float = 0.0  # time to first token: from the request; 0: there was none
     # Time of a token after those of the first pass: the tokens of a pass come together, and each
     # has an equal share of the time since the tokens before. Within a sixteenth; 0: none was timed.
     token_seconds_p50: float = 0.0
@@ -181,7 +181,7 @@ class DraftSet:
 
 @dataclass(frozen=True, slots=True)
 class AdaptersSet:
-    """The adapter stack in effect; `adapters` are in the order of the command."""
+    """The adapter stack in effect; `adapters` are in the order of the request."""
 
     request: int
     adapters: tuple[AdapterInfo, ...]
@@ -205,7 +205,7 @@ class SnapshotLoaded:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSaved:
-    """The session is on disk; later commands may finish before this event."""
+    """The session is on disk; later requests may finish before this event."""
 
     request: int
     tokens: int  # 0: there was nothing new to save
@@ -258,7 +258,7 @@ class MetricsRead:
 
     request: int
     model: str = ""
-    first_token_seconds: Histogram = NO_VALUES  # from the command to the first token, of answers
+    first_token_seconds: Histogram = NO_VALUES  # from the request to the first token, of answers
     token_seconds: Histogram = NO_VALUES  # as in Finished, of tokens
     prefill_tokens_per_second: Histogram = NO_VALUES  # of prompts, without their cached part
     decode_tokens_per_second: Histogram = NO_VALUES  # of answers

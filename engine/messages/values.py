@@ -1,4 +1,4 @@
-"""Values in commands and events: turns, sampling, constraints, adapters, log probabilities."""
+"""Values in requests and events: turns, sampling, constraints, adapters, log probabilities."""
 
 from __future__ import annotations
 
@@ -325,7 +325,7 @@ class DeviceRefusal:
 class DeviceInfo:
     """A device of this computer beside the processor."""
 
-    name: str  # as in `LoadModel.device`: "cuda", "cuda:1"
+    name: str  # as in `Load.device`: "cuda", "cuda:1"
     label: str  # the name of the hardware; "" if it is not known
     total_bytes: int = 0
     free_bytes: int = 0

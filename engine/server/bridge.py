@@ -3,52 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import TypeVar, cast
 
+from engine.client import Engine, RequestHandle
 from engine.errors import EngineError
 from engine.messages import (
-    Cancel,
-    Command,
     Event,
     Failed,
     Finished,
-    LoadModel,
+    Load,
     LoadProgress,
     ModelLoaded,
     ModelMoved,
     ModelUnloaded,
     PromptProgress,
+    Request,
     Text,
     ToolCallDelta,
 )
-from engine.service import Engine
 
 T = TypeVar("T", bound=Event)
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True)
-class Handle:
-    """A submitted request."""
-
-    id: int
-    cancel: Callable[[], None]
 
 
 class Door:
     """Requests of several clients to one engine, each with events of its own."""
 
     def __init__(self) -> None:
-        self.engine = Engine(self._deliver)
-        self._numbers = itertools.count(1)
-        self._lock = threading.Lock()
-        self._receivers: dict[int, tuple[Command, Callable[[Event], None]]] = {}
+        self.engine = Engine(self._note)
         self._resident: ModelLoaded | None = None
 
     @property
@@ -65,41 +51,35 @@ class Door:
         self.engine.stop()
 
     def submit(
-        self, request: Command, deliver: Callable[[Event], None], client: str = ""
-    ) -> Handle:
+        self, request: Request, deliver: Callable[[Event], None], client: str = ""
+    ) -> RequestHandle:
         """Queue a request, from any thread; `deliver` gets its events on the engine's thread."""
-        with self._lock:
-            number = next(self._numbers)
-            command = replace(request, request=number)
-            self._receivers[number] = command, deliver
-        self.engine.send(command)
-        return Handle(number, lambda: self.engine.send(Cancel(number)))
 
-    def _deliver(self, event: Event) -> None:
+        def noted(event: Event) -> None:
+            self._note(event)
+            deliver(event)
+
+        return self.engine.submit(request, noted)
+
+    def _note(self, event: Event) -> None:
         if isinstance(event, ModelLoaded):
             self._resident = event
         elif isinstance(event, ModelMoved):
             self._resident = event.loaded
         elif isinstance(event, ModelUnloaded):
             self._resident = None
-        with self._lock:
-            found = self._receivers.get(event.request)
-            if found is not None and is_final(found[0], event):
-                del self._receivers[event.request]
-        if found is not None:
-            found[1](event)
 
 
-def is_final(request: Command, event: Event) -> bool:
+def is_final(request: Request, event: Event) -> bool:
     """Whether an event is the last of its request."""
     if isinstance(event, ModelUnloaded):
-        return not isinstance(request, LoadModel)  # Failed follows
+        return not isinstance(request, Load)  # Failed follows
     if isinstance(event, Finished):
         return event.last
     return not isinstance(event, Text | ToolCallDelta | PromptProgress | LoadProgress)
 
 
-async def events(door: Door, request: Command, client: str = "") -> AsyncGenerator[Event, None]:
+async def events(door: Door, request: Request, client: str = "") -> AsyncGenerator[Event, None]:
     """The events of a request up to the final one; raises EngineError instead of Failed.
 
     Closing the generator early cancels the request. The engine never waits for a reader.
@@ -135,7 +115,7 @@ async def events(door: Door, request: Command, client: str = "") -> AsyncGenerat
             handle.cancel()
 
 
-async def answer(door: Door, request: Command, kind: type[T], client: str = "") -> T:
+async def answer(door: Door, request: Request, kind: type[T], client: str = "") -> T:
     """The event of type `kind` that ends a request; raises EngineError."""
     last: Event | None = None
     async for event in events(door, request, client):

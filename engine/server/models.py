@@ -16,7 +16,7 @@ from pathlib import Path
 
 from engine.errors import EngineError
 from engine.loading.library import installed_models, model_label, model_name, model_parts
-from engine.messages import LoadModel, ModelLoaded, ModelUnloaded, UnloadModel
+from engine.messages import Load, ModelLoaded, ModelUnloaded, Unload
 from engine.server.bridge import Door, answer, in_thread
 from engine.server.errors import ApiError
 
@@ -162,7 +162,7 @@ class Models:
                 )
             async with self._free:
                 await self._free.wait_for(lambda: not self._leases)
-            load = LoadModel(0, card.path, context=self._context, embeddings=True)
+            load = Load(card.path, context=self._context, embeddings=True)
             loaded = await answer(self._door, load, ModelLoaded)
             self._lease(card.path)
             return loaded
@@ -192,7 +192,7 @@ class Models:
         if self._leases[path] or self._resident(path) is None:
             return
         try:
-            await answer(self._door, UnloadModel(0), ModelUnloaded)
+            await answer(self._door, Unload(), ModelUnloaded)
         except EngineError:  # it is unloaded when memory is needed
             return
 

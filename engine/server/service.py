@@ -12,10 +12,10 @@ from engine.messages import (
     THOUGHT_ENDS,
     THOUGHT_OPENS,
     AdapterUse,
+    Chat,
     Embed,
     Embedded,
     Finished,
-    Generate,
     PromptProgress,
     Rerank,
     Reranked,
@@ -88,8 +88,7 @@ class Service:
         async with self.models.use(wanted.model, wanted.keep_seconds) as card:
             assert card.loaded is not None
             base = card.loaded.sampling or Sampling()
-            request = Generate(
-                0,
+            request = Chat(
                 wanted.turns,
                 replace(base, **wanted.sampling),
                 max_tokens=wanted.max_tokens,
@@ -134,7 +133,7 @@ class Service:
     async def embed(self, model: str, texts: Sequence[str], client: Client) -> tuple[str, Embedded]:
         """The name of the model and the vectors of texts; raises ApiError and EngineError."""
         async with self.models.use(model) as card:
-            found = await answer(self.door, Embed(0, tuple(texts)), Embedded, client.key)
+            found = await answer(self.door, Embed(tuple(texts)), Embedded, client.key)
         return card.name, found
 
     async def rerank(
@@ -142,7 +141,7 @@ class Service:
     ) -> tuple[str, Reranked]:
         """The name of the model and the scores of documents; raises ApiError and EngineError."""
         async with self.models.use(model) as card:
-            request = Rerank(0, query, tuple(documents))
+            request = Rerank(query, tuple(documents))
             found = await answer(self.door, request, Reranked, client.key)
         return card.name, found
 

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QApplication, QFileDialog, QLabel
 
 from app.actions import ACTIONS, OTHER_KEYS, Action
 from app.ui.settings.shortcuts import Shortcuts, keys_of
-from engine import Generate
+from engine import Chat
 from fakes import MODEL
 from stage import Stage
 
@@ -43,7 +43,7 @@ def seen(stage: Stage, quits: int) -> dict[str, object]:
         "find": window.chat.find_bar.isVisible(),
         "find_next": window.chat.transcript.finder.place,
         "find_previous": window.chat.transcript.finder.place,
-        "regenerate": stage.engine.count(Generate),
+        "regenerate": stage.engine.count(Chat),
         "copy_answer": QGuiApplication.clipboard().text(),
         "panel": window.panel.is_open,
         "model": window.picker_card.isVisible(),

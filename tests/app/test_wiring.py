@@ -8,7 +8,7 @@ from pathlib import Path
 from app.system.file_manager import nearest_folder
 from app.ui.settings.fields import Segments
 from app.ui.settings.page import Preferences
-from engine import CacheType, SaveSnapshot, snapshots_folder
+from engine import CacheType, Save, snapshots_folder
 from fakes import MODEL
 from stage import Stage, flush, until
 
@@ -111,7 +111,7 @@ def test_zero_snapshot_budget_saves_nothing(stage: Stage) -> None:
     stage.engine.finish()
     stage.wait_until_idle()
     stage.controller.new_conversation()
-    assert stage.engine.count(SaveSnapshot) == 0
+    assert stage.engine.count(Save) == 0
 
 
 def test_missing_path_opens_its_nearest_existing_folder(tmp_path: Path) -> None:

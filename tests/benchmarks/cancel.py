@@ -1,6 +1,6 @@
-"""How soon Cancel takes effect in a load, a prefill and a decode, on the real models.
+"""How soon cancelling takes effect in a load, a prefill and a decode, on the real models.
 
-Each row cancels at random moments and prints the time from `Cancel` to the event that ends the
+Each row cancels at random moments and prints the time from it to the event that ends the
 request. The aim is 100 ms at the most on a quiet machine.
 """
 
@@ -20,13 +20,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from engine import (
-    Cancel,
+    Chat,
     Engine,
     Event,
     Failed,
     Finished,
-    Generate,
-    LoadModel,
+    Load,
     LoadProgress,
     ModelLoaded,
     ModelUnloaded,
@@ -45,12 +44,12 @@ ENDS = (ModelLoaded, ModelUnloaded, Finished, Failed)
 def cancelled_after(
     engine: Engine,
     events: queue.Queue[Event],
-    command: LoadModel | Generate,
+    command: Load | Chat,
     begun: type,
     wait: float,
 ) -> float | None:
-    """Milliseconds from Cancel, `wait` seconds after the first `begun`, to the end; None if too late."""
-    engine.send(command)
+    """Milliseconds from cancelling, `wait` seconds after the first `begun`, to the end; None if too late."""
+    handle = engine.submit(command, events.put)
     while not isinstance(event := events.get(timeout=120), begun):
         if isinstance(event, ENDS):
             return None
@@ -58,7 +57,7 @@ def cancelled_after(
     if any(isinstance(event, ENDS) for event in _drained(events)):
         return None
     started = time.perf_counter()
-    engine.send(Cancel(command.request))
+    handle.cancel()
     while not isinstance(event := events.get(timeout=120), ENDS):
         pass
     return (time.perf_counter() - started) * 1e3
@@ -74,20 +73,19 @@ def _drained(events: queue.Queue[Event]) -> list[Event]:
 def measure(path: Path, rounds: int) -> None:
     """Print one row per stage for one model."""
     events: queue.Queue[Event] = queue.Queue()
-    engine = Engine(events.put)
+    engine = Engine()
     engine.start()
-    requests = iter(range(1, 1 << 30))
     question = (Turn(Role.USER, WORDS),)
     short = (Turn(Role.USER, "Count to a thousand."),)
     greedy = Sampling(temperature=0)
-    stages: dict[str, tuple[Callable[[], LoadModel | Generate], type, float]] = {
-        "load": (lambda: LoadModel(next(requests), path), LoadProgress, 0.4),
-        "prefill": (lambda: Generate(next(requests), question, greedy), PromptProgress, 1.5),
-        "decode": (lambda: Generate(next(requests), short, greedy), Text, 1.0),
+    stages: dict[str, tuple[Callable[[], Load | Chat], type, float]] = {
+        "load": (lambda: Load(path), LoadProgress, 0.4),
+        "prefill": (lambda: Chat(question, greedy), PromptProgress, 1.5),
+        "decode": (lambda: Chat(short, greedy), Text, 1.0),
     }
     for stage, (command, begun, longest) in stages.items():
         if stage != "load":
-            engine.send(LoadModel(next(requests), path))
+            engine.submit(Load(path), events.put)
             while not isinstance(events.get(timeout=120), ModelLoaded):
                 pass
         times = [

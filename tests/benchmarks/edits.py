@@ -18,7 +18,7 @@ from statistics import median
 sys.path[:0] = [str(Path(__file__).parents[1] / "support"), str(Path(__file__).parents[2])]
 
 import engine_bench  # noqa: E402
-from engine import Event, LoadModel, ModelLoaded  # noqa: E402
+from engine import Event, Load, ModelLoaded  # noqa: E402
 from engine_bench import Bench, finished  # noqa: E402
 
 engine_bench.TIMEOUT_SECONDS = 600  # a slow model reads for minutes
@@ -59,7 +59,7 @@ def chat(bench: Bench, tokens: int) -> list[str]:
 def measure(path: Path, tokens: int, edits: int) -> str:
     """The row of one model."""
     bench = Bench()
-    bench.expect(LoadModel(1, path, context=tokens + 2048), ModelLoaded)
+    bench.expect(1, Load(path, context=tokens + 2048), ModelLoaded)
     texts = chat(bench, tokens)
 
     def answer(request: int, *some: str) -> Reading:

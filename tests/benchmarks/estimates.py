@@ -27,10 +27,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import fetch
 from engine import (
+    Chat,
     Failed,
     Finished,
-    Generate,
-    LoadSnapshot,
+    Restore,
     Role,
     Sampling,
     SnapshotLoaded,
@@ -82,7 +82,7 @@ class Measured(Bench):
     def estimate(self, turns: tuple[Turn, ...]) -> tuple[int, int, float]:
         """Cached tokens, those to process, and the predicted seconds."""
         request = next(self._requests)
-        self.engine.send(LoadSnapshot(request, turns, "none"))
+        self.send(request, Restore(turns, "none"))
         *_, loaded = self.until(SnapshotLoaded, Failed)
         assert isinstance(loaded, SnapshotLoaded), loaded
         ready, total = loaded.ready_tokens, loaded.total_tokens
@@ -91,7 +91,7 @@ class Measured(Bench):
     def measure(self, turns: tuple[Turn, ...]) -> float:
         """Seconds of prefill."""
         request = next(self._requests)
-        self.engine.send(Generate(request, turns, Sampling(temperature=0), 1))
+        self.send(request, Chat(turns, Sampling(temperature=0), 1))
         *_, last = self.until(Finished, Failed)
         assert isinstance(last, Finished), last
         return last.prefill_seconds

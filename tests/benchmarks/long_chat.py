@@ -19,11 +19,11 @@ from starter_sampling import QUESTIONS
 
 from engine import (
     DEFAULT_CACHE,
+    Chat,
     ContextPolicy,
     Failed,
     Finished,
-    Generate,
-    LoadModel,
+    Load,
     ModelLoaded,
     PromptProgress,
     Role,
@@ -70,7 +70,7 @@ def main() -> int:
 def measured(path: Path, context: int, minutes: float) -> str:
     """The row of one model."""
     bench = Bench()
-    bench.engine.send(LoadModel(1, path, context, 0, DEFAULT_CACHE))
+    bench.send(1, Load(path, context, 0, DEFAULT_CACHE))
     bench.until(ModelLoaded, Failed)
     turns = [Turn(Role.SYSTEM, SYSTEM), *OPENING]
     marked: dict[bool, list[bool]] = {False: [], True: []}
@@ -80,8 +80,8 @@ def measured(path: Path, context: int, minutes: float) -> str:
     while time.monotonic() - began < 60 * minutes:
         question, _ = QUESTIONS[number % len(QUESTIONS)]
         turns.append(Turn(Role.USER, f"{question} Explain it."))
-        command = Generate(10 + number, tuple(turns), GREEDY, 200, policy=ContextPolicy.DROP_OLDEST)
-        bench.engine.send(command)
+        command = Chat(tuple(turns), GREEDY, 200, policy=ContextPolicy.DROP_OLDEST)
+        bench.send(10 + number, command)
         events = bench.until(Finished, Failed)
         if isinstance(events[-1], Failed):
             failures += 1

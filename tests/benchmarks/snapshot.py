@@ -22,17 +22,17 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from engine import (
     CacheType,
+    Chat,
     Engine,
     Event,
     Failed,
     Finished,
-    Generate,
-    LoadModel,
-    LoadSnapshot,
+    Load,
     ModelLoaded,
+    Restore,
     Role,
     Sampling,
-    SaveSnapshot,
+    Save,
     SnapshotLoaded,
     SnapshotSaved,
     Text,
@@ -51,9 +51,9 @@ class Run:
 
     def __init__(self, model: Path, cache: CacheType) -> None:
         self._events: queue.Queue[Event] = queue.Queue()
-        self._engine = Engine(self._events.put)
+        self._engine = Engine()
         self._engine.start()
-        self._engine.send(LoadModel(1, model, context=4096, cache=cache))
+        self._engine.submit(Load(model, context=4096, cache=cache), self._events.put)
         self.wait(ModelLoaded)
 
     def wait(self, *kinds: type) -> Event:
@@ -72,11 +72,11 @@ class Run:
         """
         started = time.perf_counter()
         if saved:
-            self._engine.send(LoadSnapshot(2, saved, "benchmark"))
+            self._engine.submit(Restore(saved, "benchmark"), self._events.put)
             loaded = self.wait(SnapshotLoaded)
             assert isinstance(loaded, SnapshotLoaded)
             assert loaded.restored_tokens, loaded
-        self._engine.send(Generate(3, turns, GREEDY, max_tokens=1))
+        self._engine.submit(Chat(turns, GREEDY, max_tokens=1), self._events.put)
         finished = self.wait(Text, Finished)  # a first token may also end the answer
         seconds = time.perf_counter() - started
         if isinstance(finished, Text):
@@ -86,7 +86,7 @@ class Run:
 
     def save(self) -> SnapshotSaved:
         """Write the session to the disk."""
-        self._engine.send(SaveSnapshot(4, "benchmark", 1 << 40))
+        self._engine.submit(Save("benchmark", 1 << 40), self._events.put)
         saved = self.wait(SnapshotSaved)
         assert isinstance(saved, SnapshotSaved)
         return saved

@@ -15,22 +15,23 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from engine import (
-    Cancel,
+    Chat,
     Engine,
     Event,
     Failed,
     Finished,
-    Generate,
-    LoadModel,
+    Load,
     ModelLoaded,
     PromptProgress,
+    Request,
+    RequestHandle,
     Role,
     Sampling,
     Text,
@@ -70,7 +71,8 @@ class Soak:
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
-        self.engine = Engine(self._deliver)
+        self.engine = Engine()
+        self.handles: dict[int, RequestHandle] = {}
 
     def _deliver(self, event: Event) -> None:
         now = time.monotonic()
@@ -86,7 +88,7 @@ class Soak:
                 one.first = now - one.started
             one.tokens, one.last = event.generated_tokens, now
             if one.cancel_after and one.tokens >= one.cancel_after:
-                self.engine.send(Cancel(event.request))
+                self.handles[event.request].cancel()
         elif isinstance(event, Finished | Failed):
             with self.changed:
                 one.ended = event.reason.value if isinstance(event, Finished) else event.message
@@ -94,6 +96,12 @@ class Soak:
                 self.changed.notify()
         elif isinstance(event, PromptProgress):
             one.last = now
+
+    def send(self, number: int, request: Request) -> None:
+        """Submit a request, whose events have this number."""
+        self.handles[number] = self.engine.submit(
+            request, lambda event: self._deliver(replace(event, request=number))
+        )
 
     def ask(self, request: int) -> None:
         """Send a request of a random length."""
@@ -106,14 +114,12 @@ class Soak:
         now = time.monotonic()
         self.asked[request] = Asked(self.random.randint(1, 40) if cancel else 0, now, now)
         self.open += 1
-        self.engine.send(
-            Generate(request, turns, Sampling(seed=request), self.random.randint(1, 160))
-        )
+        self.send(request, Chat(turns, Sampling(seed=request), self.random.randint(1, 160)))
 
     def run(self, model: Path, seconds: float, report: Callable[[float, int], None]) -> None:
         """Keep answers in progress; `report` gets the minutes and the bytes of memory."""
         self.engine.start()
-        self.engine.send(LoadModel(1, model, CONTEXT))
+        self.send(1, Load(model, CONTEXT))
         assert self.loaded.wait(600), "the model did not load"
         begun = reported = time.monotonic()
         request = 1

@@ -26,11 +26,11 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 import thinkers
 import tiny
 from engine import (
+    Chat,
     Engine,
     Failed,
     Finished,
-    Generate,
-    LoadModel,
+    Load,
     ModelLoaded,
     Role,
     Sampling,
@@ -94,13 +94,14 @@ class Counting:
 def counted(model: Path, **options: Any) -> Way:
     """The way of a token of an answer with these options."""
     counting = Counting()
-    engine = Engine(counting.deliver)
+    engine = Engine()
     engine.start()
-    engine.send(LoadModel(1, model))
+    engine.submit(Load(model), counting.deliver)
     counting.ended.wait()
     counting.ended.clear()
     turns = (Turn(Role.USER, "hello"),)
-    engine.send(Generate(2, turns, max_tokens=FIRST + TOKENS + 10, stop_loops=True, **options))
+    chat = Chat(turns, max_tokens=FIRST + TOKENS + 10, stop_loops=True, **options)
+    engine.submit(chat, counting.deliver)
     counting.ended.wait()
     engine.stop()
     return counting.way

@@ -8,15 +8,14 @@ import pytest
 
 import tiny
 from engine import (
-    Cancel,
+    Chat,
     CheckConstraint,
     Constraint,
     ConstraintChecked,
     ConstraintKind,
     Failed,
     Finished,
-    Generate,
-    LoadModel,
+    Load,
     ModelLoaded,
     Text,
 )
@@ -50,7 +49,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def check(bench: Bench, request: int, kind: ConstraintKind, text: str) -> ConstraintChecked:
-    bench.engine.send(CheckConstraint(request, Constraint(kind, text)))
+    bench.send(request, CheckConstraint(Constraint(kind, text)))
     found = bench.until(ConstraintChecked, Failed)[-1]
     assert isinstance(found, ConstraintChecked), found
     assert found.request == request
@@ -60,7 +59,7 @@ def check(bench: Bench, request: int, kind: ConstraintKind, text: str) -> Constr
 @models
 def test_a_usable_constraint_has_no_fault(bench: Bench, model: Path, loaded: bool) -> None:
     if loaded:
-        bench.engine.send(LoadModel(1, model, 128))
+        bench.send(1, Load(model, 128))
         bench.until(ModelLoaded, Failed)
     for number, (kind, text) in enumerate(GOOD, 10):
         assert check(bench, number, kind, text) == ConstraintChecked(number)
@@ -69,7 +68,7 @@ def test_a_usable_constraint_has_no_fault(bench: Bench, model: Path, loaded: boo
 @models
 def test_a_fault_has_its_line_and_column(bench: Bench, model: Path, loaded: bool) -> None:
     if loaded:
-        bench.engine.send(LoadModel(1, model, 128))
+        bench.send(1, Load(model, 128))
         bench.until(ModelLoaded, Failed)
     for number, (kind, text, line) in enumerate(BAD, 10):
         found = check(bench, number, kind, text)
@@ -80,18 +79,18 @@ def test_a_fault_has_its_line_and_column(bench: Bench, model: Path, loaded: bool
 
 
 def test_a_check_does_not_wait_for_an_answer(bench: Bench, model: Path) -> None:
-    bench.engine.send(LoadModel(1, model, 256))
+    bench.send(1, Load(model, 256))
     bench.until(ModelLoaded, Failed)
-    bench.engine.send(Generate(2, turns_of("hello"), GREEDY, max_tokens=10_000))
+    bench.send(2, Chat(turns_of("hello"), GREEDY, max_tokens=10_000))
     bench.until(Text)
-    bench.engine.send(CheckConstraint(3, Constraint(*GOOD[0])))
+    bench.send(3, CheckConstraint(Constraint(*GOOD[0])))
     seen = bench.until(ConstraintChecked, Failed, Finished)
     assert isinstance(seen[-1], ConstraintChecked)
-    bench.engine.send(Cancel(2))
+    bench.cancel(2)
     bench.until(Finished)
 
 
 def test_a_cancelled_check_has_its_event(bench: Bench) -> None:
-    bench.engine.send(CheckConstraint(3, Constraint(*GOOD[0])))
-    bench.engine.send(Cancel(3))
+    bench.send(3, CheckConstraint(Constraint(*GOOD[0])))
+    bench.cancel(3)
     assert isinstance(bench.until(ConstraintChecked)[-1], ConstraintChecked)

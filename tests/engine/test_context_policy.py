@@ -9,14 +9,14 @@ import pytest
 
 import tiny
 from engine import (
+    Chat,
     ContextPolicy,
     Event,
     Failed,
     Finished,
     FinishReason,
-    Generate,
-    LoadSnapshot,
     PromptProgress,
+    Restore,
     Role,
     SnapshotLoaded,
     Turn,
@@ -43,7 +43,7 @@ def ask(
     policy: ContextPolicy = DROP,
     most: int = 12,
 ) -> list[Event]:
-    bench.engine.send(Generate(request, tuple(turns), GREEDY, most, policy=policy))
+    bench.send(request, Chat(tuple(turns), GREEDY, most, policy=policy))
     return bench.until(Finished, Failed)
 
 
@@ -76,7 +76,7 @@ def test_cut_is_the_same_after_a_restart_and_for_a_snapshot(bench: Bench) -> Non
     turns = [SYSTEM]
     for number in range(30):
         turns += [Turn(Role.USER, f"question number {number}"), Turn(Role.ASSISTANT, "yes " * 6)]
-    bench.engine.send(LoadSnapshot(5, tuple(turns), "one", DROP))
+    bench.send(5, Restore(tuple(turns), "one", DROP))
     (*_, loaded) = bench.until(SnapshotLoaded, Failed)
     assert isinstance(loaded, SnapshotLoaded)
     assert 0 < loaded.total_tokens < CONTEXT

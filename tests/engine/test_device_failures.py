@@ -14,7 +14,7 @@ import tiny
 import tiny_lora
 from engine import (
     AdapterUse,
-    Cancel,
+    Chat,
     CountTokens,
     DeviceFault,
     DevicesFound,
@@ -25,8 +25,7 @@ from engine import (
     FindDevices,
     Finished,
     FinishReason,
-    Generate,
-    LoadModel,
+    Load,
     ModelLoaded,
     ModelMoved,
     ModelUnloaded,
@@ -95,18 +94,18 @@ def loaded(bench: Bench, path: Path) -> ModelLoaded:
     return event
 
 
-def asked(request: int, **options: object) -> Generate:
+def asked(number: int, **options: object) -> tuple[int, Chat]:
     options = {"sampling": GREEDY, "max_tokens": TOKENS} | options
-    return Generate(request, turns_of("Hello there"), **options)  # type: ignore[arg-type]
+    return number, Chat(turns_of("Hello there"), **options)  # type: ignore[arg-type]
 
 
-def answers(bench: Bench, *commands: Generate) -> dict[int, list[Event]]:
+def answers(bench: Bench, *requests: tuple[int, Chat]) -> dict[int, list[Event]]:
     """All events of several requests that run together."""
-    for command in commands:
-        bench.engine.send(command)
-    seen: dict[int, list[Event]] = {one.request: [] for one in commands}
+    for number, request in requests:
+        bench.send(number, request)
+    seen: dict[int, list[Event]] = {number: [] for number, _ in requests}
     seen[0] = []
-    left = {one.request for one in commands}
+    left = {number for number, _ in requests}
     while left:
         event = bench.events.get(timeout=TIMEOUT_SECONDS)
         seen.setdefault(event.request, []).append(event)
@@ -182,7 +181,7 @@ def test_several_answers_with_seeds_and_adapters_go_on(
     leaf = AdapterUse(tiny_lora.write(tmp_path / "leaf.gguf", path, seed=3), 0.5)
     root = AdapterUse(tiny_lora.write(tmp_path / "root.gguf", path, seed=4), 1.0)
 
-    def commands(first: int) -> list[Generate]:
+    def commands(first: int) -> list[Chat]:
         return [
             asked(first, sampling=SEEDED),
             asked(first + 1, adapters=(root,), conversation="r"),
@@ -190,7 +189,7 @@ def test_several_answers_with_seeds_and_adapters_go_on(
         ]
 
     loaded(bench, path)
-    bench.engine.send(SetAdapters(9, (leaf,)))
+    bench.send(9, SetAdapters((leaf,)))
     wanted = answers(bench, *commands(10))
     gpu.fail(RuntimeError("CUDA error: device-side assert triggered"), 400)
     found = answers(bench, *commands(20))
@@ -235,7 +234,7 @@ def test_an_answer_can_be_stopped_while_the_model_moves(
 
     def react(event: Event) -> None:
         if isinstance(event, ModelMoved):
-            bench.engine.send(Cancel(2))
+            bench.cancel(2)
 
     bench.react = react
     gpu.fail(RuntimeError("CUDA error: unknown error"), 60)
@@ -271,10 +270,10 @@ def test_a_draft_model_on_a_device_that_fails_costs_only_its_help(
     bench: Bench, gpu: FakeGpu, path: Path
 ) -> None:
     """The model is on the processor, and its draft model on the GPU."""
-    bench.engine.send(LoadModel(1, path, device="cpu"))
+    bench.send(1, Load(path, device="cpu"))
     bench.until(ModelLoaded)
     wanted = answer_text(answers(bench, asked(2))[2])
-    bench.expect(SetDraft(3, path, device="gpu"), DraftSet)
+    bench.expect(3, SetDraft(path, device="gpu"), DraftSet)
     assert gpu.held > 0
     drafted = answers(bench, asked(4, drafts=DraftKind.MODEL))[4]
     assert answer_text(drafted) == wanted
@@ -290,7 +289,7 @@ def test_a_fault_of_a_request_is_no_fault_of_the_device(
     bench: Bench, gpu: FakeGpu, path: Path
 ) -> None:
     loaded(bench, path)
-    bench.engine.send(asked(2, max_tokens=-1))
+    bench.send(*asked(2, max_tokens=-1))
     assert isinstance(bench.until(Failed, ModelMoved)[-1], Failed)
     assert gpu.held > 0
 
@@ -308,11 +307,11 @@ def test_a_fault_outside_of_answers_moves_the_model_too(
 
     with monkey.context() as patch:
         patch.setattr("engine.adapter_cache.lora.load_adapter", fail)
-        bench.engine.send(SetAdapters(2, (AdapterUse(leaf),)))
+        bench.send(2, SetAdapters((AdapterUse(leaf),)))
         seen = bench.until(Failed)
     assert any(isinstance(one, ModelMoved) for one in seen)
     assert "runs on the processor now" in seen[-1].remedy  # type: ignore[union-attr]
-    assert bench.expect(CountTokens(3, "abc"), TokensCounted).request == 3
+    assert bench.expect(3, CountTokens("abc"), TokensCounted).request == 3
     assert gpu.held == 0
 
 
@@ -327,7 +326,7 @@ def test_a_device_that_fails_when_it_is_prepared_is_replaced(
             raise RuntimeError("CUDA error: operation not permitted")
 
     monkeypatch.setattr(Runner, "prepare", fail)
-    bench.engine.send(LoadModel(1, path))
+    bench.send(1, Load(path))
     *before, event = bench.until(ModelLoaded, Failed)
     assert isinstance(event, ModelLoaded)
     assert [one.name for one in event.runs_on] == ["cpu"]
@@ -341,17 +340,17 @@ def test_memory_that_is_held_is_the_computers(bench: Bench, gpu: FakeGpu, path: 
     """What the next load may count on: not what the GPU has."""
     on_gpu = loaded(bench, path)
     assert gpu.held > 0
-    bench.engine.send(LoadModel(2, path, device="cpu"))
+    bench.send(2, Load(path, device="cpu"))
     (*_, on_processor) = bench.until(ModelLoaded)
     assert isinstance(on_processor, ModelLoaded)
     assert on_gpu.held_bytes < on_processor.held_bytes
 
 
 def test_devices_are_found(bench: Bench, gpu: FakeGpu) -> None:
-    (one,) = bench.expect(FindDevices(1), DevicesFound).devices
+    (one,) = bench.expect(1, FindDevices(), DevicesFound).devices
     assert (one.name, one.label, one.refusal) == ("cuda", LABEL, None)
     gpu.refuse(Reason.NO_TRITON, "It has none.")
-    (one,) = bench.expect(FindDevices(2), DevicesFound).devices
+    (one,) = bench.expect(2, FindDevices(), DevicesFound).devices
     assert one.refusal is not None
     assert (one.refusal.fault, one.refusal.text) == (DeviceFault.NO_TRITON, "It has none.")
 
@@ -363,11 +362,11 @@ def test_devices_that_cannot_be_found_are_none(
         raise RuntimeError("CUDA error: unknown error")
 
     monkeypatch.setattr("kernels.devices.found", fail)
-    assert bench.expect(FindDevices(1), DevicesFound).devices == ()
+    assert bench.expect(1, FindDevices(), DevicesFound).devices == ()
 
 
 def test_the_choice_of_a_load(bench: Bench, gpu: FakeGpu, path: Path) -> None:
-    bench.engine.send(LoadModel(1, path, device="cpu"))
+    bench.send(1, Load(path, device="cpu"))
     event = bench.until(ModelLoaded)[-1]
     assert isinstance(event, ModelLoaded)
     assert [one.name for one in event.runs_on] == ["cpu"]

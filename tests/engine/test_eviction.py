@@ -15,7 +15,7 @@ import tiny_lora
 from engine import (
     CacheType,
     Finished,
-    SaveSnapshot,
+    Save,
     SnapshotSaved,
     delete_snapshots,
     snapshots_folder,
@@ -53,7 +53,7 @@ def llama(tmp_path: Path) -> Path:
 
 
 def host_of(bench: Bench) -> ModelSession:
-    host = bench.engine._host
+    host = bench.engine._loop._host
     assert host is not None
     return host
 
@@ -89,8 +89,8 @@ def ask(
 def written(bench: Bench) -> int:
     """Number of evicted pages on the disk, once all are written."""
     host = host_of(bench)
-    assert bench.engine._saver is not None
-    bench.engine._saver.wait()
+    assert bench.engine._loop._saver is not None
+    bench.engine._loop._saver.wait()
     assert host._scheduler.pool.lent_bytes == 0
     return host._disk.evicted.written_pages
 
@@ -187,8 +187,7 @@ def test_pages_of_a_conversation_without_a_name_are_not_written_until_it_has_one
     ask(bench, 2, ONE, conversation="")
     ask(bench, 3, OTHER, conversation="")
     assert written(bench) == 0
-    save = SaveSnapshot(4, "named", AMPLE_BYTES, answer=2)
-    bench.expect(save, SnapshotSaved)
+    bench.expect(4, Save("named", AMPLE_BYTES, answer=2), SnapshotSaved)
     ask(bench, 5, ONE, conversation="")
     assert written(bench) == 0, "this text has no name"
     assert {path.suffix for path in files() if path.is_file()} <= {".page", ".sequence", ""}

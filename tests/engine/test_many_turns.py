@@ -8,7 +8,7 @@ import json
 import queue
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -18,8 +18,7 @@ import tiny_lora
 from engine import (
     AdaptersSet,
     AdapterUse,
-    Cancel,
-    Command,
+    Chat,
     Constraint,
     ConstraintKind,
     CountTokens,
@@ -31,14 +30,15 @@ from engine import (
     Event,
     Failed,
     Finished,
-    Generate,
-    LoadModel,
+    Load,
+    Metrics,
     MetricsRead,
     ModelLoaded,
-    ReadMetrics,
+    Request,
+    RequestHandle,
     Role,
     Sampling,
-    SaveSnapshot,
+    Save,
     SetAdapters,
     SetDraft,
     SnapshotSaved,
@@ -82,7 +82,8 @@ class Turns:
     reasons: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.engine = Engine(self.events.put)
+        self.engine = Engine()
+        self.handles: dict[int, RequestHandle] = {}
         self.adapters = [
             tiny_lora.write(self.folder / f"{at}.gguf", self.folder / "model.gguf", seed=at)
             for at in range(3)
@@ -90,11 +91,11 @@ class Turns:
 
     def start(self) -> None:
         self.engine.start()
-        self.engine.send(LoadModel(1, self.folder / "model.gguf", context=CONTEXT))
+        self.submit(1, Load(self.folder / "model.gguf", context=CONTEXT))
         self.wait_for(ModelLoaded)
-        self.engine.send(SetDraft(2, self.folder / "draft.gguf"))
+        self.submit(2, SetDraft(self.folder / "draft.gguf"))
         self.wait_for(DraftSet)
-        host = self.engine._host
+        host = self.engine._loop._host
         assert host is not None
         self.scheduler = host._scheduler
         pool = self.scheduler.pool
@@ -109,31 +110,36 @@ class Turns:
         """Send one random request; most are answers."""
         self.number += 1
         self.open.add(self.number)
-        self.engine.send(self.command(self.number))
+        self.submit(self.number, self.request(self.number))
         if self.random.random() < 0.05:
-            self.engine.send(Cancel(self.random.choice(sorted(self.open))))
+            self.handles[self.random.choice(sorted(self.open))].cancel()
 
-    def command(self, number: int) -> Command:
+    def submit(self, number: int, request: Request) -> None:
+        """Submit a request, whose events have this number."""
+        self.handles[number] = self.engine.submit(
+            request, lambda event: self.events.put(replace(event, request=number))
+        )
+
+    def request(self, number: int) -> Request:
         some = self.random
         kind = some.random()
         if kind < 0.04:
-            return SetAdapters(number, self.stack())
+            return SetAdapters(self.stack())
         if kind < 0.07:
-            return SaveSnapshot(number, f"chat {some.randrange(6)}", SNAPSHOT_BYTES)
+            return Save(f"chat {some.randrange(6)}", SNAPSHOT_BYTES)
         if kind < 0.09:
-            return Embed(number, tuple(some.choices(WORDS, k=some.randint(1, 5))))
+            return Embed(tuple(some.choices(WORDS, k=some.randint(1, 5))))
         if kind < 0.10:
-            return ReadMetrics(number)
+            return Metrics()
         if kind < 0.12:
-            return CountTokens(number, " ".join(some.choices(WORDS, k=9)))
+            return CountTokens(" ".join(some.choices(WORDS, k=9)))
         if some.random() < 0.15:
             self.cancel_at[number] = some.randint(1, 12)
         chat = some.randrange(6)
         turns = [Turn(Role.USER, f"Chat {chat}: {WORDS[chat]} " * some.choice((1, 3, 12)))]
         if some.random() < 0.5:
             turns += [Turn(Role.ASSISTANT, "words " * some.randint(1, 9)), Turn(Role.USER, "more")]
-        return Generate(
-            number,
+        return Chat(
             tuple(turns),
             Sampling(
                 temperature=some.choice((0.0, 0.9)),
@@ -161,7 +167,7 @@ class Turns:
         if isinstance(event, Text):
             at = self.cancel_at.get(event.request, 0)
             if at and event.generated_tokens >= at:
-                self.engine.send(Cancel(event.request))
+                self.handles[event.request].cancel()
         ended = isinstance(event, _LAST) or (isinstance(event, Finished) and event.last)
         if ended:
             self.open.remove(event.request)  # KeyError: it ended twice
@@ -183,8 +189,8 @@ class Turns:
     def check_pages(self) -> None:
         """All pages in use are those of the prefix tree, or on their way to the disk."""
         assert not self.scheduler.is_busy
-        assert self.engine._host is not None
-        self.engine._wait_for_saver()
+        assert self.engine._loop._host is not None
+        self.engine._loop._wait_for_saver()
         self.scheduler.tree.clear()
         assert self.scheduler.pool.used_bytes == 0
         assert self.scheduler.pool.lent_bytes == 0

@@ -12,11 +12,10 @@ import tiny_lora
 from engine import (
     AdaptersSet,
     AdapterUse,
-    Cancel,
+    Chat,
     Event,
     Failed,
     Finished,
-    Generate,
     PromptProgress,
     Sampling,
     SetAdapters,
@@ -182,7 +181,7 @@ def test_a_strength_out_of_range_keeps_the_stack(
     bench.load(llama)
     bench.set_adapters(1, (leaf, 1.0))
     adapted = answer_text(bench.generate(2, "hello", max_tokens=20))
-    bench.engine.send(SetAdapters(3, (AdapterUse(leaf, strength),)))
+    bench.send(3, SetAdapters((AdapterUse(leaf, strength),)))
     failed = bench.until(Failed, AdaptersSet)[-1]
     assert isinstance(failed, Failed)
     assert "leaf" in failed.message
@@ -197,7 +196,7 @@ def test_a_faulty_adapter_is_named_and_keeps_the_stack(
     adapted = answer_text(bench.generate(2, "hello", max_tokens=20))
     (broken := tmp_path / "broken.gguf").write_bytes(b"GGUF and nothing more")
     for request, bad in enumerate((broken, tmp_path / "nowhere.gguf", llama), start=3):
-        bench.engine.send(SetAdapters(request, (AdapterUse(leaf, 0.5), AdapterUse(bad))))
+        bench.send(request, SetAdapters((AdapterUse(leaf, 0.5), AdapterUse(bad))))
         failed = bench.until(Failed, AdaptersSet)[-1]
         assert isinstance(failed, Failed)
         assert bad.name in failed.message
@@ -231,7 +230,7 @@ def test_adapter_changed_on_disk_is_read_again(
 def test_adapter_listed_twice_is_loaded_once(bench: Bench, llama: Path, leaf: Path) -> None:
     bench.load(llama)
     bench.set_adapters(1, (leaf, 1.0), (leaf, -0.5))
-    host = bench.engine._host
+    host = bench.engine._loop._host
     assert host is not None
     (first, _), (second, _) = host._adapters.stack.entries
     assert first is second
@@ -241,7 +240,7 @@ def test_recently_used_adapters_stay_in_memory_up_to_a_limit(
     bench: Bench, llama: Path, leaf: Path
 ) -> None:
     bench.load(llama)
-    host = bench.engine._host
+    host = bench.engine._loop._host
     assert host is not None
     many = [tiny_lora.write(llama.with_name(f"{n}.gguf"), llama, seed=n) for n in range(10)]
     bench.set_adapters(1, (leaf, 1.0))
@@ -263,12 +262,12 @@ def test_cancelled_set_adapters_keeps_the_stack(bench: Bench, llama: Path, leaf:
     def react(event: Event) -> None:
         if isinstance(event, PromptProgress) and not sent:  # the engine's thread waits here
             sent.append(event)
-            bench.engine.send(SetAdapters(3, ()))
-            bench.engine.send(Cancel(3))
+            bench.send(3, SetAdapters(()))
+            bench.cancel(3)
 
     sent: list[Event] = []
     bench.react = react
-    bench.engine.send(Generate(2, turns_of("hello"), sampling=GREEDY, max_tokens=2))
+    bench.send(2, Chat(turns_of("hello"), sampling=GREEDY, max_tokens=2))
     last = bench.until(AdaptersSet)[-1]
     assert isinstance(last, AdaptersSet)
     assert not last.changed

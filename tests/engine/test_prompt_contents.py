@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tiny
-from engine import Failed, Finished, Generate, LoadModel, ModelLoaded, Role, Sampling, Turn
+from engine import Chat, Failed, Finished, Load, ModelLoaded, Role, Sampling, Turn
 from engine_bench import Bench
 
 
@@ -22,9 +22,9 @@ def test_what_is_asked_is_in_the_prompt_or_the_load_says_so(tmp_path: Path, ques
     counts: list[int] = []
     for at, model in enumerate((path, plain, lost), 1):
         bench = Bench()
-        bench.engine.send(LoadModel(at, model))
+        bench.send(at, Load(model))
         loaded = bench.until(ModelLoaded, Failed)[-1]
-        bench.engine.send(Generate(9, turns, Sampling(temperature=0), max_tokens=2))
+        bench.send(9, Chat(turns, Sampling(temperature=0), max_tokens=2))
         ended = bench.until(Finished, Failed)[-1]
         bench.engine.stop()
         assert isinstance(loaded, ModelLoaded)

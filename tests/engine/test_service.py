@@ -11,7 +11,7 @@ import tiny
 from chosen_backend import ops
 from engine import (
     DEFAULT_CACHE,
-    Cancel,
+    Chat,
     CountTokens,
     Event,
     Failed,
@@ -20,8 +20,7 @@ from engine import (
     FileLook,
     Finished,
     FinishReason,
-    Generate,
-    LoadModel,
+    Load,
     LoadProgress,
     ModelLoaded,
     ModelUnloaded,
@@ -30,7 +29,7 @@ from engine import (
     Text,
     TokensCounted,
     Turn,
-    UnloadModel,
+    Unload,
     inspect_model,
 )
 from engine.loading.loader import load
@@ -44,7 +43,7 @@ def model(tmp_path: Path) -> Path:
 
 def test_a_load_reports_what_unloading_would_free(bench: Bench, model: Path) -> None:
     predicted = inspect_model(model, 128)
-    bench.engine.send(LoadModel(1, model, 128))
+    bench.send(1, Load(model, 128))
     loaded = bench.until(ModelLoaded, Failed)[-1]
     assert isinstance(loaded, ModelLoaded)
     assert 0 < loaded.held_bytes <= loaded.memory_bytes - predicted.cache_bytes
@@ -52,21 +51,21 @@ def test_a_load_reports_what_unloading_would_free(bench: Bench, model: Path) -> 
 
 def test_a_load_places_layers_on_backends(bench: Bench, model: Path) -> None:
     split = (("torch:cpu", 1), ("reference", 0))
-    bench.engine.send(LoadModel(1, model, placement=split))
+    bench.send(1, Load(model, placement=split))
     loaded = bench.until(ModelLoaded, Failed)[-1]
     assert isinstance(loaded, ModelLoaded)
     assert loaded.kernels == "layers 1: torch cpu, 2: reference"
     assert isinstance(bench.generate(2, "hello", max_tokens=8)[-1], Finished)
-    bench.engine.send(LoadModel(3, model, backend="torch:cpu"))
+    bench.send(3, Load(model, backend="torch:cpu"))
     loaded = bench.until(ModelLoaded, Failed)[-1]
     assert isinstance(loaded, ModelLoaded)
     assert loaded.kernels == "torch cpu"
 
 
 def test_a_refused_placement_keeps_the_loaded_model(bench: Bench, model: Path) -> None:
-    bench.engine.send(LoadModel(1, model))
+    bench.send(1, Load(model))
     bench.until(ModelLoaded, Failed)
-    bench.engine.send(LoadModel(2, model, placement=(("reference", 7), ("torch", 0))))
+    bench.send(2, Load(model, placement=(("reference", 7), ("torch", 0))))
     failed = bench.until(ModelLoaded, Failed)[-1]
     assert isinstance(failed, Failed)
     assert "do not divide the 2 layers" in failed.message
@@ -74,7 +73,7 @@ def test_a_refused_placement_keeps_the_loaded_model(bench: Bench, model: Path) -
 
 
 def test_load_then_answer(bench: Bench, model: Path) -> None:
-    bench.engine.send(LoadModel(1, model))
+    bench.send(1, Load(model))
     events = bench.until(ModelLoaded, Failed)
     progress = [event for event in events if isinstance(event, LoadProgress)]
     assert progress
@@ -116,7 +115,7 @@ def test_answer_can_be_continued(bench: Bench, model: Path) -> None:
 
 def test_cancel_stops_an_answer_and_the_next_one_works(bench: Bench, model: Path) -> None:
     bench.load(model)
-    bench.react = lambda event: bench.engine.send(Cancel(2)) if isinstance(event, Text) else None
+    bench.react = lambda event: bench.cancel(2) if isinstance(event, Text) else None
     finished = bench.generate(2, "hello")[-1]
     assert isinstance(finished, Finished)
     assert finished.reason is FinishReason.CANCELLED
@@ -137,10 +136,10 @@ def test_cancel_overtakes_a_queued_request(bench: Bench, model: Path) -> None:
 
     bench.react = hold
     turns = (Turn(Role.USER, "hello"),)
-    bench.engine.send(Generate(6, turns, sampling=GREEDY, max_tokens=2))
+    bench.send(6, Chat(turns, sampling=GREEDY, max_tokens=2))
     assert started.wait(TIMEOUT_SECONDS)
-    bench.engine.send(Generate(7, turns, sampling=GREEDY, max_tokens=2))
-    bench.engine.send(Cancel(7))
+    bench.send(7, Chat(turns, sampling=GREEDY, max_tokens=2))
+    bench.cancel(7)
     go.set()
     ended = [bench.until(Finished)[-1] for _ in range(2)]
     finished = next(event for event in ended if event.request == 7)
@@ -152,10 +151,8 @@ def test_cancel_overtakes_a_queued_request(bench: Bench, model: Path) -> None:
 
 
 def test_cancel_stops_a_load(bench: Bench, model: Path) -> None:
-    bench.react = lambda event: (
-        bench.engine.send(Cancel(1)) if isinstance(event, LoadProgress) else None
-    )
-    bench.engine.send(LoadModel(1, model))
+    bench.react = lambda event: bench.cancel(1) if isinstance(event, LoadProgress) else None
+    bench.send(1, Load(model))
     assert isinstance(bench.until(ModelLoaded, ModelUnloaded, Failed)[-1], ModelUnloaded)
     bench.react = lambda event: None
     bench.load(model, request=2)
@@ -165,7 +162,7 @@ def test_invalid_file_keeps_the_loaded_model(bench: Bench, model: Path, tmp_path
     bench.load(model)
     bad = tmp_path / "bad.gguf"
     bad.write_bytes(b"not a model at all")
-    bench.engine.send(LoadModel(2, bad))
+    bench.send(2, Load(bad))
     failed = bench.until(Failed, ModelLoaded, ModelUnloaded)[-1]
     assert isinstance(failed, Failed)
     assert failed.request == 2
@@ -180,7 +177,7 @@ def test_tensor_of_wrong_shape_keeps_the_loaded_model(
 ) -> None:
     bench.load(model)
     faulty = tiny.write(tmp_path / "faulty.gguf", metadata={"llama.feed_forward_length": 77})
-    bench.engine.send(LoadModel(2, faulty))
+    bench.send(2, Load(faulty))
     failed = bench.until(Failed, ModelLoaded, ModelUnloaded)[-1]
     assert isinstance(failed, Failed)
     assert "ffn_" in failed.message
@@ -192,7 +189,7 @@ def test_failure_while_loading_weights_reports_the_model_as_unloaded(
 ) -> None:
     bench.load(model)
     faulty = tiny.write(tmp_path / "faulty.gguf", metadata={"tokenizer.ggml.token_type": [1]})
-    bench.engine.send(LoadModel(2, faulty))
+    bench.send(2, Load(faulty))
     events = bench.until(Failed)
     assert any(isinstance(event, ModelUnloaded) for event in events)
     assert "token_type" in str(events[-1])
@@ -244,7 +241,7 @@ def test_any_text_can_be_a_prompt(bench: Bench, model: Path, text: str) -> None:
 
 def test_unload_drops_the_model(bench: Bench, model: Path) -> None:
     bench.load(model)
-    bench.engine.send(UnloadModel(2))
+    bench.send(2, Unload())
     assert isinstance(bench.until(ModelUnloaded)[-1], ModelUnloaded)
     assert isinstance(bench.generate(3, "hello")[-1], Failed)
 
@@ -254,7 +251,7 @@ def test_stop_during_an_answer_ends_the_thread(model: Path) -> None:
     bench.load(model)
     started = threading.Event()
     bench.react = lambda event: started.set() if isinstance(event, Text) else None
-    bench.engine.send(Generate(2, (Turn(Role.USER, "hello"),), sampling=GREEDY))
+    bench.send(2, Chat((Turn(Role.USER, "hello"),), sampling=GREEDY))
     assert started.wait(TIMEOUT_SECONDS)
     bench.engine.stop()
     assert not any(thread.name == "engine" for thread in threading.enumerate())
@@ -264,19 +261,19 @@ def test_tokens_of_a_text_are_counted(bench: Bench, model: Path) -> None:
     bench.load(model)
     tokenizer = load(model).tokenizer
     for request, text in enumerate(("", "Hello there", "tea é \U0001f333\n\n" * 500), 2):
-        bench.engine.send(CountTokens(request, text))
+        bench.send(request, CountTokens(text))
         (counted,) = bench.until(TokensCounted, Failed)
         assert counted == TokensCounted(request, len(tokenizer.encode(text, add_special=False)))
 
 
 def test_tokens_cannot_be_counted_without_a_model(bench: Bench) -> None:
-    bench.engine.send(CountTokens(1, "text"))
+    bench.send(1, CountTokens("text"))
     (failed,) = bench.until(TokensCounted, Failed)
     assert isinstance(failed, Failed)
 
 
 def test_cancelled_count_ends_with_no_tokens(bench: Bench, model: Path) -> None:
-    bench.engine.send(LoadModel(1, model))
-    bench.engine.send(CountTokens(2, "text"))
-    bench.engine.send(Cancel(2))
+    bench.send(1, Load(model))
+    bench.send(2, CountTokens("text"))
+    bench.cancel(2)
     assert bench.until(TokensCounted, Failed)[-1] == TokensCounted(2, 0)

@@ -15,26 +15,25 @@ import tiny_lora
 from engine import (
     AdaptersSet,
     AdapterUse,
-    Cancel,
-    Command,
+    Chat,
     CountTokens,
     Event,
     Failed,
     Finished,
     FinishReason,
-    Generate,
-    LoadModel,
-    LoadSnapshot,
+    Load,
     ModelLoaded,
     ModelUnloaded,
     PromptProgress,
-    SaveSnapshot,
+    Request,
+    Restore,
+    Save,
     SetAdapters,
     SnapshotLoaded,
     SnapshotSaved,
     Text,
     TokensCounted,
-    UnloadModel,
+    Unload,
 )
 from engine_bench import (
     AMPLE_BYTES,
@@ -69,40 +68,45 @@ def bench(model: Path) -> Iterator[Bench]:
     made.engine.stop()
 
 
-def ask(request: int, question: str, limit: int = LONG, **options: object) -> Generate:
-    made = Generate(request, turns_of(question), GREEDY, max_tokens=limit)
-    return replace(made, **options)  # type: ignore[arg-type]
+Numbered = tuple[int, Request]  # the number that its events have, see `Bench.send`
+
+
+def ask(number: int, question: str, limit: int = LONG, **options: object) -> Numbered:
+    made = Chat(turns_of(question), GREEDY, max_tokens=limit)
+    return number, replace(made, **options)  # type: ignore[arg-type]
 
 
 def run(
     bench: Bench,
-    *commands: Command,
+    *asked: Numbered,
     after: int = 0,
-    then: tuple[Command, ...] = (),
+    then: tuple[Numbered, ...] = (),
     cut: type | None = None,
+    stops: int = 0,
 ) -> list[Event]:
-    """Send commands; returns all events up to the final one of each.
+    """Send requests; returns all events up to the final one of each.
 
-    `then` are sent once the request `after` has generated two tokens. With `cut` the tokens come
-    slowly, and an event of that class cancels the request.
+    `then` are sent, and the request `stops` cancelled, once the request `after` has generated two
+    tokens. With `cut` the tokens come slowly, and an event of that class cancels the request.
     """
-    waiting = {command.request for command in (*commands, *then) if not isinstance(command, Cancel)}
+    waiting = {number for number, _ in (*asked, *then)}
     left = list(then)
 
     def react(event: Event) -> None:
         is_due = isinstance(event, Text) and event.generated_tokens == 2
-        if left and is_due and event.request == after:
-            for command in left:
-                bench.engine.send(command)
+        if is_due and event.request == after:
+            for number, request in left:
+                bench.send(number, request)
             left.clear()
+            bench.cancel(stops)
         if cut is not None and isinstance(event, cut):
-            bench.engine.send(Cancel(after))
+            bench.cancel(after)
         elif cut is not None and isinstance(event, Text):
             time.sleep(0.002)
 
     bench.react = react
-    for command in commands:
-        bench.engine.send(command)
+    for number, request in asked:
+        bench.send(number, request)
     events: list[Event] = []
     while waiting:
         events += bench.until(
@@ -127,12 +131,12 @@ def begin(events: list[Event], request: int) -> int:
     return next(at for at, event in enumerate(events) if event.request == request)
 
 
-def alone(model: Path, *commands: Command) -> list[Event]:
-    """The events of commands sent one after another to an engine of their own."""
+def alone(model: Path, *asked: Numbered) -> list[Event]:
+    """The events of requests sent one after another to an engine of their own."""
     bench, events = Bench(), list[Event]()
     bench.load(model)
-    for command in commands:
-        events += run(bench, command)
+    for one in asked:
+        events += run(bench, one)
     bench.engine.stop()
     return events
 
@@ -143,9 +147,9 @@ def test_events_of_two_answers_interleave(bench: Bench, model: Path) -> None:
     texts = [event.request for event in events if isinstance(event, Text)]
     switches = sum(one != other for one, other in itertools.pairwise(texts))
     assert switches > 2 * LONG
-    for command in asked:
-        own = of(events, command.request)
-        wanted = alone(model, replace(command, request=9))
+    for number, request in asked:
+        own = of(events, number)
+        wanted = alone(model, (9, request))
         assert answer_text(own) == answer_text(wanted)
         assert [event.generated_tokens for event in own if isinstance(event, Text)] == [
             event.generated_tokens for event in wanted if isinstance(event, Text)
@@ -171,7 +175,7 @@ def test_several_answers_have_events_of_their_own(bench: Bench) -> None:
 
 def test_the_last_event_of_cancelled_answers_is_marked(bench: Bench) -> None:
     asked = ask(2, "hello", answers=3, sampling=SEEDED)
-    events = run(bench, asked, after=2, then=(Cancel(2),))
+    events = run(bench, asked, after=2, stops=2)
     own = of(events, 2)
     finished = [event for event in own if isinstance(event, Finished)]
     assert [event.last for event in finished] == [False, False, True]
@@ -180,7 +184,7 @@ def test_the_last_event_of_cancelled_answers_is_marked(bench: Bench) -> None:
 
 
 def test_cancelling_one_answer_leaves_the_other_whole(bench: Bench, model: Path) -> None:
-    events = run(bench, ask(2, "first"), ask(3, "second"), after=3, then=(Cancel(2),))
+    events = run(bench, ask(2, "first"), ask(3, "second"), after=3, stops=2)
     cut, whole = of(events, 2), of(events, 3)
     assert isinstance(cut[-1], Finished)
     assert cut[-1].reason is FinishReason.CANCELLED
@@ -201,7 +205,7 @@ def test_stopping_ends_every_answer(model: Path) -> None:
     bench = Bench()
     bench.load(model)
     for request in (2, 3, 4):
-        bench.engine.send(ask(request, f"question {request}", 0))
+        bench.send(*ask(request, f"question {request}", 0))
     started = {2, 3, 4}
     while started:
         (*_, event) = bench.until(Text)
@@ -221,7 +225,7 @@ def test_stopping_ends_every_answer(model: Path) -> None:
 def test_a_model_is_loaded_after_the_answers_before(
     bench: Bench, model: Path, other_model: Path
 ) -> None:
-    then = (LoadModel(4, other_model), ask(5, "first"))
+    then = ((4, Load(other_model)), ask(5, "first"))
     events = run(bench, ask(2, "first"), ask(3, "second", LONG + 40), after=2, then=then)
     for request in (2, 3):
         last = of(events, request)[-1]
@@ -234,7 +238,7 @@ def test_a_model_is_loaded_after_the_answers_before(
 
 
 def test_a_model_is_unloaded_after_the_answers_before(bench: Bench) -> None:
-    events = run(bench, ask(2, "first"), after=2, then=(UnloadModel(3), ask(4, "second")))
+    events = run(bench, ask(2, "first"), after=2, then=((3, Unload()), ask(4, "second")))
     assert end(events, 2) < begin(events, 3)
     last = of(events, 2)[-1]
     assert isinstance(last, Finished)
@@ -243,7 +247,7 @@ def test_a_model_is_unloaded_after_the_answers_before(bench: Bench) -> None:
 
 
 def test_tokens_are_counted_between_passes(bench: Bench) -> None:
-    events = run(bench, ask(2, "first"), after=2, then=(CountTokens(3, "one two three"),))
+    events = run(bench, ask(2, "first"), after=2, then=((3, CountTokens("one two three")),))
     assert end(events, 3) < end(events, 2)
     assert sum(isinstance(event, Text) for event in events[end(events, 3) :]) > LONG // 2
 
@@ -252,7 +256,7 @@ def test_adapters_apply_to_the_answers_after_them(
     bench: Bench, model: Path, tmp_path: Path
 ) -> None:
     use = AdapterUse(tiny_lora.write(tmp_path / "leaf.gguf", model))
-    then = (SetAdapters(3, (use,)), ask(4, "first"), ask(5, "first", adapters=()))
+    then = ((3, SetAdapters((use,))), ask(4, "first"), ask(5, "first", adapters=()))
     events = run(bench, ask(2, "first"), after=2, then=then)
     assert end(events, 3) < end(events, 2)
     plain = answer_text(alone(model, ask(2, "first")))
@@ -268,19 +272,19 @@ def test_adapters_apply_to_the_answers_after_them(
 
 
 def test_a_conversation_is_saved_after_its_answer(bench: Bench) -> None:
-    then = (SaveSnapshot(4, "one", AMPLE_BYTES), CountTokens(5, "these words"))
+    then = ((4, Save("one", AMPLE_BYTES)), (5, CountTokens("these words")))
     events = run(bench, ask(3, "hello " * 60, conversation="one"), after=3, then=then)
     saved = of(events, 4)[-1]
     assert isinstance(saved, SnapshotSaved)
     assert saved.tokens > LONG
     assert end(events, 3) < begin(events, 4)
-    assert end(events, 5) < end(events, 3), "commands after a save need not wait for it"
+    assert end(events, 5) < end(events, 3), "requests after a save need not wait for it"
 
 
 def test_a_conversation_is_saved_while_another_is_answered(bench: Bench) -> None:
     run(bench, ask(2, "a first text " * 30, 3, conversation="two"))
     endless = ask(3, "hello", 0, conversation="one")
-    then = (SaveSnapshot(4, "two", AMPLE_BYTES),)
+    then = ((4, Save("two", AMPLE_BYTES)),)
     events = run(bench, endless, after=3, then=then, cut=SnapshotSaved)
     assert end(events, 4) < end(events, 3)
     last = of(events, 3)[-1]
@@ -291,12 +295,12 @@ def test_a_conversation_is_saved_while_another_is_answered(bench: Bench) -> None
 def test_nothing_begins_while_a_conversation_is_restored(bench: Bench, model: Path) -> None:
     question = "a text to restore " * 60
     run(bench, ask(2, question, 3, conversation="one"))
-    run(bench, SaveSnapshot(3, "one", AMPLE_BYTES))
-    run(bench, LoadModel(4, model))
+    run(bench, (3, Save("one", AMPLE_BYTES)))
+    run(bench, (4, Load(model)))
     then = (
-        LoadSnapshot(6, turns_of(question), "one"),
+        (6, Restore(turns_of(question), "one")),
         ask(7, question, 3),
-        CountTokens(8, "words"),
+        (8, CountTokens("words")),
     )
     events = run(bench, ask(5, "hello", 0), after=5, then=then, cut=SnapshotLoaded)
     restored = of(events, 6)[-1]
@@ -320,11 +324,11 @@ def test_background_answers_come_last(bench: Bench) -> None:
     assert end(events, 2) > max(end(events, 3), end(events, 4))
 
 
-def test_the_same_commands_give_the_same_texts_in_any_interleaving(
+def test_the_same_requests_give_the_same_texts_in_any_interleaving(
     bench: Bench, model: Path
 ) -> None:
     """A conversation answered twice at once, and once more from what is cached."""
-    asked: list[Callable[[int], Generate]] = [
+    asked: list[Callable[[int], Numbered]] = [
         lambda request: ask(request, "hello there " * 30, 40, sampling=SEEDED)
     ] * 3
     first = run(bench, *(make(2 + at) for at, make in enumerate(asked[:2])))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,15 @@ import pytest
 
 import tiny
 from engine import (
+    Chat,
     Engine,
     Event,
     Failed,
     Finished,
-    Generate,
-    LoadModel,
+    Load,
     ModelLoaded,
     PromptProgress,
+    Request,
     Role,
     Sampling,
     Text,
@@ -32,8 +34,8 @@ GREEDY = Sampling(temperature=0)
 LONG, SHORT = 2, 3  # requests
 
 
-def asked(request: int, text: str, most: int) -> Generate:
-    return Generate(request, (Turn(Role.USER, text),), GREEDY, most)
+def asked(text: str, most: int) -> Chat:
+    return Chat((Turn(Role.USER, text),), GREEDY, most)
 
 
 @pytest.mark.parametrize("seconds_per_token", [1e-4, 10.0], ids=["short chunk", "long chunk"])
@@ -49,19 +51,22 @@ def test_a_question_waits_for_one_chunk_at_most(
     def deliver(event: Event) -> None:
         events.append(event)
         if isinstance(event, ModelLoaded):
-            scheduler = engine._host._scheduler
+            scheduler = engine._loop._host._scheduler
             scheduler.runner.chunk = 64
             scheduler._token_seconds = seconds_per_token
-            engine.send(asked(LONG, "a long text " * 250, 2))
+            send(LONG, asked("a long text " * 250, 2))
         if isinstance(event, PromptProgress) and event.request == LONG and count(LONG, events) == 2:
-            engine.send(asked(SHORT, "hello", 3))
+            send(SHORT, asked("hello", 3))
         if isinstance(event, Failed) or {LONG, SHORT} == {
             one.request for one in events if isinstance(one, Finished)
         }:
             ended.set()
 
-    engine = Engine(deliver)
-    engine.send(LoadModel(1, path))
+    def send(number: int, request: Request) -> None:
+        engine.submit(request, lambda event: deliver(replace(event, request=number)))
+
+    engine = Engine()
+    send(1, Load(path))
     engine.start()
     try:
         assert ended.wait(60)

@@ -10,20 +10,20 @@ import pytest
 
 import tiny
 from engine import (
+    Chat,
     CountTokens,
     Event,
     Failed,
     Finished,
-    Generate,
-    LoadModel,
+    Load,
     ModelLoaded,
     ModelUnloaded,
     PromptProgress,
-    SaveSnapshot,
+    Save,
     SnapshotSaved,
     Text,
     TokensCounted,
-    UnloadModel,
+    Unload,
 )
 from engine_bench import AMPLE_BYTES, GREEDY, Bench, turns_of, with_printable_output
 from hostile_vocabulary import hostile
@@ -51,8 +51,8 @@ def test_vocabulary_that_makes_the_tokenizer_library_panic_is_refused(
 ) -> None:
     file = tmp_path / "hostile.json"
     file.write_text(hostile(bytes(4)), encoding="utf-8")
-    bench.engine.send(LoadModel(1, model, tokenizer=file))
-    bench.engine.send(Generate(2, turns_of("hello"), sampling=GREEDY))
+    bench.send(1, Load(model, tokenizer=file))
+    bench.send(2, Chat(turns_of("hello"), sampling=GREEDY))
     failed = bench.until(Failed, ModelLoaded)[-1]
     assert isinstance(failed, Failed)
     assert failed.request == 1
@@ -76,7 +76,7 @@ def test_a_panic_in_a_command_fails_that_command_alone(
 
     bench.react = react
     for request in (2, 3):
-        bench.engine.send(Generate(request, turns_of("hello"), sampling=GREEDY, max_tokens=request))
+        bench.send(request, Chat(turns_of("hello"), sampling=GREEDY, max_tokens=request))
     failed = bench.until(Failed, Finished)[-1]
     assert isinstance(failed, Failed)
     assert failed.request == 2
@@ -98,12 +98,12 @@ def test_an_answer_whose_events_cannot_be_delivered_is_not_generated_further(
             raise Panic("the queue is full")
 
     bench.react = react
-    bench.engine.send(Generate(2, turns_of("hello"), sampling=GREEDY, answers=2))
+    bench.send(2, Chat(turns_of("hello"), sampling=GREEDY, answers=2))
     assert isinstance(bench.until(Failed, Finished)[-1], Failed)
     bench.react = lambda event: None
     assert isinstance(bench.generate(3, "hello", max_tokens=2)[-1], Finished)
-    bench.expect(CountTokens(4, "hello"), TokensCounted)
-    host = bench.engine._host
+    bench.expect(4, CountTokens("hello"), TokensCounted)
+    host = bench.engine._loop._host
     assert host is not None
     assert not host.is_busy, "nobody reads that answer"
     assert "the queue is full" in caplog.text
@@ -121,9 +121,9 @@ def test_panic_outside_a_command_fails_all_queued_commands(
 
     bench.react = react
     for request in (2, 3):
-        bench.engine.send(Generate(request, turns_of("hello"), sampling=GREEDY, max_tokens=2))
-    bench.engine.send(SaveSnapshot(4, "talk", budget_bytes=AMPLE_BYTES))
-    bench.engine.send(UnloadModel(5))
+        bench.send(request, Chat(turns_of("hello"), sampling=GREEDY, max_tokens=2))
+    bench.send(4, Save("talk", budget_bytes=AMPLE_BYTES))
+    bench.send(5, Unload())
     answers = [bench.until(Failed, Finished, SnapshotSaved, ModelUnloaded)[-1] for _ in range(4)]
     assert sorted(event.request for event in answers) == [2, 3, 4, 5]
     assert all(isinstance(event, Failed) for event in answers if event.request == 2)

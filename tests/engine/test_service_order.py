@@ -19,26 +19,26 @@ import tiny_lora
 from engine import (
     AdaptersSet,
     AdapterUse,
-    Cancel,
-    Command,
+    Chat,
     Engine,
     Event,
     Failed,
     Finished,
     FinishReason,
-    Generate,
-    LoadModel,
-    LoadSnapshot,
+    Load,
     ModelLoaded,
     ModelUnloaded,
+    Request,
+    RequestHandle,
+    Restore,
     Role,
     Sampling,
-    SaveSnapshot,
+    Save,
     SetAdapters,
     SnapshotLoaded,
     SnapshotSaved,
     Turn,
-    UnloadModel,
+    Unload,
 )
 
 TIMEOUT_SECONDS = 60  # for any one event, on a busy machine
@@ -46,52 +46,56 @@ HELLO = (Turn(Role.USER, "hello"),)
 
 
 class Record:
-    """An engine, the commands sent to it, and its events by request."""
+    """An engine, the requests sent to it, and the events of each."""
 
     def __init__(self) -> None:
         self.events: defaultdict[int, list[Event]] = defaultdict(list)
-        self.sent: dict[int, Command] = {}
-        self.engine = Engine(lambda event: self.events[event.request].append(event))
+        self.sent: dict[int, RequestHandle] = {}
+        self.engine = Engine()
 
-    def send(self, make: Callable[[int], Command]) -> int:
-        request = len(self.sent) + 1
-        self.sent[request] = make(request)
-        self.engine.send(self.sent[request])
-        return request
+    def send(self, request: Request) -> int:
+        number = len(self.sent) + 1
+        self.sent[number] = self.engine.submit(request, self.events[number].append)
+        return number
+
+    def cancel(self, number: int) -> None:
+        if number in self.sent:
+            self.sent[number].cancel()
 
     def stopped(self) -> Record:
         """Stop the engine and check that each request has exactly one final event, its last."""
         self.engine.stop()
         assert set(self.events) == set(self.sent)
-        for request, command in self.sent.items():
-            events = self.events[request]
+        for number, handle in self.sent.items():
+            events, command = self.events[number], handle.request
+            assert {event.request for event in events} == {handle.id}
             assert _is_last(command, events[-1]), (command, events)
             early = [event for event in events[:-1] if _is_last(command, event)]
-            if isinstance(command, LoadModel) and isinstance(events[-1], Failed):
+            if isinstance(command, Load) and isinstance(events[-1], Failed):
                 early = [event for event in early if not isinstance(event, ModelUnloaded)]
             assert early == [], (command, events)
         return self
 
 
-def _is_last(command: Command, event: Event) -> bool:
+def _is_last(command: Request, event: Event) -> bool:
     """Whether `Engine` documents the event as final for the command."""
     match command:
-        case LoadModel():
+        case Load():
             return isinstance(event, ModelLoaded | ModelUnloaded | Failed)
-        case UnloadModel():
+        case Unload():
             return isinstance(event, ModelUnloaded)
         case SetAdapters():
             return isinstance(event, AdaptersSet | Failed)
-        case LoadSnapshot():
+        case Restore():
             return isinstance(event, SnapshotLoaded | Failed)
-        case SaveSnapshot():
+        case Save():
             return isinstance(event, SnapshotSaved | Failed)
         case _:
             return isinstance(event, Finished | Failed)
 
 
-def _generate(request: int, limit: int = 3) -> Generate:
-    return Generate(request, HELLO, Sampling(temperature=0), max_tokens=limit)
+def _generate(limit: int = 3) -> Chat:
+    return Chat(HELLO, Sampling(temperature=0), max_tokens=limit)
 
 
 @pytest.fixture(scope="module")
@@ -135,20 +139,20 @@ def test_every_command_gets_exactly_one_final_event(
         match kind:
             case "load":
                 path = paths[number]
-                record.send(lambda request, path=path: LoadModel(request, path))
+                record.send(Load(path))
             case "generate":
-                record.send(lambda request, limit=number: _generate(request, limit))
+                record.send(_generate(number))
             case "unload":
-                record.send(UnloadModel)
+                record.send(Unload())
             case "adapt":
                 uses = (AdapterUse(paths[4 if number else 3], number),) * abs(number)
-                record.send(lambda request, uses=uses: SetAdapters(request, uses))
+                record.send(SetAdapters(uses))
             case "save":
-                record.send(lambda request, budget=number: SaveSnapshot(request, "one", budget))
+                record.send(Save("one", number))
             case "restore":
-                record.send(lambda request: LoadSnapshot(request, HELLO, "one"))
+                record.send(Restore(HELLO, "one"))
             case "cancel":
-                record.engine.send(Cancel(number))
+                record.cancel(number)
             case _ if not started:
                 record.engine.start()
                 started = True
@@ -163,12 +167,12 @@ def test_cancel_without_a_matching_request_has_no_effect(paths: tuple[Path, ...]
     record = Record()
     record.engine.start()
     for request in range(-1000, 1000):
-        record.engine.send(Cancel(request))
-    load = record.send(lambda request: LoadModel(request, paths[0]))
-    ask = record.send(_generate)
-    last = record.send(UnloadModel)
+        record.cancel(request)
+    load = record.send(Load(paths[0]))
+    ask = record.send(_generate())
+    last = record.send(Unload())
     _wait(lambda: bool(record.events[last]))
-    record.engine.send(Cancel(ask))
+    record.cancel(ask)
     record.stopped()
     assert isinstance(record.events[load][-1], ModelLoaded)
     finished = record.events[ask][-1]
@@ -189,12 +193,12 @@ class SlowlyReadJobs(dict[int, Any]):
 @pytest.mark.sweep
 def test_cancel_is_safe_while_answers_begin_and_end(paths: tuple[Path, ...]) -> None:
     record = Record()
-    record.engine._jobs = SlowlyReadJobs()
-    record.send(lambda request: LoadModel(request, paths[0]))
-    asked = [record.send(lambda request, at=at: _generate(request, 5 * at)) for at in range(1, 9)]
+    record.engine._loop._jobs = SlowlyReadJobs()
+    record.send(Load(paths[0]))
+    asked = [record.send(_generate(5 * at)) for at in range(1, 9)]
     record.engine.start()
     while not all(any(isinstance(e, Finished) for e in record.events[r]) for r in asked):
-        record.engine.send(Cancel(999))
+        record.cancel(999)
     record.stopped()
 
 
@@ -202,27 +206,27 @@ def test_each_of_a_thousand_cancelled_loads_gets_a_final_event(paths: tuple[Path
     record = Record()
     record.engine.start()
     for _ in range(1000):
-        request = record.send(lambda request: LoadModel(request, paths[0]))
-        record.engine.send(Cancel(request))
-        record.engine.send(Cancel(request))
-    last = record.send(lambda request: LoadModel(request, paths[0]))
+        request = record.send(Load(paths[0]))
+        record.cancel(request)
+        record.cancel(request)
+    last = record.send(Load(paths[0]))
     _wait(lambda: any(isinstance(event, ModelLoaded) for event in record.events[last]))
     assert len(record.stopped().events) == 1001
 
 
 def test_stop_cancels_queued_commands_and_drops_later_ones(paths: tuple[Path, ...]) -> None:
     record = Record()
-    record.send(lambda request: LoadModel(request, paths[0]))
-    asked = [record.send(lambda request: _generate(request, 0)) for _ in range(20)]
+    record.send(Load(paths[0]))
+    asked = [record.send(_generate(0)) for _ in range(20)]
     record.engine.start()
     record.stopped()
     reasons = [
         event.reason for r in asked for event in record.events[r] if isinstance(event, Finished)
     ]
     assert reasons[-1] is FinishReason.CANCELLED
-    record.engine.send(_generate(999))
+    late = record.send(_generate())
     record.engine.stop()
-    assert 999 not in record.events
+    assert record.events[late] == []
 
 
 def test_stop_may_come_twice_and_before_start() -> None:
@@ -244,10 +248,10 @@ def test_repeated_loads_and_answers_do_not_leak_memory(
     sizes: list[int] = []
     for _ in range(5):
         for at in range(10):
-            record.send(lambda request, at=at: LoadModel(request, paths[at % 2]))
+            record.send(Load(paths[at % 2]))
             for _ in range(4):
-                last = record.send(_generate)
-        last = record.send(UnloadModel)
+                last = record.send(_generate())
+        last = record.send(Unload())
         _wait(lambda last=last: bool(record.events[last]))
         gc.collect()
         sizes.append(int(Path("/proc/self/statm").read_text().split()[1]))
@@ -264,8 +268,8 @@ def test_unloading_a_large_model_frees_its_memory(
     record.engine.start()
     resident: list[int] = []
     for path in (paths[0], gemma_model):
-        load = record.send(lambda request, path=path: LoadModel(request, path))
-        unload = record.send(UnloadModel)
+        load = record.send(Load(path))
+        unload = record.send(Unload())
         _wait(lambda unload=unload: bool(record.events[unload]))
         resident.append(int(Path("/proc/self/statm").read_text().split()[1]) * 4096)
     record.stopped()

@@ -1,4 +1,4 @@
-"""SaveSnapshot and LoadSnapshot: exact and partial restores, refusals, budget, cancellation."""
+"""Save and Restore: exact and partial restores, refusals, budget, cancellation."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ from engine import (
     AdaptersSet,
     AdapterUse,
     CacheType,
-    Cancel,
+    Chat,
     Failed,
     Fault,
     FaultKind,
     Finished,
-    Generate,
-    LoadModel,
-    LoadSnapshot,
+    Load,
     ModelLoaded,
     ModelUnloaded,
     PromptProgress,
+    Restore,
     Sampling,
-    SaveSnapshot,
+    Save,
     SetAdapters,
     SnapshotLoaded,
     SnapshotSaved,
-    UnloadModel,
+    Unload,
     snapshots_folder,
     snapshots_size,
 )
@@ -133,18 +132,20 @@ def test_only_the_named_conversation_is_saved(bench: Bench, llama: Path) -> None
     bench.generate(2, "a secret", conversation="one", max_tokens=9)
     for number, command in enumerate(
         (
-            SaveSnapshot(10, "two", AMPLE_BYTES),
-            SaveSnapshot(11, "two", AMPLE_BYTES, answer=7),
-            SaveSnapshot(12, "two", AMPLE_BYTES, answer=2),
-            SaveSnapshot(13, "", AMPLE_BYTES),
+            Save("two", AMPLE_BYTES),
+            Save("two", AMPLE_BYTES, answer=7),
+            Save("two", AMPLE_BYTES, answer=2),
+            Save("", AMPLE_BYTES),
         )
     ):
-        assert bench.expect(command, SnapshotSaved) == SnapshotSaved(10 + number, 0, 0, 0.0, 0)
+        assert bench.expect(10 + number, command, SnapshotSaved) == SnapshotSaved(
+            10 + number, 0, 0, 0.0, 0
+        )
     bench.generate(3, "another secret", max_tokens=9)
-    assert bench.expect(SaveSnapshot(14, "two", AMPLE_BYTES), SnapshotSaved).tokens == 0
+    assert bench.expect(14, Save("two", AMPLE_BYTES), SnapshotSaved).tokens == 0
     assert snapshots_size() == 0
-    assert bench.expect(SaveSnapshot(15, "one", AMPLE_BYTES), SnapshotSaved).tokens
-    assert bench.expect(SaveSnapshot(16, "two", AMPLE_BYTES, answer=3), SnapshotSaved).tokens
+    assert bench.expect(15, Save("one", AMPLE_BYTES), SnapshotSaved).tokens
+    assert bench.expect(16, Save("two", AMPLE_BYTES, answer=3), SnapshotSaved).tokens
 
 
 def test_restored_session_is_not_written_again(bench: Bench, llama: Path) -> None:
@@ -277,7 +278,7 @@ def test_save_fails_when_the_model_file_was_replaced(
     bench.load(llama)
     texts = run_turns(bench, 2)
     os.replace(tiny.write(tmp_path / "new.gguf", seed=9, context=2048), llama)
-    bench.engine.send(bench.saving(1))
+    bench.send(1, bench.saving())
     failed = bench.until(SnapshotSaved, Failed)[-1]
     assert isinstance(failed, Failed)
     assert "changed since it was loaded" in failed.message
@@ -289,7 +290,7 @@ def test_session_above_the_budget_is_refused_and_evicts_nothing(bench: Bench, ll
     run_turns(bench, 2)
     bench.save(1)
     bench.generate(2, "something else", max_tokens=40)
-    bench.engine.send(bench.saving(3, "two", 1000))
+    bench.send(3, bench.saving("two", 1000))
     failed = bench.until(SnapshotSaved, Failed)[-1]
     assert isinstance(failed, Failed)
     assert "MB" in failed.message
@@ -302,7 +303,7 @@ def test_save_to_a_read_only_folder_fails(bench: Bench, llama: Path) -> None:
     run_turns(bench, 1)
     snapshots_folder().mkdir(parents=True, exist_ok=True)
     snapshots_folder().chmod(0o500)
-    bench.engine.send(bench.saving(1))
+    bench.send(1, bench.saving())
     assert isinstance(bench.until(SnapshotSaved, Failed)[-1], Failed)
     snapshots_folder().chmod(0o700)
 
@@ -312,7 +313,7 @@ def test_save_fails_when_the_folder_is_a_file(bench: Bench, llama: Path) -> None
     run_turns(bench, 1)
     snapshots_folder().parent.mkdir(parents=True, exist_ok=True)
     snapshots_folder().write_text("in the way")
-    bench.engine.send(bench.saving(1))
+    bench.send(1, bench.saving())
     failed = bench.until(SnapshotSaved, Failed)[-1]
     assert isinstance(failed, Failed)
     assert failed.message.startswith("The conversation's cached context could not be saved:")
@@ -323,7 +324,7 @@ def test_stop_waits_for_queued_saves(llama: Path) -> None:
     bench = Bench()
     bench.load(llama)
     texts = run_turns(bench, 2)
-    bench.engine.send(bench.saving(1))
+    bench.send(1, bench.saving())
     bench.engine.stop()
     saved = bench.until(SnapshotSaved)[-1]
     assert isinstance(saved, SnapshotSaved)
@@ -349,9 +350,9 @@ def test_answers_go_on_while_a_save_waits_for_another(
 
     monkeypatch.setattr(PageStore, "save", slow)
     for request, name in ((4, "one"), (5, "two"), (6, "two")):
-        bench.engine.send(SaveSnapshot(request, name, AMPLE_BYTES))
+        bench.send(request, Save(name, AMPLE_BYTES))
     assert isinstance(bench.generate(7, "something else", max_tokens=3)[-1], Finished)
-    bench.engine.send(Cancel(6))
+    bench.cancel(6)
     assert bench.until(SnapshotSaved)[-1] == SnapshotSaved(6, 0, 0, 0.0, 0)
     go.set()
     saved = [bench.until(SnapshotSaved)[-1] for _ in range(2)]
@@ -381,8 +382,8 @@ def test_the_store_is_searched_beside_the_answers(
 def test_unload_waits_for_a_running_save(bench: Bench, llama: Path) -> None:
     bench.load(llama)
     run_turns(bench, 2)
-    bench.engine.send(bench.saving(1))
-    bench.engine.send(UnloadModel(2))
+    bench.send(1, bench.saving())
+    bench.send(2, Unload())
     events = bench.until(ModelUnloaded)
     assert any(isinstance(event, SnapshotSaved) and event.tokens for event in events)
     unloaded = events[-1]
@@ -403,13 +404,13 @@ def test_snapshot_command_cancelled_before_its_start_has_0_tokens(
             assert go.wait(TIMEOUT_SECONDS)
 
     bench.react = hold
-    bench.engine.send(Generate(6, turns_of("hello"), sampling=GREEDY, max_tokens=2))
+    bench.send(6, Chat(turns_of("hello"), sampling=GREEDY, max_tokens=2))
     assert started.wait(TIMEOUT_SECONDS)
     if kind == "load":
-        bench.engine.send(LoadSnapshot(7, turns_of("hello"), "one"))
+        bench.send(7, Restore(turns_of("hello"), "one"))
     else:
-        bench.engine.send(bench.saving(7))
-    bench.engine.send(Cancel(7))
+        bench.send(7, bench.saving())
+    bench.cancel(7)
     go.set()
     last = bench.until(SnapshotLoaded, SnapshotSaved)[-1]
     assert last in (SnapshotLoaded(7, 0, 0, 0, 0.0, 0.0, ""), SnapshotSaved(7, 0, 0, 0.0, 0))
@@ -418,12 +419,12 @@ def test_snapshot_command_cancelled_before_its_start_has_0_tokens(
 def test_commands_without_a_model_fail_with_message_and_remedy(bench: Bench) -> None:
     for request, command in enumerate(
         (
-            LoadSnapshot(0, turns_of("hello"), "one"),
-            SaveSnapshot(1, "one", AMPLE_BYTES),
-            SetAdapters(2, ()),
+            Restore(turns_of("hello"), "one"),
+            Save("one", AMPLE_BYTES),
+            SetAdapters(()),
         )
     ):
-        bench.engine.send(command)
+        bench.send(request, command)
         failed = bench.until(Failed, SnapshotLoaded, SnapshotSaved, AdaptersSet)[-1]
         assert failed == Failed(request, "No model is loaded.", "Choose a model first.")
 
@@ -463,9 +464,9 @@ def test_snapshot_is_restored_with_the_adapters_of_the_command(
     bench.save(2)
     bench.load(llama, request=3)
     turns = turns_of(question, text)
-    plain = bench.expect(LoadSnapshot(4, turns, "one"), SnapshotLoaded)
+    plain = bench.expect(4, Restore(turns, "one"), SnapshotLoaded)
     assert "leaf at 0.5" in plain.refused
-    found = bench.expect(LoadSnapshot(5, turns, "one", adapters=uses), SnapshotLoaded)
+    found = bench.expect(5, Restore(turns, "one", adapters=uses), SnapshotLoaded)
     assert found.refused == ""
     assert found.restored_tokens > 60
     assert finished(bench.generate(6, question, adapters=uses, max_tokens=1)).reused_tokens > 60
@@ -489,20 +490,20 @@ def test_commands_during_a_save_do_not_change_the_file(
     next_command: str, llama: Path, leaf: Path
 ) -> None:
     commands = {
-        "answer": Generate(11, turns_of("elsewhere " * 60), sampling=GREEDY, max_tokens=9),
-        "adapters": SetAdapters(11, (AdapterUse(leaf),)),
-        "load": LoadModel(11, llama),
-        "unload": UnloadModel(11),
+        "answer": Chat(turns_of("elsewhere " * 60), sampling=GREEDY, max_tokens=9),
+        "adapters": SetAdapters((AdapterUse(leaf),)),
+        "load": Load(llama),
+        "unload": Unload(),
     }
     contents: list[dict[str, bytes]] = []
     for waits in (True, False):
         bench = Bench()
         bench.load(llama)
         bench.generate(9, "something " * 100, max_tokens=9, sampling=SEEDED)
-        bench.engine.send(bench.saving(10))
+        bench.send(10, bench.saving())
         if waits:
             bench.until(SnapshotSaved)
-        bench.engine.send(commands[next_command])
+        bench.send(11, commands[next_command])
         seen = bench.until(Finished, AdaptersSet, ModelLoaded, ModelUnloaded, Failed)
         bench.engine.stop()
         assert not any(isinstance(event, Failed) for event in seen)

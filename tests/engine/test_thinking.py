@@ -12,7 +12,7 @@ import thinkers
 from engine import (
     THOUGHT_ENDS,
     THOUGHT_OPENS,
-    Cancel,
+    Chat,
     Constraint,
     ConstraintKind,
     DraftKind,
@@ -20,7 +20,6 @@ from engine import (
     Failed,
     Finished,
     FinishReason,
-    Generate,
     Text,
 )
 from engine_bench import GREEDY, SEEDED, Bench, answer_text, finished, turns_of
@@ -130,7 +129,7 @@ def stop_after(bench: Bench, request: int, tokens: int) -> Callable[[Event], Non
     def react(event: Event) -> None:
         is_of_answer = isinstance(event, Text) and event.request == request
         if is_of_answer and event.generated_tokens == tokens:
-            bench.engine.send(Cancel(request))
+            bench.cancel(request)
 
     return react
 
@@ -188,9 +187,7 @@ def test_every_one_of_several_answers_has_its_budget(
     shared: Bench, models: dict[str, Path]
 ) -> None:
     shared.load(models["gpt-oss"])
-    shared.engine.send(
-        Generate(70, turns_of("hello"), GREEDY, ANSWER, thinking_budget=BUDGET, answers=3)
-    )
+    shared.send(70, Chat(turns_of("hello"), GREEDY, ANSWER, thinking_budget=BUDGET, answers=3))
     events: list[Event] = []
     while not (isinstance(last := (events or [None])[-1], Finished) and last.last):
         events += shared.until(Finished, Failed)

@@ -8,7 +8,7 @@ from pathlib import Path
 from adapter_stage import FORMAL, PIRATE
 from app.domain.message import Message
 from app.domain.model_ref import Local
-from engine import FinishReason, Generate
+from engine import Chat, FinishReason
 from scenes_adapters import add
 from scenes_chat import ask, ready
 from stage import Stage, flush
@@ -35,7 +35,7 @@ def answered(stage: Stage, words: str = "Why is the sky blue?") -> Message:
     return stage.state.messages[-1]
 
 
-def compare(stage: Stage, one: str, other: str) -> tuple[Generate, Generate]:
+def compare(stage: Stage, one: str, other: str) -> tuple[Chat, Chat]:
     """Compare two answers as the card proposes it, and write something of both."""
     stage.window.transcript.compare_requested.emit(stage.state.messages[-1].id)
     card = stage.window.cards.comparison

@@ -12,7 +12,7 @@ from app.settings.model_settings import ModelDefaults
 from app.state.snapshots import Resume, ResumePhase, SavedSnapshots
 from app.ui.settings.fields import ChoiceButton
 from app.ui.settings.page import ABOUT, Preferences
-from engine import DeviceInfo, Fault, FaultKind, LoadSnapshot, Sampling
+from engine import DeviceInfo, Fault, FaultKind, Restore, Sampling
 from fakes import MODEL
 from scenes_chat import show_menu
 from stage import Stage, flush, until
@@ -196,7 +196,7 @@ def _resume(stage: Stage, resume: Resume) -> None:
     oldest = min(row.id for row in stage.state.conversations)
     stage.controller.open_conversation(oldest)
     stage.wait_until_idle()
-    until(lambda: stage.engine.count(LoadSnapshot) == 1)
+    until(lambda: stage.engine.count(Restore) == 1)
     stage.states.sessions.set_resume(None)
     stage.states.sessions.set_resume(replace(resume, conversation=oldest))
     flush()

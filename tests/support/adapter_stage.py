@@ -29,12 +29,12 @@ from engine import (
     AdapterInfo,
     AdaptersSet,
     AdapterUse,
+    Chat,
     DraftKind,
     Event,
     Failed,
     Fault,
-    Generate,
-    LoadModel,
+    Load,
     ModelLoaded,
     Role,
     SetAdapters,
@@ -146,7 +146,7 @@ class AdapterStage:
     def load(self) -> None:
         """Load another model."""
         self.state.set_model(replace(self.state.model, phase=ModelPhase.LOADING))
-        self.link.send(lambda number: LoadModel(number, MODEL))
+        self.link.send(Load(MODEL))
         self.engine.finish_load()
         self.drain()
 
@@ -158,7 +158,7 @@ class AdapterStage:
             return False
         self.uses = adapters
         turns = (Turn(Role.USER, "Hello"),)
-        self.request = self.runner.answer(Branch(conversation), adapters, Generate(0, turns))
+        self.request = self.runner.answer(Branch(conversation), adapters, Chat(turns))
         return self.request > 0
 
     def drain(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,19 +15,20 @@ from engine import (
     AdaptersSet,
     AdapterUse,
     CacheType,
-    Command,
+    Chat,
     Engine,
     Event,
     Failed,
     Finished,
-    Generate,
-    LoadModel,
-    LoadSnapshot,
+    Load,
     ModelLoaded,
     PromptProgress,
+    Request,
+    RequestHandle,
+    Restore,
     Role,
     Sampling,
-    SaveSnapshot,
+    Save,
     SetAdapters,
     SnapshotLoaded,
     SnapshotSaved,
@@ -72,18 +74,35 @@ def with_printable_output(path: Path) -> Path:
 
 
 class Bench:
-    """A running engine and the queue of its events."""
+    """A running engine and the queue of its events, which carry the numbers that a test gives."""
 
     def __init__(self) -> None:
         self.events: queue.Queue[Event] = queue.Queue()
         self.react: Callable[[Event], None] = lambda event: None
-        self._answer = 0  # request of the last answer
+        self.handles: dict[int, RequestHandle] = {}  # by the test's number, of the last one
+        self._answer = 0  # number of the last answer
         self.engine = Engine(self._deliver)
         self.engine.start()
 
     def _deliver(self, event: Event) -> None:
         self.react(event)
         self.events.put(event)
+
+    def send(self, number: int, request: Request) -> RequestHandle:
+        """Submit a request, whose events have this number in place of its id."""
+        if isinstance(request, Save) and request.answer in self.handles:
+            request = replace(request, answer=self.handles[request.answer].id)
+
+        def deliver(event: Event) -> None:
+            self._deliver(replace(event, request=number))
+
+        handle = self.handles[number] = self.engine.submit(request, deliver)
+        return handle
+
+    def cancel(self, number: int) -> None:
+        """Cancel the request of this number, if it was sent."""
+        if number in self.handles:
+            self.handles[number].cancel()
 
     def until(self, *kinds: type) -> list[Event]:
         """Wait for an event of one of these kinds; returns all events up to and including it."""
@@ -95,7 +114,7 @@ class Bench:
     def load(
         self, path: Path, request: int = 1, cache: CacheType = DEFAULT_CACHE, context: int = 0
     ) -> ModelLoaded:
-        self.engine.send(LoadModel(request, path, context=context, cache=cache))
+        self.send(request, Load(path, context=context, cache=cache))
         last = self.until(ModelLoaded, Failed)[-1]
         assert isinstance(last, ModelLoaded), last
         return last
@@ -104,34 +123,32 @@ class Bench:
         sampling = options.pop("sampling", GREEDY)
         turns = turns_of(*texts)
         self._answer = request
-        self.engine.send(Generate(request, turns, sampling=sampling, **options))  # type: ignore[arg-type]
+        self.send(request, Chat(turns, sampling=sampling, **options))  # type: ignore[arg-type]
         return self.until(Finished, Failed)
 
-    def expect(self, command: Command, kind: type[E]) -> E:
-        """Send a command and return its last event, which must be of this kind."""
-        self.engine.send(command)
+    def expect(self, number: int, request: Request, kind: type[E]) -> E:
+        """Submit a request and return its last event, which must be of this kind."""
+        self.send(number, request)
         (*_, last) = self.until(kind, Failed)
         assert isinstance(last, kind), last
-        assert last.request == command.request
+        assert last.request == number
         return last
 
-    def saving(
-        self, request: int, conversation: str = "one", budget: int = AMPLE_BYTES
-    ) -> SaveSnapshot:
-        """The command that saves the last answer as one of this conversation."""
-        return SaveSnapshot(request, conversation, budget, self._answer)
+    def saving(self, conversation: str = "one", budget: int = AMPLE_BYTES) -> Save:
+        """The request that saves the last answer as one of this conversation."""
+        return Save(conversation, budget, self._answer)
 
     def save(
         self, request: int, conversation: str = "one", budget: int = AMPLE_BYTES
     ) -> SnapshotSaved:
-        return self.expect(self.saving(request, conversation, budget), SnapshotSaved)
+        return self.expect(request, self.saving(conversation, budget), SnapshotSaved)
 
     def load_snapshot(self, request: int, *texts: str, conversation: str = "one") -> SnapshotLoaded:
-        return self.expect(LoadSnapshot(request, turns_of(*texts), conversation), SnapshotLoaded)
+        return self.expect(request, Restore(turns_of(*texts), conversation), SnapshotLoaded)
 
     def set_adapters(self, request: int, *adapters: tuple[Path, float]) -> AdaptersSet:
         uses = tuple(AdapterUse(path, strength) for path, strength in adapters)
-        return self.expect(SetAdapters(request, uses), AdaptersSet)
+        return self.expect(request, SetAdapters(uses), AdaptersSet)
 
 
 def finished(events: list[Event]) -> Finished:

@@ -1,16 +1,17 @@
-"""Fake engine: records the commands it receives and delivers the events a test chooses."""
+"""Fake engine: records the requests it receives and delivers the events a test chooses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field, fields, make_dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from engine import (
     AdapterInfo,
     AdaptersSet,
-    Cancel,
-    Command,
+    Chat,
     CountTokens,
     DevicePart,
     DeviceRefusal,
@@ -19,36 +20,67 @@ from engine import (
     Fault,
     Finished,
     FinishReason,
-    Generate,
-    LoadModel,
+    Load,
     LoadProgress,
-    LoadSnapshot,
     ModelLoaded,
     ModelUnloaded,
     PromptProgress,
+    Request,
+    Restore,
     Sampling,
-    SaveSnapshot,
+    Save,
     SetAdapters,
     SnapshotLoaded,
     SnapshotSaved,
     Text,
     TokensCounted,
-    UnloadModel,
+    Unload,
 )
 
 CONTEXT = 8192
 
 
+@dataclass(frozen=True)
+class Cancel:
+    """That a test's engine was told to cancel a request."""
+
+    request: int
+
+
+@cache
+def _numbered(kind: type[Request]) -> type[Any]:
+    """The class of requests of a kind that have their id as `request`."""
+    number = ("request", int, field(kw_only=True))
+    return make_dataclass(kind.__name__, [number], bases=(kind,), frozen=True, slots=True)
+
+
+def kind_of(command: object) -> type:
+    """The class of a recorded request."""
+    return type(command) if isinstance(command, Cancel) else type(command).__bases__[0]
+
+
+@dataclass(frozen=True)
+class FakeHandle:
+    """The handle of a request; cancelling it is recorded."""
+
+    id: int
+    commands: list[Any]
+
+    def cancel(self) -> None:
+        self.commands.append(Cancel(self.id))
+
+
 class FakeEngine:
     """Has the interface of `engine.Engine`; events are delivered only by a test's call.
 
-    With `answers` it replies by itself: loads succeed at once, and each `Generate` streams the next
+    With `answers` it replies by itself: loads succeed at once, and each `Chat` streams the next
     of the texts, word by word.
     """
 
-    def __init__(self, deliver: Callable[[Event], None], answers: list[str] | None = None) -> None:
-        self.deliver = deliver
-        self.commands: list[Command] = []
+    def __init__(self, notify: Callable[[Event], None], answers: list[str] | None = None) -> None:
+        self.deliver = notify  # of all events: the app has one place for them
+        self.commands: list[Any] = []  # the requests, each with its id as `request`, and `Cancel`
+        self._last = 0  # id of the last request
         self.answers = answers
         self.running = False
         self.counts = True  # tokens are counted at once
@@ -60,32 +92,37 @@ class FakeEngine:
     def stop(self) -> None:
         self.running = False
 
-    def send(self, command: Command) -> None:
+    def submit(self, request: Request, deliver: Callable[[Event], None]) -> FakeHandle:
+        self._last += 1
+        values = {each.name: getattr(request, each.name) for each in fields(request)}
+        command = _numbered(type(request))(**values, request=self._last)
         self.commands.append(command)
+        handle = FakeHandle(self._last, self.commands)
         if isinstance(command, CountTokens) and self.counts:
             self.deliver(TokensCounted(command.request, len(command.text.split())))
-        if self.answers is not None and isinstance(command, LoadModel):
+        if self.answers is not None and isinstance(command, Load):
             self.finish_load()
-        if self.answers and isinstance(command, Generate):
+        if self.answers and isinstance(command, Chat):
             self.write(self.answers.pop(0))
             self.finish()
+        return handle
 
-    # --- commands received ------------------------------------------------------------------
+    # --- requests received ------------------------------------------------------------------
 
-    def last(self, kind: type[Command]) -> Command:
-        """The newest command of a kind."""
-        return next(command for command in reversed(self.commands) if type(command) is kind)
-
-    @property
-    def load(self) -> LoadModel:
-        return self.last(LoadModel)
+    def last(self, kind: type) -> Any:
+        """The newest request of a kind."""
+        return next(command for command in reversed(self.commands) if isinstance(command, kind))
 
     @property
-    def last_generate(self) -> Generate:
-        return self.last(Generate)
+    def load(self) -> Any:
+        return self.last(Load)
 
-    def count(self, kind: type[Command]) -> int:
-        return sum(type(command) is kind for command in self.commands)
+    @property
+    def last_generate(self) -> Any:
+        return self.last(Chat)
+
+    def count(self, kind: type) -> int:
+        return sum(isinstance(command, kind) for command in self.commands)
 
     # --- events to deliver ------------------------------------------------------------------
 
@@ -150,7 +187,7 @@ class FakeEngine:
         self.deliver(ModelUnloaded(self.load.request))
 
     def finish_unload(self, freed_bytes: int = 612_000_000) -> None:
-        self.deliver(ModelUnloaded(self.last(UnloadModel).request, freed_bytes, 90_000_000))
+        self.deliver(ModelUnloaded(self.last(Unload).request, freed_bytes, 90_000_000))
 
     def set_adapters(self, *, changed: bool = True) -> None:
         """Report that the requested adapter stack is applied."""
@@ -170,16 +207,16 @@ class FakeEngine:
         self, restored: int, ready: int, total: int, *, reading: float = 0.0, refused: str = ""
     ) -> None:
         """Report that the conversation's snapshot was restored, or refused and why."""
-        request = self.last(LoadSnapshot).request
+        request = self.last(Restore).request
         self.deliver(SnapshotLoaded(request, restored, ready, total, 0.2, reading, refused))
 
     def save_snapshot(self, tokens: int = 4096) -> None:
-        self.deliver(SnapshotSaved(self.last(SaveSnapshot).request, tokens, 96_000_000, 0.3, 0))
+        self.deliver(SnapshotSaved(self.last(Save).request, tokens, 96_000_000, 0.3, 0))
 
     @property
-    def unfinished(self) -> list[Generate]:
+    def unfinished(self) -> list[Any]:
         """The answers requested and not ended, the oldest first."""
-        generates = (command for command in self.commands if isinstance(command, Generate))
+        generates = (command for command in self.commands if isinstance(command, Chat))
         return [command for command in generates if command.request not in self._ended]
 
     # The events of an answer; request 0 is that of the newest one.

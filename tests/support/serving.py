@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from engine import Event, Failed, LoadModel, ModelLoaded
+from engine import Event, Failed, Load, ModelLoaded
 from engine.server.bridge import Door
 from engine.server.serve import Server, ServerOptions
 
@@ -32,7 +32,7 @@ class Served:
 
     def load(self, path: Path) -> ModelLoaded:
         ended: queue.Queue[Event] = queue.Queue()
-        self.door.submit(LoadModel(0, path), ended.put)
+        self.door.submit(Load(path), ended.put)
         while not isinstance(event := ended.get(timeout=TIMEOUT_SECONDS), ModelLoaded):
             assert not isinstance(event, Failed), event
         return event

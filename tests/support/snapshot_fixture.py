@@ -27,16 +27,16 @@ from app.store.writer import StoreQueue
 from app.system.worker import BackgroundWorker
 from engine import (
     AdaptersSet,
+    Chat,
     DraftKind,
     Event,
     Failed,
     Finished,
     FinishReason,
-    Generate,
-    LoadSnapshot,
     ModelLoaded,
+    Restore,
     Role,
-    SaveSnapshot,
+    Save,
     SnapshotLoaded,
     SnapshotSaved,
 )
@@ -44,7 +44,7 @@ from fakes import MODEL, FakeEngine
 from stage import flush, reraise, until, wait_for_workers
 
 LOADED = ModelLoaded(1, MODEL, "Small", "llama", "4-bit", 1, 8192, 1, 1, "reference", (), 0.1)
-SESSION_COMMANDS = (LoadSnapshot, SaveSnapshot, Generate)
+SESSION_COMMANDS = (Restore, Save, Chat)
 
 
 class SnapshotFixture:
@@ -180,7 +180,7 @@ class SnapshotFixture:
         answer = self.add(conversation, Role.ASSISTANT, "")
         messages = tuple(each.id for each in self.state.branches[conversation])
         branch = Branch(conversation, messages)
-        request = self.runner.answer(branch, (), Generate(0, turns))
+        request = self.runner.answer(branch, (), Chat(turns))
         self.state.set_generation(Generation(request, conversation, answer))
 
     def add(self, conversation: int, role: Role, text: str) -> int:

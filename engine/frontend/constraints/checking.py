@@ -9,7 +9,7 @@ from engine.errors import RequestError
 from engine.frontend.constraints.grammars import Grammars
 from engine.frontend.constraints.refusal import RefusedConstraint
 from engine.machine.background import BackgroundTask
-from engine.messages import CheckConstraint, Constraint, ConstraintChecked
+from engine.messages import Constraint, ConstraintChecked
 
 
 def fault_of(constraint: Constraint, grammars: Grammars | None = None) -> RequestError | None:
@@ -25,16 +25,16 @@ def fault_of(constraint: Constraint, grammars: Grammars | None = None) -> Reques
 
 
 def check(
-    command: CheckConstraint, grammars: Grammars | None, checkpoint: Callable[[], None]
+    constraint: Constraint, request: int, grammars: Grammars | None, checkpoint: Callable[[], None]
 ) -> Generator[ConstraintChecked | None, None, None]:
     """Check a constraint on a helper thread; yields None until it is done."""
-    task = BackgroundTask(partial(fault_of, command.constraint, grammars), "grammar")
+    task = BackgroundTask(partial(fault_of, constraint, grammars), "grammar")
     while not task.finished:
         checkpoint()
         yield None
     error = task.result(checkpoint)
     if error is None:
-        yield ConstraintChecked(command.request)
+        yield ConstraintChecked(request)
         return
     place = (error.line, error.column) if isinstance(error, RefusedConstraint) else (0, 0)
-    yield ConstraintChecked(command.request, str(error), error.remedy, *place)
+    yield ConstraintChecked(request, str(error), error.remedy, *place)

@@ -1,7 +1,7 @@
 """Disk tier of the prefix tree: restores saved pages into memory, and saves conversations.
 
 What the tree no longer holds, after a restart or an eviction, is read from the page store: what
-SaveSnapshot has written, and what was evicted from memory. Saving takes references to pages, which
+Save has written, and what was evicted from memory. Saving takes references to pages, which
 nobody writes while others hold them, so nothing is copied.
 """
 
@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from engine.adapters.stack import Stack
+from engine.core.handle import RequestHandle
 from engine.core.prompt import shared_prefix
 from engine.core.scheduler import Scheduler
 from engine.errors import SnapshotError
 from engine.loading.identity import ModelFiles
 from engine.loading.loader import LoadedModel
 from engine.machine.background import BackgroundTask
-from engine.messages import SaveSnapshot, SnapshotSaved
+from engine.messages import Save, SnapshotSaved
 from engine.state.disk import restore, resume, store
 from engine.state.disk.eviction import EvictedPages
 from engine.state.disk.page_file import Page as SavedPage
@@ -243,7 +244,7 @@ class DiskTier:
         self.evicted.set_budget(budget_bytes)
 
     def note(self, request: int, conversation: str, stack: Stack, tokens: list[int]) -> None:
-        """An answer to a conversation has ended: SaveSnapshot saves these tokens.
+        """An answer to a conversation has ended: Save saves these tokens.
 
         "" is a conversation without a name: its text is found by the request alone.
         """
@@ -255,21 +256,21 @@ class DiskTier:
         while len(self._texts) > _MOST_TEXTS:
             del self._texts[next(iter(self._texts))]
 
-    def save(self, command: SaveSnapshot, checkpoint: Checkpoint) -> SnapshotSaved | None:
+    def save(self, request: Save, handle: RequestHandle) -> SnapshotSaved | None:
         """Start writing a conversation's pages; None: the saver delivers the event when done.
 
         Nothing is written for a conversation, or an answer, that is not known, nor for an answer
         of another conversation.
 
-        Raises RequestError for more pages than the budget, and what `checkpoint` raises.
+        Raises RequestError for more pages than the budget, and Cancelled.
         """
-        self._saver.wait(checkpoint, saves_only=True)
-        self.evicted.set_budget(command.budget_bytes)
-        if command.answer:
-            self.evicted.name(command.answer, command.conversation)
-        nothing = SnapshotSaved(command.request, 0, 0, 0.0, 0)
-        name = command.conversation
-        text = self._texts.get(command.answer) or self._texts.get(name)
+        self._saver.wait(handle.checkpoint, saves_only=True)
+        self.evicted.set_budget(request.budget_bytes)
+        if request.answer:
+            self.evicted.name(request.answer, request.conversation)
+        nothing = SnapshotSaved(handle.id, 0, 0, 0.0, 0)
+        name = request.conversation
+        text = self._texts.get(request.answer) or self._texts.get(name)
         if text is None or text.conversation not in ("", name):
             return nothing
         tree, pool, key = self._scheduler.tree, self._scheduler.pool, text.stack.key
@@ -279,7 +280,7 @@ class DiskTier:
         if not tokens or (before and before[:2] == (text.tokens, key) and before[2].exists()):
             return nothing
         held = [page for pages in match.pages for page in pages if page is not None]
-        store.check_budget(sum(page.data.nbytes for page in held), command.budget_bytes)
+        store.check_budget(sum(page.data.nbytes for page in held), request.budget_bytes)
         for page in held:
             pool.retain(page)
         captured = Capture(
@@ -296,11 +297,12 @@ class DiskTier:
             self._saved[name] = text.tokens, key, path
 
         self._saver.save(
-            command.request,
+            handle.id,
+            handle.deliver,
             captured,
             self._store,
             identify=lambda: self.identify(text.stack),
-            budget_bytes=command.budget_bytes,
+            budget_bytes=request.budget_bytes,
             saved=saved,
         )
         return None

@@ -41,8 +41,7 @@ class Capture:
 class Saver:
     """Writes on a background thread, one thing at a time; delivers exactly one event per save."""
 
-    def __init__(self, deliver: Callable[[Event], None]) -> None:
-        self._deliver = deliver
+    def __init__(self) -> None:
         self._jobs: deque[tuple[Callable[[], None], bool]] = deque()  # whether it is a save
         self._changed = threading.Condition()
         self._is_running = False
@@ -75,6 +74,7 @@ class Saver:
     def save(
         self,
         request: int,
+        deliver: Callable[[Event], None],
         captured: Capture,
         store: PageStore,
         *,
@@ -84,7 +84,7 @@ class Saver:
     ) -> None:
         """Start writing `captured`, which is released afterwards; `saved` is called with the path.
 
-        `identify` returns the state key; the model's hash may take seconds, so it runs on the
+        `deliver` is given the final event of the request. `identify` returns the state key; the model's hash may take seconds, so it runs on the
         thread.
         """
         assert not any(is_save for _, is_save in self._jobs), "a save is in progress"
@@ -110,7 +110,7 @@ class Saver:
             captured.release()
             trim_heap()
             try:
-                self._deliver(outcome)
+                deliver(outcome)
             except BaseException:
                 log.exception("the result of save %d cannot be delivered", request)
 

@@ -25,7 +25,7 @@ from kernels.layer_state import AT_END, needed_pages
 
 log = logging.getLogger(__name__)
 
-_EVICTED = {"written": "on eviction"}  # metadata of sequences that no SaveSnapshot wrote
+_EVICTED = {"written": "on eviction"}  # metadata of sequences that no Save wrote
 _MEGABYTE = 1e6
 _SAVE_SECONDS = 10.0  # wait for another process's cleanup before a save
 _CLEANUP_SECONDS = 10.0  # wait for the saves of other processes before a cleanup

@@ -19,7 +19,8 @@ from adapter_stage import (
     uses,
 )
 from app.state.adapters import AdapterEntry
-from engine import Generate, SetAdapters
+from engine import Chat, SetAdapters
+from fakes import kind_of
 from stage import until
 
 
@@ -220,7 +221,7 @@ def test_answer_starts_at_once_when_the_engine_has_its_stack(stage: AdapterStage
     stage.answer_requests()
     commands = len(stage.engine.commands)
     assert stage.start_answer(shown)
-    assert [type(each) for each in stage.engine.commands[commands:]] == [Generate]
+    assert [kind_of(each) for each in stage.engine.commands[commands:]] == [Chat]
 
 
 def test_a_background_answer_names_the_stack_of_its_conversation(stage: AdapterStage) -> None:

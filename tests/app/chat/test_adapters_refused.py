@@ -24,7 +24,7 @@ from adapter_stage import (
 )
 from app.state.adapters import AdapterEntry
 from app.state.chat import ModelPhase, ModelStatus
-from engine import AdapterUse, LoadModel, SetAdapters
+from engine import AdapterUse, Load, SetAdapters
 from fakes import MODEL
 
 
@@ -142,7 +142,7 @@ def test_cancelled_load_keeps_the_stack_of_the_old_model(stage: AdapterStage) ->
     stage.adapters.add(PIRATE)
     stage.accept()
     stage.state.set_model(replace(stage.state.model, phase=ModelPhase.LOADING))
-    stage.link.cancel(stage.link.send(lambda number: LoadModel(number, MODEL)))
+    stage.link.cancel(stage.link.send(Load(MODEL)))
     stage.state.show(None)
     stage.engine.finish_load()  # the engine's report of the model it has kept
     stage.drain()

@@ -24,16 +24,15 @@ from app.state.states import States
 from app.store.store import Store
 from app.store.writer import StoreQueue
 from engine import (
-    Cancel,
+    Chat,
     Event,
     Failed,
     FinishReason,
-    Generate,
-    LoadModel,
+    Load,
     ModelUnloaded,
     Role,
 )
-from fakes import FakeEngine
+from fakes import Cancel, FakeEngine
 from stage import flush, until, wait_for_workers
 
 WORDS = ("Because", " of", " the", " air", "\n\n", " and", " light")
@@ -50,7 +49,7 @@ class LoadingEngine(FakeEngine):
         self.loaded = self.load.path
         super().finish_load(name, request)
 
-    def end_load(self, load: LoadModel, *, fails: bool) -> None:
+    def end_load(self, load: Load, *, fails: bool) -> None:
         """End one load, the oldest first; a cancelled one leaves no model."""
         newer = self.commands
         cancelled = any(isinstance(c, Cancel) and c.request == load.request for c in newer)
@@ -184,7 +183,7 @@ class Chats:
 
     # --- the engine -----------------------------------------------------------------------------
 
-    def _pick(self, place: int, number: int) -> Generate | None:
+    def _pick(self, place: int, number: int) -> Chat | None:
         unfinished = self.engine.unfinished
         return unfinished[(3 * place + number) % len(unfinished)] if unfinished else None
 
@@ -214,7 +213,7 @@ class Chats:
 
     def end_load(self, _: int, number: int) -> None:
         """The oldest load that has not ended succeeds, fails, or was cancelled."""
-        loads = [each for each in self.engine.commands if isinstance(each, LoadModel)]
+        loads = [each for each in self.engine.commands if isinstance(each, Load)]
         if self.loads < len(loads):
             load = loads[self.loads]
             self.loads += 1
@@ -273,7 +272,7 @@ class Chats:
 
     @property
     def is_loading(self) -> bool:
-        return self.loads < self.engine.count(LoadModel)
+        return self.loads < self.engine.count(Load)
 
     def stored(self, message: int) -> Message:
         """A message of any branch, read from the database file."""

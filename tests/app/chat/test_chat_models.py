@@ -18,7 +18,8 @@ from app.domain.model_ref import Local, Remote
 from app.domain.parts import ErrorPart, prompt_text
 from app.settings.table import Settings
 from app.state.chat import ModelFile, ModelPhase
-from engine import Cancel, FinishReason, Generate, LoadModel, LoadSnapshot, SetAdapters
+from engine import Chat, FinishReason, Load, Restore, SetAdapters
+from fakes import Cancel, kind_of
 from stage import Stage
 
 NAMES = {"one.gguf": "One 1B", "two.gguf": "Two 2B", "three.gguf": "Three 3B"}
@@ -62,7 +63,7 @@ class Models(Stage):
 
     @property
     def loads(self) -> list[Path]:
-        return [each.path for each in self.engine.commands if isinstance(each, LoadModel)]
+        return [each.path for each in self.engine.commands if isinstance(each, Load)]
 
     def model_of(self, chat: int | None) -> object:
         return self.state.settings(chat).model
@@ -100,7 +101,7 @@ def test_a_chat_has_the_model_of_its_first_answer(models: Models) -> None:
     models.drain()
     assert models.model_of(chat) == models.one
     assert models.model_of(None) is None
-    assert models.engine.count(LoadModel) == 1
+    assert models.engine.count(Load) == 1
 
 
 def test_opening_a_chat_loads_nothing_and_says_what_sending_will(
@@ -125,7 +126,7 @@ def test_sending_loads_the_model_of_the_chat_first(both: tuple[Models, int, int]
     assert models.send_in(first)
     assert models.state.messages[-2].text == "And?"
     assert models.loads[-1] == models.files[0]
-    assert models.engine.count(Generate) == 2
+    assert models.engine.count(Chat) == 2
     assert list(models.state.waiting.values()) == ["Waiting for the model to load…"]
     models.loaded()
     models.end()
@@ -149,9 +150,9 @@ def test_loaded_model_can_be_used_while_an_answer_waits(both: tuple[Models, int,
     models, first, second = both
     assert models.send_in(second)
     assert models.send_in(first)
-    assert models.engine.count(Generate) == 3
+    assert models.engine.count(Chat) == 3
     models.controller.model_use.use_loaded()
-    assert models.engine.count(Generate) == 4
+    assert models.engine.count(Chat) == 4
     assert len(models.loads) == 2
 
 
@@ -468,8 +469,8 @@ def test_adapters_and_context_of_another_model_are_not_sent_to_the_engine(
     models.open(first)
     models.controller.sessions.restore()  # as some time after it was opened
     models.wait_until_idle()
-    sent = {type(each) for each in models.engine.commands[before:]}
-    assert not sent & {SetAdapters, LoadSnapshot}
+    sent = {kind_of(each) for each in models.engine.commands[before:]}
+    assert not sent & {SetAdapters, Restore}
     assert models.states.adapters.stack[0].on
     models.send_in(first)
     models.loaded()
@@ -488,7 +489,7 @@ def test_one_model_loads_once(models: Models) -> None:
         models.end()
         models.controller.regenerate(models.state.messages[-1].id)
         models.end()
-    assert models.engine.count(LoadModel) == 1
+    assert models.engine.count(Load) == 1
 
 
 def test_picker_of_an_answer_chooses_for_that_answer_alone(both: tuple[Models, int, int]) -> None:

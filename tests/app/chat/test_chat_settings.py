@@ -24,6 +24,7 @@ from app.domain.transfer import ExportFormat
 from app.settings.samplers import Thinking
 from app.store.store import Store
 from engine import (
+    Chat,
     CheckConstraint,
     ConstraintChecked,
     ConstraintKind,
@@ -31,7 +32,6 @@ from engine import (
     Failed,
     Finished,
     FinishReason,
-    Generate,
     Sampling,
 )
 from fakes import MODEL
@@ -41,9 +41,9 @@ COLD = NO_SETTINGS.with_value("temperature", 0.1).with_value("seed", 5)
 CHOICES = COLD.with_format(AnswerFormat.CHOICES, "yes\nno")
 
 
-def answer(stage: Stage) -> Generate:
+def answer(stage: Stage) -> Chat:
     """The last request for an answer, which ends."""
-    command = stage.engine.last(Generate)
+    command = stage.engine.last(Chat)
     stage.engine.finish()
     stage.drain()
     return command
@@ -105,7 +105,7 @@ def test_other_answers_of_a_chat_have_its_options_too(stage: Stage) -> None:
     stage.controller.compare(
         stage.state.messages[-1].id, GenerationSettings(), GenerationSettings(adapters=())
     )
-    both = [c for c in stage.engine.commands if isinstance(c, Generate)][-2:]
+    both = [c for c in stage.engine.commands if isinstance(c, Chat)][-2:]
     assert [c.constraint for c in both] == [CHOICES.constraint] * 2
     assert {c.sampling.temperature for c in both} == {0.1}
     assert both[0].sampling.seed == 5
@@ -153,7 +153,7 @@ def test_a_format_with_a_fault_is_not_asked_for(stage: Stage) -> None:
     assert (shown.fault.line, shown.checking) == (1, False)
     assert not stage.controller.send("one")
     assert stage.state.notices["format"].sentence == shown.fault.sentence
-    assert stage.engine.count(Generate) == 0
+    assert stage.engine.count(Chat) == 0
     stage.controller.chat_settings.change_shown(wrong.with_format(AnswerFormat.REGEX, "[0-9]"))
     assert "format" not in stage.state.notices
     checked(stage)
@@ -201,7 +201,7 @@ def test_a_cut_document_is_called_incomplete(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.controller.chat_settings.change_shown(CHOICES.with_value("typical_p", 0.8))
     stage.controller.send("one")
-    request = stage.engine.last(Generate).request
+    request = stage.engine.last(Chat).request
     stage.engine.deliver(
         Finished(request, FinishReason.LENGTH, 3, 0, 5, 0.1, 0.1, 8, incomplete=True)
     )

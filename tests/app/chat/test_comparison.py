@@ -11,8 +11,8 @@ from app.domain.generation_settings import GenerationSettings
 from app.domain.message import Message, MessageState
 from app.domain.parts import prompt_text
 from app.store.store import Store
-from engine import Cancel, ContextPolicy, FinishReason, Generate, Role, Sampling, SaveSnapshot
-from fakes import MODEL
+from engine import Chat, ContextPolicy, FinishReason, Role, Sampling, Save
+from fakes import MODEL, Cancel
 from stage import Stage, until
 
 COLD, WARM = (
@@ -34,7 +34,7 @@ class Pair:
 
     def compare(
         self, left: GenerationSettings = COLD, right: GenerationSettings = WARM
-    ) -> tuple[Generate, Generate]:
+    ) -> tuple[Chat, Chat]:
         """Compare two new answers; returns their commands."""
         self.stage.controller.compare(self.first.id, left, right)
         self.one, self.two = self.stage.engine.unfinished
@@ -287,10 +287,10 @@ def test_an_open_comparison_cannot_be_continued(pair: Pair) -> None:
     pair.stage.wait_until_idle()
     left = pair.shown.id
     pair.stage.controller.continue_answer(left)
-    assert pair.stage.engine.count(Generate) == 3
+    assert pair.stage.engine.count(Chat) == 3
     pair.stage.controller.keep(left)
     pair.stage.controller.continue_answer(left)
-    assert pair.stage.engine.count(Generate) == 4
+    assert pair.stage.engine.count(Chat) == 4
 
 
 def test_refused_message_stays_a_draft(pair: Pair) -> None:
@@ -329,16 +329,16 @@ def test_context_of_the_kept_answer_is_saved(pair: Pair, kept: str) -> None:
     pair.write("It", "Well")
     pair.finish()
     pair.stage.controller.sessions.save()
-    left = pair.stage.engine.last(SaveSnapshot)
-    assert isinstance(left, SaveSnapshot)
+    left = pair.stage.engine.last(Save)
+    assert isinstance(left, Save)
     assert left.answer == pair.one.request
     if kept != "neither":
         pair.stage.controller.keep(pair.shown.id if kept == "left" else pair.other.id)
     pair.stage.controller.sessions.save()
-    last = pair.stage.engine.last(SaveSnapshot)
-    assert isinstance(last, SaveSnapshot)
+    last = pair.stage.engine.last(Save)
+    assert isinstance(last, Save)
     assert last.answer == (pair.two if kept == "right" else pair.one).request
-    assert pair.stage.engine.count(SaveSnapshot) == 1 + (kept == "right")
+    assert pair.stage.engine.count(Save) == 1 + (kept == "right")
 
 
 def test_a_full_chat_goes_on_without_its_oldest_messages(pair: Pair) -> None:

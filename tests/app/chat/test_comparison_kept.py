@@ -7,8 +7,8 @@ import pytest
 from adapter_stage import PIRATE
 from app.domain.generation_settings import GenerationSettings
 from app.domain.message import Message, MessageState, StopReason
-from engine import Cancel, FinishReason, Sampling, SaveSnapshot
-from fakes import MODEL
+from engine import FinishReason, Sampling, Save
+from fakes import MODEL, Cancel
 from scenes_adapters import add
 from stage import Stage, until
 
@@ -95,8 +95,8 @@ def test_an_answer_that_has_ended_is_kept_while_the_other_is_written(
     assert lost.details.temperature == (1.0 if left else 0.2)
     assert stored(stage, kept.id).text == kept.text
     stage.controller.sessions.save()
-    saved = stage.engine.last(SaveSnapshot)
-    assert isinstance(saved, SaveSnapshot)
+    saved = stage.engine.last(Save)
+    assert isinstance(saved, Save)
     assert saved.answer == ended
     assert stage.controller.send("And then?")
     turns = stage.engine.last_generate.turns
@@ -121,8 +121,8 @@ def test_an_answer_that_has_not_begun_ends_at_once_when_the_other_is_kept(stage:
     stage.wait_until_idle()
     assert stored(stage, shown.id).state is MessageState.STOPPED
     stage.controller.sessions.save()
-    saved = stage.engine.last(SaveSnapshot)
-    assert isinstance(saved, SaveSnapshot)
+    saved = stage.engine.last(Save)
+    assert isinstance(saved, Save)
     assert saved.answer == second
 
 

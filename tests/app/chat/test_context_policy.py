@@ -14,7 +14,7 @@ from app.chat.answers import FULL_NOTICE
 from app.domain.chat_settings import ChatSettings, settings_text
 from app.domain.message import MessageState
 from app.store.store import Store
-from engine import ContextPolicy, LoadSnapshot
+from engine import ContextPolicy, Restore
 from fakes import MODEL
 from stage import Stage, flush
 
@@ -115,4 +115,4 @@ def test_snapshot_is_loaded_with_the_policy_of_its_chat(
     stage.controller.open_conversation(first)
     stage.wait_until_idle()
     stage.controller.sessions.restore()
-    assert stage.engine.last(LoadSnapshot).policy is policy
+    assert stage.engine.last(Restore).policy is policy

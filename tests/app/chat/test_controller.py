@@ -17,17 +17,16 @@ from app.ui.transcript.answer_card import answer_rows
 from app.ui.transcript.endings import ending, short_ending
 from app.ui.transcript.message_tools import tools_for
 from engine import (
-    Cancel,
+    Chat,
     DraftKind,
     Fault,
     FaultKind,
     FinishReason,
-    Generate,
-    LoadModel,
+    Load,
     Role,
     Turn,
 )
-from fakes import MODEL
+from fakes import MODEL, Cancel
 from stage import Stage, until
 
 USER, ASSISTANT = Role.USER, Role.ASSISTANT
@@ -144,13 +143,13 @@ def test_a_title_is_of_the_question_and_is_cut_late(parts: Parts, title: str) ->
 def test_a_message_waits_for_the_model(stage: Stage) -> None:
     stage.start(MODEL)
     ask(stage)
-    assert stage.engine.count(Generate) == 0
+    assert stage.engine.count(Chat) == 0
     waiting = stage.state.messages[-1]
     assert stage.state.waiting[waiting.id] == "Waiting for the model to load…"
     assert stage.state.busy
     stage.engine.finish_load()
     stage.drain()
-    assert stage.engine.count(Generate) == 1
+    assert stage.engine.count(Chat) == 1
     assert stage.state.waiting == {}
     assert answer(stage).text == "Because of the air."
 
@@ -163,7 +162,7 @@ def test_without_a_model_a_message_waits_for_one_to_be_chosen(stage: Stage) -> N
     assert list(stage.state.waiting.values()) == ["Waiting for the model to load…"]
     stage.engine.finish_load()
     stage.drain()
-    assert stage.engine.count(Generate) == 1
+    assert stage.engine.count(Chat) == 1
 
 
 @pytest.mark.parametrize("remembered", [True, False])
@@ -190,7 +189,7 @@ def test_after_unload_a_question_loads_the_last_or_only_model(
     assert list(stage.state.waiting.values()) == ["Waiting for the model to load…"]
     stage.engine.finish_load()
     stage.drain()
-    assert stage.engine.count(Generate) == 1
+    assert stage.engine.count(Chat) == 1
 
 
 def test_of_several_models_of_which_none_was_used_one_must_be_chosen(stage: Stage) -> None:
@@ -222,7 +221,7 @@ def test_a_waiting_message_can_be_stopped(stage: Stage) -> None:
     assert stage.state.messages[-1].state is MessageState.STOPPED
     stage.engine.finish_load()
     stage.drain()
-    assert stage.engine.count(Generate) == 0
+    assert stage.engine.count(Chat) == 0
 
 
 # --- stop, continue, regenerate, edit -------------------------------------------------------------
@@ -271,7 +270,7 @@ def test_a_complete_answer_goes_on_if_it_is_the_last(stage: Stage) -> None:
     ask(stage)
     answer(stage, "Three.")
     stage.controller.continue_answer(first.id)
-    assert stage.engine.count(Generate) == 4
+    assert stage.engine.count(Chat) == 4
 
 
 def test_an_edited_answer_is_a_new_version_from_which_the_chat_goes_on(stage: Stage) -> None:
@@ -289,7 +288,7 @@ def test_an_edited_answer_is_a_new_version_from_which_the_chat_goes_on(stage: St
     assert edited.model == first.model
     assert clipboard_text(edited.parts) == "Another way."
     assert any(isinstance(part, ThoughtPart) for part in edited.parts)
-    assert stage.engine.count(Generate) == 1  # no answer is written for it
+    assert stage.engine.count(Chat) == 1  # no answer is written for it
     stage.controller.continue_answer(edited.id)
     stage.drain()
     assert stage.engine.last_generate.turns[-1].text.endswith("Another way.")
@@ -419,7 +418,7 @@ def test_only_user_messages_are_edited_and_only_answers_regenerated(stage: Stage
     last = answer(stage)
     stage.controller.edit(last.id, "Something else")
     stage.controller.regenerate(stage.state.messages[0].id)
-    assert stage.engine.count(Generate) == 1
+    assert stage.engine.count(Chat) == 1
 
 
 def test_failed_answer_has_a_reason_and_can_be_regenerated(stage: Stage) -> None:
@@ -642,7 +641,7 @@ def test_newer_load_cancels_the_one_before(stage: Stage) -> None:
 def test_missing_last_model_is_not_loaded(tmp_path: Path, stage: Stage) -> None:
     stage.controller.settings = Settings(last_model=str(tmp_path / "gone.gguf"))
     stage.start()
-    assert stage.engine.count(LoadModel) == 0
+    assert stage.engine.count(Load) == 0
     assert stage.state.model.phase is ModelPhase.NONE
 
 

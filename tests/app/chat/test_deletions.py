@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from app.domain.chat import KEEP_DELETED_SECONDS
-from engine import Cancel, Generate
-from fakes import MODEL
+from engine import Chat
+from fakes import MODEL, Cancel
 from stage import Stage, until
 
 
@@ -139,7 +139,7 @@ def test_a_message_is_deleted_from_the_branch_and_undo_brings_it_back(stage: Sta
     stage.controller.deletions.delete_message(whole[2].id)
     assert texts(stage) == ["One", "Second."]
     ask(stage, "Three")
-    sent = stage.engine.last(Generate)
+    sent = stage.engine.last(Chat)
     assert [turn.text for turn in sent.turns] == ["One", "Second.", "Three"]
     stage.controller.deletions.undo()  # not while an answer is being written
     stage.controller.deletions.delete_message(whole[0].id)

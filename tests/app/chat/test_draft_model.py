@@ -7,7 +7,7 @@ from pathlib import Path
 
 from app.chat.draft_model import NOTICE
 from app.settings.model_settings import AS_IN_SETTINGS, ModelDefaults
-from engine import DraftKind, DraftSet, Failed, Generate, SetDraft
+from engine import Chat, DraftKind, DraftSet, Failed, SetDraft
 from fakes import MODEL
 from stage import Stage
 
@@ -19,7 +19,7 @@ def choose(stage: Stage, draft: Path | None, model: Path = MODEL) -> None:
     stage.controller.library.defaults.change(model, values)
 
 
-def answer(stage: Stage) -> Generate:
+def answer(stage: Stage) -> Chat:
     """The command of the next answer, which then ends."""
     stage.controller.send("hello")
     stage.wait_until_idle()

@@ -13,8 +13,8 @@ from app.settings.table import Settings
 from app.state.chat import ModelPhase
 from app.state.performance import tokens_per_second
 from app.store.store import DamagedStore, Store, StoreError
-from engine import Cancel, Failed, FindDevices, FinishReason, LoadModel, starter_path
-from fakes import MODEL
+from engine import Failed, FindDevices, FinishReason, Load, starter_path
+from fakes import MODEL, Cancel
 from stage import Stage, flush, until
 
 pytestmark = pytest.mark.usefixtures("caplog")  # failed requests are logged
@@ -51,7 +51,7 @@ def test_a_failure_that_belongs_to_no_load_is_no_failed_load(stage: Stage) -> No
 
 def test_a_failed_older_load_leaves_the_newer_one_alone(stage: Stage) -> None:
     stage.start(MODEL)
-    older = stage.engine.last(LoadModel)
+    older = stage.engine.last(Load)
     stage.controller.load_model(Path("/models/other.gguf"))
     stage.controller.send("One")
     stage.engine.deliver(Failed(older.request, "It is damaged.", "Choose another."))

@@ -8,8 +8,8 @@ import pytest
 
 from app.domain.message import Message, MessageState
 from app.state.chat import ModelPhase
-from engine import CacheType, Cancel, FinishReason, Generate
-from fakes import MODEL
+from engine import CacheType, Chat, FinishReason
+from fakes import MODEL, Cancel
 from stage import Stage, until
 
 pytestmark = pytest.mark.usefixtures("caplog")  # faults are logged
@@ -62,7 +62,7 @@ def test_exception_in_a_text_event_interrupts_only_that_answer(
     assert [record.levelname for record in caplog.records if record.exc_info] == ["ERROR"]
 
     # The other answer goes on, and the user can send again.
-    assert stage.engine.count(Generate) == 2
+    assert stage.engine.count(Chat) == 2
     stage.engine.write("Here.")
     stage.engine.finish()
     stage.wait_until_idle()
@@ -71,7 +71,7 @@ def test_exception_in_a_text_event_interrupts_only_that_answer(
     assert not stage.state.busy
     assert stage.controller.send("Three")
     stage.drain()
-    assert stage.engine.count(Generate) == 3
+    assert stage.engine.count(Chat) == 3
 
 
 def test_other_requests_in_the_batch_are_handled_after_an_exception(

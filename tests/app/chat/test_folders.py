@@ -13,7 +13,7 @@ from app.domain.chat import Conversation
 from app.domain.chat_settings import ChatSettings
 from app.state.chat import State
 from app.store.store import Store
-from engine import Generate, Role
+from engine import Chat, Role
 from fakes import MODEL
 from stage import Stage, until
 
@@ -80,12 +80,12 @@ def test_a_new_chat_begins_in_the_chosen_folder_with_its_instructions(stage: Sta
     folders.change(replace(folder, instructions="Be brief."))
     begin(stage, "One", sub)
     assert places(stage) == {"One": sub}
-    turns = stage.engine.last(Generate).turns
+    turns = stage.engine.last(Chat).turns
     assert (turns[0].role, turns[0].text) == (Role.SYSTEM, "Be brief.")
     stage.controller.new_conversation()
     begin(stage, "Two")
     assert places(stage)["Two"] is None
-    assert stage.engine.last(Generate).turns[0].role is Role.USER
+    assert stage.engine.last(Chat).turns[0].role is Role.USER
     assert_saved(stage)
 
 
@@ -359,7 +359,7 @@ def test_forks_of_forks_answer_apart_and_the_first_chat_is_as_it_was(stage: Stag
         made.append(stage.state.current)
         assert stage.controller.send("More")
         stage.drain()
-        command = stage.engine.last(Generate)
+        command = stage.engine.last(Chat)
         assert command.sampling.seed == 3
         assert command.turns[0].text == "Be brief."
         stage.engine.write("Yes.")
@@ -423,7 +423,7 @@ def test_instructions_of_a_folder_reach_a_chat_that_is_moved_into_it(stage: Stag
         stage.wait_until_idle()
         assert stage.controller.send("More")
         stage.drain()
-        assert stage.engine.last(Generate).turns[0].text == expected
+        assert stage.engine.last(Chat).turns[0].text == expected
         stage.engine.finish()
         stage.wait_until_idle()
 

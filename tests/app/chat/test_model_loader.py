@@ -17,7 +17,7 @@ from engine import (
     DevicesFound,
     FindDevices,
     ModelMoved,
-    UnloadModel,
+    Unload,
 )
 from fakes import MODEL
 from stage import Stage
@@ -39,7 +39,7 @@ def test_unloading_during_a_load_cancels_it(stage: Stage) -> None:
     stage.engine.cancel_load()
     stage.engine.finish_unload(0)
     stage.drain()
-    assert stage.engine.count(UnloadModel) == 1
+    assert stage.engine.count(Unload) == 1
     assert stage.state.model.phase is ModelPhase.NONE
 
 

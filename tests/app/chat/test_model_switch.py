@@ -10,8 +10,8 @@ from app.chat.model_switch import NOTICE
 from app.domain.message import MessageState
 from app.settings.model_settings import ModelDefaults
 from app.state.chat import ModelPhase
-from engine import Cancel, FinishReason, Generate, LoadModel, UnloadModel
-from fakes import MODEL
+from engine import Chat, FinishReason, Load, Unload
+from fakes import MODEL, Cancel
 from stage import Stage
 
 OTHER = Path("/models/Other-1B.gguf")
@@ -30,7 +30,7 @@ def writing(stage: Stage) -> Stage:
 def test_answer_is_finished_before_the_chosen_model_loads(writing: Stage) -> None:
     writing.controller.load_model(OTHER)
     assert writing.engine.count(Cancel) == 0
-    assert writing.engine.count(LoadModel) == 1
+    assert writing.engine.count(Load) == 1
     assert "Other 1B loads after" in writing.state.notices[NOTICE].sentence
     writing.engine.finish()
     writing.drain()
@@ -54,7 +54,7 @@ def test_closing_the_notice_keeps_the_model(writing: Stage) -> None:
     writing.controller.close_notice(NOTICE)
     writing.engine.finish()
     writing.drain()
-    assert writing.engine.count(LoadModel) == 1
+    assert writing.engine.count(Load) == 1
     assert writing.state.model.path == MODEL
 
 
@@ -63,7 +63,7 @@ def test_last_chosen_model_counts(writing: Stage) -> None:
     writing.controller.load_model(THIRD)
     writing.engine.finish()
     writing.drain()
-    assert writing.engine.count(LoadModel) == 2
+    assert writing.engine.count(Load) == 2
     assert writing.engine.load.path == THIRD
 
 
@@ -80,23 +80,23 @@ def test_message_sent_after_the_choice_is_answered_by_the_chosen_model(writing: 
     writing.controller.load_model(OTHER)
     writing.controller.new_conversation()
     writing.controller.send("And this?")
-    assert writing.engine.count(Generate) == 1
+    assert writing.engine.count(Chat) == 1
     assert list(writing.state.waiting.values()) == ["Queued: another answer is being written"]
     writing.engine.finish()
     writing.drain()
-    assert writing.engine.count(Generate) == 1
+    assert writing.engine.count(Chat) == 1
     assert writing.engine.load.path == OTHER
     writing.engine.finish_load()
     writing.drain()
-    assert writing.engine.count(Generate) == 2
+    assert writing.engine.count(Chat) == 2
 
 
 def test_unloading_waits_for_the_answer(writing: Stage) -> None:
     writing.controller.unload_model()
-    assert writing.engine.count(UnloadModel) == 0
+    assert writing.engine.count(Unload) == 0
     writing.engine.finish()
     writing.drain()
-    assert writing.engine.count(UnloadModel) == 1
+    assert writing.engine.count(Unload) == 1
     writing.engine.finish_unload()
     writing.drain()
     assert writing.state.model.phase is ModelPhase.NONE
@@ -107,25 +107,25 @@ def test_quitting_makes_no_waiting_change(writing: Stage) -> None:
     writing.controller.shut_down()
     writing.engine.finish(FinishReason.CANCELLED)
     writing.drain()
-    assert writing.engine.count(LoadModel) == 1
+    assert writing.engine.count(Load) == 1
 
 
 def test_model_in_use_is_not_loaded_again(stage: Stage) -> None:
     stage.ready(MODEL)
-    loads = stage.engine.count(LoadModel)
+    loads = stage.engine.count(Load)
     stage.controller.load_model(MODEL)
     stage.wait_until_idle()
-    assert stage.engine.count(LoadModel) == loads
+    assert stage.engine.count(Load) == loads
     assert stage.state.model.phase is ModelPhase.READY
     stage.controller.change_settings(context=1024)
     stage.controller.load_model(MODEL)
     stage.wait_until_idle()
-    assert stage.engine.count(LoadModel) == loads + 1
+    assert stage.engine.count(Load) == loads + 1
     stage.engine.finish_load()
     stage.controller.unload_model()
     stage.wait_until_idle()
     stage.controller.load_model(MODEL)
-    assert stage.engine.count(LoadModel) == loads + 2
+    assert stage.engine.count(Load) == loads + 2
 
 
 def test_choosing_the_model_in_use_drops_the_waiting_change(writing: Stage) -> None:
@@ -134,7 +134,7 @@ def test_choosing_the_model_in_use_drops_the_waiting_change(writing: Stage) -> N
     assert not writing.state.notices
     writing.engine.finish()
     writing.wait_until_idle()
-    assert writing.engine.count(LoadModel) == 1
+    assert writing.engine.count(Load) == 1
 
 
 def test_model_whose_load_was_cancelled_can_be_chosen_again(stage: Stage) -> None:
@@ -145,7 +145,7 @@ def test_model_whose_load_was_cancelled_can_be_chosen_again(stage: Stage) -> Non
     stage.wait_until_idle()
     stage.controller.load_model(OTHER)
     assert stage.engine.load.path == OTHER
-    assert stage.engine.count(LoadModel) == 3
+    assert stage.engine.count(Load) == 3
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_chosen_model_waits_for_all_answers(both: Stage) -> None:
     assert both.state.notices[NOTICE].sentence == "Other 1B loads after the current answers."
     both.engine.finish(request=two.request)
     both.drain()
-    assert both.engine.count(LoadModel) == 1
+    assert both.engine.count(Load) == 1
     both.engine.finish(request=one.request)
     both.drain()
     assert both.engine.load.path == OTHER
@@ -179,7 +179,7 @@ def test_load_now_stops_all_answers(both: Stage) -> None:
     stopped = {each.request for each in both.engine.commands if isinstance(each, Cancel)}
     assert {one.request, two.request} <= stopped
     for each in (two, one):
-        assert both.engine.count(LoadModel) == 1
+        assert both.engine.count(Load) == 1
         both.engine.finish(FinishReason.CANCELLED, request=each.request)
         both.drain()
     assert both.engine.load.path == OTHER
@@ -190,9 +190,9 @@ def test_keeping_the_model_requests_the_messages_sent_meanwhile(writing: Stage) 
     writing.controller.load_model(OTHER)
     writing.controller.new_conversation()
     writing.controller.send("And this?")
-    assert writing.engine.count(Generate) == 1
+    assert writing.engine.count(Chat) == 1
     writing.controller.close_notice(NOTICE)
-    assert writing.engine.count(Generate) == 2
+    assert writing.engine.count(Chat) == 2
 
 
 def test_quitting_requests_no_message_that_waits_for_the_chosen_model(writing: Stage) -> None:
@@ -202,7 +202,7 @@ def test_quitting_requests_no_message_that_waits_for_the_chosen_model(writing: S
     writing.controller.shut_down()
     writing.engine.finish(FinishReason.CANCELLED)
     writing.drain()
-    assert (writing.engine.count(Generate), writing.engine.count(LoadModel)) == (1, 1)
+    assert (writing.engine.count(Chat), writing.engine.count(Load)) == (1, 1)
 
 
 def test_a_model_is_loaded_within_its_memory_limit(stage: Stage) -> None:

@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 from app.settings.table import load
 from app.store.store import Store
 from app.ui.widgets.plain_text import for_qt
-from engine import FinishReason, Generate, Role
+from engine import Chat, FinishReason, Role
 from fakes import MODEL
 from stage import Stage, until
 
@@ -176,7 +176,7 @@ def test_nothing_typed_is_lost_or_altered(tmp_path: Path, qtbot: QtBot, seed: in
             places = sum(text.count(piece) for text in texts)
             assert places == 1, (piece, [text for text in texts if piece[1:3] in text], user.log)
         for command in user.stage.engine.commands:
-            if isinstance(command, Generate):
+            if isinstance(command, Chat):
                 prompt = command.turns[-1].text
                 assert any(text and prompt.endswith(text) for text in texts)
     finally:

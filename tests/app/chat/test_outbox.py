@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 from app.domain.generation_settings import GenerationSettings
 from app.domain.message import MessageState
 from app.domain.parts import FilePart, TextPart
-from engine import FinishReason, Generate, Role
+from engine import Chat, FinishReason, Role
 from fakes import MODEL
 from stage import Stage
 
@@ -105,7 +105,7 @@ def test_a_failed_answer_holds_what_waits(stage: Stage, qtbot: QtBot) -> None:
     stage.wait_until_idle()
     assert stage.state.messages[-1].state is MessageState.FAILED
     assert (questions(stage), shown(stage)) == (["one"], ["two"])
-    assert stage.engine.count(Generate) == 1
+    assert stage.engine.count(Chat) == 1
 
 
 def test_a_held_message_is_sent_after_the_answer_in_progress(stage: Stage, qtbot: QtBot) -> None:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from app.chat.planner import Branch, EngineState, EngineTarget, Step, Uses, plan
 from engine import (
     AdapterUse,
-    Generate,
-    LoadSnapshot,
+    Chat,
+    Restore,
     Role,
-    SaveSnapshot,
+    Save,
     SetAdapters,
     Turn,
 )
@@ -27,11 +27,11 @@ SYSTEM, ASKED = Turn(Role.SYSTEM, "Be brief."), Turn(Role.USER, "Why?")
 FIRST = (SYSTEM, ASKED)
 LATER = (SYSTEM, ASKED, Turn(Role.ASSISTANT, "Because."), Turn(Role.USER, "And then?"))
 
-SAVE = SaveSnapshot(0, "1", BUDGET)
-ADAPT, CLEAR = SetAdapters(0, PIRATE), SetAdapters(0, NONE)
-LOAD = LoadSnapshot(0, LATER, "2", adapters=NONE)
-ASK, ANSWER = Generate(0, LATER), Generate(0, LATER, adapters=NONE)
-ADAPTED = Generate(0, LATER, adapters=PIRATE)
+SAVE = Save("1", BUDGET)
+ADAPT, CLEAR = SetAdapters(PIRATE), SetAdapters(NONE)
+LOAD = Restore(LATER, "2", adapters=NONE)
+ASK, ANSWER = Chat(LATER), Chat(LATER, adapters=NONE)
+ADAPTED = Chat(LATER, adapters=PIRATE)
 
 ONE, TWO = Branch(1, (10, 11)), Branch(2, (20, 21))
 LONGER = Branch(2, (20, 21, 22, 23))
@@ -76,8 +76,8 @@ CASES: dict[str, tuple[EngineState, EngineTarget, list[Step]]] = {
     ),
     "answer: to a first message": (
         EMPTY,
-        replace(ANSWER_TWO, turns=FIRST, answer=Generate(0, FIRST)),
-        [Generate(0, FIRST, adapters=NONE)],
+        replace(ANSWER_TWO, turns=FIRST, answer=Chat(FIRST)),
+        [Chat(FIRST, adapters=NONE)],
     ),
     "answer: in a chat not begun yet there is nothing to load": (
         FRESH,
@@ -108,7 +108,7 @@ CASES: dict[str, tuple[EngineState, EngineTarget, list[Step]]] = {
     "restore: another branch of the same conversation": (
         EngineState(NONE, LONGER, NONE, 2),
         RESTORE_TWO,
-        [SaveSnapshot(0, "2", BUDGET), LOAD],
+        [Save("2", BUDGET), LOAD],
     ),
     "restore: nothing was said": (EMPTY, replace(RESTORE_TWO, turns=(SYSTEM,)), []),
     "restore: no disk space for contexts": (FRESH, replace(RESTORE_TWO, budget_bytes=0), []),
@@ -147,18 +147,18 @@ def test_every_plan_has_the_order_save_adapters_load_answer(
     turns: tuple[Turn, ...],
     answers: bool,
 ) -> None:
-    answer = Generate(0, turns) if answers else None
+    answer = Chat(turns) if answers else None
     steps = plan(current, EngineTarget(branch, adapters, budget, turns, answer))
     kinds = [type(step) for step in steps]
-    order = [SaveSnapshot, SetAdapters, LoadSnapshot, Generate]
+    order = [Save, SetAdapters, Restore, Chat]
     assert kinds == [kind for kind in order if kind in kinds]
-    assert (Generate in kinds) == answers
+    assert (Chat in kinds) == answers
     assert (SetAdapters in kinds) == (not answers and adapters != current.adapters)
-    named = [step.adapters for step in steps if not isinstance(step, SaveSnapshot)]
+    named = [step.adapters for step in steps if not isinstance(step, Save)]
     assert all(each == adapters for each in named)
-    if SaveSnapshot in kinds:
+    if Save in kinds:
         assert budget > 0
         assert current.unsaved is not None
-    names = [step.conversation for step in steps if isinstance(step, SaveSnapshot | LoadSnapshot)]
+    names = [step.conversation for step in steps if isinstance(step, Save | Restore)]
     assert "" not in names
     assert set(names) <= {str(current.unsaved), str(branch.conversation)}

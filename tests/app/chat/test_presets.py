@@ -21,7 +21,7 @@ from app.settings.table import Settings
 from app.state.presets import PresetState
 from app.system import translation
 from cards import card, picture, text_chunk
-from engine import Generate, Role
+from engine import Chat, Role
 from fakes import MODEL
 from stage import Stage
 
@@ -52,9 +52,9 @@ def instructions(stage: Stage) -> str | None:
     return stage.state.settings(stage.state.current).instructions
 
 
-def answered(stage: Stage, text: str) -> Generate:
+def answered(stage: Stage, text: str) -> Chat:
     stage.controller.send(text)
-    command = stage.engine.last(Generate)
+    command = stage.engine.last(Chat)
     stage.engine.finish()
     stage.wait_until_idle()
     return command

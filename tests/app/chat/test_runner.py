@@ -30,7 +30,7 @@ from app.store.writer import StoreQueue
 from app.system.worker import BackgroundWorker
 from engine import (
     AdaptersSet,
-    Command,
+    Chat,
     DraftKind,
     Event,
     Failed,
@@ -38,15 +38,15 @@ from engine import (
     FaultKind,
     Finished,
     FinishReason,
-    Generate,
-    LoadSnapshot,
+    Request,
+    Restore,
     Role,
     Sampling,
-    SaveSnapshot,
+    Save,
     SetAdapters,
     Turn,
 )
-from fakes import MODEL, FakeEngine
+from fakes import MODEL, FakeEngine, kind_of
 from snapshot_fixture import LOADED
 from stage import flush, reraise, until
 
@@ -132,11 +132,11 @@ class Parts:
         """Queue the last answer of a conversation again."""
         *before, last = self.branches[place]
         turns = tuple(Turn(message.role, message.text) for message in (*before, last))
-        self.answers.enqueue(last, lambda: Generate(0, turns, Sampling(), 10))
+        self.answers.enqueue(last, lambda: Chat(turns, Sampling(), 10))
 
-    def kinds(self) -> list[type[Command]]:
+    def kinds(self) -> list[type[Request]]:
         """Commands sent to the engine since the last call."""
-        sent = [type(command) for command in self.engines[0].commands]
+        sent = [kind_of(command) for command in self.engines[0].commands]
         self.engines[0].commands.clear()
         return sent
 
@@ -166,7 +166,7 @@ def parts(qtbot: QtBot, tmp_path: Path, request: pytest.FixtureRequest) -> Itera
     made.link.drain()
     made.kinds()
     made.ask(0)
-    assert made.kinds() == [LoadSnapshot, Generate]
+    assert made.kinds() == [Restore, Chat]
     yield made
     made.close()
 
@@ -181,31 +181,31 @@ def test_another_conversation_is_shown(parts: Parts) -> None:
     end_answer(parts)
     two = parts.branches[1]
     parts.state.show(two[0].conversation, two)
-    assert parts.kinds() == [SaveSnapshot, SetAdapters]
+    assert parts.kinds() == [Save, SetAdapters]
     until(lambda: bool(parts.engines[0].commands))
-    assert parts.kinds() == [LoadSnapshot]
+    assert parts.kinds() == [Restore]
 
 
 def test_another_conversation_is_shown_while_an_answer_is_written(parts: Parts) -> None:
     two = parts.branches[1]
     parts.state.show(two[0].conversation, two)
-    assert parts.kinds() == [SaveSnapshot, SetAdapters], "both carried out after the answer"
+    assert parts.kinds() == [Save, SetAdapters], "both carried out after the answer"
 
 
 def test_another_conversation_is_answered(parts: Parts) -> None:
     end_answer(parts)
     parts.ask(1)
     (save, load, asked) = parts.engines[0].commands
-    assert isinstance(save, SaveSnapshot)
-    assert isinstance(load, LoadSnapshot)
-    assert isinstance(asked, Generate)
+    assert isinstance(save, Save)
+    assert isinstance(load, Restore)
+    assert isinstance(asked, Chat)
     assert save.conversation == str(parts.branches[0][0].conversation)
     assert load.adapters == asked.adapters == uses((PIRATE, 1.0))
 
 
 def test_two_conversations_with_different_adapters_answer_at_the_same_time(parts: Parts) -> None:
     parts.ask(1)
-    assert parts.kinds() == [SaveSnapshot, LoadSnapshot, Generate], "the first one goes on"
+    assert parts.kinds() == [Save, Restore, Chat], "the first one goes on"
     assert len(parts.state.generations) == 2
 
 
@@ -222,10 +222,11 @@ def test_answer_starts_without_adapters_refused_since_their_check(parts: Parts) 
     two = parts.branches[1][0].conversation
     parts.kinds()
     fail_answer(parts, FaultKind.NO_FILE)
+    asked = parts.engines[0].last(SetAdapters)
     assert parts.kinds() == [SetAdapters], "which finds the file"
-    refuse(parts.engines[0], SetAdapters(parts.link._last_request, uses((PIRATE, 1.0))))
+    refuse(parts.engines[0], asked)
     parts.link.drain()
-    (asked,) = (each for each in parts.engines[0].commands if isinstance(each, Generate))
+    (asked,) = (each for each in parts.engines[0].commands if isinstance(each, Chat))
     assert asked.adapters == ()
     assert parts.adapter_state.applied == ()
     parts.state.show(two, parts.branches[1])
@@ -240,7 +241,7 @@ def test_answer_fails_when_its_adapters_are_refused_twice(parts: Parts) -> None:
     accept(parts.engines[0])
     parts.kinds()
     parts.link.drain()
-    assert Generate in parts.kinds()
+    assert Chat in parts.kinds()
     fail_answer(parts, FaultKind.NO_FILE)
     assert not parts.state.generations
     assert not parts.state.queued

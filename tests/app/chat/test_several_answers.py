@@ -9,8 +9,8 @@ from pytestqt.qtbot import QtBot
 
 from adapter_stage import accept
 from app.domain.message import Message, MessageState, StopReason
-from engine import Cancel, FinishReason, Generate, Role, SaveSnapshot, SetAdapters
-from fakes import MODEL
+from engine import Chat, FinishReason, Role, Save, SetAdapters
+from fakes import MODEL, Cancel
 from stage import Stage, until
 
 
@@ -148,7 +148,7 @@ def test_deleting_a_conversation_stops_only_its_answer(both: Both, place: int) -
     both.write("Because", "It is")
     stage.controller.deletions.delete([both.chats[place]])
     cancelled = {each.request for each in stage.engine.commands if isinstance(each, Cancel)}
-    saves = {each.request for each in stage.engine.commands if isinstance(each, SaveSnapshot)}
+    saves = {each.request for each in stage.engine.commands if isinstance(each, Save)}
     assert cancelled - saves == {requests[place]}
     stage.engine.finish(FinishReason.CANCELLED, request=requests[place])
     stage.engine.write(" more.", request=requests[other])
@@ -169,7 +169,7 @@ def test_requested_save_of_a_deleted_conversation_is_cancelled(both: Both) -> No
     stage.wait_until_idle()
     stage.controller.open_conversation(both.chats[0])
     stage.controller.send("And then?")  # saves the context of the second, which waits
-    saves = [each for each in stage.engine.commands if isinstance(each, SaveSnapshot)]
+    saves = [each for each in stage.engine.commands if isinstance(each, Save)]
     (save,) = [each for each in saves if each.conversation == str(both.chats[1])]
     stage.controller.deletions.delete([both.chats[1]])
     cancelled = {each.request for each in stage.engine.commands if isinstance(each, Cancel)}
@@ -185,7 +185,7 @@ def test_context_of_an_answer_that_never_started_is_not_saved(both: Both) -> Non
     commands = len(stage.engine.commands)
     stage.controller.open_conversation(both.chats[0])
     stage.wait_until_idle()
-    saved = [each for each in stage.engine.commands[commands:] if isinstance(each, SaveSnapshot)]
+    saved = [each for each in stage.engine.commands[commands:] if isinstance(each, Save)]
     assert saved == []
 
 
@@ -239,7 +239,7 @@ def test_answers_cut_off_by_a_crash_can_both_be_continued(qtbot: QtBot, tmp_path
         assert (last.text, last.state) == (text, MessageState.INTERRUPTED)
         again.controller.continue_answer(last.id)
         assert again.engine.last_generate.turns[-1].role is Role.ASSISTANT
-    assert again.engine.count(Generate) == 2
+    assert again.engine.count(Chat) == 2
     again.close()
 
 
@@ -256,7 +256,7 @@ def test_answer_with_other_adapters_waits_for_them_and_can_be_stopped(stage: Sta
     adapted, waiting = stage.state.current, stage.state.messages[-1].id
     assert plain is not None
     assert adapted is not None
-    assert stage.engine.count(Generate) == 1
+    assert stage.engine.count(Chat) == 1
     assert stage.state.waiting[waiting] == "Waiting for the adapters…"
     stage.controller.open_conversation(plain)  # asks for its own adapters again
     stage.engine.finish(request=asked.request)
@@ -271,7 +271,7 @@ def test_answer_with_other_adapters_waits_for_them_and_can_be_stopped(stage: Sta
         answered.add(open_[0].request)
         accept(stage.engine, open_[0])
         stage.drain()
-    assert stage.engine.count(Generate) == 2
+    assert stage.engine.count(Chat) == 2
     assert stage.state.busy_conversations == {adapted}
     stage.controller.stop_in(adapted)
     assert stage.state.busy_conversations == set()

@@ -18,18 +18,17 @@ from app.state.chat import Deletion, ModelPhase, ModelStatus
 from app.state.snapshots import Resume, ResumePhase
 from engine import (
     AdaptersSet,
-    Cancel,
+    Chat,
     ContextPolicy,
     Failed,
-    Generate,
-    LoadSnapshot,
+    Restore,
     Role,
-    SaveSnapshot,
+    Save,
     SnapshotLoaded,
     SnapshotSaved,
     Turn,
 )
-from fakes import MODEL
+from fakes import MODEL, Cancel, kind_of
 from snapshot_fixture import SnapshotFixture
 from stage import until
 
@@ -59,7 +58,7 @@ def test_opened_conversation_loads_its_snapshot_with_its_prompt(
     fixture.open(fixture.ids[0])
     fixture.settle()
     (asked,) = fixture.commands
-    assert isinstance(asked, LoadSnapshot)
+    assert isinstance(asked, Restore)
     assert asked.conversation == str(fixture.ids[0])
     assert asked.turns == (
         Turn(Role.SYSTEM, "Be brief."),
@@ -82,7 +81,7 @@ def test_load_waits_for_a_model(fixture: SnapshotFixture) -> None:
     assert fixture.commands == []
     fixture.load_model()
     fixture.settle()
-    assert [type(c) for c in fixture.commands] == [LoadSnapshot]
+    assert [kind_of(c) for c in fixture.commands] == [Restore]
 
 
 def test_zero_budget_saves_and_loads_nothing(
@@ -95,8 +94,8 @@ def test_zero_budget_saves_and_loads_nothing(
     fixture.answer(fixture.ids[0])
     fixture.ask(fixture.ids[1])
     fixture.sessions.shut_down()
-    assert [type(c) for c in fixture.commands] == [Generate, Generate]
-    assert {c.budget_bytes for c in fixture.commands if isinstance(c, Generate)} == {0}
+    assert [kind_of(c) for c in fixture.commands] == [Chat, Chat]
+    assert {c.budget_bytes for c in fixture.commands if isinstance(c, Chat)} == {0}
 
 
 def test_cached_branch_is_not_loaded_again(opened: SnapshotFixture) -> None:
@@ -104,7 +103,7 @@ def test_cached_branch_is_not_loaded_again(opened: SnapshotFixture) -> None:
     opened.settle()
     opened.open(opened.ids[0])
     opened.settle()
-    assert opened.engine.count(LoadSnapshot) == 1
+    assert opened.engine.count(Restore) == 1
 
 
 def test_empty_conversation_loads_nothing(fixture: SnapshotFixture) -> None:
@@ -120,11 +119,11 @@ def test_opening_another_conversation_cancels_the_load(fixture: SnapshotFixture)
     fixture.load_model()
     fixture.open(fixture.ids[0])
     fixture.settle()
-    first = fixture.engine.last(LoadSnapshot)
+    first = fixture.engine.last(Restore)
     fixture.open(fixture.ids[1])
     fixture.settle()
     assert fixture.engine.last(Cancel).request == first.request
-    assert fixture.engine.last(LoadSnapshot).request != first.request
+    assert fixture.engine.last(Restore).request != first.request
     assert fixture.shown.resume == Resume(fixture.ids[1])
     fixture.engine.deliver(SnapshotLoaded(first.request, 9, 9, 9, 0.1, 0.0, "too late"))
     fixture.settle()
@@ -142,25 +141,25 @@ def test_conversation_shown_briefly_is_not_loaded(fixture: SnapshotFixture) -> N
         fixture.open(conversation)
     fixture.settle()
     (asked,) = fixture.commands
-    assert isinstance(asked, LoadSnapshot)
+    assert isinstance(asked, Restore)
     assert asked.conversation == str(fixture.ids[-1])
 
 
 def test_answer_is_saved_after_the_idle_time(opened: SnapshotFixture) -> None:
     opened.ask(opened.ids[0])
-    asked = opened.engine.last(Generate)
+    asked = opened.engine.last(Chat)
     assert (asked.conversation, asked.budget_bytes) == (str(opened.ids[0]), 5_000_000_000)
     (quiet,) = opened.timers(QUIET_MILLISECONDS)
     assert not quiet.isActive()
     opened.end_answer()
     assert quiet.isActive()
     quiet.setInterval(1)
-    until(lambda: opened.engine.count(SaveSnapshot) == 1)
-    saved = opened.engine.last(SaveSnapshot)
+    until(lambda: opened.engine.count(Save) == 1)
+    saved = opened.engine.last(Save)
     assert (saved.conversation, saved.budget_bytes) == (str(opened.ids[0]), 5_000_000_000)
     assert not quiet.isActive()
     opened.sessions.shut_down()
-    assert opened.engine.count(SaveSnapshot) == 1, "nothing is written twice"
+    assert opened.engine.count(Save) == 1, "nothing is written twice"
 
 
 def test_next_question_delays_saving(opened: SnapshotFixture) -> None:
@@ -168,25 +167,25 @@ def test_next_question_delays_saving(opened: SnapshotFixture) -> None:
     (quiet,) = opened.timers(QUIET_MILLISECONDS)
     opened.ask(opened.ids[0])
     assert not quiet.isActive()
-    assert opened.engine.count(SaveSnapshot) == 0
+    assert opened.engine.count(Save) == 0
 
 
 def test_context_is_saved_before_another_conversation_is_loaded(opened: SnapshotFixture) -> None:
     opened.answer(opened.ids[0])
     seen: list[list[type]] = []
     opened.state.conversation_changed.connect(  # connected last, as app.chat.adapters is
-        lambda: seen.append([type(c) for c in opened.commands])
+        lambda: seen.append([kind_of(c) for c in opened.commands])
     )
     opened.open(opened.ids[1])
-    assert seen == [[LoadSnapshot, Generate, SaveSnapshot]]
+    assert seen == [[Restore, Chat, Save]]
     opened.settle()
-    assert [type(c) for c in opened.commands[-2:]] == [SaveSnapshot, LoadSnapshot]
+    assert [kind_of(c) for c in opened.commands[-2:]] == [Save, Restore]
 
 
 def test_opening_a_new_chat_saves_the_context(opened: SnapshotFixture) -> None:
     opened.answer(opened.ids[0])
     opened.open(None)
-    assert opened.engine.last(SaveSnapshot).conversation == str(opened.ids[0])
+    assert opened.engine.last(Save).conversation == str(opened.ids[0])
 
 
 def test_new_conversation_is_saved_under_its_stored_id(
@@ -202,7 +201,7 @@ def test_new_conversation_is_saved_under_its_stored_id(
     (number,) = fixture.stored(
         lambda store: [c.id for c in store.conversations() if c.title == "new"]
     )
-    assert fixture.engine.last(SaveSnapshot).conversation == str(number)
+    assert fixture.engine.last(Save).conversation == str(number)
 
 
 def test_answer_elsewhere_saves_then_loads_its_conversation(
@@ -210,12 +209,12 @@ def test_answer_elsewhere_saves_then_loads_its_conversation(
 ) -> None:
     opened.answer(opened.ids[0])
     opened.ask(opened.ids[2])
-    kinds = [type(c) for c in opened.commands[-3:]]
-    assert kinds == [SaveSnapshot, LoadSnapshot, Generate]
+    kinds = [kind_of(c) for c in opened.commands[-3:]]
+    assert kinds == [Save, Restore, Chat]
     saved, loaded, asked = opened.commands[-3:]
-    assert isinstance(saved, SaveSnapshot)
-    assert isinstance(loaded, LoadSnapshot)
-    assert isinstance(asked, Generate)
+    assert isinstance(saved, Save)
+    assert isinstance(loaded, Restore)
+    assert isinstance(asked, Chat)
     assert (saved.conversation, loaded.conversation) == (str(opened.ids[0]), str(opened.ids[2]))
     assert loaded.turns == asked.turns
     opened.engine.load_snapshot(100, 100, 100)
@@ -229,13 +228,13 @@ def test_shown_conversation_is_loaded_after_an_answer_elsewhere(
 ) -> None:
     opened.ask(opened.ids[2])
     opened.settle()
-    before = opened.engine.count(LoadSnapshot)
+    before = opened.engine.count(Restore)
     opened.end_answer()
     opened.settle()
-    assert [type(c) for c in opened.commands[-2:]] == [SaveSnapshot, LoadSnapshot]
-    assert opened.engine.count(LoadSnapshot) == before + 1
-    assert opened.engine.last(LoadSnapshot).conversation == str(opened.ids[0])
-    assert opened.engine.last(SaveSnapshot).conversation == str(opened.ids[2])
+    assert [kind_of(c) for c in opened.commands[-2:]] == [Save, Restore]
+    assert opened.engine.count(Restore) == before + 1
+    assert opened.engine.last(Restore).conversation == str(opened.ids[0])
+    assert opened.engine.last(Save).conversation == str(opened.ids[2])
 
 
 def test_question_during_a_load_is_queued_after_it(fixture: SnapshotFixture) -> None:
@@ -243,7 +242,7 @@ def test_question_during_a_load_is_queued_after_it(fixture: SnapshotFixture) -> 
     fixture.open(fixture.ids[0])
     fixture.settle()
     fixture.ask(fixture.ids[0])
-    assert [type(c) for c in fixture.commands] == [LoadSnapshot, Generate]
+    assert [kind_of(c) for c in fixture.commands] == [Restore, Chat]
     assert fixture.engine.count(Cancel) == 0
     assert fixture.shown.resume is None
     fixture.engine.load_snapshot(4096, 4096, 4096)
@@ -263,7 +262,7 @@ def test_new_conversation_loads_nothing_before_its_first_answer(
     fixture.state.show(fixture.ids[0], [])
     fixture.state.show(None)
     fixture.ask(fixture.ids[0])
-    assert [type(c) for c in fixture.commands] == [Generate]
+    assert [kind_of(c) for c in fixture.commands] == [Chat]
 
 
 def test_branch_switch_saves_the_old_branch_before_loading(
@@ -272,8 +271,8 @@ def test_branch_switch_saves_the_old_branch_before_loading(
     opened.answer(opened.ids[0])
     opened.state.show(opened.ids[0], opened.state.branches[opened.ids[0]][:2])
     opened.settle()
-    assert [type(c) for c in opened.commands[-2:]] == [SaveSnapshot, LoadSnapshot]
-    assert [t.text for t in opened.engine.last(LoadSnapshot).turns][1:] == [
+    assert [kind_of(c) for c in opened.commands[-2:]] == [Save, Restore]
+    assert [t.text for t in opened.engine.last(Restore).turns][1:] == [
         "first question",
         "first answer",
     ]
@@ -284,9 +283,9 @@ def test_closing_during_an_answer_saves_its_partial_context(
 ) -> None:
     opened.ask(opened.ids[0])
     opened.sessions.shut_down()
-    assert [type(c) for c in opened.commands[-2:]] == [Generate, SaveSnapshot]
+    assert [kind_of(c) for c in opened.commands[-2:]] == [Chat, Save]
     opened.sessions.shut_down()
-    assert opened.engine.last(SaveSnapshot).conversation == str(opened.ids[0])
+    assert opened.engine.last(Save).conversation == str(opened.ids[0])
 
 
 def test_closing_cancels_the_load(fixture: SnapshotFixture) -> None:
@@ -294,15 +293,15 @@ def test_closing_cancels_the_load(fixture: SnapshotFixture) -> None:
     fixture.open(fixture.ids[0])
     fixture.settle()
     fixture.sessions.shut_down()
-    assert fixture.engine.last(Cancel).request == fixture.engine.last(LoadSnapshot).request
-    assert fixture.engine.count(SaveSnapshot) == 0
+    assert fixture.engine.last(Cancel).request == fixture.engine.last(Restore).request
+    assert fixture.engine.count(Save) == 0
 
 
 def test_deleted_conversation_is_not_saved(opened: SnapshotFixture) -> None:
     opened.answer(opened.ids[0])
     opened.state.set_deletions([Deletion((opened.ids[0],))], offered=1)
     opened.open(None)
-    assert opened.engine.count(SaveSnapshot) == 0
+    assert opened.engine.count(Save) == 0
 
 
 def test_another_model_starts_empty_and_loads_the_shown_conversation(
@@ -314,7 +313,7 @@ def test_another_model_starts_empty_and_loads_the_shown_conversation(
     assert opened.shown.resume is None
     opened.settle()
     opened.sessions.shut_down()
-    assert [type(c) for c in opened.commands[-2:]] == [SaveSnapshot, LoadSnapshot]
+    assert [kind_of(c) for c in opened.commands[-2:]] == [Save, Restore]
 
 
 def test_context_of_an_unloaded_model_is_not_saved(opened: SnapshotFixture) -> None:
@@ -322,7 +321,7 @@ def test_context_of_an_unloaded_model_is_not_saved(opened: SnapshotFixture) -> N
     opened.state.set_model(ModelStatus(ModelPhase.FAILED, Local(MODEL)))
     opened.load_model()
     opened.sessions.shut_down()
-    assert opened.engine.count(SaveSnapshot) == 0
+    assert opened.engine.count(Save) == 0
 
 
 def test_changed_adapters_trigger_a_new_load(
@@ -334,8 +333,8 @@ def test_changed_adapters_trigger_a_new_load(
     opened.link.drain()
     opened.runner.on_adapters_set(AdaptersSet(1000, (), True))
     opened.settle()
-    assert type(opened.commands[-1]) is LoadSnapshot
-    assert opened.engine.count(SaveSnapshot) == 0, "there is nothing left to save"
+    assert kind_of(opened.commands[-1]) is Restore
+    assert opened.engine.count(Save) == 0, "there is nothing left to save"
     opened.engine.load_snapshot(0, 0, 4096, reading=12.0, refused="It had other adapters.")
     opened.settle()
     assert opened.shown.resume is not None
@@ -346,16 +345,16 @@ def test_changed_adapters_trigger_a_new_load(
 def test_unchanged_adapters_trigger_no_load(
     opened: SnapshotFixture, request_number: int, changed: bool
 ) -> None:
-    asked = opened.engine.count(LoadSnapshot)
+    asked = opened.engine.count(Restore)
     opened.runner.on_adapters_set(AdaptersSet(request_number, (), changed))
     opened.settle()
-    assert opened.engine.count(LoadSnapshot) == asked
+    assert opened.engine.count(Restore) == asked
 
 
 def test_a_failed_save_is_reported_until_one_succeeds(opened: SnapshotFixture) -> None:
     opened.answer(opened.ids[0])
     opened.sessions.shut_down()
-    request = opened.engine.last(SaveSnapshot).request
+    request = opened.engine.last(Save).request
     opened.engine.deliver(Failed(request, "The disk is full.", "Free some space."))
     opened.settle()
     assert (opened.shown.saved.error, opened.shown.saved.remedy) == (
@@ -376,9 +375,7 @@ def test_failed_load_shows_no_resume_status(
     fixture.load_model()
     fixture.open(fixture.ids[0])
     fixture.settle()
-    fixture.engine.deliver(
-        Failed(fixture.engine.last(LoadSnapshot).request, "It has no template.", "")
-    )
+    fixture.engine.deliver(Failed(fixture.engine.last(Restore).request, "It has no template.", ""))
     fixture.settle()
     assert fixture.taken == [True]
     assert fixture.shown.resume is None
@@ -434,10 +431,10 @@ def test_deleting_a_conversation_deletes_only_its_snapshot(opened: SnapshotFixtu
 def test_context_of_a_deleted_conversation_is_not_saved(opened: SnapshotFixture) -> None:
     first = opened.ids[0]
     opened.answer(first)
-    saves = opened.engine.count(SaveSnapshot)
+    saves = opened.engine.count(Save)
     opened.sessions.forget([first])
     opened.sessions.save()
-    assert opened.engine.count(SaveSnapshot) == saves
+    assert opened.engine.count(Save) == saves
     until(lambda: bool(opened.deletes))
 
 

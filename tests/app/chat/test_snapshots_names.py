@@ -13,7 +13,8 @@ from pytestqt.qtbot import QtBot
 
 from app.domain.ids import new_id
 from app.store.store import Store
-from engine import AdaptersSet, Cancel, LoadSnapshot, SaveSnapshot
+from engine import AdaptersSet, Restore, Save
+from fakes import Cancel
 from snapshot_fixture import SnapshotFixture
 
 
@@ -31,12 +32,12 @@ def test_new_conversation_is_saved_at_once_although_the_disk_is_slow(
     made, disk = _begin_on_a_slow_disk(fixture)
     fixture.answer(made)
     fixture.open(None)
-    assert fixture.engine.last(SaveSnapshot).conversation == str(made)
+    assert fixture.engine.last(Save).conversation == str(made)
     disk.set()
     assert made in fixture.stored(lambda store: [each.id for each in store.conversations()])
     fixture.sessions.save()
     fixture.sessions.shut_down()
-    assert fixture.engine.count(SaveSnapshot) == 1, "nothing is written twice"
+    assert fixture.engine.count(Save) == 1, "nothing is written twice"
 
 
 def test_shown_conversation_that_is_not_stored_is_saved_before_the_model_goes(
@@ -45,9 +46,9 @@ def test_shown_conversation_that_is_not_stored_is_saved_before_the_model_goes(
     fixture.load_model()
     made, disk = _begin_on_a_slow_disk(fixture)
     fixture.answer(made)
-    assert fixture.engine.count(SaveSnapshot) == 0, "it waits for the idle time"
+    assert fixture.engine.count(Save) == 0, "it waits for the idle time"
     fixture.sessions.shut_down()
-    assert fixture.engine.last(SaveSnapshot).conversation == str(made)
+    assert fixture.engine.last(Save).conversation == str(made)
     disk.set()
 
 
@@ -74,7 +75,7 @@ def test_context_lost_while_the_disk_is_slow_is_saved_once_under_its_own_name(
             fixture.sessions.forget([made])
     disk.set()
     fixture.settle()
-    saves = [each for each in fixture.commands if isinstance(each, SaveSnapshot)]
+    saves = [each for each in fixture.commands if isinstance(each, Save)]
     assert [each.conversation for each in saves] == [str(made)]
     if gone == "deleted":
         assert fixture.engine.last(Cancel).request == saves[0].request
@@ -127,7 +128,7 @@ def test_no_sequence_of_actions_saves_under_another_name(
         names["And"] = str(made)  # it begins with what `SnapshotFixture.ask` asks
         holder = ""
         for command in fixture.commands:
-            if isinstance(command, SaveSnapshot):
+            if isinstance(command, Save):
                 assert command.conversation == holder
             else:
                 holder = names[command.turns[1].text.split()[0]]
@@ -155,7 +156,7 @@ def _take(fixture: SnapshotFixture, step: str, conversation: int) -> None:
         case "model" if not writing:
             fixture.sessions.shut_down()
             fixture.load_model()
-        case "back" if fixture.engine.count(LoadSnapshot):
+        case "back" if fixture.engine.count(Restore):
             fixture.engine.load_snapshot(10, 10, 10)
             fixture.link.drain()
         case _:

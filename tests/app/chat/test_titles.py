@@ -11,8 +11,8 @@ from pytestqt.qtbot import QtBot
 from app.chat.titles import cleaned
 from app.domain.chat import Preset
 from app.settings.table import Settings
-from engine import Cancel, FinishReason, Generate, LoadModel, Role
-from fakes import MODEL
+from engine import Chat, FinishReason, Load, Role
+from fakes import MODEL, Cancel
 from stage import Stage, flush
 
 QUESTION = "Hello! Can you tell me why the sky is blue?"
@@ -27,7 +27,7 @@ def stage(qtbot: QtBot, tmp_path: Path) -> Iterator[Stage]:
     made.close()
 
 
-def ask(stage: Stage, text: str = QUESTION) -> Generate:
+def ask(stage: Stage, text: str = QUESTION) -> Chat:
     """Send a message; returns the request for its answer."""
     assert stage.controller.send(text)
     return stage.engine.last_generate
@@ -39,7 +39,7 @@ def answer(stage: Stage, text: str = "Light is scattered.") -> None:
     stage.drain()
 
 
-def titling(stage: Stage) -> Generate | None:
+def titling(stage: Stage) -> Chat | None:
     """The request for a title in progress."""
     asked = [each for each in stage.engine.unfinished if each.background]
     return asked[-1] if asked and stage.state.titled is not None else None
@@ -201,7 +201,7 @@ def test_a_model_change_cancels_the_title(stage: Stage) -> None:
     assert asked is not None
     stage.controller.load_model(MODEL.with_name("other.gguf"))
     commands = stage.engine.commands
-    sent = [each for each in commands if isinstance(each, Cancel | LoadModel)]
+    sent = [each for each in commands if isinstance(each, Cancel | Load)]
     assert Cancel(asked.request) in sent
     assert stage.state.titled is None
     stage.engine.finish(FinishReason.CANCELLED, request=asked.request)
@@ -218,10 +218,10 @@ def test_a_chat_with_another_model_loads_none_for_its_title(stage: Stage) -> Non
     stage.controller.load_model(MODEL.with_name("other.gguf"))
     stage.engine.finish(FinishReason.CANCELLED, request=asked.request)
     stage.drain()
-    loads = stage.engine.count(LoadModel)
+    loads = stage.engine.count(Load)
     stage.engine.finish_load()
     stage.drain()
-    assert stage.engine.count(LoadModel) == loads
+    assert stage.engine.count(Load) == loads
     model = stage.state.settings(chat).model
     assert (stage.state.titled == chat) == (model == stage.state.model.model)
 

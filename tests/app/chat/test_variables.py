@@ -13,7 +13,7 @@ from app.domain.chat_settings import ChatSettings, settings_text
 from app.domain.variables import has_variables, resolved
 from app.settings.table import Settings
 from app.system import translation
-from engine import Generate, Role
+from engine import Chat, Role
 from fakes import MODEL
 from stage import Stage
 
@@ -41,7 +41,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> type[Clock]:
 
 def system(stage: Stage) -> str:
     """The instructions of the last request for an answer, which ends."""
-    command = stage.engine.last(Generate)
+    command = stage.engine.last(Chat)
     stage.engine.finish()
     stage.drain()
     assert command.turns[0].role is Role.SYSTEM

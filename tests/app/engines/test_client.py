@@ -7,7 +7,7 @@ from typing import get_type_hints
 
 import pytest
 
-from app.engines.client import Capabilities, EngineClient
+from app.engines.client import Capabilities, EngineClient, Handle
 from app.engines.local import LocalClient, ThreadedEngine
 from engine import Engine
 from fakes import FakeEngine
@@ -25,12 +25,18 @@ def assert_matches(interface: type[object], implementation: type[object]) -> Non
         declared, made = getattr(interface, name), getattr(implementation, name)
         parameters = inspect.signature(declared).parameters.keys()
         assert inspect.signature(made).parameters.keys() == parameters
-        assert get_type_hints(made) == get_type_hints(declared)
+        hints, wanted = get_type_hints(made), get_type_hints(declared)
+        result, promised = hints.pop("return"), wanted.pop("return")
+        assert hints == wanted
+        if promised is Handle:
+            assert "cancel" in methods(result)
+        else:
+            assert result == promised
 
 
 def test_clients_are_started_sent_to_and_stopped() -> None:
-    assert methods(EngineClient) == ["start", "send", "drain", "stop"]
-    assert methods(ThreadedEngine) == ["start", "send", "stop"]
+    assert methods(EngineClient) == ["start", "submit", "drain", "stop"]
+    assert methods(ThreadedEngine) == ["start", "submit", "stop"]
 
 
 @pytest.mark.parametrize("engine", [Engine, FakeEngine])
@@ -44,8 +50,8 @@ def test_local_client_matches_the_declared_methods() -> None:
 
 def test_engine_and_fake_take_an_event_callback() -> None:
     for engine in (Engine, FakeEngine):
-        (deliver, *others) = inspect.signature(engine).parameters.values()
-        assert deliver.name == "deliver"
+        (notify, *others) = inspect.signature(engine).parameters.values()
+        assert notify.name == "notify"
         assert all(other.default is not inspect.Parameter.empty for other in others)
 
 

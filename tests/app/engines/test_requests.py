@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.engines.local import local
 from app.engines.requests import RequestRouter, batches
-from engine import Event, Finished, FinishReason, Generate, PromptProgress, Text, TokensCounted
+from engine import Chat, Event, Finished, FinishReason, PromptProgress, Text, TokensCounted
 from fakes import FakeEngine
 from stage import reraise
 
@@ -60,7 +60,7 @@ def test_a_request_with_several_answers_is_over_with_the_last() -> None:
         return made[0]
 
     link = RequestRouter(local(engine), lambda events: None, reraise)
-    request = link.send(lambda number: Generate(number, (), answers=2))
+    request = link.send(Chat((), answers=2))
     made[0].deliver(replace(end(request), answer=1, last=False))
     link.drain()
     assert link.is_outstanding(request)

@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
-from engine import Generate
+from engine import Chat
 from fakes import MODEL
 from stage import Stage
 
@@ -46,11 +46,11 @@ def test_hidden_answer_is_not_regenerated(talk: Stage, page: str) -> None:
     window.actions_by_id[page].trigger()
     window.actions_by_id["regenerate"].trigger()
     talk.wait_until_idle()
-    assert talk.engine.count(Generate) == 1
+    assert talk.engine.count(Chat) == 1
     window.close_page()
     window.actions_by_id["regenerate"].trigger()
     talk.wait_until_idle()
-    assert talk.engine.count(Generate) == 2
+    assert talk.engine.count(Chat) == 2
 
 
 @pytest.mark.parametrize("page", ["library", "settings"])

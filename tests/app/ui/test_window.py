@@ -20,8 +20,8 @@ from app.domain.parts import FilePart, TextPart
 from app.settings.table import load
 from app.state.chat import Notice
 from app.ui.widgets.links import open_link
-from engine import Cancel, FinishReason, Generate, LoadModel
-from fakes import MODEL
+from engine import Chat, FinishReason, Load
+from fakes import MODEL, Cancel
 from stage import Stage, flush, until
 
 
@@ -66,7 +66,7 @@ def test_typed_text_is_sent_and_the_answer_is_shown(qtbot: QtBot, stage: Stage) 
 def test_the_window_is_usable_while_the_model_loads(qtbot: QtBot, stage: Stage) -> None:
     stage.start(MODEL)
     type_and_send(qtbot, stage, "Early")
-    assert stage.engine.count(Generate) == 0
+    assert stage.engine.count(Chat) == 0
     assert stage.window.composer.text() == ""
     stage.engine.finish_load()
     stage.drain()
@@ -79,7 +79,7 @@ def test_enter_during_an_answer_lets_the_message_wait(qtbot: QtBot, stage: Stage
     type_and_send(qtbot, stage, "Second")
     assert stage.window.composer.text() == ""
     assert [row.message.parts for row in stage.window.chat.waiting.rows] == [(TextPart("Second"),)]
-    assert stage.engine.count(Generate) == 1
+    assert stage.engine.count(Chat) == 1
 
 
 def test_escape_stops_the_answer(qtbot: QtBot, stage: Stage) -> None:
@@ -211,11 +211,11 @@ def files(*paths: str | Path) -> QMimeData:
 
 def test_a_dropped_document_says_what_can_be_used(stage: Stage, tmp_path: Path) -> None:
     stage.ready(MODEL)
-    loads = stage.engine.count(LoadModel)
+    loads = stage.engine.count(Load)
     (tmp_path / "notes.txt").write_text("Notes")
     drop(stage, files(tmp_path / "notes.txt"))
     assert stage.state.notices["paste"].sentence.startswith("Files cannot be attached")
-    assert (stage.window.composer.text(), stage.engine.count(LoadModel)) == ("", loads)
+    assert (stage.window.composer.text(), stage.engine.count(Load)) == ("", loads)
     assert stage.window.drop_area.isHidden()
 
 
@@ -327,7 +327,7 @@ def test_last_answer_is_regenerated(qtbot: QtBot, stage: Stage) -> None:
     stage.wait_until_idle()
     press(qtbot, stage, "regenerate")
     stage.drain()
-    assert stage.engine.count(Generate) == 2
+    assert stage.engine.count(Chat) == 2
     assert stage.state.messages[-1].siblings == 2
 
 

@@ -16,6 +16,7 @@ from answers import run_all
 from drafters import PartlyRight, verify_every_draft
 from engine.adapters.stack import NO_ADAPTERS
 from engine.core.generate import Request
+from engine.core.handle import RequestHandle
 from engine.core.scheduler import Scheduler
 from engine.loading.identity import ModelFiles, stamps
 from engine.loading.loader import LoadedModel, load
@@ -25,7 +26,7 @@ from engine.messages import (
     Finished,
     FinishReason,
     Sampling,
-    SaveSnapshot,
+    Save,
     SnapshotSaved,
 )
 from engine.sampling import Sampler
@@ -209,7 +210,7 @@ def restored(
 ) -> tuple[Scheduler, RestoreResult]:
     """A new scheduler with what is saved of a text."""
     scheduler = model.new_scheduler()
-    saver = Saver(lambda event: None)
+    saver = Saver()
     tier = DiskTier(PageStore(folder), saver, scheduler, files_of(plain, folder), model)
     steps = tier.restore(NO_ADAPTERS, text, "talk", lambda: None)
     while True:
@@ -226,13 +227,14 @@ def test_a_saved_conversation_goes_on_and_its_last_turn_can_be_edited(
     model = hybrid(plain, name)
     scheduler = model.new_scheduler()
     events: list[object] = []
-    saver = Saver(events.append)
+    saver = Saver()
     tier = DiskTier(PageStore(tmp_path), saver, scheduler, files_of(plain, tmp_path), model)
     first = scheduler.run(asked(280, 0, 30))
     turn = [*first.tokens, *prompt(240)]
     second = scheduler.run(Request(turn, SAMPLING, max_tokens=70))
     tier.note(1, "talk", NO_ADAPTERS, second.tokens)
-    tier.save(SaveSnapshot(1, conversation="talk", budget_bytes=1 << 30), lambda: None)
+    save = Save("talk", budget_bytes=1 << 30)
+    tier.save(save, RequestHandle(save, events.append))
     saver.wait()
     (event,) = events
     assert isinstance(event, SnapshotSaved), event

@@ -29,11 +29,12 @@ from drafters import PartlyRight, verify_every_draft
 from engine import Event, Failed, delete_snapshots, snapshots_folder, snapshots_size
 from engine.adapters.stack import Stack, load_adapter
 from engine.core.generate import Request
+from engine.core.handle import RequestHandle
 from engine.core.scheduler import Scheduler, Ticket
 from engine.errors import RequestError
 from engine.loading.identity import ModelFiles, stamps
 from engine.loading.loader import LoadedModel, load
-from engine.messages import CacheType, Finished, FinishReason, Sampling, SaveSnapshot
+from engine.messages import CacheType, Finished, FinishReason, Sampling, Save
 from engine.speculative.drafter import Drafter
 from engine.speculative.lookup import LookupDrafter
 from engine.state.disk.disk_tier import DiskTier
@@ -227,7 +228,7 @@ class Run:
         self.tickets: list[tuple[Asked, Ticket]] = []
         self.noted: list[dict[int, list[int]]] = []  # of each ticket, answers the tier knows
         self.events: list[Event] = []
-        self.saver = Saver(self.events.append)
+        self.saver = Saver()
         self.tier = self.new_tier(self.scheduler)
         self.budget_bytes = disk_pages * (self.size + 10_000)
         self.tier.set_budget(self.budget_bytes)
@@ -273,9 +274,9 @@ class Run:
             stacks = self.reference.stacks
             self.scheduler.tree.clear(stacks[number % len(stacks)].key)
         elif action == SAVE and number < len(self.tickets):
-            save = SaveSnapshot(1, str(number), max(self.budget_bytes, 1), number + 1)
+            save = Save(str(number), max(self.budget_bytes, 1), number + 1)
             try:
-                self.tier.save(save, lambda: None)
+                self.tier.save(save, RequestHandle(save, self.events.append))
             except RequestError:
                 assert self.budget_bytes < AMPLE_BYTES
             self.tier.set_budget(self.budget_bytes)

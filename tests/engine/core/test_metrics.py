@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import tiny
 from answers import answered, prompt, run_all
 from drafters import PartlyRight, verify_every_draft
-from engine import Finished, FinishReason, MetricsRead, ReadMetrics, Sampling, Text
+from engine import Finished, FinishReason, Metrics, MetricsRead, Sampling, Text
 from engine.core.generate import Request
 from engine.core.metrics import (
     FIRST_TOKEN_SECONDS,
@@ -31,7 +31,7 @@ from engine.core.metrics import (
 from engine.core.scheduler import Scheduler
 from engine.loading.loader import LoadedModel
 from engine.loading.metrics import read_metrics
-from engine.messages import Cancel, Generate
+from engine.messages import Chat
 from engine_bench import GREEDY, Bench, turns_of
 
 values_of = st.lists(st.floats(0, 1e6) | st.floats(0, 1e-3), max_size=60)
@@ -313,17 +313,17 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 def test_the_engine_reads_them_with_and_without_a_model(bench: Bench, tmp_path: Path) -> None:
-    found = bench.expect(ReadMetrics(1), MetricsRead)
+    found = bench.expect(1, Metrics(), MetricsRead)
     assert found.resident_bytes > 1_000_000
     assert replace(found, resident_bytes=0) == MetricsRead(1)
     bench.load(tiny.write(tmp_path / "tiny.gguf", context=512), 2)
     bench.generate(3, "hello", max_tokens=10)
-    bench.engine.send(Generate(4, turns_of("again"), sampling=GREEDY, max_tokens=400))
+    bench.send(4, Chat(turns_of("again"), sampling=GREEDY, max_tokens=400))
     bench.until(Text)
-    assert bench.expect(ReadMetrics(5), MetricsRead).running == 1
-    bench.engine.send(Cancel(4))
+    assert bench.expect(5, Metrics(), MetricsRead).running == 1
+    bench.cancel(4)
     bench.until(Finished)
-    read = bench.expect(ReadMetrics(6), MetricsRead)
+    read = bench.expect(6, Metrics(), MetricsRead)
     assert dict(read.answers)["length"] == 1
     assert dict(read.answers)["cancelled"] == 1
     assert read.generated_tokens >= 11

@@ -26,10 +26,11 @@ from drafters import verify_every_draft
 from engine import Event, snapshots_folder
 from engine.adapters.stack import Stack, load_adapter
 from engine.core.generate import Request
+from engine.core.handle import RequestHandle
 from engine.core.scheduler import Scheduler, Ticket
 from engine.loading.identity import ModelFiles, stamps
 from engine.loading.loader import LoadedModel, load
-from engine.messages import CacheType, Finished, Sampling, SaveSnapshot, Text
+from engine.messages import CacheType, Finished, Sampling, Save, Text
 from engine.speculative.lookup import LookupDrafter
 from engine.state.disk.disk_tier import DiskTier
 from engine.state.disk.saver import Saver
@@ -104,7 +105,7 @@ class Run:
         pool.budget_bytes = (-(-CONTEXT // 256) + pages) * pool.layout.bytes_per_page
         self.waiting, self.cancelled = list(requests), set[int]()
         self.tickets: list[Ticket] = []
-        self.saver = Saver(self._saved)
+        self.saver = Saver()
         files = ModelFiles([model.path], stamps([model.path]), model.path.with_suffix(".json"))
         store = PageStore(snapshots_folder())
         self.tier = DiskTier(store, self.saver, self.scheduler, files, model)
@@ -145,7 +146,8 @@ class Run:
             ticket = self.tickets[number]
             stack = ticket.request.stack
             self.tier.note(number + 1, str(number), stack, ticket.tokens)
-            self.tier.save(SaveSnapshot(1, str(number), 1 << 40, number + 1), lambda: None)
+            save = Save(str(number), 1 << 40, number + 1)
+            self.tier.save(save, RequestHandle(save, self._saved))
         elif action == RESTORE and self.tickets:
             request = self.tickets[number % len(self.tickets)].request
             text = [*request.prompt, 7, 8, 9]

@@ -20,10 +20,11 @@ from chosen_backend import ops
 from engine import Event, Failed, snapshots_folder
 from engine.adapters.stack import NO_ADAPTERS
 from engine.core.generate import Request
+from engine.core.handle import RequestHandle
 from engine.core.scheduler import Scheduler
 from engine.loading.identity import ModelFiles, stamps
 from engine.loading.loader import LoadedModel, load
-from engine.messages import CacheType, FinishReason, Sampling, SaveSnapshot
+from engine.messages import CacheType, FinishReason, Sampling, Save
 from engine.state.disk.disk_tier import DiskTier
 from engine.state.disk.saver import Saver
 from engine.state.disk.store import PageStore
@@ -116,7 +117,7 @@ class Disk:
 
     def __init__(self, loaded: LoadedModel, folder: Path) -> None:
         self.events: list[Event] = []
-        self._loaded, self._saver = loaded, Saver(self.events.append)
+        self._loaded, self._saver = loaded, Saver()
         self._files = ModelFiles([loaded.path], stamps([loaded.path]), folder / "hash.json")
 
     def _tier(self, scheduler: Scheduler) -> DiskTier:
@@ -127,7 +128,8 @@ class Disk:
         """Save the cached pages of a text."""
         tier = self._tier(scheduler)
         tier.note(1, name, NO_ADAPTERS, list(text))
-        tier.save(SaveSnapshot(1, name, AMPLE_BYTES, 1), lambda: None)
+        save = Save(name, AMPLE_BYTES, 1)
+        tier.save(save, RequestHandle(save, self.events.append))
         self._saver.wait()
         assert not [event for event in self.events if isinstance(event, Failed)]
 

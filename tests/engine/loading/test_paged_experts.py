@@ -12,7 +12,7 @@ from torch import Tensor
 import architecture_files
 import tiny
 from architecture_files import Skeleton
-from engine import Failed, LoadModel, ModelLoaded
+from engine import Failed, Load, ModelLoaded
 from engine.cli.loading import paging_words
 from engine.gguf.reader import GGUFFile
 from engine.loading.loader import LoadedModel, load
@@ -192,11 +192,11 @@ def test_a_mixture_larger_than_its_memory_gives_the_same_bits(path: Path) -> Non
 
 
 def test_the_engine_answers_with_paged_experts(bench: Bench, path: Path) -> None:
-    bench.engine.send(LoadModel(1, path, CONTEXT))
+    bench.send(1, Load(path, CONTEXT))
     assert isinstance(bench.until(ModelLoaded, Failed)[-1], ModelLoaded)
     wanted = answer_text(bench.generate(2, "hello", max_tokens=8))
     limit = planned(path).total_bytes - 30 * sizes(path).slot
-    bench.engine.send(LoadModel(3, path, CONTEXT, memory_bytes=limit))
+    bench.send(3, Load(path, CONTEXT, memory_bytes=limit))
     paged = bench.until(ModelLoaded, Failed)[-1]
     assert isinstance(paged, ModelLoaded), paged
     assert paged.paged_layers == LAYERS

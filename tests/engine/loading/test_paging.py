@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import tiny
-from engine import Failed, Finished, LoadModel, ModelLoaded, OutOfMemory
+from engine import Failed, Finished, Load, ModelLoaded, OutOfMemory
 from engine.errors import FaultKind, RequestError
 from engine.gguf.reader import GGUFFile
 from engine.loading import placement
@@ -206,13 +206,13 @@ def test_a_paged_model_whose_kernel_is_wrong_runs_on_the_reference(
 
 @NATIVE
 def test_the_engine_answers_with_paged_layers(bench: Bench, path: Path) -> None:
-    bench.engine.send(LoadModel(1, path, CONTEXT))
+    bench.send(1, Load(path, CONTEXT))
     whole = bench.until(ModelLoaded, Failed)[-1]
     assert isinstance(whole, ModelLoaded)
     assert (whole.paged_layers, whole.paged_bytes) == (0, 0)
     wanted = answer_text(bench.generate(2, "hello", max_tokens=8))
     limit = planned(path, cache=CacheType.F16).total_bytes - 3 * layer_size(path)
-    bench.engine.send(LoadModel(3, path, CONTEXT, memory_bytes=limit))
+    bench.send(3, Load(path, CONTEXT, memory_bytes=limit))
     paged = bench.until(ModelLoaded, Failed)[-1]
     assert isinstance(paged, ModelLoaded), paged
     assert 2 < paged.paged_layers < LAYERS

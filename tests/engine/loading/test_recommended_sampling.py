@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tiny
-from engine import Failed, LoadModel, ModelLoaded, Sampling
+from engine import Failed, Load, ModelLoaded, Sampling
 from engine.loading.loader import load
 from engine.loading.recommended_sampling import Recommendation, recommendation, recommended_sampling
 from engine_bench import Bench
@@ -51,7 +51,7 @@ def test_the_event_has_it(tmp_path: Path) -> None:
     keys = {"general.sampling.top_k": 7, "general.sampling.temp": math.nan}
     path = tiny.write(tmp_path / "tiny.gguf", metadata=keys)
     bench = Bench()
-    bench.engine.send(LoadModel(1, path))
+    bench.send(1, Load(path))
     loaded = bench.until(ModelLoaded, Failed)[-1]
     bench.engine.stop()
     assert isinstance(loaded, ModelLoaded)

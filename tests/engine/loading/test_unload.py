@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from engine import (
-    Command,
+    Chat,
     Engine,
     Event,
     Failed,
     Finished,
-    Generate,
-    LoadModel,
+    Load,
     ModelLoaded,
     ModelUnloaded,
+    Request,
     Role,
     Sampling,
     Turn,
-    UnloadModel,
+    Unload,
     inspect_model,
     resident_memory,
 )
@@ -31,16 +31,16 @@ ENDS = (ModelLoaded, ModelUnloaded, Finished, Failed)
 
 
 class Runner:
-    """An engine that runs one command at a time."""
+    """An engine that runs one request at a time."""
 
     def __init__(self) -> None:
         self._events: queue.Queue[Event] = queue.Queue()
-        self.engine = Engine(self._events.put)
+        self.engine = Engine()
         self.engine.start()
 
-    def __call__(self, command: Command) -> Event:
-        """Send a command; returns its final event."""
-        self.engine.send(command)
+    def __call__(self, command: Request) -> Event:
+        """Submit a request; returns its final event."""
+        self.engine.submit(command, self._events.put)
         while not isinstance(event := self._events.get(timeout=120), ENDS):
             pass
         return event
@@ -56,12 +56,12 @@ def run() -> Iterator[Runner]:
 @pytest.mark.real
 def test_an_unload_frees_the_memory_of_the_model(run: Runner, starter_model: Path) -> None:
     question = (Turn(Role.USER, "Name three colours."),)
-    before = run(UnloadModel(1))
+    before = run(Unload())
     assert isinstance(before, ModelUnloaded)
-    loaded = run(LoadModel(2, starter_model, context=1_024))
+    loaded = run(Load(starter_model, context=1_024))
     assert isinstance(loaded, ModelLoaded)
-    assert isinstance(run(Generate(3, question, Sampling(temperature=0), max_tokens=8)), Finished)
-    after = run(UnloadModel(4))
+    assert isinstance(run(Chat(question, Sampling(temperature=0), max_tokens=8)), Finished)
+    after = run(Unload())
     assert isinstance(after, ModelUnloaded)
     size = starter_model.stat().st_size
     facts = inspect_model(starter_model, 1_024)  # as measured by the load
@@ -79,9 +79,9 @@ def test_an_unload_frees_the_memory_of_the_model(run: Runner, starter_model: Pat
 @pytest.mark.real
 def test_repeated_loads_do_not_leak_memory(run: Runner, starter_model: Path) -> None:
     left: list[int] = []
-    for request in range(1, 13, 2):
-        assert isinstance(run(LoadModel(request, starter_model, context=512)), ModelLoaded)
-        unloaded = run(UnloadModel(request + 1))
+    for _ in range(6):
+        assert isinstance(run(Load(starter_model, context=512)), ModelLoaded)
+        unloaded = run(Unload())
         assert isinstance(unloaded, ModelUnloaded)
         left.append(unloaded.resident_bytes)
     # Leaking one vocabulary per load would exceed 100 MB.

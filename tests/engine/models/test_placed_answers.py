@@ -10,9 +10,10 @@ import torch
 
 import tiny
 from answers import GREEDY, answer, answered, run_all
-from engine import CacheType, Event, Failed, SaveSnapshot
+from engine import CacheType, Event, Failed, Save
 from engine.adapters.stack import NO_ADAPTERS
 from engine.core.generate import Request
+from engine.core.handle import RequestHandle
 from engine.core.scheduler import Scheduler
 from engine.errors import SnapshotError
 from engine.loading.identity import ModelFiles, stamps
@@ -122,7 +123,7 @@ def test_the_disk_tier_saves_and_restores_pages_of_both_devices(
 ) -> None:
     model, events = split(path, "torch:meta", NATIVE), list[Event]()
     files = ModelFiles([path], stamps([path]), tmp_path / "hashes.json")
-    saver = Saver(events.append)
+    saver = Saver()
 
     def tier(scheduler: Scheduler) -> DiskTier:
         return DiskTier(PageStore(tmp_path / "store"), saver, scheduler, files, model)
@@ -139,7 +140,8 @@ def test_the_disk_tier_saves_and_restores_pages_of_both_devices(
     tokens = [*PROMPT, *answer(scheduler, PROMPT, max_tokens=4).tokens]
     saving = tier(scheduler)
     saving.note(1, "talk", NO_ADAPTERS, tokens)
-    assert saving.save(SaveSnapshot(1, "talk", 10**9), lambda: None) is None
+    save = Save("talk", 10**9)
+    assert saving.save(save, RequestHandle(save, events.append)) is None
     saver.wait()
     assert not [event for event in events if isinstance(event, Failed)]
     length = scheduler.tree.match("", tokens).length

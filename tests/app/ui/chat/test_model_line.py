@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from app.domain.model_ref import Local
 from app.state.chat import ChatModel, ModelFile
 from app.ui.chat.model_line import ModelLine, sentence
-from engine import LoadModel
+from engine import Load
 from fakes import MODEL
 from stage import Stage, flush
 
@@ -88,7 +88,7 @@ def test_keyboard_reaches_the_link(other: Stage, qtbot: QtBot) -> None:
 
 def test_line_is_hidden_while_the_model_loads_and_an_answer_waits(other: Stage) -> None:
     other.controller.send("And?")
-    assert other.engine.count(LoadModel) == 2
+    assert other.engine.count(Load) == 2
     assert not line(other).isVisible()
     assert other.window.chat.status_line.loading.text() == "Loading Qwen3.5 4B"
 

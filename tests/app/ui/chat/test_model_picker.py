@@ -12,8 +12,8 @@ from pytestqt.qtbot import QtBot
 
 import tiny
 from app.state.chat import ModelFile
-from engine import Cancel, UnloadModel, models_folder
-from fakes import MODEL
+from engine import Unload, models_folder
+from fakes import MODEL, Cancel
 from stage import Stage, flush, until
 
 OTHER = Path("/models/other.gguf")
@@ -242,7 +242,7 @@ def test_unload_button_frees_the_loaded_model(qtbot: QtBot, stage: Stage) -> Non
     show_two_models(stage)
     stage.window.open_picker()
     qtbot.mouseClick(stage.window.picker.unload_button, Qt.MouseButton.LeftButton)
-    assert stage.engine.count(UnloadModel) == 1
+    assert stage.engine.count(Unload) == 1
     stage.engine.finish_unload()
     stage.drain()
     assert stage.window.picker.unload_button.isHidden()

@@ -7,8 +7,8 @@ from PySide6.QtCore import QItemSelectionModel, Qt
 from pytestqt.qtbot import QtBot
 
 from app.ui.chat.sidebar_list import BUSY_ROLE, WRITING_ROLE, stop_rect
-from engine import Cancel, FinishReason
-from fakes import MODEL
+from engine import FinishReason
+from fakes import MODEL, Cancel
 from stage import Stage
 
 

@@ -18,8 +18,8 @@ from app.domain.message import AnswerAgain, Message
 from app.engines.client import Capabilities
 from app.settings.table import Settings
 from app.ui.comparison.card import ComparisonCard
-from engine import AdapterUse, Cancel, Engine, Event, FinishReason
-from fakes import MODEL, FakeEngine
+from engine import AdapterUse, Engine, Event, FinishReason
+from fakes import MODEL, Cancel, FakeEngine
 from scenes_adapters import add
 from stage import Stage, flush, until
 

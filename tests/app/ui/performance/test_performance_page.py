@@ -21,7 +21,7 @@ from app.ui.performance.page import PerformancePage, answer_words
 from app.ui.performance.plot import nice_above
 from app.ui.transcript.answer_card import answer_rows, exact_rows
 from app.ui.widgets import accessibility
-from engine import Failed, Finished, FinishReason, Histogram, MetricsRead, ReadMetrics, Role
+from engine import Failed, Finished, FinishReason, Histogram, Metrics, MetricsRead, Role
 from fakes import MODEL
 from stage import Stage, flush
 
@@ -44,7 +44,7 @@ def open_page(stage: Stage, answers: int) -> PerformancePage:
 
 def read(stage: Stage) -> MetricsRead:
     """Answer the request for metrics."""
-    request = stage.engine.last(ReadMetrics).request
+    request = stage.engine.last(Metrics).request
     found = MetricsRead(
         request,
         model="M",
@@ -82,9 +82,9 @@ def test_an_answer_fills_the_page(stage: Stage) -> None:
 
 def test_metrics_are_read_once_at_a_time_and_shown(stage: Stage) -> None:
     page = open_page(stage, 2)
-    assert stage.engine.count(ReadMetrics) == 1
+    assert stage.engine.count(Metrics) == 1
     stage.states.performance.add(figures(3))
-    assert stage.engine.count(ReadMetrics) == 1  # the first is not answered yet
+    assert stage.engine.count(Metrics) == 1  # the first is not answered yet
     read(stage)
     rows = dict(page.rows)
     assert rows["Answers"] == "3"
@@ -100,11 +100,11 @@ def test_metrics_are_read_once_at_a_time_and_shown(stage: Stage) -> None:
     assert {name for name, _ in page.rows} < shown
     assert {value for _, value in page.rows if value} < shown
     stage.states.performance.add(figures(4))
-    assert stage.engine.count(ReadMetrics) == 2
-    stage.engine.deliver(Failed(stage.engine.last(ReadMetrics).request, "planted", ""))
+    assert stage.engine.count(Metrics) == 2
+    stage.engine.deliver(Failed(stage.engine.last(Metrics).request, "planted", ""))
     stage.drain()
     stage.states.performance.add(figures(5))
-    assert stage.engine.count(ReadMetrics) == 3
+    assert stage.engine.count(Metrics) == 3
     assert stage.state.notices == {}
 
 
@@ -121,7 +121,7 @@ def test_values_change_in_place(stage: Stage) -> None:
 def test_an_engine_without_metrics_is_not_asked(tmp_path: Path, qtbot: QtBot) -> None:
     with closing(Stage(tmp_path, capabilities=Capabilities())) as plain:
         page = open_page(plain, 2)
-        assert plain.engine.count(ReadMetrics) == 0
+        assert plain.engine.count(Metrics) == 0
         assert [name for name, _ in page.rows] == ["Answers", "Typical speed", "Typical wait"]
         assert not page.copy_button.isVisible()
 

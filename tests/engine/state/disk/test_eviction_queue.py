@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 import torch
 
-from engine import Event, snapshots_folder
+from engine import snapshots_folder
 from engine.adapters.stack import NO_ADAPTERS, Stack
 from engine.state.disk.cleanup import record_deletion
 from engine.state.disk.eviction import EvictedPages
@@ -37,8 +37,7 @@ class Fixture:
         self.tree = PrefixTree(self.pool)
         self.store = PageStore(snapshots_folder())
         self.go = threading.Event()
-        events: list[Event] = []
-        self.saver = Saver(events.append)
+        self.saver = Saver()
         self.evicted = EvictedPages(
             self.store, self.saver, self.pool, identify=lambda stack: KEY, describe=lambda stack: {}
         )

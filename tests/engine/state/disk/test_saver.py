@@ -41,9 +41,15 @@ def test_pages_are_released_before_the_event(tmp_path: Path, fails: bool) -> Non
 
     events: queue.Queue[tuple[Event, bool]] = queue.Queue()
     capture, pages = captured()
-    saver = Saver(lambda event: events.put((event, all(page.released for page in pages))))
+    saver = Saver()
+
+    def deliver(event: Event) -> None:
+        events.put((event, all(page.released for page in pages)))
+
     store, paths = PageStore(tmp_path), list[Path]()
-    saver.save(1, capture, store, identify=identify, budget_bytes=1 << 30, saved=paths.append)
+    saver.save(
+        1, deliver, capture, store, identify=identify, budget_bytes=1 << 30, saved=paths.append
+    )
     assert not any(page.released for page in pages)
     begun.set()
     event, released = events.get(timeout=TIMEOUT_SECONDS)
@@ -69,11 +75,12 @@ def test_panic_while_saving_is_reported_and_the_next_save_works(
         raise Panic("index out of bounds")
 
     events: queue.Queue[Event] = queue.Queue()
-    saver, store = Saver(events.put), PageStore(tmp_path)
+    saver, store = Saver(), PageStore(tmp_path)
     for request, identify in ((1, panic), (2, lambda: KEY)):
         saver.wait()
         saver.save(
             request,
+            events.put,
             captured()[0],
             store,
             identify=identify,
@@ -93,9 +100,10 @@ def test_panic_while_saving_is_reported_and_the_next_save_works(
 def test_disk_error_is_reported_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     events: queue.Queue[Event] = queue.Queue()
-    saver = Saver(events.put)
+    saver = Saver()
     saver.save(
         1,
+        events.put,
         captured()[0],
         PageStore(tmp_path / "file"),
         identify=lambda: KEY,

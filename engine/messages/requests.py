@@ -1,4 +1,4 @@
-"""Commands to the engine thread."""
+"""Requests to the engine: `engine.client.Engine.submit` gives each its id."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ from engine.messages.values import (
 
 
 @dataclass(frozen=True, slots=True)
-class LoadModel:
+class Load:
     """Load a model file, replacing the loaded model."""
 
-    request: int
     path: Path
     context: int = 0  # tokens; 0: the usual length on this computer, or what fits
     threads: int = 0  # 0: physical cores
@@ -48,26 +47,21 @@ class LoadModel:
 class FindDevices:
     """Find the devices of this computer beside the processor."""
 
-    request: int
-
 
 @dataclass(frozen=True, slots=True)
-class UnloadModel:
+class Unload:
     """Unload the model and return its memory to the system."""
 
-    request: int
-
 
 @dataclass(frozen=True, slots=True)
-class Generate:
+class Chat:
     """Generate the answer to a conversation, formatted by the model's chat template.
 
     When the last turn is the assistant's, its text is continued instead of answered. The prefix
-    that the prompt shares with any cached text is not computed again. Several commands are carried
+    that the prompt shares with any cached text is not computed again. Several requests are carried
     out at the same time.
     """
 
-    request: int
     turns: tuple[Turn, ...]
     sampling: Sampling = Sampling()
     max_tokens: int = 0  # 0: until an end token or a full context
@@ -77,7 +71,7 @@ class Generate:
     # as without thinking; None: no limit. `max_tokens` then only counts the answer behind them.
     thinking_budget: int | None = None
     policy: ContextPolicy = ContextPolicy.STOP
-    conversation: str = ""  # id, as in SaveSnapshot
+    conversation: str = ""  # id, as in Save
     adapters: tuple[AdapterUse, ...] | None = None  # None: those of the last SetAdapters
     answers: int = 1  # to the one prompt, each with its own events
     background: bool = False  # yields to requests that are not
@@ -91,8 +85,8 @@ class Generate:
     parallel_tool_calls: bool = True  # the answer may have several calls
     # Variables of the chat template, of JSON values; `enable_thinking` is `thinking` where that is None.
     template_arguments: Mapping[str, object] = field(default_factory=dict[str, object])
-    # Of all snapshots together, as in SaveSnapshot: what memory does not hold of this conversation
-    # is written there. 0: nothing is written any more; None: as the last command said.
+    # Of all snapshots together, as in Save: what memory does not hold of this conversation
+    # is written there. 0: nothing is written any more; None: as the last request said.
     budget_bytes: int | None = None
 
 
@@ -104,7 +98,6 @@ class SetAdapters:
     processed with other adapters stay cached. A newly loaded model has no adapters.
     """
 
-    request: int
     adapters: tuple[AdapterUse, ...]
 
 
@@ -115,31 +108,28 @@ class SetDraft:
     Answers with `DraftKind.MODEL` use it. A newly loaded model has none.
     """
 
-    request: int
     path: Path | None
-    device: str | None = None  # as in LoadModel; None: where the loaded model begins
+    device: str | None = None  # as in Load; None: where the loaded model begins
 
 
 @dataclass(frozen=True, slots=True)
-class LoadSnapshot:
+class Restore:
     """Restore the saved KV cache that shares the longest prefix with a conversation."""
 
-    request: int
     turns: tuple[Turn, ...]
-    conversation: str  # the id given to SaveSnapshot
+    conversation: str  # the id given to Save
     policy: ContextPolicy = ContextPolicy.STOP
     adapters: tuple[AdapterUse, ...] | None = None  # None: those of the last SetAdapters
 
 
 @dataclass(frozen=True, slots=True)
-class SaveSnapshot:
+class Save:
     """Write the cached context of a conversation in the background, unless it is saved already.
 
     Nothing is saved for a conversation without an answer by this model, nor with the answer of
     another conversation; that of a conversation which had no name then is found by `answer`.
     """
 
-    request: int
     conversation: str  # id of the conversation it belongs to
     budget_bytes: int  # of all snapshots together; the least recently used are evicted
     answer: int = 0  # request of the answer whose context is saved; 0: the conversation's last one
@@ -149,7 +139,6 @@ class SaveSnapshot:
 class CountTokens:
     """Count the tokens of a text that is being written."""
 
-    request: int
     text: str
 
 
@@ -157,7 +146,6 @@ class CountTokens:
 class CheckConstraint:
     """Check whether a constraint can be used; needs no model, but is exact only with one."""
 
-    request: int
     constraint: Constraint
 
 
@@ -168,7 +156,6 @@ class Embed:
     A text has the same vector alone and among others, bit for bit.
     """
 
-    request: int
     texts: tuple[str, ...]
     pooling: Pooling | None = None  # None: as the file says
 
@@ -177,38 +164,27 @@ class Embed:
 class Rerank:
     """Score how well each document answers a query, by a model that was made to; as for Embed."""
 
-    request: int
     query: str
     documents: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ReadMetrics:
+class Metrics:
     """Read the metrics of the loaded model."""
 
-    request: int
 
-
-@dataclass(frozen=True, slots=True)
-class Cancel:
-    """Cancel the request with this id; overtakes every queued command."""
-
-    request: int
-
-
-Command = (
-    LoadModel
+Request = (
+    Load
     | FindDevices
-    | UnloadModel
-    | Generate
+    | Unload
+    | Chat
     | SetAdapters
     | SetDraft
-    | LoadSnapshot
-    | SaveSnapshot
+    | Restore
+    | Save
     | CountTokens
     | Embed
     | Rerank
     | CheckConstraint
-    | ReadMetrics
-    | Cancel
+    | Metrics
 )

@@ -1,0 +1,73 @@
+"""Engine: the front door of inference. Every client submits its requests here, from any thread.
+
+The window, the command line, the server and the tests are clients alike. Importing it loads neither
+torch nor the GGUF reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.core.handle import Deliver, RequestHandle
+from engine.core.loop import Loop
+from engine.messages import Event, Request
+
+
+def _ignore(event: Event) -> None:
+    """The listener of an engine whose owner listens to its requests alone."""
+
+
+class Engine:
+    """An engine with a thread of its own, which runs requests together.
+
+    Each request ends with exactly one final event, the last one given to its `deliver`:
+
+    - Load: ModelLoaded, or Failed; ModelUnloaded precedes Failed when no model remains.
+      When cancelled: ModelUnloaded, or ModelLoaded for the previous model if it is still loaded.
+    - Unload: ModelUnloaded.
+    - FindDevices: DevicesFound, without devices if they cannot be found.
+    - Chat: Finished, or Failed. Of several answers each has a Finished event when it ends; the
+      final event is the one with `last`, and Failed ends those that have not ended.
+    - SetAdapters: AdaptersSet, or Failed; then the stack is unchanged. When cancelled: AdaptersSet
+      for the unchanged stack.
+    - SetDraft: DraftSet, or Failed; then there is no draft model. When cancelled: DraftSet.
+    - Restore: SnapshotLoaded, or Failed. When cancelled: SnapshotLoaded with 0 tokens.
+    - Save: SnapshotSaved, or Failed; events of later requests may come first. With nothing new to
+      save, and when cancelled before it starts: SnapshotSaved with 0 tokens.
+    - CountTokens: TokensCounted, or Failed. When cancelled: TokensCounted with 0 tokens.
+    - Metrics: MetricsRead, or Failed.
+    - Embed: Embedded, or Failed. When cancelled: Embedded without vectors.
+    - Rerank: Reranked, or Failed. When cancelled: Reranked without scores.
+    - CheckConstraint: ConstraintChecked, or Failed. When cancelled: without a fault.
+    """
+
+    def __init__(self, notify: Callable[[Event], None] = _ignore) -> None:
+        """`notify` is given the events that belong to no request, whose `request` is 0.
+
+        ModelMoved: the model's device failed, the model was loaded again on the processor, and
+        running answers continue. ModelUnloaded: that failed too. It is called as `deliver` is.
+        """
+        self._loop = Loop(notify)
+
+    def start(self) -> None:
+        """Start the thread and return at once; it first runs the requests submitted before."""
+        self._loop.start()
+
+    def submit(self, request: Request, deliver: Deliver) -> RequestHandle:
+        """Queue a request, from any thread.
+
+        `deliver` is given the events of this request alone, in order, on the engine's thread; only
+        the event that ends Save comes on the thread that writes the file. It must neither block
+        nor raise. What is submitted after `stop` is dropped without an event.
+        """
+        handle = RequestHandle(request, deliver)
+        self._loop.add(handle)
+        return handle
+
+    def stop(self) -> None:
+        """Cancel running and queued requests and join the thread; it cannot be restarted.
+
+        Save requests are still carried out and waited for. May be called more than once, and
+        before `start`, but not from `deliver`.
+        """
+        self._loop.stop()
