@@ -41,6 +41,7 @@ from engine import (
     SnapshotLoaded,
     SnapshotSaved,
     Text,
+    Thought,
     TokensCounted,
     ToolCallDelta,
 )
@@ -133,7 +134,7 @@ class Events:
                 self._draft_models.on_set(event)
             case ConstraintChecked():
                 self._settings.on_checked(event)
-            case Embedded() | Reranked() | ToolCallDelta():
+            case Embedded() | Reranked() | Thought() | ToolCallDelta():
                 pass  # the window asks for none of these
             case SnapshotLoaded():
                 self._sessions.on_snapshot_loaded(event)

@@ -7,14 +7,16 @@ request are handled as one batch, whatever events of other requests come in betw
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import assert_never
 
 from PySide6.QtCore import QObject
 
 from app.engines.client import Capabilities, ClientMaker, Handle
+from app.engines.tagged_answers import TaggedAnswers
 from engine import (
     AdaptersSet,
+    Chat,
     ConstraintChecked,
     DevicesFound,
     DraftSet,
@@ -34,6 +36,7 @@ from engine import (
     SnapshotLoaded,
     SnapshotSaved,
     Text,
+    Thought,
     TokensCounted,
     ToolCallDelta,
     Unload,
@@ -59,6 +62,7 @@ class RequestRouter(QObject):
         self._receive, self._unhandled = receive, unhandled
         self._outstanding: dict[int, tuple[Handle, Request]] = {}
         self._cancelled: set[int] = set()
+        self._answers = TaggedAnswers()
         self._client = client(self._deliver, self)
 
     @property
@@ -82,6 +86,8 @@ class RequestRouter(QObject):
         """Send a request; returns its id."""
         handle = self._client.submit(request)
         self._outstanding[handle.id] = handle, request
+        if isinstance(request, Chat):
+            self._answers.begin(handle.id, request.turns)
         return handle.id
 
     def cancel(self, request: int) -> None:
@@ -101,7 +107,7 @@ class RequestRouter(QObject):
     # --- steps ----------------------------------------------------------------------------------
 
     def _deliver(self, events: Sequence[Event]) -> None:
-        for batch in batches(events):
+        for batch in batches(self._answers.tagged(events)):
             request = batch[0].request
             try:
                 self._receive(batch)
@@ -111,6 +117,7 @@ class RequestRouter(QObject):
             if any(self._is_last(event) for event in batch):
                 self._outstanding.pop(request, None)
                 self._cancelled.discard(request)
+                self._answers.end(request)
 
     def _end_unhandled(self, request: int, error: Exception) -> None:
         try:
@@ -134,13 +141,15 @@ class RequestRouter(QObject):
                 _, request = self._outstanding.get(event.request, (None, None))
                 failing = isinstance(request, Load) and event.request not in self._cancelled
                 return isinstance(request, Unload) or not failing
-            case LoadProgress() | PromptProgress() | Text() | ToolCallDelta() | ModelMoved():
+            case LoadProgress() | PromptProgress() | ModelMoved():
+                return False
+            case Text() | Thought() | ToolCallDelta():
                 return False
             case _:
                 assert_never(event)
 
 
-def batches(events: Sequence[Event]) -> Iterator[list[Event]]:
+def batches(events: Iterable[Event]) -> Iterator[list[Event]]:
     """Events in batches of one kind and request, in order.
 
     Progress and text of different requests may be exchanged, since they do not depend on each

@@ -25,7 +25,7 @@ from engine.loading.identity import ModelFiles
 from engine.loading.library import data_folder
 from engine.loading.loader import LoadedModel
 from engine.loading.metrics import read_metrics
-from engine.messages import Finished, Role, Text, Turn
+from engine.messages import Finished, Role, TaggedText, Text, Thought, Turn
 from engine.speculative.draft_registry import maker
 from engine.state.disk import disk_tier, session_file
 from engine.state.disk.folder import snapshots_size
@@ -117,17 +117,19 @@ def _answer(
 def _run(options: Options, scheduler: Scheduler, ticket: Ticket) -> list[Answer]:
     """Run a request until it is done, and stream the text of its first answer."""
     answers = [Answer() for _ in range(options.answers)]
+    tagged = [TaggedText() for _ in answers]
     streams = not options.json and options.answers == 1
     while ticket.events or not ticket.done:
         if not ticket.events:
             scheduler.step()
             continue
         event = ticket.events.popleft()
-        if isinstance(event, Text):
-            answers[event.answer].text += event.text
+        if isinstance(event, Text | Thought):
+            text = tagged[event.answer].push(event)
+            answers[event.answer].text += text
             answers[event.answer].logprobs += event.logprobs
             if streams:
-                print(event.text, end="", flush=True)
+                print(text, end="", flush=True)
         elif isinstance(event, Finished):
             answers[event.answer].finished = event
             answers[event.answer].tokens = ticket.answers[event.answer]

@@ -21,14 +21,23 @@ from engine.core.logprobs import token_logprobs
 from engine.core.metrics import TokenTimes
 from engine.core.prompt import common_length
 from engine.errors import Fault, FaultKind, PromptTooLong, RequestError
+from engine.frontend.answer_stream import AnswerStream, Kind, Piece
 from engine.frontend.banned_texts import BannedTexts, TakenBack
 from engine.frontend.constraints.matcher import Matcher
-from engine.frontend.reasoning_budget import ThoughtPlan, Thoughts, ThoughtStream
+from engine.frontend.reasoning_budget import ThoughtPlan, Thoughts
 from engine.frontend.repetition import RepetitionGuard
 from engine.frontend.stop_filter import StopFilter
-from engine.frontend.tokenizer.stream import TextStream
 from engine.frontend.tokenizer.tokenizer import Tokenizer
-from engine.messages import Constraint, Finished, FinishReason, Sampling, Text, TokenLogprobs
+from engine.messages import (
+    THOUGHT_OPENS,
+    Constraint,
+    Finished,
+    FinishReason,
+    Sampling,
+    Text,
+    Thought,
+    TokenLogprobs,
+)
 from engine.sampling import Sampler
 from engine.speculative.costs import StepCosts
 from engine.speculative.drafter import Drafter
@@ -128,13 +137,14 @@ class Generation:
         if (plan := request.thoughts) is not None:
             is_bare = matcher is not None or any(text in plan.markers.closing for text in banned)
             self._thoughts = Thoughts(plan, tokenizer, request.prompt, is_bare=is_bare)
-        self._stream = _text_stream(tokenizer, request.prompt, self._thoughts)
+        self._stream = _own_stream(tokenizer, request, self._thoughts)
         self._stops = StopFilter(request.stop)
         self._banned = BannedTexts(banned, tokenizer.shown_piece) if any(banned) else None
         self._guard: RepetitionGuard | None = None
         if request.stop_loops and matcher is None and not request.sampling.ignore_end:
             self._guard = RepetitionGuard(tokenizer.shown_piece, request.begun)
-        self._opening = request.opening
+        self._opening = _opening_pieces(request.opening)
+        self._is_thinking = self._thoughts is not None and self._thoughts.continues_thoughts
         self._logprobs: list[TokenLogprobs] = []  # of the tokens that no event has named
 
     @property
@@ -251,7 +261,9 @@ class Generation:
         allowed = None if matcher is None else matcher.mask()
         return self._sampler.device_draw(self.text, allowed, excluded)
 
-    def accept(self, logits: Tensor, seconds: float, drawn: int | None = None) -> Iterator[Text]:
+    def accept(
+        self, logits: Tensor, seconds: float, drawn: int | None = None
+    ) -> Iterator[Text | Thought]:
         """Sample the next tokens, from the logits [1 + draft, V] of a pass of so many seconds.
 
         The first one is `drawn` by the device, if that is given.
@@ -298,7 +310,9 @@ class Generation:
         """Whether a pass gives no more tokens: the answer has ended, or some are taken back."""
         return self.reason is not None or self._taken_back is not None
 
-    def _append(self, token: int, mu: float, logits: Tensor | None = None) -> Iterator[Text]:
+    def _append(
+        self, token: int, mu: float, logits: Tensor | None = None
+    ) -> Iterator[Text | Thought]:
         """The text goes on with a token, drawn at this `mu` or forced, or ends."""
         is_end = token in self._tokenizer.end_tokens
         if is_end and not (self._thoughts is not None and self._thoughts.is_marker(token)):
@@ -309,16 +323,18 @@ class Generation:
         if self._matcher is not None:
             self._matcher.accept(token)
         self.text.append(token)
+        pieces: Tokens[Piece] = ()
         if self._thoughts is not None:
-            self._thoughts.push(token, self.generated)
+            pieces = self._thoughts.push(token, self.generated)
+        settled = [token]
         if self._banned is not None:
             self._taken_back = self._banned.push(token, mu)
             if self._taken_back is not None:
                 return
             settled = self._banned.settled()
-        else:
-            settled = [token]
-        yield self._text(self._shown(settled), len(settled))
+        if self._stream is not None:
+            pieces = [piece for one in settled for piece in self._stream.push(one)]
+        yield from self._events(self._stops.push(pieces), len(settled))
         is_loop = self._guard is not None and any(self._guard.push(one) for one in settled)
         if self._stops.stopped:
             self.reason = FinishReason.STOP
@@ -369,17 +385,19 @@ class Generation:
             self.draft = ()
         self.pending = self.text[len(self.sequence) :]
 
-    def finish(self, reason: FinishReason | None = None) -> Iterator[Text | Finished]:
+    def finish(self, reason: FinishReason | None = None) -> Iterator[Text | Thought | Finished]:
         """The remaining text and the final event; `reason` if it was ended from outside."""
         if reason is not None:
             self.reason = reason
         assert self.reason is not None, "the answer goes on"
         if self._started:
             self.decode_seconds = time.perf_counter() - self._started
-        if (thoughts := self._thoughts) is not None:
+        thoughts, thought_tokens = self._thoughts, 0
+        if thoughts is not None:
             thoughts.finish()
-        if (rest := self._remaining_text()) or self._logprobs:
-            yield self._text(rest, len(self._logprobs))
+            thought_tokens = thoughts.tokens  # before what is held is counted
+        if (rest := self._rest()) or self._logprobs:
+            yield from self._events(rest, len(self._logprobs))
         yield Finished(
             self.request.number,
             self.reason,
@@ -399,7 +417,7 @@ class Generation:
             first_token_seconds=self.times.first_token_seconds,
             token_seconds_p50=self.times.quantile(0.5),
             token_seconds_p95=self.times.quantile(0.95),
-            thought_tokens=thoughts.tokens if thoughts else 0,
+            thought_tokens=thought_tokens,
             thought_seconds=thoughts.seconds if thoughts else 0.0,
             thought_budget_reached=thoughts.is_exhausted if thoughts else False,
         )
@@ -418,25 +436,39 @@ class Generation:
             self._speculation.rewind(len(self.text))
         self.rewind()
 
-    def _shown(self, tokens: Tokens[int]) -> str:
-        """The text that these tokens add, up to a stop string."""
-        return "".join(self._stops.push(self._stream.push(token)) for token in tokens)
-
-    def _text(self, text: str, tokens: int) -> Text:
-        """The event of `text`, with the log probabilities of its first `tokens` tokens."""
-        if text:
-            text, self._opening = self._opening + text, ""
+    def _events(self, pieces: Tokens[Piece], tokens: int) -> Iterator[Text | Thought]:
+        """The events of pieces; the last has the log probabilities of the first `tokens` tokens."""
+        if pieces:
+            pieces, self._opening = [*self._opening, *pieces], ()
+        text, is_new = "", False
+        for kind, more in pieces:
+            if (kind in (Kind.OPENS, Kind.THOUGHT)) is not self._is_thinking:
+                if text or (is_new and self._is_thinking):
+                    yield self._event(text)
+                text, is_new = "", True
+                self._is_thinking = not self._is_thinking
+            if kind in (Kind.TEXT, Kind.THOUGHT):
+                text += more
         named, self._logprobs = tuple(self._logprobs[:tokens]), self._logprobs[tokens:]
-        return Text(self.request.number, text, self.generated, len(self.text), self.index, named)
+        yield self._event(text, named)
 
-    def _remaining_text(self) -> str:
-        """Text still buffered at the end; an incomplete character only after an end token.
+    def _event(self, text: str, named: tuple[TokenLogprobs, ...] = ()) -> Text | Thought:
+        kind = Thought if self._is_thinking else Text
+        return kind(self.request.number, text, self.generated, len(self.text), self.index, named)
+
+    def _rest(self) -> Tokens[Piece]:
+        """The pieces still buffered at the end; an incomplete character only after an end token.
 
         An interrupted answer may be continued, and would then have U+FFFD in the middle.
         """
-        held = self._shown(self._banned.flush()) if self._banned else ""
-        partial = self._stream.flush() if self.reason is FinishReason.END else ""
-        return held + self._stops.push(partial) + self._stops.flush()
+        is_complete, pieces = self.reason is FinishReason.END, []
+        if (stream := self._stream) is not None:
+            held = self._banned.flush() if self._banned else ()
+            pieces = [piece for one in held for piece in stream.push(one)]
+            pieces += stream.flush(is_complete=is_complete)
+        elif self._thoughts is not None:
+            pieces += self._thoughts.flush(is_complete=is_complete)
+        return [*self._stops.push(pieces), *self._stops.flush()]
 
 
 def _numbered(sampling: Sampling, index: int) -> Sampling:
@@ -446,16 +478,23 @@ def _numbered(sampling: Sampling, index: int) -> Sampling:
     return replace(sampling, seed=sampling.seed + index & _LARGEST_SEED)
 
 
-def _text_stream(
-    tokenizer: Tokenizer, prompt: Tokens[int], thoughts: Thoughts | None
-) -> TextStream | ThoughtStream:
-    """The decoder of an answer's text."""
-    if thoughts is not None and thoughts.stream is not None:
-        return thoughts.stream
-    made = tokenizer.stream(thoughts.tags) if thoughts else tokenizer.stream()
-    for token in _last_character_tokens(tokenizer, prompt):
+def _own_stream(
+    tokenizer: Tokenizer, request: Request, thoughts: Thoughts | None
+) -> AnswerStream | None:
+    """The decoder of an answer's text where that is not the one of its thoughts."""
+    if thoughts is not None:
+        return thoughts.new_stream() if any(request.sampling.banned) else None
+    made = AnswerStream(None, tokenizer)
+    for token in _last_character_tokens(tokenizer, request.prompt):
         made.push(token)
     return made
+
+
+def _opening_pieces(opening: str) -> Tokens[Piece]:
+    """The end of a prompt that belongs to the answer: the tag that opens thoughts, and white space."""
+    if not opening:
+        return ()
+    return (Kind.OPENS, THOUGHT_OPENS), (Kind.THOUGHT, opening.removeprefix(THOUGHT_OPENS))
 
 
 def _last_character_tokens(tokenizer: Tokenizer, prompt: Tokens[int]) -> list[int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from engine.core.generate import Request
 from engine.frontend.constraints.matcher import Matcher
-from engine.messages import Finished, PromptProgress, Text
+from engine.messages import Finished, PromptProgress, Text, Thought
 
 
 @dataclass(slots=True, eq=False)
@@ -16,7 +16,7 @@ class Ticket:
 
     request: Request
     matcher: Matcher | None = None  # of the constraint, where the prompt ends
-    events: deque[PromptProgress | Text | Finished] = field(default_factory=deque)
+    events: deque[PromptProgress | Text | Thought | Finished] = field(default_factory=deque)
     error: BaseException | None = None
     open_answers: int = 1  # answers without a final event
     tokens: list[int] = field(default_factory=list)  # prompt and answer that ended last

@@ -1,7 +1,6 @@
-"""Thoughts of one answer: told apart from its text, counted, and ended when their budget is used up.
+"""Thoughts of one answer: counted, timed, and ended when their budget is used up.
 
-The markers are found in the bytes of the tokens, because they may be several tokens, parts of tokens
-or control tokens. A marker that the model has begun to write is completed, not written twice.
+A marker that the model has begun to write is completed, not written twice.
 """
 
 from __future__ import annotations
@@ -9,14 +8,12 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from enum import Enum, auto
+from dataclasses import dataclass
 
+from engine.frontend.answer_stream import AnswerStream, Phase, Piece
 from engine.frontend.constraints.resume_matcher import token_at
-from engine.frontend.tokenizer.stream import TextStream
 from engine.frontend.tokenizer.tokenizer import Tokenizer
-from engine.messages import THOUGHT_ENDS, THOUGHT_OPENS
-from engine.messages.reasoning_markers import ThoughtMarkers, ends_thought, is_code_open
+from engine.messages.reasoning_markers import ThoughtMarkers
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,160 +24,6 @@ class ThoughtPlan:
     budget: int | None = None  # tokens; None: no limit
     begun: str = ""  # text of the answer that the prompt ends with, as the model writes it
     continued: bool = False  # it is an earlier answer's text, not the template's
-
-
-class Phase(Enum):
-    """Where in an answer its last token is."""
-
-    BEGIN = auto()  # it may begin with thoughts
-    THINKING = auto()
-    ANSWER = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    raw: bytes
-    shown: bytes  # the same, or nothing for a control token
-    counted: bool
-
-
-_LINE = 80  # bytes behind a marker in which a backtick may show that it is in code
-
-
-class ThoughtStream:
-    """Splits the tokens of an answer into thoughts and text, with the usual tags around thoughts."""
-
-    def __init__(self, markers: ThoughtMarkers, tokenizer: Tokenizer, *, hides: bool) -> None:
-        """`hides`: thoughts that begin in the stream are left out, with their markers."""
-        self.phase = Phase.BEGIN
-        self.tokens = 0  # of thoughts
-        self._tokenizer, self._hides = tokenizer, hides
-        self._opens, self._ends = markers.opens.encode(), markers.ends.encode()
-        self._header, self._again = markers.header.encode(), markers.again.encode()
-        self._held: deque[_Piece] = deque()  # may be part of a marker
-        self._is_first = False  # the next piece is the first one of thoughts
-        self._thought = bytearray()  # so far
-        self._is_last = False  # no token follows
-        self._decoder = TextStream(lambda token: b"")
-
-    def push(self, token: int, *, counted: bool = True) -> str:
-        """Add a token; returns the characters that cannot be part of a marker."""
-        raw, shown = self._tokenizer.piece(token), self._tokenizer.shown_piece(token)
-        self._held.append(_Piece(raw, shown, counted))
-        text = ""
-        while (more := self._advance()) is not None:
-            text += more
-        return text
-
-    def flush(self) -> str:
-        """The text still held at the end."""
-        self._is_last = True
-        text = ""
-        while (more := self._advance()) is not None:
-            text += more
-        return text + self._released(len(self.held)) + self._decoder.flush()
-
-    @property
-    def held(self) -> bytes:
-        """The bytes at the end that may be part of a marker."""
-        return b"".join([piece.raw for piece in self._held])
-
-    @property
-    def held_tokens(self) -> int:
-        """The tokens of these bytes that count where they turn out to be thoughts."""
-        return sum(piece.counted for piece in self._held)
-
-    def _advance(self) -> str | None:
-        """One step: the text that is certain; None: there is no step without another token."""
-        if not self._held:
-            return None
-        raw = self.held
-        match self.phase:
-            case Phase.BEGIN:
-                return self._begin(raw)
-            case Phase.THINKING:
-                return self._think(raw)
-            case Phase.ANSWER:
-                return self._released(len(raw))
-
-    def _begin(self, raw: bytes) -> str | None:
-        text = raw.lstrip()
-        markers = [one for one in (self._opens, self._header) if one]
-        found = next((one for one in markers if text.startswith(one)), None)
-        if found is None:
-            if any(one.startswith(text) for one in markers):
-                return None
-            self.phase = Phase.ANSWER
-            return ""
-        space = self._released(len(raw) - len(text))
-        self._drop(len(found))
-        self.phase = Phase.THINKING if found == self._opens else Phase.ANSWER
-        self._is_first = True
-        return space if found != self._opens or self._hides else space + THOUGHT_OPENS
-
-    def _think(self, raw: bytes) -> str | None:
-        markers = [one for one in (self._ends, self._again) if one]
-        found = [(at, one) for one in markers if (at := raw.find(one)) >= 0]
-        if not found:
-            part = max(_overlap(raw, one) for one in markers)
-            certain = len(raw) - part
-            if part and not certain:
-                return None
-            text = self._released(certain)
-            return "" if self._hides else text
-        at, marker = min(found)
-        if marker == self._ends and (is_end := self._is_end(raw, at)) is not True:
-            if is_end is None:
-                return None
-            text = self._released(at + len(marker))
-            return "" if self._hides else text
-        text = self._released(at)
-        self._drop(len(marker))
-        self._decoder.reset()  # an incomplete character
-        if marker != self._ends:
-            return "" if self._hides else text + "\n\n"
-        self.phase = Phase.ANSWER
-        return "" if self._hides else text + THOUGHT_ENDS
-
-    def _is_end(self, raw: bytes, at: int) -> bool | None:
-        """Whether the marker in the held bytes ends thoughts, not one in code; None: not known yet."""
-        before = (self._thought + raw[:at]).decode("utf-8", "replace")
-        after = raw[at + len(self._ends) :]
-        is_known = self._is_last or b"`" in after or b"\n" in after or len(after) > _LINE
-        if before.rpartition("\n")[2].strip() and is_code_open(before) and not is_known:
-            return None
-        return ends_thought(before, after.decode("utf-8", "replace"))
-
-    def _released(self, length: int) -> str:
-        """The text of the first held bytes; tokens without bytes go with those before them."""
-        text = ""
-        while self._held and (len(self._held[0].raw) <= length or length):
-            piece = self._held.popleft()
-            if len(piece.raw) > length:
-                piece, rest = _split(piece, length)
-                self._held.appendleft(rest)
-            length -= len(piece.raw)
-            self._count(piece)
-            text += self._decoder.push_bytes(piece.shown)
-        return text
-
-    def _count(self, piece: _Piece) -> None:
-        """Count a token of thoughts, except the white space that belongs to the opening marker."""
-        if self.phase is Phase.THINKING:
-            self._thought += piece.raw
-            is_marker = self._is_first and bool(piece.raw) and not piece.raw.strip()
-            self.tokens += piece.counted and not is_marker
-            self._is_first = False
-
-    def _drop(self, length: int) -> None:
-        """Remove the first held bytes: a marker."""
-        while length:
-            piece = self._held.popleft()
-            if len(piece.raw) > length:
-                rest = _split(piece, length)[1]
-                self._held.appendleft(replace(rest, counted=piece.counted))
-                return
-            length -= len(piece.raw)
 
 
 class Thoughts:
@@ -204,13 +47,7 @@ class Thoughts:
             known = at is not None
             self._begun = list(prompt[at:]) if known else tokenizer.encode_within(plan.begun)
         self._hides = plan.budget == 0 and not plan.continued
-        self._counter = self._new_stream()
-        markers = plan.markers
-        # The text is the model's own where it uses the usual tags.
-        is_own = markers.are_usual and not self._hides
-        self.stream = None if is_own else self._new_stream()
-        tags = (tokenizer.token_id(markers.opens), tokenizer.token_id(markers.ends))
-        self.tags = frozenset(tag for tag in tags if tag is not None)  # shown if control tokens
+        self._counter = self.new_stream()
         self._since = time.perf_counter() if self.is_thinking else 0.0
         self._answer_begin = 0  # number of generated tokens before the answer
 
@@ -218,6 +55,11 @@ class Thoughts:
     def is_thinking(self) -> bool:
         """Whether the next token is part of thoughts, or of the marker that ends them."""
         return self._counter.phase is Phase.THINKING
+
+    @property
+    def continues_thoughts(self) -> bool:
+        """Whether the prompt ends in thoughts that are shown, and of which an answer is continued."""
+        return self._plan.continued and self.is_thinking
 
     @property
     def tokens(self) -> int:
@@ -263,20 +105,23 @@ class Thoughts:
         self._is_forced = True
         return self._closing.popleft()
 
-    def push(self, token: int, generated: int) -> None:
-        """Add a token, the last one of so many generated."""
+    def push(self, token: int, generated: int) -> Sequence[Piece]:
+        """Add a token, the last one of so many generated; returns the pieces that are certain."""
         counted, self._is_forced = not self._is_forced, False
         self._log.append((token, counted))
-        was = self._counter.phase
-        if was is Phase.ANSWER:
-            return
-        self._counter.push(token, counted=counted)
-        now = time.perf_counter()
-        if was is Phase.THINKING and not self.is_thinking:
-            self.seconds = now - self._since
+        counter = self._counter
+        was = counter.phase
+        pieces = counter.push(token, counted=counted)
+        if was is Phase.BEGIN:
+            self._since = time.perf_counter()
+        elif was is Phase.THINKING and counter.phase is not was:
+            self.seconds = time.perf_counter() - self._since
             self._answer_begin = generated + len(self._closing)  # white space behind the marker
-        elif was is Phase.BEGIN:
-            self._since = now
+        return pieces
+
+    def flush(self, *, is_complete: bool) -> Sequence[Piece]:
+        """The pieces still held at the end; see `AnswerStream.flush`."""
+        return self._counter.flush(is_complete=is_complete)
 
     def begin(self, now: float) -> None:
         """The first token is drawn: thoughts that the prompt begins are timed from here."""
@@ -292,7 +137,7 @@ class Thoughts:
         del self._log[len(self._log) - count :]
         self._closing.clear()
         self._is_forced = False
-        self._counter = self._new_stream()
+        self._counter = self.new_stream()
         for token, counted in self._log:
             self._counter.push(token, counted=counted)
         if self.is_thinking:
@@ -306,25 +151,9 @@ class Thoughts:
         rest = marker.encode()[len(held) :].decode("utf-8", "ignore") if held else before + marker
         return self._tokenizer.encode_within(rest + after, parse_special=True)
 
-    def _new_stream(self) -> ThoughtStream:
+    def new_stream(self) -> AnswerStream:
         """A stream after the text that the prompt ends with."""
-        made = ThoughtStream(self._plan.markers, self._tokenizer, hides=self._hides)
+        made = AnswerStream(self._plan.markers, self._tokenizer, hides=self._hides)
         for token in self._begun:
             made.push(token, counted=self._plan.continued)
         return made
-
-
-def _split(piece: _Piece, length: int) -> tuple[_Piece, _Piece]:
-    """The first bytes of a piece, and the others, which are no token of their own."""
-    at = length if piece.shown else 0
-    return (
-        _Piece(piece.raw[:length], piece.shown[:at], piece.counted),
-        _Piece(piece.raw[length:], piece.shown[at:], counted=False),
-    )
-
-
-def _overlap(raw: bytes, marker: bytes) -> int:
-    """Length of the longest suffix of a text that is the beginning of a marker."""
-    return next(
-        (n for n in range(min(len(raw), len(marker) - 1), 0, -1) if marker.startswith(raw[-n:])), 0
-    )

@@ -24,6 +24,7 @@ from engine.messages.events import (
     SnapshotLoaded,
     SnapshotSaved,
     Text,
+    Thought,
     TokensCounted,
     ToolCallDelta,
 )
@@ -44,6 +45,7 @@ from engine.messages.requests import (
     SetDraft,
     Unload,
 )
+from engine.messages.tagged_text import TaggedText
 from engine.messages.values import (
     DEFAULT_CACHE,
     THOUGHT_ENDS,
@@ -134,8 +136,10 @@ __all__ = [
     "SlowReason",
     "SnapshotLoaded",
     "SnapshotSaved",
+    "TaggedText",
     "Text",
     "TextPart",
+    "Thought",
     "TokenLogprobs",
     "TokensCounted",
     "Tool",

@@ -111,10 +111,7 @@ class PromptProgress:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """The answer grew by a token or by buffered text; never splits a character.
-
-    Thoughts come first, between THOUGHT_OPENS and THOUGHT_ENDS, whatever the model's markers are.
-    """
+    """The answer grew by a token or by buffered text; never splits a character."""
 
     request: int
     text: str  # empty for a token without text, or whose text is still buffered
@@ -122,6 +119,22 @@ class Text:
     context_used: int  # tokens
     answer: int = 0  # of several answers to one prompt
     # Of the tokens since the last event, if asked for; their text may still be buffered.
+    logprobs: tuple[TokenLogprobs, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """The model's reasoning grew, which comes before the answer; as for Text.
+
+    It has no markers; white space beside them is as the model wrote it. `TaggedText` puts the usual
+    tags around it.
+    """
+
+    request: int
+    text: str  # empty for a token without text, or whose text is still buffered
+    generated_tokens: int  # so far
+    context_used: int  # tokens
+    answer: int = 0  # of several answers to one prompt
     logprobs: tuple[TokenLogprobs, ...] = ()
 
 
@@ -296,6 +309,7 @@ Event = (
     | ModelUnloaded
     | PromptProgress
     | Text
+    | Thought
     | ToolCallDelta
     | Finished
     | AdaptersSet

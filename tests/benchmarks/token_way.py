@@ -20,8 +20,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(1, str(Path(__file__).parents[1] / "support"))
 
 import thinkers
 import tiny
@@ -38,6 +38,7 @@ from engine import (
     Turn,
 )
 
+ROOT = Path(__file__).parents[2]
 PACKAGES = tuple(f"{ROOT / name}/" for name in ("engine", "kernels"))
 FIRST, TOKENS = 20, 32  # tokens before the counted ones, and these
 SAMPLED = Sampling(seed=1, ignore_end=True)

@@ -27,6 +27,7 @@ from engine import (
     PromptProgress,
     Role,
     Text,
+    Thought,
     TokensCounted,
     Turn,
     Unload,
@@ -214,8 +215,10 @@ def test_model_without_template_uses_a_built_in_one(bench: Bench, tmp_path: Path
 def test_think_tag_at_the_end_of_the_prompt_begins_the_answer(bench: Bench, tmp_path: Path) -> None:
     opens = "{% for m in messages %}{{ m.content }}{% endfor %}{{ '<think>\\n' }}"
     bench.load(tiny.write(tmp_path / "thinks.gguf", template=opens))
-    texts = [event for event in bench.generate(2, "hello", max_tokens=4) if isinstance(event, Text)]
-    assert texts[0].text.startswith("<think>\n")
+    events = bench.generate(2, "hello", max_tokens=4)
+    texts = [event for event in events if isinstance(event, Thought)]
+    assert texts[0].text.startswith("\n")
+    assert answer_text(events).startswith("<think>\n")
     assert "<think>" not in "".join(event.text for event in texts)[1:]
 
 

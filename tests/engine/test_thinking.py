@@ -21,6 +21,7 @@ from engine import (
     Finished,
     FinishReason,
     Text,
+    Thought,
 )
 from engine_bench import GREEDY, SEEDED, Bench, answer_text, finished, turns_of
 from thinkers import FAMILIES, WORD
@@ -114,11 +115,12 @@ def test_an_answer_stopped_in_its_thoughts_has_the_rest_of_its_budget(
     assert end.reason is FinishReason.CANCELLED
     assert not end.thought_budget_reached
     events = shared.generate(41, "hello", begun, thinking_budget=BUDGET, max_tokens=ANSWER)
-    thoughts, answer = split(begun + answer_text(events))
+    written = begun + answer_text(events, is_thinking=True)
+    thoughts, answer = split(written)
     assert thought_text(thoughts) == WORD * BUDGET
     assert answer.strip() == WORD * ANSWER
     # Stopped in the answer, it is only continued there.
-    cut = begun + answer_text(events)[:-4]
+    cut = written[:-4]
     more = shared.generate(42, "hello", cut, thinking_budget=BUDGET, max_tokens=5)
     assert answer_text(more) == WORD * 5
     assert finished(more).reused_tokens == finished(more).prompt_tokens - 1
@@ -127,7 +129,7 @@ def test_an_answer_stopped_in_its_thoughts_has_the_rest_of_its_budget(
 
 def stop_after(bench: Bench, request: int, tokens: int) -> Callable[[Event], None]:
     def react(event: Event) -> None:
-        is_of_answer = isinstance(event, Text) and event.request == request
+        is_of_answer = isinstance(event, Text | Thought) and event.request == request
         if is_of_answer and event.generated_tokens == tokens:
             bench.cancel(request)
 
@@ -193,8 +195,8 @@ def test_every_one_of_several_answers_has_its_budget(
         events += shared.until(Finished, Failed)
         assert not isinstance(events[-1], Failed)
     for answer in range(3):
-        texts = [one.text for one in events if isinstance(one, Text) and one.answer == answer]
-        assert thought_text(split("".join(texts))[0]) == WORD * BUDGET
+        text = answer_text([one for one in events if getattr(one, "answer", None) == answer])
+        assert thought_text(split(text)[0]) == WORD * BUDGET
 
 
 def test_a_constraint_begins_behind_the_budget(

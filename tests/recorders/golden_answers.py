@@ -12,8 +12,8 @@ import tempfile
 from contextlib import redirect_stdout
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(1, str(Path(__file__).parents[1] / "support"))
 
 import recorded_answers
 from engine.cli.commands import main

@@ -14,7 +14,7 @@ from engine.core.generate import Request
 from engine.core.runner import Rows
 from engine.core.scheduler import Scheduler, Ticket
 from engine.loading.loader import LoadedModel
-from engine.messages import Finished, PromptProgress, Sampling, Text
+from engine.messages import Finished, PromptProgress, Sampling, TaggedText, Text, Thought
 from engine.state.sequence import Sequence
 from kv_writing import sequence_rows
 from poisoned_pool import check_references
@@ -30,7 +30,7 @@ class Answered:
     text: str
     tokens: list[int]  # generated ids, without the end token
     finished: Finished
-    events: list[PromptProgress | Text | Finished] = field(default_factory=list)
+    events: list[PromptProgress | Text | Thought | Finished] = field(default_factory=list)
 
 
 def answer(
@@ -52,7 +52,8 @@ def answered(ticket: Ticket, number: int = 0) -> Answered:
     finished = [event for event in events if isinstance(event, Finished)]
     assert len(finished) == 1
     assert events[-1] is finished[0]
-    text = "".join(event.text for event in events if isinstance(event, Text))
+    tagged = TaggedText()
+    text = "".join(tagged.push(event) for event in events if isinstance(event, Text | Thought))
     return Answered(text, ticket.answers[number], finished[0], events)
 
 
@@ -106,7 +107,7 @@ def step_until(scheduler: Scheduler, condition: Callable[[], object]) -> None:
 
 def texts(ticket: Ticket) -> int:
     """Number of tokens generated so far, of all answers."""
-    return sum(isinstance(event, Text) for event in ticket.events)
+    return sum(isinstance(event, Text | Thought) for event in ticket.events)
 
 
 def check_nothing_leaked(scheduler: Scheduler) -> None:

@@ -32,7 +32,9 @@ from engine import (
     SetAdapters,
     SnapshotLoaded,
     SnapshotSaved,
+    TaggedText,
     Text,
+    Thought,
     Turn,
 )
 from engine.frontend.tokenizer.tokenizer import Tokenizer
@@ -51,9 +53,13 @@ def turns_of(*texts: str) -> tuple[Turn, ...]:
     return tuple(Turn(roles[at % 2], text) for at, text in enumerate(texts))
 
 
-def answer_text(events: list[Event]) -> str:
-    """The text of an answer, joined from the events of its request."""
-    return "".join(event.text for event in events if isinstance(event, Text))
+def answer_text(events: list[Event], *, is_thinking: bool = False) -> str:
+    """The text of an answer, joined from the events of its request.
+
+    `is_thinking`: it continues a text that ends in thoughts.
+    """
+    tagged = TaggedText(is_thinking=is_thinking)
+    return "".join(tagged.push(event) for event in events if isinstance(event, Text | Thought))
 
 
 def with_printable_output(path: Path) -> Path:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,9 @@ from engine import (
     Sampling,
     Text,
 )
-from engine.core.generate import MOST_ANSWERS, Request, StopFilter
+from engine.core.generate import MOST_ANSWERS, Request
+from engine.frontend.answer_stream import Kind, Piece
+from engine.frontend.stop_filter import StopFilter
 from engine.loading.loader import LoadedModel, load
 
 
@@ -208,11 +212,43 @@ def test_progress_counts_up_to_the_prompt(model: LoadedModel) -> None:
 def test_stop_filter(stops: tuple[str, ...], text: str, kept: str, size: int) -> None:
     filtered, out = StopFilter(stops), ""
     for start in range(0, len(text), size):
-        out += filtered.push(text[start : start + size])
+        out += joined(filtered.push([(Kind.TEXT, text[start : start + size])]))
         if filtered.stopped:
             break
-    assert out + filtered.flush() == kept
+    assert out + joined(filtered.flush()) == kept
     assert filtered.stopped == (kept != text)
+
+
+def joined(pieces: Sequence[Piece]) -> str:
+    """The text of pieces, with the tags."""
+    return "".join(text for _, text in pieces)
+
+
+@pytest.mark.parametrize(
+    ("stop", "kept", "kinds"),
+    [
+        ("b</think>", "<think>a", [Kind.OPENS, Kind.THOUGHT]),
+        ("k>c", "<think>ab</thin", [Kind.OPENS, Kind.THOUGHT, Kind.TEXT]),
+        ("cd", "<think>ab</think>", [Kind.OPENS, Kind.THOUGHT, Kind.ENDS]),
+        ("</think>", "<think>ab", [Kind.OPENS, Kind.THOUGHT]),
+        ("k>x", "<think>ab</think>cd", [Kind.OPENS, Kind.THOUGHT, Kind.ENDS, Kind.TEXT]),
+    ],
+)
+def test_a_stop_string_may_be_in_thoughts_and_across_a_tag(
+    stop: str, kept: str, kinds: list[Kind]
+) -> None:
+    filtered, found = StopFilter([stop]), list[Piece]()
+    for piece in (
+        (Kind.OPENS, "<think>"),
+        (Kind.THOUGHT, "ab"),
+        (Kind.ENDS, "</think>"),
+        (Kind.TEXT, "cd"),
+    ):
+        if not filtered.stopped:
+            found += filtered.push([piece])
+    found += filtered.flush()
+    assert joined(found) == kept
+    assert [kind for kind, _ in groupby(kind for kind, _ in found)] == kinds
 
 
 def test_interrupted_answer_omits_an_incomplete_character(model: LoadedModel) -> None:

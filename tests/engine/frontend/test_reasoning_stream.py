@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 import tiny
-from engine.frontend.reasoning_budget import Phase, ThoughtPlan, Thoughts, ThoughtStream
+from engine.frontend.answer_stream import AnswerStream, Kind, Phase, Piece
+from engine.frontend.reasoning_budget import ThoughtPlan, Thoughts
 from engine.frontend.template import ChatTemplate
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.messages.reasoning_markers import ThoughtMarkers
@@ -24,11 +27,16 @@ def tokenizer_with(*tokens: str, control: tuple[str, ...] = ()) -> Tokenizer:
 
 def streamed(
     markers: ThoughtMarkers, tokenizer: Tokenizer, *pieces: str
-) -> tuple[list[str], ThoughtStream]:
+) -> tuple[list[str], AnswerStream]:
     """The texts of each step, of texts that are tokenized alone."""
-    stream = ThoughtStream(markers, tokenizer, hides=False)
+    stream = AnswerStream(markers, tokenizer)
     ids = [token for piece in pieces for token in tokenizer.encode(piece, add_special=False)]
-    return [*map(stream.push, ids), stream.flush()], stream
+    return [*(joined(stream.push(one)) for one in ids), joined(stream.flush())], stream
+
+
+def joined(pieces: Sequence[Piece]) -> str:
+    """The text of pieces, with the tags."""
+    return "".join(text for _, text in pieces)
 
 
 PLAIN = tokenizer_with()
@@ -47,6 +55,28 @@ def test_channels_become_the_usual_tags(tokenizer: Tokenizer) -> None:
     )
     assert "".join(texts) == "<think>a\n\nb</think>yes"
     assert stream.tokens == 2
+
+
+def test_thoughts_and_text_are_pieces_of_their_own() -> None:
+    stream = AnswerStream(HARMONY, OF_HARMONY)
+    ids = OF_HARMONY.encode(f"{HARMONY.opens}ab{HARMONY.ends}yes", add_special=False)
+    pieces = [piece for one in ids for piece in stream.push(one)]
+    shown = {kind: "".join(text for one, text in pieces if one is kind) for kind in Kind}
+    assert (shown[Kind.THOUGHT], shown[Kind.TEXT]) == ("ab", "yes")
+    order = [kind for kind, _ in pieces if kind in (Kind.OPENS, Kind.ENDS)]
+    assert order == [Kind.OPENS, Kind.ENDS]
+
+
+def test_what_is_held_when_an_answer_is_cut_is_not_lost() -> None:
+    stream = AnswerStream(USUAL, PLAIN)
+    ids = PLAIN.encode("<think>a</th", add_special=False)
+    pieces = [piece for one in ids for piece in stream.push(one)]
+    assert joined(pieces) == "<think>a"
+    assert joined(stream.flush(is_complete=False)) == "</th"
+    other = AnswerStream(HARMONY, OF_HARMONY)  # "assistant" is not text where a marker is cut
+    for one in OF_HARMONY.encode(HARMONY.opens + "<|end|><|start|>assistant", add_special=False):
+        other.push(one)
+    assert other.flush(is_complete=False) == ()
 
 
 def test_a_marker_that_is_not_one_is_text() -> None:
@@ -150,14 +180,14 @@ def test_tokens_taken_back_count_again() -> None:
 
 
 def test_an_incomplete_character_at_the_budget_is_left_out() -> None:
-    stream = ThoughtStream(HARMONY, OF_HARMONY, hides=False)
+    stream = AnswerStream(HARMONY, OF_HARMONY)
     text = ""
     for token in OF_HARMONY.encode(HARMONY.opens, add_special=False):
-        text += stream.push(token)
+        text += joined(stream.push(token))
     for token in OF_HARMONY.encode("ä")[:1]:
-        text += stream.push(token)
+        text += joined(stream.push(token))
     for token in OF_HARMONY.encode(HARMONY.ends + "ö", add_special=False):
-        text += stream.push(token, counted=False)
+        text += joined(stream.push(token, counted=False))
     assert text == "<think></think>ö"
 
 
