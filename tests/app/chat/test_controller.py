@@ -455,7 +455,7 @@ def test_every_end_is_reported_and_stored_and_the_answer_kept(
     stage.wait_until_idle()
     last = stage.state.messages[-1]
     assert last.text == "Because"
-    is_complete = reason in (FinishReason.END, FinishReason.STOP)
+    is_complete = reason in (FinishReason.END, FinishReason.STOP, FinishReason.TOOL_CALLS)
     assert last.state is (MessageState.COMPLETE if is_complete else MessageState.STOPPED)
     assert last.stop == {
         FinishReason.LENGTH: StopReason.LENGTH,
