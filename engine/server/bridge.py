@@ -23,6 +23,7 @@ from engine.messages import (
     PromptProgress,
     Request,
     Text,
+    Thought,
     ToolCallDelta,
 )
 
@@ -76,7 +77,7 @@ def is_final(request: Request, event: Event) -> bool:
         return not isinstance(request, Load)  # Failed follows
     if isinstance(event, Finished):
         return event.last
-    return not isinstance(event, Text | ToolCallDelta | PromptProgress | LoadProgress)
+    return not isinstance(event, Text | Thought | ToolCallDelta | PromptProgress | LoadProgress)
 
 
 async def events(door: Door, request: Request, client: str = "") -> AsyncGenerator[Event, None]:

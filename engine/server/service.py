@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.messages import (
-    THOUGHT_ENDS,
-    THOUGHT_OPENS,
     AdapterUse,
     Chat,
     Embed,
@@ -21,6 +19,7 @@ from engine.messages import (
     Reranked,
     Sampling,
     Text,
+    Thought,
     ToolCallDelta,
 )
 from engine.server.activity import Activity, Client, Recorder
@@ -115,7 +114,7 @@ class Service:
                         begun = Begun(card.name, event.total_tokens, event.reused_tokens)
                         self._note(wanted, begun)
                         yield begun
-                    elif isinstance(event, Text):
+                    elif isinstance(event, Text | Thought):
                         for delta in splitters[event.answer].push(event):
                             self._note(wanted, delta)
                             yield delta
@@ -124,8 +123,6 @@ class Service:
                             event.index, event.id, event.name, event.arguments, event.answer
                         )
                     elif isinstance(event, Finished):
-                        if rest := splitters[event.answer].finish():
-                            yield rest
                         done = _done(event)
                         self._note(wanted, done)
                         yield done
@@ -191,50 +188,20 @@ def _done(event: Finished) -> Done:
 
 
 class _Splitter:
-    """Splits the text of an answer into reasoning and content by the tags around thoughts."""
+    """The reasoning and the content of one answer, without the line breaks that begin them."""
 
     def __init__(self, answer: int) -> None:
         self._answer = answer
-        self._held = ""
-        self._is_thought: bool | None = None  # None: nothing but white space came yet
+        self._is_thought = False  # the last event was
+        self._strips = False  # the text behind a marker has not begun
 
-    def push(self, event: Text) -> list[Delta]:
-        text, self._held = self._held + event.text, ""
-        made: list[Delta] = []
-        if self._is_thought is None:
-            bare = text.lstrip()
-            if bare.startswith(THOUGHT_OPENS):
-                self._is_thought, text = True, bare.removeprefix(THOUGHT_OPENS).lstrip("\n")
-            elif THOUGHT_OPENS.startswith(bare):
-                self._held = text
-                text = ""
-            else:
-                self._is_thought = False
-        if self._is_thought:
-            thought, tag, rest = text.partition(THOUGHT_ENDS)
-            if tag:
-                self._is_thought, text = False, rest.lstrip("\n")
-            else:
-                held = _begun_tag(thought)
-                thought, self._held, text = (
-                    thought[: len(thought) - held],
-                    thought[len(thought) - held :],
-                    "",
-                )
-            if thought:
-                made.append(Reasoning(thought, self._answer))
-        if text or event.logprobs:
-            made.append(Content(text, self._answer, event.logprobs))
+    def push(self, event: Text | Thought) -> list[Delta]:
+        is_thought = isinstance(event, Thought)
+        if is_thought is not self._is_thought:
+            self._is_thought, self._strips = is_thought, True
+        text = event.text.lstrip("\n") if self._strips else event.text
+        self._strips = self._strips and not text
+        made: list[Delta] = [Reasoning(text, self._answer)] if is_thought and text else []
+        if (text and not is_thought) or event.logprobs:
+            made.append(Content("" if is_thought else text, self._answer, event.logprobs))
         return made
-
-    def finish(self) -> Delta | None:
-        held, self._held = self._held, ""
-        if not held:
-            return None
-        return Reasoning(held, self._answer) if self._is_thought else Content(held, self._answer)
-
-
-def _begun_tag(text: str) -> int:
-    """Characters at the end of a text that may begin the tag that ends thoughts."""
-    sizes = range(len(THOUGHT_ENDS) - 1, 0, -1)
-    return next((size for size in sizes if text.endswith(THOUGHT_ENDS[:size])), 0)
