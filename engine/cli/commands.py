@@ -1,4 +1,4 @@
-"""Command line of the engine: runs chat, complete, tokenize, logits, embed, perplexity and others."""
+"""Command line of the engine: runs chat, complete, tokenize, logits, embed, serve and others."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from engine.cli.measure import bench, describe, logits_at, perplexity
 from engine.cli.options import Options
 from engine.cli.output import print_json, print_status
 from engine.cli.quantize import quantize
+from engine.cli.serve import serve
 from engine.errors import EngineError, RequestError
 from engine.frontend.tokenizer import vocabulary
 from engine.frontend.tokenizer.tokenizer import Tokenizer
@@ -286,6 +287,7 @@ _COMMANDS = {
     "info": _info,
     "bench": _bench,
     "quantize": _quantize,
+    "serve": serve,
 }
 
 

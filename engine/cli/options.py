@@ -14,6 +14,7 @@ from engine.cli import sampling_options
 from engine.errors import RequestError
 from engine.messages import DEFAULT_CACHE, AdapterUse, CacheType, DraftKind, Pooling
 from engine.messages.reasoning_markers import resolved_thinking
+from engine.server.limits import HOST, PORT
 from kernels.backends import NAMES
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def parser(about: str, runs: Mapping[str, Run]) -> Parser:
     quantize.add_argument("source", help="the model file, preferably in F32, F16 or BF16")
     quantize.add_argument("target", help="the file to write")
     quantize.add_argument("--type", required=True, help="the format, such as Q4_K")
+    _add_serve(commands, runs)
     for loading in (score, speed):
         _add_adapters(loading)
     for planning in (score, info):
@@ -257,6 +259,56 @@ def _add_logits(commands: _SubParsersAction[Parser], runs: Mapping[str, Run]) ->
     which.add_argument("--positions", help="after these positions: 0,7")
     _add_adapters(logits)
     _add_cache(logits)
+
+
+def _add_serve(commands: _SubParsersAction[Parser], runs: Mapping[str, Run]) -> None:
+    text = "an HTTP server for other programs: OpenAI's, Anthropic's, llama.cpp's and Ollama's APIs"
+    serve = commands.add_parser("serve", help=text, description=text, allow_abbrev=False)
+    serve.set_defaults(run=runs["serve"], backend="auto")
+    serve.add_argument(
+        "-m", "--model", help="the model to load first: a path, a name, or `starter`"
+    )
+    serve.add_argument("--host", default=HOST, help=f"the address to listen at ({HOST})")
+    serve.add_argument("--port", type=_port, default=PORT, help=f"0: any free one ({PORT})")
+    serve.add_argument("--key", default="", help="a key that clients must send")
+    serve.add_argument(
+        "--key-file", metavar="FILE", help="a file with that key, which other users cannot see"
+    )
+    serve.add_argument(
+        "--allow-origin",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="web pages that may use the server, such as http://localhost:3000; *: all",
+    )
+    serve.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a further name of this computer in URLs",
+    )
+    serve.add_argument(
+        "--keep",
+        type=float,
+        default=5.0,
+        metavar="MINUTES",
+        help="that a model stays loaded after its last answer; -1: for ever (5)",
+    )
+    serve.add_argument("--only", action="store_true", help="load no other models for clients")
+    serve.add_argument("--log-texts", action="store_true", help="keep texts in the log in memory")
+    serve.add_argument("-c", "--context", type=int, default=0, help="tokens; 0: by the memory")
+    serve.add_argument("-t", "--threads", type=int, default=0, help="0: one per physical core")
+    serve.add_argument("--memory", metavar="SIZE", default="", help="the most that the model takes")
+    serve.add_argument("--device", default="auto", metavar="NAME", help="as for `chat`")
+    _add_adapters(serve)
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise argparse.ArgumentTypeError("a port is a number from 0 to 65535")
+    return port
 
 
 def _command(

@@ -1,8 +1,10 @@
-"""Limits: sizes and times that one connection and one exchange may take."""
+"""Where the server listens by default, and what one connection and one exchange may take."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+HOST, PORT = "127.0.0.1", 1847
 
 
 @dataclass(frozen=True, slots=True)

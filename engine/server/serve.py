@@ -13,16 +13,15 @@ from dataclasses import dataclass, field, replace
 import uvicorn
 
 from engine.errors import RequestError
+from engine.server.activity import Activity
 from engine.server.app import application
 from engine.server.bridge import Door
 from engine.server.guards import Security
-from engine.server.limits import Limits
+from engine.server.limits import HOST, PORT, Limits
 from engine.server.protocol import protocol
 from engine.server.service import Service, ServiceOptions
 
 log = logging.getLogger(__name__)
-
-HOST, PORT = "127.0.0.1", 1847
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +46,17 @@ class Server:
         self._thread: threading.Thread | None = None
         self._server: uvicorn.Server | None = None
         self._address = ""
+        self.is_local = True  # only programs on this computer reach it
 
     @property
     def address(self) -> str:
         """The URL that clients use, such as "http://127.0.0.1:1847"; "" when it does not listen."""
         return self._address
+
+    @property
+    def activity(self) -> Activity:
+        """Who is connected, requests so far and the log."""
+        return self.service.activity()
 
     def start(self) -> None:
         """Listen and return; raises RequestError where the address cannot be used."""
@@ -59,10 +64,9 @@ class Server:
         options = self.options
         self._socket = _listening(options.host, options.port)
         host, port = self._socket.getsockname()[:2]
-        is_local = ipaddress.ip_address(host).is_loopback
-        app = application(
-            self.service, replace(options.security, is_local=is_local), options.limits
-        )
+        self.is_local = ipaddress.ip_address(host).is_loopback
+        security = replace(options.security, is_local=self.is_local)
+        app = application(self.service, security, options.limits)
         limits = options.limits
         config = uvicorn.Config(
             app,

@@ -11,10 +11,11 @@ from engine.messages import Part, Role, TextPart, Turn
 # Lines of agents that change with every request and say nothing to the model. They stand before
 # everything else, so nothing of the conversation's cached prefix could be used.
 _CHANGING = re.compile(r"^x-anthropic-billing-header:[^\n]*\n*", re.MULTILINE)
-# The time of day in a line that says what day it is: the day stays.
+# The time of day after the year in a line that says what day it is now: the day stays.
 _CLOCK = re.compile(
-    r"^(?P<day>[^\n]{0,40}\b(?:date|time|today|now)\b[^\n]{0,40}?\d{4}-\d{2}-\d{2})"
-    r"[T ]\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?: ?[AaPp][Mm])?(?:Z| ?UTC| ?[+-]\d{2}:?\d{2})?",
+    r"^(?P<day>[^\n]{0,20}\b(?:current|now|today|local)\b[^\n]{0,80}?\b\d{4}\b[^\n]{0,20}?)"
+    r"(?:T|,? (?:at )?)\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?: ?[AaPp]\.?[Mm]\b\.?)?"
+    r"(?:Z\b| ?UTC\b| ?GMT\b)?(?: ?[+-]\d{2}:?\d{2})?",
     re.MULTILINE | re.IGNORECASE,
 )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import queue
+import socket
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from engine import Event, Failed, Load, ModelLoaded
+from engine import Event, Failed, Load, Metrics, MetricsRead, ModelLoaded
 from engine.server.bridge import Door
 from engine.server.serve import Server, ServerOptions
 
@@ -36,6 +38,29 @@ class Served:
         while not isinstance(event := ended.get(timeout=TIMEOUT_SECONDS), ModelLoaded):
             assert not isinstance(event, Failed), event
         return event
+
+    @property
+    def running(self) -> int:
+        """Answers in progress in the engine."""
+        ended: queue.Queue[Event] = queue.Queue()
+        self.door.submit(Metrics(), ended.put)
+        event = ended.get(timeout=TIMEOUT_SECONDS)
+        assert isinstance(event, MetricsRead), event
+        return event.running
+
+    def socket(self) -> socket.socket:
+        """A plain connection to the server."""
+        url = httpx.URL(self.server.address)
+        return socket.create_connection((url.host, url.port or 0), timeout=TIMEOUT_SECONDS)
+
+    def raw(self, sent: bytes) -> bytes:
+        """What the server answers to these bytes until it closes the connection."""
+        with self.socket() as connection:
+            connection.sendall(sent)
+            parts = []
+            while part := connection.recv(65536):
+                parts.append(part)
+        return b"".join(parts)
 
     def close(self) -> None:
         self.http.close()
@@ -66,6 +91,14 @@ class Served:
         return [json.loads(line) for line in lines]
 
 
+def post_bytes(path: str, body: bytes, *headers: str) -> bytes:
+    """A raw request that asks for the connection to be closed after it."""
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", "Connection: close", *headers]
+    if not any(line.startswith("Content-Length") for line in headers):
+        lines.append(f"Content-Length: {len(body)}")
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
 def chat(text: str = "hello", **options: Any) -> dict[str, Any]:
     """A body of a chat with one question and a short answer."""
     return {"messages": [{"role": "user", "content": text}], "max_tokens": 8, "seed": 1} | options
@@ -73,8 +106,6 @@ def chat(text: str = "hello", **options: Any) -> dict[str, Any]:
 
 def wait_until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
     """Wait for a condition, polling."""
-    import time
-
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, "waited too long"

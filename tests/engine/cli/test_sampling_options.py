@@ -16,7 +16,7 @@ from engine.cli.sampling_options import sampling
 
 
 def parsed(*arguments: str, recommended: Sampling | None = None) -> Sampling:
-    names = "chat complete embed rerank tokenize logits perplexity info bench quantize"
+    names = "chat complete embed rerank tokenize logits perplexity info bench quantize serve"
     run = dict.fromkeys(names.split(), lambda _: None)
     options = parser("", run).parse_args(["complete", "-m", "x", *arguments])
     return sampling(options, recommended)

@@ -37,6 +37,13 @@ def test_a_stream_gives_the_same_text_in_chunks(served: Served) -> None:
     assert usage["usage"]["completion_tokens"] == 8
 
 
+@pytest.mark.parametrize("options", [{}, {"stream_options": {}}, {"stream_options": None}])
+def test_usage_is_only_streamed_when_asked_for(served: Served, options: dict) -> None:
+    chunks = served.stream(PATH, chat(**options))
+    assert all(len(chunk["choices"]) == 1 for chunk in chunks)
+    assert not any("usage" in chunk for chunk in chunks)
+
+
 def test_several_answers_have_indexes(served: Served) -> None:
     found = served.post(PATH, chat(n=3, temperature=1.0))
     assert [choice["index"] for choice in found["choices"]] == [0, 1, 2]

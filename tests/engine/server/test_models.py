@@ -1,0 +1,147 @@
+"""Models by name: found, loaded on demand, kept, and never pulled from an answer that runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tiny
+from engine.server.serve import ServerOptions
+from engine.server.service import ServiceOptions
+from engine_bench import with_printable_output
+from serving import Served, chat, wait_until
+
+CHAT = "/v1/chat/completions"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two models, the second with the name of a split one."""
+    made = tmp_path_factory.mktemp("installed")
+    with_printable_output(tiny.write(made / "First-Model-Q8_0.gguf", context=1024, seed=1))
+    with_printable_output(tiny.write(made / "second_model-F32.gguf", context=1024, seed=2))
+    return made
+
+
+@pytest.fixture
+def library(folder: Path) -> Iterator[Served]:
+    """A server that loads models on demand; none is loaded."""
+    made = Served(options=ServerOptions(service=ServiceOptions(lambda: (folder,))))
+    yield made
+    made.close()
+
+
+def answer(served: Served, model: str, **options: Any) -> str:
+    return served.post(CHAT, chat(model=model, **options))["choices"][0]["message"]["content"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "First-Model-Q8_0",
+        "first-model-q8_0.gguf",
+        "First Model",
+        "First Model · Q8_0",
+        "first-model-q8_0:latest",
+    ],
+)
+def test_a_model_has_several_names(library: Served, name: str) -> None:
+    assert library.post(CHAT, chat(model=name))["model"] == "First-Model-Q8_0"
+
+
+def test_the_list_says_what_is_loaded(library: Served) -> None:
+    def states() -> dict[str, str]:
+        return {one["id"]: one["meta"]["state"] for one in library.get("/v1/models")["data"]}
+
+    assert states() == {"First-Model-Q8_0": "installed", "second_model-F32": "installed"}
+    answer(library, "second_model-F32")
+    assert states()["second_model-F32"] == "loaded"
+    assert library.get("/v1/models/second_model-F32")["max_model_len"] == 1024
+
+
+def test_without_a_name_and_a_loaded_model_the_error_lists_names(library: Served) -> None:
+    error = library.error(CHAT, chat(), 404)["error"]
+    assert error["code"] == "model_not_found"
+    assert "First-Model-Q8_0, second_model-F32" in error["message"]
+
+
+def test_a_swap_waits_for_the_answer_that_runs(library: Served) -> None:
+    alone = answer(library, "First-Model-Q8_0", max_tokens=600, temperature=0)
+    first, began = [], threading.Event()
+
+    def stream() -> None:
+        body = chat(model="First-Model-Q8_0", max_tokens=600, temperature=0, stream=True)
+        with library.http.stream("POST", CHAT, json=body) as response:
+            for line in response.iter_lines():
+                first.append(line)
+                began.set()
+
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(stream)
+        assert began.wait(20)
+        second = answer(library, "second_model-F32")
+        running.result(20)
+    assert first[-2] == "data: [DONE]"
+    whole = "".join(part for part in contents(first))
+    assert whole == alone
+    assert second
+
+
+def contents(lines: list[str]) -> list[str]:
+    import json
+
+    values = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+    return [one["choices"][0]["delta"].get("content") or "" for one in values]
+
+
+def test_requests_for_one_model_load_it_once(library: Served) -> None:
+    loads: list[object] = []
+    submit = library.door.submit
+
+    def counted(request: Any, *rest: Any, **named: Any) -> Any:
+        if type(request).__name__ in ("Load", "LoadModel"):
+            loads.append(request)
+        return submit(request, *rest, **named)
+
+    library.door.submit = counted
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: answer(library, "First-Model-Q8_0"), range(8)))
+    assert len(set(found)) == 1
+    assert len(loads) == 1
+
+
+def test_swaps_under_load_give_the_same_answers(library: Served) -> None:
+    names = ["First-Model-Q8_0", "second_model-F32"]
+    alone = {name: answer(library, name) for name in names}
+    wanted = names * 4
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda name: answer(library, name), wanted))
+    assert found == [alone[name] for name in wanted]
+
+
+def test_a_model_that_cannot_be_loaded_is_one_sentence(library: Served, folder: Path) -> None:
+    broken = folder / "broken.gguf"
+    broken.write_bytes(b"GGUF" + b"\0" * 100)
+    try:
+        wait_until(lambda: len(library.get("/v1/models")["data"]) == 3)
+        error = library.error(CHAT, chat(model="broken"), 500)["error"]
+        assert error["code"] == "model_unusable"
+        assert answer(library, "First-Model-Q8_0")
+    finally:
+        broken.unlink()
+
+
+def test_a_server_may_load_nothing(folder: Path) -> None:
+    options = ServiceOptions(lambda: (folder,), loads=False)
+    made = Served(folder / "second_model-F32.gguf", ServerOptions(service=options))
+    try:
+        assert answer(made, "second_model-F32")
+        error = made.error(CHAT, chat(model="First-Model-Q8_0"), 403)["error"]
+        assert error["code"] == "model_not_loaded"
+    finally:
+        made.close()
