@@ -12,11 +12,12 @@ from engine.server.errors import ApiError
 from engine.server.guards import Guards, Security
 from engine.server.http import error_response, family_of
 from engine.server.limits import Limits
+from engine.server.llama import state
 from engine.server.openai import chat, embeddings, models
 from engine.server.service import Service
 
 # Each module has `routes(service)`, a list of Starlette's routes.
-_MODULES = (models, chat, embeddings)
+_MODULES = (models, chat, embeddings, state)
 
 
 def application(

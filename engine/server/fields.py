@@ -14,8 +14,11 @@ MOST_DEPTH = 100  # nested arrays and objects
 Json = Any  # None, bool, int, float, str, list, dict
 
 
-def parse(raw: bytes) -> Fields:
-    """The fields of a body in UTF-8; raises ApiError for anything but an object of JSON."""
+def parse(raw: bytes, list_as: str = "") -> Fields:
+    """The fields of a body in UTF-8; raises ApiError for anything but an object of JSON.
+
+    Where `list_as` is given, a list is an object with that field.
+    """
     if not raw.strip():
         raise ApiError(400, "The body is empty; it must be a JSON object.")
     try:
@@ -29,6 +32,8 @@ def parse(raw: bytes) -> Fields:
         raise _too_deep() from None
     except ValueError as error:  # NaN, or a number with thousands of digits
         raise ApiError(400, f"The body is not JSON: {error}.") from None
+    if list_as and isinstance(found, list):
+        found = {list_as: found}
     if not isinstance(found, dict):
         raise ApiError(400, f"The body must be a JSON object, not {_kind(found)}.")
     _check(found)

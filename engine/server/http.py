@@ -97,17 +97,18 @@ def get(path: str, handler: Handler) -> Route:
     return Route(path, _Endpoint(handler, reads_body=False), methods=["GET", "HEAD"])
 
 
-def post(path: str, handler: Handler) -> Route:
-    """A route with a JSON object as its body."""
-    return Route(path, _Endpoint(handler, reads_body=True), methods=["POST"])
+def post(path: str, handler: Handler, *, list_as: str = "") -> Route:
+    """A route with a JSON object as its body; a list is the field `list_as` of one."""
+    return Route(path, _Endpoint(handler, reads_body=True, list_as=list_as), methods=["POST"])
 
 
 class _Endpoint:
     """ASGI application of one route."""
 
-    def __init__(self, handler: Handler, *, reads_body: bool) -> None:
+    def __init__(self, handler: Handler, *, reads_body: bool, list_as: str = "") -> None:
         self._handler = handler
         self._reads_body = reads_body
+        self._list_as = list_as
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sender = _Sender(send, scope["state"]["limits"])
@@ -132,7 +133,8 @@ class _Endpoint:
         state, family = scope["state"], family_of(scope["path"])
         request = Request(scope, receive)
         try:
-            body = await _body(request, sender.limits) if self._reads_body else Fields({})
+            raw = await _body(request, sender.limits) if self._reads_body else b"{}"
+            body = fields.parse(raw, self._list_as)
             sender.body_read.set_result(None)
             found = await self._handler(Call(request, body, state["client"], state["exchange"]))
             if isinstance(found, Stream):
@@ -206,8 +208,8 @@ class _Sender:
                 await self._part(b":\n\n")
 
 
-async def _body(request: Request, limits: Limits) -> Fields:
-    """The fields of the body."""
+async def _body(request: Request, limits: Limits) -> bytes:
+    """The body; raises ApiError where it is too large or too slow."""
     too_large = ApiError(413, f"The body is larger than {limits.body_bytes:,} bytes.", closes=True)
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length[:20]) > limits.body_bytes:
@@ -223,7 +225,7 @@ async def _body(request: Request, limits: Limits) -> Fields:
                     raise too_large
     except TimeoutError:
         raise ApiError(408, "The body did not arrive in time.", closes=True) from None
-    return fields.parse(b"".join(parts))
+    return b"".join(parts)
 
 
 async def _disconnect(receive: Receive) -> None:

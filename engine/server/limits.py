@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-HOST, PORT = "127.0.0.1", 1847
+HOST, PORT = "127.0.0.1", 8080
 
 
 @dataclass(frozen=True, slots=True)

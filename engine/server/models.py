@@ -56,7 +56,7 @@ class Models:
         """
         self._door = door
         self._folders = folders
-        self._keep_seconds = keep_seconds
+        self.keep_seconds = keep_seconds
         self._loads = loads
         self._context = context
         self._searched: tuple[float, list[Path]] = (-_SEARCHED_SECONDS, [])
@@ -131,7 +131,7 @@ class Models:
             self._leases[path] -= 1
             if not self._leases[path]:
                 del self._leases[path]
-                self._keep(path, self._keep_seconds if keep_seconds is None else keep_seconds)
+                self._keep(path, self.keep_seconds if keep_seconds is None else keep_seconds)
             await asyncio.shield(self._notify())
 
     async def close(self) -> None:

@@ -13,6 +13,7 @@ from engine.server.values import Done, Timings, Usage
 
 MOST_ANSWERS = 16
 MOST_LOGPROBS = 100
+MOST_SCALE = 2.0  # of an adapter
 _LIMITS = ("max_completion_tokens", "max_tokens", "n_predict", "max_new_tokens")
 _EFFORTS = {
     "none": 0,
@@ -148,7 +149,7 @@ def lora(body: Fields, service: Service) -> tuple[AdapterUse, ...] | None:
         number = one.integer("id", -1)
         if not 0 <= number < len(service.adapters):
             one.fail("id", f"must be the number of an adapter in /lora-adapters, not {number}.")
-        scale = one.number("scale", 1.0)
+        scale = one.number("scale", 1.0, -MOST_SCALE, MOST_SCALE)
         if scale:
             uses.append(replace(service.adapters[number], strength=scale))
     return tuple(uses)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from engine.messages import Sampling
 from engine.server.fields import Fields
 
 # Name in a body, field of `Sampling`, whether it is a whole number, least and most value. Later
@@ -17,8 +18,8 @@ _NUMBERS: tuple[tuple[str, str, bool, float | None, float | None], ...] = (
     ("top_k", "top_k", True, None, None),
     ("top_p", "top_p", False, 0, 1),
     ("min_p", "min_p", False, 0, 1),
-    ("typical_p", "typical_p", False, 0, 1),
     ("typ_p", "typical_p", False, 0, 1),
+    ("typical_p", "typical_p", False, 0, 1),
     ("top_n_sigma", "top_n_sigma", False, None, None),
     ("xtc_probability", "xtc_probability", False, 0, 1),
     ("xtc_threshold", "xtc_threshold", False, 0, 1),
@@ -60,6 +61,12 @@ def sampling(body: Fields) -> dict[str, Any]:
     if "logit_bias" in body:
         found["logit_bias"] = tuple(_biases(body))
     return found
+
+
+def llama_names(sampling: Sampling) -> dict[str, Any]:
+    """Sampling parameters under llama.cpp's names."""
+    names = {field: name for name, field, *_ in _NUMBERS}
+    return {name: getattr(sampling, field) for field, name in names.items()}
 
 
 def _whole(value: float | None) -> int | None:

@@ -50,7 +50,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        """The URL that clients use, such as "http://127.0.0.1:1847"; "" when it does not listen."""
+        """The URL that clients use, such as "http://127.0.0.1:8080"; "" when it does not listen."""
         return self._address
 
     @property

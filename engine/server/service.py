@@ -14,6 +14,8 @@ from engine.messages import (
     Embed,
     Embedded,
     Finished,
+    Metrics,
+    MetricsRead,
     PromptProgress,
     Rerank,
     Reranked,
@@ -141,6 +143,18 @@ class Service:
             request = Rerank(query, tuple(documents))
             found = await answer(self.door, request, Reranked, client.key)
         return card.name, found
+
+    async def metrics(self, model: str) -> MetricsRead:
+        """Metrics of a loaded model; without one only memory and disk."""
+        if model:
+            async with self.models.use(model):
+                return await answer(self.door, Metrics(), MetricsRead)
+        return await answer(self.door, Metrics(), MetricsRead)
+
+    def change(self, keep_seconds: float, *, keeps_texts: bool) -> None:
+        """Change how long models are kept, and whether the log holds texts; from any thread."""
+        self.models.keep_seconds = keep_seconds
+        self.recorder.keeps_texts = keeps_texts
 
     def _note(self, wanted: Wanted, delta: Delta) -> None:
         """Write a delta into the log."""
