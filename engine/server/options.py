@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.messages import AdapterUse, Constraint, ConstraintKind, FinishReason
 from engine.server.fields import Fields
+from engine.server.http import Call
 from engine.server.service import Service
 from engine.server.values import Done, Timings, Usage
 
@@ -29,6 +30,15 @@ _REASONS = {
     FinishReason.CONTEXT: "length",
     FinishReason.TOOL_CALLS: "tool_calls",
 }
+
+
+def model_name(call: Call) -> str:
+    """The name of the model; "", which OpenAI's own routes must be given, is the loaded one."""
+    if call.request.url.path.startswith("/v1/") and "model" not in call.body.values:
+        call.body.fail(
+            "model", 'is missing; give a name of /v1/models, or "" for the loaded model.'
+        )
+    return call.body.text("model")
 
 
 def answer_limit(body: Fields, least: int = 1) -> int | None:

@@ -101,7 +101,8 @@ def post_bytes(path: str, body: bytes, *headers: str) -> bytes:
 
 def chat(text: str = "hello", **options: Any) -> dict[str, Any]:
     """A body of a chat with one question and a short answer."""
-    return {"messages": [{"role": "user", "content": text}], "max_tokens": 8, "seed": 1} | options
+    messages = [{"role": "user", "content": text}]
+    return {"model": "", "messages": messages, "max_tokens": 8, "seed": 1} | options
 
 
 def wait_until(holds: Callable[[], bool], seconds: float = 20.0) -> None:

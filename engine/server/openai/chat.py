@@ -23,6 +23,7 @@ from engine.server.options import (
     constraint,
     finish_reason,
     lora,
+    model_name,
     stop_strings,
     template_arguments,
     thinking,
@@ -56,7 +57,7 @@ def _wanted(call: Call, service: Service) -> Wanted:
     switch, budget = thinking(body)
     tools = messages.tools(body)
     return Wanted(
-        model=body.text("model"),
+        model=model_name(call),
         turns=messages.turns(body),
         tools=tools,
         tool_choice=messages.tool_choice(body, tools),
@@ -116,7 +117,12 @@ class _Answer:
     def message(self) -> dict[str, Any]:
         """The message of the response."""
         text = "".join(self.content)
-        made: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+        made: dict[str, Any] = {
+            "role": "assistant",
+            "content": text,
+            "refusal": None,
+            "annotations": [],
+        }
         if thoughts := "".join(self.reasoning):
             made |= {"reasoning_content": thoughts, "reasoning": thoughts}
         if self.calls:

@@ -92,6 +92,14 @@ def test_unknown_fields_are_ignored(served: Served) -> None:
     assert served.post(PATH, chat(metadata={"a": 1}, store=False, user="x", service_tier=None))
 
 
+def test_openais_route_needs_a_model_and_llamas_does_not(served: Served) -> None:
+    body = chat()
+    del body["model"]
+    assert served.error(PATH, body)["error"]["param"] == "model"
+    assert served.post("/chat/completions", body)["model"] == "tiny-served"
+    assert served.post(PATH, body | {"model": None})["model"] == "tiny-served"
+
+
 def test_an_unknown_model_is_not_found(served: Served) -> None:
     error = served.error(PATH, chat(model="gpt-7"), 404)["error"]
     assert error["code"] == "model_not_found"

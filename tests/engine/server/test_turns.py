@@ -62,7 +62,9 @@ def test_a_changing_header_keeps_the_cached_prefix(served: Served) -> None:
             {"role": "system", "content": system},
             {"role": "user", "content": "hello there"},
         ]
-        found = served.post("/v1/chat/completions", {"messages": messages, "max_tokens": 1})
+        found = served.post(
+            "/v1/chat/completions", {"model": "", "messages": messages, "max_tokens": 1}
+        )
         usage = found["usage"]
         cached.append(usage["prompt_tokens_details"]["cached_tokens"] / usage["prompt_tokens"])
     assert cached[0] < 0.1
