@@ -55,10 +55,18 @@ class AnswerStream:
     """Splits the tokens of one answer: `push` each of them, `flush` at the end."""
 
     def __init__(
-        self, markers: ThoughtMarkers | None, tokenizer: Tokenizer, *, hides: bool = False
+        self,
+        markers: ThoughtMarkers | None,
+        tokenizer: Tokenizer,
+        *,
+        hides: bool = False,
+        shown: Sequence[str] = (),
+        calls_end: bool = False,
     ) -> None:
         """`markers` None: a text without thoughts. `hides`: thoughts that begin in the stream are
-        left out, with their markers.
+        left out, with their markers. `shown`: control tokens that are text. `calls_end`: where
+        thoughts are a message of their own, one that is neither thoughts nor the answer ends them
+        too, with its header as text.
         """
         self.phase = Phase.ANSWER if markers is None else Phase.BEGIN
         self.tokens = 0  # of thoughts
@@ -66,11 +74,15 @@ class AnswerStream:
         markers = markers or ThoughtMarkers()
         self._opens, self._ends = markers.opens.encode(), markers.ends.encode()
         self._header, self._again = markers.header.encode(), markers.again.encode()
+        self._other = b""  # what any message behind thoughts begins with
+        if calls_end and markers.again:
+            self._other = markers.again.removesuffix(markers.opens).encode()
         self._is_usual = markers.are_usual
         # Control tokens that are shown: the model's own tags, where these are the usual ones.
-        self._tags: Collection[int] = ()
+        tags = list(shown)
         if markers.are_usual and not hides and self.phase is Phase.BEGIN:
-            self._tags = {tokenizer.token_id(one) for one in (markers.opens, markers.ends)}
+            tags += markers.opens, markers.ends
+        self._tags: Collection[int | None] = {tokenizer.token_id(one) for one in tags}
         self._begin_markers = {one[0] for one in (self._ends, self._again) if one}  # first bytes
         self._held: deque[_Held] = deque()
         self._is_first = False  # the next bytes are the first ones of thoughts
@@ -158,8 +170,15 @@ class AnswerStream:
     def _think(self, raw: bytes) -> list[Piece] | None:
         markers = [one for one in (self._ends, self._again) if one]
         found = [(at, one) for one in markers if (at := raw.find(one)) >= 0]
+        at = raw.find(self._other) if self._other else -1
+        if at >= 0 and not (found and min(found)[0] <= at):
+            if any(one.startswith(raw[at:]) for one in markers) and not self._is_last:
+                return None
+            pieces = self._released(at)
+            self.phase = Phase.ANSWER
+            return pieces if self._hides else [*pieces, _ENDS]
         if not found:
-            part = max(_overlap(raw, one) for one in markers)
+            part = max(_overlap(raw, one) for one in (*markers, self._other) if one)
             certain = len(raw) - part
             return None if part and not certain else self._released(certain)
         at, marker = min(found)

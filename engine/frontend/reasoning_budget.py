@@ -24,6 +24,8 @@ class ThoughtPlan:
     budget: int | None = None  # tokens; None: no limit
     begun: str = ""  # text of the answer that the prompt ends with, as the model writes it
     continued: bool = False  # it is an earlier answer's text, not the template's
+    shown: tuple[str, ...] = ()  # control tokens that are text: markers of tool calls
+    calls_end: bool = False  # a message of a tool call ends thoughts: see AnswerStream
 
 
 class Thoughts:
@@ -153,7 +155,14 @@ class Thoughts:
 
     def new_stream(self) -> AnswerStream:
         """A stream after the text that the prompt ends with."""
-        made = AnswerStream(self._plan.markers, self._tokenizer, hides=self._hides)
+        plan = self._plan
+        made = AnswerStream(
+            plan.markers,
+            self._tokenizer,
+            hides=self._hides,
+            shown=plan.shown,
+            calls_end=plan.calls_end,
+        )
         for token in self._begun:
             made.push(token, counted=self._plan.continued)
         return made

@@ -1,0 +1,114 @@
+"""Formats of families by name: where a template does not show its format, or there is no template."""
+
+from __future__ import annotations
+
+from engine.frontend.tool_formats.formats import Kind, ToolFormat
+
+GENERIC = ToolFormat(Kind.JSON, "<tool_call>\n", "\n</tool_call>", lead="\n")
+HARMONY = ToolFormat(Kind.HARMONY)
+
+
+def _dsml(section: str, space: str = "") -> ToolFormat:
+    tag = f"\uff5cDSML\uff5c{space}"
+    return ToolFormat(
+        Kind.TAGGED,
+        begin=f'<{tag}invoke name="',
+        name_end='">',
+        key_begin=f'<{tag}parameter name="',
+        key_end='" string="true">',
+        value_end=f"</{tag}parameter>",
+        end=f"</{tag}invoke>",
+        section=(f"<{tag}{section}>", f"</{tag}{section}>"),
+        lead="\n\n",
+    )
+
+
+FORMATS = {
+    "generic": GENERIC,
+    "hermes": GENERIC,
+    "gpt-oss": HARMONY,
+    "qwen3-xml": ToolFormat(
+        Kind.TAGGED,
+        begin="<tool_call>\n<function=",
+        name_end=">\n",
+        key_begin="<parameter=",
+        key_end=">\n",
+        value_end="\n</parameter>",
+        end="</function>\n</tool_call>",
+        lead="\n",
+    ),
+    "glm-4.5": ToolFormat(
+        Kind.TAGGED,
+        begin="<tool_call>",
+        name_end="",
+        key_begin="<arg_key>",
+        key_end="</arg_key>\n<arg_value>",
+        value_end="</arg_value>",
+        end="</tool_call>",
+        lead="\n",
+    ),
+    "glm-4.7": ToolFormat(
+        Kind.TAGGED,
+        begin="<tool_call>",
+        name_end="",
+        key_begin="<arg_key>",
+        key_end="</arg_key><arg_value>",
+        value_end="</arg_value>",
+        end="</tool_call>",
+    ),
+    "kimi-k2": ToolFormat(
+        Kind.NAMED,
+        begin="<|tool_call_begin|>",
+        name_prefix="functions.",
+        name_end="<|tool_call_argument_begin|>",
+        end="<|tool_call_end|>",
+        section=("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
+    ),
+    "kimi-k3": ToolFormat(
+        Kind.TAGGED,
+        begin='<|open|>call tool="',
+        name_end='"<|sep|>',
+        key_begin='<|open|>argument key="',
+        key_end='" type="string"<|sep|>',
+        value_end="<|close|>argument<|sep|>",
+        end="<|close|>call<|sep|>",
+        section=("<|open|>tools<|sep|>", "<|close|>tools<|sep|>"),
+        noise=("<|close|>response<|sep|>", "<|open|>response<|sep|>", "<|close|>message<|sep|>"),
+    ),
+    "deepseek-v3": ToolFormat(
+        Kind.NAMED,
+        begin="<\uff5ctool▁call▁begin\uff5c>function<\uff5ctool▁sep\uff5c>",
+        name_end="\n```json\n",
+        end="\n```<\uff5ctool▁call▁end\uff5c>",
+        section=("<\uff5ctool▁calls▁begin\uff5c>", "<\uff5ctool▁calls▁end\uff5c>"),
+    ),
+    "deepseek-v3.1": ToolFormat(
+        Kind.NAMED,
+        begin="<\uff5ctool▁call▁begin\uff5c>",
+        name_end="<\uff5ctool▁sep\uff5c>",
+        end="<\uff5ctool▁call▁end\uff5c>",
+        section=("<\uff5ctool▁calls▁begin\uff5c>", "<\uff5ctool▁calls▁end\uff5c>"),
+    ),
+    "deepseek-v3.2": _dsml("function_calls"),
+    "deepseek-v4": _dsml("tool_calls"),
+    "deepseek-v4.1": _dsml("calls", " "),
+    "mistral-v3": ToolFormat(Kind.JSON, "[TOOL_CALLS]", is_list=True, id_key="id"),
+    "mistral-v11": ToolFormat(
+        Kind.NAMED, begin="[TOOL_CALLS]", name_end="[ARGS]", id_marker="[CALL_ID]"
+    ),
+    "llama-3": ToolFormat(
+        Kind.JSON, arguments_key="parameters", at_start=True, noise=("<|python_tag|>",)
+    ),
+    "llama-4": ToolFormat(Kind.PYTHON, at_start=True, noise=("<|python_start|>", "<|python_end|>")),
+    "lfm2": ToolFormat(Kind.PYTHON, "<|tool_call_start|>", "<|tool_call_end|>"),
+    "gemma-4": ToolFormat(Kind.GEMMA, "<|tool_call>call:", "<tool_call|>"),
+    "cohere": ToolFormat(
+        Kind.JSON,
+        "<|START_ACTION|>",
+        "<|END_ACTION|>",
+        name_key="tool_name",
+        arguments_key="parameters",
+        id_key="tool_call_id",
+        is_list=True,
+    ),
+}
