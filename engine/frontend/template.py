@@ -20,6 +20,8 @@ from engine.frontend.budget import Budget, Exhausted
 from engine.frontend.reasoning_template import find_markers, thinking_options
 from engine.frontend.sandbox import Refused, TemplateEnvironment
 from engine.frontend.tokenizer.tokenizer import Tokenizer
+from engine.frontend.tool_formats.formats import ToolFormat
+from engine.frontend.tool_formats.learn import find_format
 from engine.frontend.tool_messages import (
     ToolStyle,
     as_text,
@@ -226,7 +228,12 @@ class ChatTemplate:
         """How the template takes tool calls."""
         if "tool" not in self.source:
             return ToolStyle()
-        return find_tool_style(self.render_messages)
+        return find_tool_style(self.source, self.render_messages)
+
+    @cached_property
+    def tool_format(self) -> ToolFormat:
+        """How the model writes tool calls."""
+        return find_format(self.source, self.tool_style, self.render_messages)
 
     def render_messages(
         self, messages: Sequence[Message], options: Mapping[str, object]
@@ -358,14 +365,17 @@ class ChatTemplate:
         return _MARK not in self._render_turns(marked, options)
 
     def _render_turns(self, turns: Sequence[Turn], options: Mapping[str, object]) -> str:
-        names = call_names(turns)
-        messages = [message for turn in turns for message in self._messages(turn, names)]
-        return self._render_messages(messages, options)
+        names, messages = call_names(turns), list[Message]()
+        calls = 0
+        for turn in turns:
+            messages += self._messages(turn, names, calls)
+            calls += len(turn.calls)
+        return self._render_messages(self.tool_style.arranged(messages), options)
 
-    def _messages(self, turn: Turn, names: Mapping[str, str]) -> list[Message]:
+    def _messages(self, turn: Turn, names: Mapping[str, str], calls: int) -> list[Message]:
         """A turn as a template's messages; reasoning is separate, and most templates omit it.
 
-        `names` are those of called tools by the id of the call.
+        `names` are those of called tools by the id of the call, of which there were `calls` before.
         """
         if turn.role is Role.TOOL:
             results = turn.results or (ToolResult("", "", turn.text),)
@@ -375,7 +385,7 @@ class ChatTemplate:
         message: Message = {"role": turn.role.value, "content": answer}
         if thoughts is not None:
             message = self.markers.with_thoughts(message, thoughts)
-        return [self.tool_style.with_calls(message, turn.calls) if turn.calls else message]
+        return [self.tool_style.with_calls(message, turn.calls, calls) if turn.calls else message]
 
     def _render_messages(
         self,

@@ -11,6 +11,8 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import product
 from typing import Any
 
 from engine.messages import Role, TextPart, Tool, ToolCall, ToolResult, Turn
@@ -45,6 +47,14 @@ PROBE_TOOL = Tool(
 )
 
 
+class IdStyle(Enum):
+    """Which ids of calls a template takes."""
+
+    ANY = "any"
+    SHORT = "short"  # nine letters and digits; it refuses others
+    NAMED = "named"  # it shows the id in place of the name: `functions.name:0`
+
+
 @dataclass(frozen=True, slots=True)
 class ToolStyle:
     """How a template takes calls and results."""
@@ -52,25 +62,45 @@ class ToolStyle:
     is_native: bool = False  # it shows tools, calls and results; else they are plain text
     string_arguments: bool = False  # the arguments of a call are JSON text, not an object
     no_text: str | None = ""  # content of a message that has calls only
-    short_ids: bool = False  # it refuses ids that are not nine letters and digits
+    ids: IdStyle = IdStyle.ANY
+    # A message has results in a field: those of its calls, behind them.
+    results_field: str = ""
 
-    def call(self, call: ToolCall) -> Message:
-        """A call in a message."""
+    def call(self, call: ToolCall, index: int) -> Message:
+        """A call in a message, the one of this index in the conversation."""
         arguments = call.arguments if self.string_arguments else loaded(call.arguments)
         function = {"name": call.name, "arguments": arguments}
-        return {"type": "function", "id": self.id(call.id), "function": function}
+        identity = self.id(call.id)
+        if self.ids is IdStyle.NAMED and not call.id.startswith(f"functions.{call.name}"):
+            identity = f"functions.{call.name}:{index}"
+        return {"type": "function", "id": identity, "function": function}
 
     def id(self, text: str) -> str:
         """An id that the template takes."""
         is_short = len(text) == _SHORT_ID and text.isascii() and text.isalnum()
-        if not self.short_ids or is_short:
+        if self.ids is not IdStyle.SHORT or is_short:
             return text
         return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:_SHORT_ID]
 
-    def with_calls(self, message: Message, calls: Sequence[ToolCall]) -> Message:
-        """An answer's message with its calls."""
+    def with_calls(self, message: Message, calls: Sequence[ToolCall], index: int = 0) -> Message:
+        """An answer's message with its calls, the first of which has this index."""
         content = message["content"] or self.no_text
-        return {**message, "content": content, "tool_calls": [self.call(one) for one in calls]}
+        made = [self.call(one, at) for at, one in enumerate(calls, index)]
+        return {**message, "content": content, "tool_calls": made}
+
+    def arranged(self, messages: Sequence[Message]) -> list[Message]:
+        """The messages, results where the template looks for them."""
+        if not self.results_field:
+            return list(messages)
+        made: list[Message] = []
+        for message in messages:
+            if message["role"] != Role.TOOL.value or not made or "tool_calls" not in made[-1]:
+                made.append(message)
+                continue
+            given = {"name": message["name"], "response": message["content"]}
+            before = made[-1].get(self.results_field, [])
+            made[-1] = {**made[-1], self.results_field: [*before, given]}
+        return made
 
     def result(self, result: ToolResult, name: str) -> Message:
         """The message of a result; `name` is that of the call."""
@@ -82,25 +112,22 @@ class ToolStyle:
         }
 
 
-def find_tool_style(render: Render) -> ToolStyle:
+def find_tool_style(source: str, render: Render) -> ToolStyle:
     """The style that shows the tool, the call and the result of a conversation."""
-    for short_ids in (False, True):
-        for no_text in ("", None):
-            for string_arguments in (False, True):
-                style = ToolStyle(True, string_arguments, no_text, short_ids)
-                if _shows(render(probe(style), {"tools": definitions([PROBE_TOOL])})):
-                    return style
+    fields = ("tool_responses", "") if "tool_responses" in source else ("",)
+    for field, ids, no_text, is_string in product(fields, IdStyle, ("", None), (False, True)):
+        style = ToolStyle(True, is_string, no_text, ids, field)
+        if _shows(render(probe(style), {"tools": definitions([PROBE_TOOL])})):
+            return style
     return ToolStyle()
 
 
-def probe(style: ToolStyle, text: str = "", calls: Sequence[ToolCall] = (CALL,)) -> list[Message]:
-    """A conversation with calls, and the result of the first."""
-    answer: Message = {"role": "assistant", "content": text}
-    return [
-        {"role": "user", "content": QUESTION},
-        style.with_calls(answer, calls),
-        style.result(ToolResult(calls[0].id, calls[0].name, _RESULT), calls[0].name),
-    ]
+def probe(style: ToolStyle) -> list[Message]:
+    """A conversation with a call and its result."""
+    answer: Message = {"role": "assistant", "content": ""}
+    result = style.result(ToolResult(CALL.id, CALL.name, _RESULT), CALL.name)
+    question = {"role": "user", "content": QUESTION}
+    return style.arranged([question, style.with_calls(answer, (CALL,)), result])
 
 
 def _shows(prompt: str | None) -> bool:
@@ -108,7 +135,7 @@ def _shows(prompt: str | None) -> bool:
         return False
     call = prompt.rpartition(QUESTION)[2]
     is_repr = "'marked_key'" in call or '\\"marked_key' in call
-    shown = ("marked_key", "MarkedValue", _RESULT)
+    shown = (CALL.name, "marked_key", "MarkedValue", _RESULT)
     return not is_repr and _PURPOSE in prompt and all(one in call for one in shown)
 
 

@@ -152,7 +152,7 @@ class ToolFormat:
             case Kind.TAGGED:
                 return self._read_tagged(text, schemas, final=final)
             case Kind.PYTHON:
-                return self._read_python(text, schemas)
+                return self._read_python(text, schemas, final=final)
             case Kind.GEMMA:
                 return self._read_gemma(text)
             case Kind.HARMONY:
@@ -304,7 +304,9 @@ class ToolFormat:
             return typed(value, {"type": ["null", "boolean", "number", "array", "object"]})
         return typed(value, schema, root)
 
-    def _read_python(self, text: str, schemas: Mapping[str, Any]) -> tuple[list[Call], int]:
+    def _read_python(
+        self, text: str, schemas: Mapping[str, Any], *, final: bool
+    ) -> tuple[list[Call], int]:
         at = self._after(text, self.begin)
         if at >= len(text):
             raise Incomplete
@@ -318,7 +320,7 @@ class ToolFormat:
         calls = [Call(name, dumped(given)) for name, given in python_calls(text[at:end])]
         if self.at_start and not all(call.name in schemas for call in calls):
             raise NotACall
-        return calls, self._after_end(text, end, final=True)
+        return calls, self._after_end(text, end, final=final)
 
     def _read_gemma(self, text: str) -> tuple[list[Call], int]:
         found = re.compile(rf"{_loose(self.begin)}\s*([^\s{{}}<>]+)\s*(.?)", re.DOTALL).match(text)

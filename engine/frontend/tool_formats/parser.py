@@ -20,6 +20,7 @@ from engine.messages import Tool
 
 _ID_LETTERS = string.ascii_letters + string.digits
 _LONG = 1000  # characters of a call that is not read again for every piece
+_SEPARATORS = " \r\n\t;,"  # between calls without markers
 _ID_LENGTH = 9  # of an id that the model did not give: as some templates ask for
 
 
@@ -109,7 +110,7 @@ class ToolCallParser:
     def _find(self, *, final: bool) -> bool:
         """Give out the text before what may be a call."""
         if self._format.at_start and (self._is_marked or not self._has_text):
-            begun = self._held.lstrip()
+            begun = self._held.lstrip(_SEPARATORS if self.calls else None)
             if begun[:1] in ("{", "[") and begun:
                 self._held, self._is_call = begun, True
                 return True
@@ -122,9 +123,12 @@ class ToolCallParser:
             self._held, self._is_call = self._held[at:], True
             return True
         if final:
-            is_rest = self.calls > 0 and not self._held.strip()
+            spaces = _SEPARATORS if self._format.at_start else None
+            is_rest = self.calls > 0 and not self._held.strip(spaces)
             self._give("" if is_rest else self._held)
             self._held = ""
+            return False
+        if self._format.at_start and self.calls and not self._held.strip(_SEPARATORS):
             return False
         certain = len(self._held) - _open_suffix(self._held, self._format.begins)
         certain = len(self._held[:certain].rstrip())

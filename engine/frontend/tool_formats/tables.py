@@ -6,10 +6,11 @@ from engine.frontend.tool_formats.formats import Kind, ToolFormat
 
 GENERIC = ToolFormat(Kind.JSON, "<tool_call>\n", "\n</tool_call>", lead="\n")
 HARMONY = ToolFormat(Kind.HARMONY)
+_BAR = "\uff5c"  # in markers of DeepSeek
 
 
 def _dsml(section: str, space: str = "") -> ToolFormat:
-    tag = f"\uff5cDSML\uff5c{space}"
+    tag = f"{_BAR}DSML{_BAR}{space}"
     return ToolFormat(
         Kind.TAGGED,
         begin=f'<{tag}invoke name="',
@@ -112,3 +113,19 @@ FORMATS = {
         is_list=True,
     ),
 }
+# Texts in the sources of templates whose calls cannot be learned, and their formats.
+KNOWN = (
+    ("<|tool_calls_section_begin|>", "kimi-k2"),
+    ("<|open|>", "kimi-k3"),
+    (f"<{_BAR}tool\u2581call\u2581begin{_BAR}>", "deepseek-v3.1"),
+    (f"{_BAR}DSML{_BAR}", "deepseek-v3.2"),
+    ("<|tool_call>call:", "gemma-4"),
+    ("<|tool_call_start|>", "lfm2"),
+    ("[ARGS]", "mistral-v11"),
+    ("[TOOL_CALLS]", "mistral-v3"),
+    ("<|START_ACTION|>", "cohere"),
+    ("<arg_key>", "glm-4.5"),
+    ("<function=", "qwen3-xml"),
+    ("<|python_start|>", "llama-4"),
+    ("<|python_tag|>", "llama-3"),
+)
