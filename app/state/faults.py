@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.domain.remote_fault import RemoteFault
+from app.state.remote_faults import remote_words
 from app.system.byte_size import size
 from app.system.translation import number, tr
 from engine import Fault, FaultKind, FileLook
@@ -28,9 +30,11 @@ class Explanation:
         return f"{self.sentence} {self.remedy}".strip()
 
 
-def explain(fault: Fault | None, file: str, message: str, remedy: str = "") -> Explanation:
+def explain(fault: Fault | RemoteFault | None, file: str, message: str, remedy: str = "") -> Explanation:
     """Explain a fault of the model `file`; `message` and `remedy` are the engine's."""
     found = None
+    if isinstance(fault, RemoteFault):
+        return Explanation(*remote_words(fault), detail=message)
     if fault is not None:
         found = _file_words(fault, file) or _run_words(fault, file) or _saved_words(fault)
     if found is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -144,3 +145,15 @@ def ask(engine: RemoteEngine, request: AnswerRequest | None = None) -> Told:
 
     asyncio.run(run())
     return told
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Wait until something is true; fails after some seconds."""
+
+    def wait() -> None:
+        end = time.monotonic() + 10
+        while not true():
+            assert time.monotonic() < end, "it never came true"
+            time.sleep(0.01)
+
+    await asyncio.to_thread(wait)

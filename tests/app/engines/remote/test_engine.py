@@ -31,7 +31,7 @@ from hostile_server import (
     serving,
     stream,
 )
-from remote_answers import Gate, ask, engine_for, question
+from remote_answers import Gate, ask, engine_for, question, until
 
 USAGE = {"prompt_tokens": 12, "completion_tokens": 5, "total_tokens": 17}
 
@@ -266,7 +266,7 @@ def test_stopping_closes_the_socket(server: Server, pieces: list[Any]) -> None:
     gate = Gate()
     engine = engine_for(server.address, gate=gate)
 
-    async def run() -> float:
+    async def run() -> None:
         texts: list[str] = []
 
         async def read() -> None:
@@ -276,14 +276,11 @@ def test_stopping_closes_the_socket(server: Server, pieces: list[Any]) -> None:
                     texts.append(delta.text)
 
         reading = asyncio.create_task(read())
-        while not server.received or len(texts) < len(pieces):
-            await asyncio.sleep(0.01)
-        started = time.monotonic()
+        await until(lambda: bool(server.received) and len(texts) >= len(pieces))
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reading
         await asyncio.to_thread(server.received[0].gone.wait, 5)
-        return time.monotonic() - started
 
     asyncio.run(run())
     assert server.received[0].gone.is_set()
