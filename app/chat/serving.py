@@ -32,7 +32,7 @@ class ServeOptions:
     """How the server is to run."""
 
     host: str = _THIS_COMPUTER  # address that it listens on
-    port: int = 8080
+    port: int = 1847
     key: str = ""  # "": none is needed
     keep_seconds: float = 600.0  # models stay loaded after their last answer; <0: ever
     keeps_texts: bool = False  # in the log

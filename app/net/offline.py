@@ -129,14 +129,14 @@ class Gate:
         return leave
 
     def allow(
-        self, address: str, purpose: Purpose, cut: Callable[[], object] = lambda: None
+        self, address: str, purpose: Purpose | str, cut: Callable[[], object] = lambda: None
     ) -> Passage:
         """Record a connection to a URL, and return it; raises `Offline` while the switch is on.
 
-        `cut` closes its socket: it is called once, on any thread, when the switch is moved.
+        `purpose` is one of `Purpose`, or its value. `cut` closes its socket: it is called once, on any thread, when the switch is moved.
         """
         parts = urllib.parse.urlsplit(address)
-        key = (parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0), purpose)
+        key = (parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0), Purpose(purpose))
         with self._guard:
             if self._offline:
                 self.ledger.record(key, refused=1)

@@ -388,7 +388,7 @@ class Settings:
             group="server",
             is_code=True,
         ),
-    ] = 8080
+    ] = 1847
     serve_minutes: Annotated[
         int,
         Setting(

@@ -199,6 +199,36 @@ def test_all_is_saved_when_qt_ends_its_event_loop_itself(tmp_path: Path) -> None
     assert (tmp_path / "profile" / "config" / "settings.json").exists()
 
 
+def test_with_everything_off_no_socket_leaves_this_computer_or_listens(tmp_path: Path) -> None:
+    """From the start to the end, with every page opened that might ask for something."""
+    code = (
+        "import socket, sys; seen = []\n"
+        "def watch(event, arguments):\n"
+        "    if event == 'socket.__new__' and arguments[1] != socket.AF_UNIX:\n"
+        "        seen.append((event, str(arguments[1])))\n"
+        "    elif event in ('socket.connect', 'socket.bind', 'socket.sendto', 'socket.sendmsg'):\n"
+        "        if arguments[0].family != socket.AF_UNIX: seen.append((event, arguments[1]))\n"
+        "    elif event.startswith('socket.get') and event != 'socket.gethostname':\n"
+        "        seen.append((event, arguments[0]))\n"
+        "sys.addaudithook(watch)\n"
+        "from PySide6.QtCore import QTimer; from PySide6.QtWidgets import QApplication\n"
+        "from app import __main__ as m; from app.chat.controller import Controller as C\n"
+        "start = C.start\n"
+        "def pages():\n"
+        "    w = next(each for each in QApplication.topLevelWidgets() if hasattr(each, 'chat'))\n"
+        "    w.open_library(); w.open_settings(); w.toggle_connections(); w.open_picker()\n"
+        "    assert w.connections.isVisible(); print('opened', flush=True)\n"
+        "    QTimer.singleShot(1500, w.quit)\n"
+        "def begin(self, model=None):\n"
+        "    start(self, model); QTimer.singleShot(300, pages)\n"
+        "C.start = begin\n"
+        f"status = m.main(['--home', {str(tmp_path / 'profile')!r}]); print(seen); sys.exit(status)"
+    )
+    done = run_code(code, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-2:] == ["opened", "[]"], done.stdout
+
+
 NOT_BEFORE_THE_FIRST_PAINT = (  # each is imported when it is first opened or needed
     "app.chat.transfer.markdown_export",
     "app.chat.transfer.native_json",
@@ -208,6 +238,7 @@ NOT_BEFORE_THE_FIRST_PAINT = (  # each is imported when it is first opened or ne
     "app.ui.chat.archive",
     "app.ui.chat.trash",
     "app.ui.comparison.card",
+    "app.ui.connections.page",
     "app.ui.export.html",
     "app.ui.export.pdf",
     "app.ui.library.page",

@@ -11,6 +11,7 @@ from PySide6.QtCore import QCoreApplication, QEvent, QEventLoop, QObject, QPrope
 from PySide6.QtWidgets import QApplication
 
 from app.chat.controller import Controller
+from app.chat.network import Outside
 from app.engines.client import Capabilities, Deliver
 from app.engines.local import EngineMaker, LocalClient
 from app.net.ledger import Ledger
@@ -57,6 +58,7 @@ class Stage:
         answers: list[str] | None = None,
         theme: str = "light",
         capabilities: Capabilities | None = None,
+        outside: Outside | None = None,
     ) -> None:
         """`capabilities` are those of the engine; None: of the engine in this process."""
         self.folder = folder
@@ -77,6 +79,7 @@ class Stage:
                 lambda deliver: self._engine(deliver, answers),
                 capabilities=capabilities,
             ),
+            outside=outside,
         )
         self.window = Window(self.states, lambda: self.controller.settings)
         connect(self.window, self.controller, self.theme)

@@ -147,8 +147,11 @@ class ServerSection(QWidget):
         if status.addresses:
             first, *others = status.addresses
             self.copy_button.text_to_copy = first
-            also = tr("Other devices use {addresses}", addresses=isolated(", ".join(others)))
-            self.address.show_value(first, also if others else "")
+            words = tr("Programs that ask for the base URL of OpenAI need /v1 after it.")
+            if others:
+                also = isolated(", ".join(others))
+                words += " " + tr("Other devices use {addresses}.", addresses=also)
+            self.address.show_value(first, words)
         for part in (*self.rows.values(), self.key, self.closed):
             part.setVisible(settings.serve)
         show_words(self.warning, _network_warning(settings) if settings.serve else "")

@@ -1,0 +1,202 @@
+"""The server for other programs: follows the settings, says why it fails, survives closing."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app.chat.network import Outside
+from app.chat.serving import ServeOptions, ServerUse, addresses
+from app.settings.table import Settings
+from app.state.server import ClientRow, ServerPhase, ServerStatus
+from outside import Servers
+from stage import Stage
+
+
+@pytest.fixture
+def servers() -> Servers:
+    return Servers()
+
+
+@pytest.fixture
+def served(qtbot: QtBot, tmp_path: Path, servers: Servers) -> Iterator[Stage]:
+    """The window with a server, not started."""
+    made = Stage(tmp_path, outside=Outside(servers))
+    yield made
+    made.close()
+
+
+def status(stage: Stage) -> ServerStatus:
+    stage.wait_until_idle()
+    return stage.states.server.status
+
+
+def test_off_nothing_is_started(served: Stage, servers: Servers) -> None:
+    served.start()
+    assert status(served).phase is ServerPhase.OFF
+    assert status(served).offered
+    assert servers.made == []
+
+
+def test_the_switch_starts_and_stops_it(served: Stage, servers: Servers) -> None:
+    served.start()
+    served.controller.change_settings(serve=True)
+    assert served.states.server.status.phase is ServerPhase.STARTING
+    assert status(served).phase is ServerPhase.ON
+    assert status(served).addresses == ("http://127.0.0.1:1847",)
+    assert servers.running == [ServeOptions()]
+    served.controller.change_settings(serve=False)
+    assert status(served).phase is ServerPhase.OFF
+    assert status(served).addresses == ()
+    assert servers.running == []
+
+
+def test_it_starts_with_the_app_when_it_was_on(
+    qtbot: QtBot, tmp_path: Path, servers: Servers
+) -> None:
+    settings = Settings(serve=True, serve_key="k", serve_port=5000, serve_minutes=0)
+    stage = Stage(tmp_path, settings=settings, outside=Outside(servers))
+    try:
+        assert servers.made == []  # not before the first paint
+        stage.start()
+        assert servers.running == [ServeOptions("127.0.0.1", 5000, "k", -1.0)]
+    finally:
+        stage.close()
+    assert servers.running == []
+
+
+def test_a_change_of_times_needs_no_restart_and_one_of_the_port_does(
+    served: Stage, servers: Servers
+) -> None:
+    served.start()
+    served.controller.change_settings(serve=True)
+    served.wait_until_idle()
+    served.controller.change_settings(serve_minutes=5, serve_texts=True)
+    served.wait_until_idle()
+    assert len(servers.made) == 1
+    assert servers.running == [ServeOptions(keep_seconds=300.0, keeps_texts=True)]
+    served.controller.change_settings(serve_port=5000)
+    assert status(served).addresses == ("http://127.0.0.1:5000",)
+    assert [each.port for each in servers.running] == [5000]
+    served.controller.change_settings(zoom=125)
+    served.wait_until_idle()
+    assert len(servers.made) == 2
+
+
+def test_offline_takes_it_back_to_this_computer(served: Stage, servers: Servers) -> None:
+    served.start()
+    served.controller.change_settings(serve=True, serve_network="network")
+    served.wait_until_idle()
+    assert [each.host for each in servers.running] == ["0.0.0.0"]
+    served.controller.change_settings(offline=True)
+    assert status(served).addresses == ("http://127.0.0.1:1847",)
+    assert [each.host for each in servers.running] == ["127.0.0.1"]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.EADDRINUSE, "in use"), "Another program uses port 1847."),
+        (PermissionError(errno.EACCES, "not allowed"), "The server could not start: not allowed."),
+        (RuntimeError("No module."), "The server could not start: No module."),
+    ],
+)
+def test_a_failed_start_says_why_and_is_tried_again(
+    served: Stage,
+    servers: Servers,
+    error: Exception,
+    said: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    served.start()
+    servers.error = error
+    served.controller.change_settings(serve=True)
+    assert status(served).phase is ServerPhase.FAILED
+    assert status(served).problem == said
+    servers.error = None
+    served.controller.change_settings(serve_port=5001)
+    assert status(served).phase is ServerPhase.ON
+    assert status(served).problem == ""
+
+
+def test_quick_switching_ends_as_the_last_choice(served: Stage, servers: Servers) -> None:
+    served.start()
+    for _ in range(3):
+        served.controller.change_settings(serve=True)
+        served.controller.change_settings(serve=False)
+    assert status(served).phase is ServerPhase.OFF
+    assert servers.running == []
+    served.controller.change_settings(serve=True, serve_port=5000)
+    served.controller.change_settings(serve_port=5001)
+    assert status(served).addresses == ("http://127.0.0.1:5001",)
+    assert [each.port for each in servers.running] == [5001]
+
+
+def test_keys_are_long_and_differ(served: Stage, servers: Servers) -> None:
+    served.start()
+    found: set[str] = set()
+    for _ in range(5):
+        served.controller.network.serving.make_key()
+        found.add(served.controller.settings.serve_key)
+    assert len(found) == 5
+    assert min(map(len, found)) >= 32
+    served.controller.change_settings(serve=True)
+    served.wait_until_idle()
+    assert servers.running[0].key == served.controller.settings.serve_key
+
+
+def test_its_use_is_shown_while_it_is_watched(served: Stage, servers: Servers) -> None:
+    served.start()
+    served.controller.change_settings(serve=True)
+    served.wait_until_idle()
+    client = ClientRow("aider", "127.0.0.1", 1, 2, 1.0)
+    servers.made[0].shown = ServerUse(1, 2, 0, (client,))
+    assert status(served).clients == ()
+    served.controller.network.serving.watch(True)
+    assert (status(served).requests, status(served).clients) == (2, (client,))
+    served.controller.network.serving.watch(False)
+
+
+@pytest.mark.qt_log_ignore("does not support raise")
+def test_closing_the_window_keeps_it_only_if_the_user_wants_that(
+    served: Stage, servers: Servers
+) -> None:
+    served.start()
+    closed: list[bool] = []
+    served.window.closing.connect(lambda: closed.append(True))
+    served.controller.change_settings(serve=True)
+    served.wait_until_idle()
+    served.window.close()
+    assert (closed, served.window.isHidden()) == ([True], False)
+    served.controller.change_settings(serve_closed=True)
+    served.window.close()
+    assert (closed, served.window.isHidden()) == ([True], True)
+    assert len(servers.running) == 1
+    served.window.come_forward()
+    served.window.actions_by_id["quit"].trigger()
+    assert len(closed) == 2
+
+
+@pytest.mark.qt_log_ignore("does not support raise")
+def test_a_server_that_fails_brings_the_closed_window_back(served: Stage, servers: Servers) -> None:
+    served.start()
+    served.controller.change_settings(serve=True, serve_closed=True)
+    served.wait_until_idle()
+    served.window.close()
+    servers.error = OSError(errno.EADDRINUSE, "in use")
+    served.controller.change_settings(serve_port=5000)
+    served.wait_until_idle()
+    assert not served.window.isHidden()
+
+
+def test_addresses_of_a_server() -> None:
+    assert addresses(ServeOptions("0.0.0.0", 9), lambda: ["192.168.1.2", "10.0.0.3"]) == (
+        "http://127.0.0.1:9",
+        "http://192.168.1.2:9",
+        "http://10.0.0.3:9",
+    )
+    assert addresses(ServeOptions(port=9), lambda: ["192.168.1.2"]) == ("http://127.0.0.1:9",)
