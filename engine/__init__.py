@@ -44,6 +44,7 @@ from engine.loading.library import (
     starter_path,
 )
 from engine.loading.memory import LayerGroup, MemoryPlan, ModelShape
+from engine.local_server import LocalServer, LocalServerOptions, start_server
 from engine.machine.device import available_memory, resident_memory, total_memory
 from engine.messages import (
     DEFAULT_CACHE,
@@ -117,6 +118,7 @@ from engine.messages import (
     split_answer,
 )
 from engine.prometheus import prometheus_text
+from engine.server.activity import Exchange
 from engine.state.disk.folder import delete_snapshots, snapshots_folder, snapshots_size
 
 __all__ = [
@@ -151,6 +153,7 @@ __all__ = [
     "Engine",
     "EngineError",
     "Event",
+    "Exchange",
     "Failed",
     "Fault",
     "FaultKind",
@@ -163,6 +166,8 @@ __all__ = [
     "LayerGroup",
     "Load",
     "LoadProgress",
+    "LocalServer",
+    "LocalServerOptions",
     "Logprob",
     "MemoryPlan",
     "Metrics",
@@ -230,6 +235,7 @@ __all__ = [
     "snapshots_folder",
     "snapshots_size",
     "split_answer",
+    "start_server",
     "starter_path",
     "supported_architectures",
     "total_memory",

@@ -81,15 +81,17 @@ class Connections(QObject):
         settings: Callable[[], Settings],
         files: BackgroundWorker,
         directory: EngineDirectory | None,
+        own_addresses: Callable[[], Sequence[str]] = lambda: (),
         parent: QObject | None = None,
     ) -> None:
-        """`files` is the worker for the app's own files.
+        """`files` is the worker for the app's own files; `own_addresses` are of its own server.
 
         Without a `directory` the page offers no engines elsewhere.
         """
         super().__init__(parent)
         self._chat, self._state, self._gate = state, connections, gate
         self._settings, self._files, self._directory = settings, files, directory
+        self._own_addresses = own_addresses
         self._worker = BackgroundWorker("connections", self)
         self._timer = QTimer(self, interval=_WATCH_MILLISECONDS)
         self._timer.timeout.connect(self._show_contacts)
@@ -146,8 +148,8 @@ class Connections(QObject):
         state.set_found(state.found, searching=True)
 
         def found(rows: Sequence[FoundRow]) -> None:
-            known = {row.address for row in state.engines}
-            fresh = [row for row in rows if row.address not in known]
+            known = (*(row.address for row in state.engines), *self._own_addresses())
+            fresh = [row for row in rows if not any(map(row.address.startswith, known))]
             state.set_found(fresh, searching=False)
 
         self._run(directory.find, found, lambda _: state.set_found((), searching=False))

@@ -39,7 +39,14 @@ class Network(QObject):
         """`files` is the worker for the app's own files."""
         super().__init__(parent)
         self.connections = Connections(
-            states.chat, states.connections, gate, settings, files, outside.directory, self
+            states.chat,
+            states.connections,
+            gate,
+            settings,
+            files,
+            outside.directory,
+            lambda: states.server.status.addresses,
+            self,
         )
         self.serving = Serving(states.server, settings, change_settings, outside.serve, self)
 

@@ -19,23 +19,13 @@ from app.state.server import ClientRow, LogRow, ServerPhase, ServerState
 from app.system.network import own_addresses
 from app.system.translation import tr
 from app.system.worker import BackgroundWorker
+from engine import EngineError, LocalServerOptions
 
 _log = logging.getLogger(__name__)
 _WATCH_MILLISECONDS = 1000
 _KEY_BYTES = 24  # of randomness
 _THIS_COMPUTER, _EVERYWHERE = "127.0.0.1", "0.0.0.0"
 _CLOSE_SECONDS = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class ServeOptions:
-    """How the server is to run."""
-
-    host: str = _THIS_COMPUTER  # address that it listens on
-    port: int = 1847
-    key: str = ""  # "": none is needed
-    keep_seconds: float = 600.0  # models stay loaded after their last answer; <0: ever
-    keeps_texts: bool = False  # in the log
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +46,7 @@ class RunningServer(Protocol):
         """End it, with the answers in progress; may block, and is called on another thread."""
         ...
 
-    def change(self, options: ServeOptions) -> None:
+    def change(self, options: LocalServerOptions) -> None:
         """Take over the options that need no restart: `keep_seconds` and `keeps_texts`."""
         ...
 
@@ -66,7 +56,7 @@ class RunningServer(Protocol):
 
 
 # Starts a server and returns it when it listens; raises OSError, or an error whose text says why.
-ServerStarter = Callable[[ServeOptions], RunningServer]
+ServerStarter = Callable[[LocalServerOptions], RunningServer]
 
 
 class Serving(QObject):
@@ -85,7 +75,7 @@ class Serving(QObject):
         self.state, self._settings, self._change = state, settings, change_settings
         self._start = start
         self._worker = BackgroundWorker("server", self)
-        self._wanted: ServeOptions | None = None  # as the worker was told last
+        self._wanted: LocalServerOptions | None = None  # as the worker was told last
         self._server: RunningServer | None = None  # used on the worker's thread, and by `_watch`
         self._timer = QTimer(self, interval=_WATCH_MILLISECONDS)
         self._timer.timeout.connect(self._watch)
@@ -139,7 +129,9 @@ class Serving(QObject):
         if server is not None:
             server.stop()
 
-    def _start_now(self, start: ServerStarter, options: ServeOptions) -> Exception | ServeOptions:
+    def _start_now(
+        self, start: ServerStarter, options: LocalServerOptions
+    ) -> Exception | LocalServerOptions:
         try:
             self._stop_now()
             self._server = start(options)
@@ -147,17 +139,17 @@ class Serving(QObject):
             return error
         return options
 
-    def _change_now(self, options: ServeOptions) -> None:
+    def _change_now(self, options: LocalServerOptions) -> None:
         if self._server is not None:
             self._server.change(options)
 
     # --- the state ------------------------------------------------------------------------------
 
-    def _on_started(self, result: Exception | ServeOptions) -> None:
+    def _on_started(self, result: Exception | LocalServerOptions) -> None:
         if self._wanted is None:
             return  # it was switched off meanwhile
         if isinstance(result, Exception):
-            if not isinstance(result, OSError):
+            if not isinstance(result, OSError | EngineError):
                 _log.warning("the server did not start: %s", result)
             problem, remedy = _why(result, self._wanted)
             self._wanted = None  # the next change of the settings tries again
@@ -182,15 +174,15 @@ class Serving(QObject):
             )
 
 
-def addresses(options: ServeOptions, own: Callable[[], Sequence[str]]) -> tuple[str, ...]:
+def addresses(options: LocalServerOptions, own: Callable[[], Sequence[str]]) -> tuple[str, ...]:
     """The URLs under which a server can be reached, that of this computer first."""
     hosts = [_THIS_COMPUTER, *(own() if options.host == _EVERYWHERE else ())]
     return tuple(f"http://{host}:{options.port}" for host in hosts)
 
 
-def _options(settings: Settings) -> ServeOptions:
+def _options(settings: Settings) -> LocalServerOptions:
     is_open = settings.serve_network == "network" and not settings.offline
-    return ServeOptions(
+    return LocalServerOptions(
         _EVERYWHERE if is_open else _THIS_COMPUTER,
         settings.serve_port,
         settings.serve_key,
@@ -199,18 +191,18 @@ def _options(settings: Settings) -> ServeOptions:
     )
 
 
-def _same_place(one: ServeOptions, other: ServeOptions) -> bool:
+def _same_place(one: LocalServerOptions, other: LocalServerOptions) -> bool:
     """Whether a change between them needs no restart."""
     return one == replace(other, keep_seconds=one.keep_seconds, keeps_texts=one.keeps_texts)
 
 
-def _why(error: Exception, options: ServeOptions) -> tuple[str, str]:
+def _why(error: Exception, options: LocalServerOptions) -> tuple[str, str]:
     """What is wrong and what to do."""
-    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+    cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+    if isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE:
         what = tr("Another program uses port {port}.", port=str(options.port))
         return what, tr("Choose another port below.")
-    if isinstance(error, OSError):
-        reason = error.strerror or str(error) or type(error).__name__
+    if isinstance(cause, OSError):
+        reason = cause.strerror or str(cause) or type(cause).__name__
         return tr("The server could not start: {reason}.", reason=reason), ""
-    remedy = getattr(error, "remedy", "")
-    return tr("The server could not start: {reason}", reason=str(error)), str(remedy)
+    return tr("The server could not start: {reason}", reason=str(error)), ""

@@ -388,7 +388,7 @@ class Settings:
             group="server",
             is_code=True,
         ),
-    ] = 1847
+    ] = 8080
     serve_minutes: Annotated[
         int,
         Setting(

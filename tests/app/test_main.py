@@ -262,5 +262,6 @@ def test_the_first_paint_waits_for_no_page_that_is_not_shown(tmp_path: Path) -> 
     imported = set(done.stdout.split())
     assert "app.ui.chat.page" in imported, done.stderr
     assert imported.isdisjoint(NOT_BEFORE_THE_FIRST_PAINT)
+    assert imported.isdisjoint(("httpx", "starlette", "uvicorn"))  # of connections and the server
     for name in NOT_BEFORE_THE_FIRST_PAINT:
         assert (ROOT / (name.replace(".", "/") + ".py")).is_file(), name

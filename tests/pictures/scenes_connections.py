@@ -30,7 +30,7 @@ def busy(stage: Stage) -> None:
     stage.states.server.set(
         offered=True,
         phase=ServerPhase.ON,
-        addresses=("http://127.0.0.1:1847", "http://192.168.1.20:1847"),
+        addresses=("http://127.0.0.1:8080", "http://192.168.1.20:8080"),
         running=1,
         requests=14,
         failed=1,

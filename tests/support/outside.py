@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from app.chat.connections import EngineFault
-from app.chat.serving import ServeOptions, ServerUse
+from app.chat.serving import ServerUse
 from app.state.connections import EngineEdit, EngineRow, FoundRow
+from engine import LocalServerOptions
 
 
 class RecordedServer:
     """A server that keeps what it was told, and shows the use that a test sets."""
 
-    def __init__(self, options: ServeOptions) -> None:
+    def __init__(self, options: LocalServerOptions) -> None:
         self.options = options
         self.stopped = False
         self.shown = ServerUse()
@@ -21,7 +22,7 @@ class RecordedServer:
     def stop(self) -> None:
         self.stopped = True
 
-    def change(self, options: ServeOptions) -> None:
+    def change(self, options: LocalServerOptions) -> None:
         self.options = options
 
     def use(self) -> ServerUse:
@@ -35,14 +36,14 @@ class Servers:
         self.made: list[RecordedServer] = []
         self.error: Exception | None = None
 
-    def __call__(self, options: ServeOptions) -> RecordedServer:
+    def __call__(self, options: LocalServerOptions) -> RecordedServer:
         if self.error is not None:
             raise self.error
         self.made.append(RecordedServer(options))
         return self.made[-1]
 
     @property
-    def running(self) -> list[ServeOptions]:
+    def running(self) -> list[LocalServerOptions]:
         """The options of those that run."""
         return [each.options for each in self.made if not each.stopped]
 

@@ -10,9 +10,10 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.chat.network import Outside
-from app.chat.serving import ServeOptions, ServerUse, addresses
+from app.chat.serving import ServerUse, addresses
 from app.settings.table import Settings
 from app.state.server import ClientRow, ServerPhase, ServerStatus
+from engine import LocalServerOptions
 from outside import Servers
 from stage import Stage
 
@@ -47,8 +48,8 @@ def test_the_switch_starts_and_stops_it(served: Stage, servers: Servers) -> None
     served.controller.change_settings(serve=True)
     assert served.states.server.status.phase is ServerPhase.STARTING
     assert status(served).phase is ServerPhase.ON
-    assert status(served).addresses == ("http://127.0.0.1:1847",)
-    assert servers.running == [ServeOptions()]
+    assert status(served).addresses == ("http://127.0.0.1:8080",)
+    assert servers.running == [LocalServerOptions()]
     served.controller.change_settings(serve=False)
     assert status(served).phase is ServerPhase.OFF
     assert status(served).addresses == ()
@@ -63,7 +64,7 @@ def test_it_starts_with_the_app_when_it_was_on(
     try:
         assert servers.made == []  # not before the first paint
         stage.start()
-        assert servers.running == [ServeOptions("127.0.0.1", 5000, "k", -1.0)]
+        assert servers.running == [LocalServerOptions("127.0.0.1", 5000, "k", -1.0)]
     finally:
         stage.close()
     assert servers.running == []
@@ -78,7 +79,7 @@ def test_a_change_of_times_needs_no_restart_and_one_of_the_port_does(
     served.controller.change_settings(serve_minutes=5, serve_texts=True)
     served.wait_until_idle()
     assert len(servers.made) == 1
-    assert servers.running == [ServeOptions(keep_seconds=300.0, keeps_texts=True)]
+    assert servers.running == [LocalServerOptions(keep_seconds=300.0, keeps_texts=True)]
     served.controller.change_settings(serve_port=5000)
     assert status(served).addresses == ("http://127.0.0.1:5000",)
     assert [each.port for each in servers.running] == [5000]
@@ -93,14 +94,14 @@ def test_offline_takes_it_back_to_this_computer(served: Stage, servers: Servers)
     served.wait_until_idle()
     assert [each.host for each in servers.running] == ["0.0.0.0"]
     served.controller.change_settings(offline=True)
-    assert status(served).addresses == ("http://127.0.0.1:1847",)
+    assert status(served).addresses == ("http://127.0.0.1:8080",)
     assert [each.host for each in servers.running] == ["127.0.0.1"]
 
 
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (OSError(errno.EADDRINUSE, "in use"), "Another program uses port 1847."),
+        (OSError(errno.EADDRINUSE, "in use"), "Another program uses port 8080."),
         (PermissionError(errno.EACCES, "not allowed"), "The server could not start: not allowed."),
         (RuntimeError("No module."), "The server could not start: No module."),
     ],
@@ -194,9 +195,9 @@ def test_a_server_that_fails_brings_the_closed_window_back(served: Stage, server
 
 
 def test_addresses_of_a_server() -> None:
-    assert addresses(ServeOptions("0.0.0.0", 9), lambda: ["192.168.1.2", "10.0.0.3"]) == (
+    assert addresses(LocalServerOptions("0.0.0.0", 9), lambda: ["192.168.1.2", "10.0.0.3"]) == (
         "http://127.0.0.1:9",
         "http://192.168.1.2:9",
         "http://10.0.0.3:9",
     )
-    assert addresses(ServeOptions(port=9), lambda: ["192.168.1.2"]) == ("http://127.0.0.1:9",)
+    assert addresses(LocalServerOptions(port=9), lambda: ["192.168.1.2"]) == ("http://127.0.0.1:9",)

@@ -115,7 +115,7 @@ def test_the_server_is_switched_on_and_its_address_copied(
     assert all(shown(*rows))
     assert len(servers.running) == 1
     server.copy_button.click()
-    assert QGuiApplication.clipboard().text() == "http://127.0.0.1:1847"
+    assert QGuiApplication.clipboard().text() == "http://127.0.0.1:8080"
     assert server.copy_button.text() == "Copied"
     assert "no place for a symbol" in server.closed.words.text()  # offscreen there is none
     server.closed.switch.click()

@@ -28,10 +28,10 @@ def test_it_shows_the_address_and_opens_the_window(qtbot: QtBot) -> None:
     )
     tray.show_server(ServerStatus(), on=False)
     assert tray.symbol is None  # not before it is needed
-    tray.show_server(ServerStatus(addresses=("http://127.0.0.1:1847",)), on=True)
+    tray.show_server(ServerStatus(addresses=("http://127.0.0.1:8080",)), on=True)
     assert tray.symbol is not None
     assert tray.menu is not None
-    assert tray.symbol.toolTip() == "Tokonoma serves at http://127.0.0.1:1847"
+    assert tray.symbol.toolTip() == "Tokonoma serves at http://127.0.0.1:8080"
     tray.symbol.activated.emit(QSystemTrayIcon.ActivationReason.Trigger)
     tray.symbol.activated.emit(QSystemTrayIcon.ActivationReason.Context)
     for action in tray.menu.actions():
