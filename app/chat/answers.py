@@ -23,7 +23,7 @@ from app.chat.running_answer import QueuedAnswer, RunningAnswer
 from app.domain.answer_details import AnswerDetails
 from app.domain.message import Message, MessageState, StopReason
 from app.domain.model_ref import ModelRef
-from app.domain.parts import ErrorPart, Parts
+from app.domain.parts import ErrorPart, Parts, without_error
 from app.engines.requests import RequestRouter
 from app.state.chat import Generation, ModelPhase, ModelStatus, Notice, State
 from app.state.performance import tokens_per_second
@@ -278,7 +278,7 @@ class Answers:
         if text := running.add(events):
             if not self._saving.isActive():
                 self._saving.start()
-            self._state.add_text(running.conversation, running.message, text)
+            self._state.add_text(running.conversation, running.message, text, running.parts)
         self._state.set_generation(
             replace(
                 current,
@@ -425,7 +425,7 @@ class Answers:
             job.message,
             self._state.model.loaded,
             command.sampling,
-            job.parts,
+            without_error(job.parts),
             command.thinking,
             command.constraint,
             command.thinking_budget or 0,

@@ -10,8 +10,9 @@ from typing import Any
 
 from app.chat.planner import Branch, Uses
 from app.domain.answer_details import AnswerDetails
+from app.domain.growing import append_text
 from app.domain.model_ref import ModelRef
-from app.domain.parts import Parts, append_text
+from app.domain.parts import Parts
 from engine import Chat, Constraint, Finished, ModelLoaded, Sampling, Text
 
 _USUAL = Sampling()
@@ -44,12 +45,11 @@ class RunningAnswer:
     message: int
     loaded: ModelLoaded | None  # the model that writes it
     sampling: Sampling
-    before: Parts  # of the message when the answer was started: it continues these
+    parts: Parts  # of the message so far; at first those that it continues
     thinking: bool | None = None  # None: the default of the chat template
     constraint: Constraint | None = None  # what the answer has to be
     budget: int = 0  # tokens of thoughts; 0: no limit
     earlier: AnswerDetails | None = None  # known before, and of the part that is continued
-    written: list[str] = field(default_factory=list)  # its text since then, in pieces
     unsaved: list[str] = field(default_factory=list)
     tokens_per_second: float = 0.0
     interrupted: bool = False  # stopped because the app quits, and not by the user
@@ -58,11 +58,6 @@ class RunningAnswer:
     _waited: float = 0.0  # seconds until the first token
     _first_token: tuple[float, int] | None = None  # time, tokens by then
     _speed_at: float = 0.0
-
-    @property
-    def parts(self) -> Parts:
-        """The parts of the message so far."""
-        return append_text(self.before, "".join(self.written))
 
     def has_its_turn(self) -> None:
         """The answers before it have ended: the time to its first token counts from now."""
@@ -73,7 +68,7 @@ class RunningAnswer:
         last, now = events[-1], time.monotonic()
         if text := "".join(event.text for event in events):
             self.unsaved.append(text)
-            self.written.append(text)
+            self.parts = append_text(self.parts, text)
         if self._first_token is None:
             self._waited = now - self._began
             self._first_token = now, last.generated_tokens

@@ -140,27 +140,6 @@ def _call_source(call: ToolCallPart) -> str:
     return f'<tool_call>\n{{"name": {name}, "arguments": {call.arguments or "{}"}}}\n</tool_call>'
 
 
-def append_text(parts: Parts, text: str) -> Parts:
-    """The parts of an answer to which a model has added text; its error is dropped."""
-    parts = without_error(parts)
-    if not text:
-        return parts
-    at = growing_part_index(parts)
-    while at and isinstance(parts[at - 1], TextPart | ThoughtPart):
-        if "\n" in prompt_text(parts[at:]).partition(THOUGHT_ENDS)[2]:
-            break
-        at = growing_part_index(parts[:at])  # the line of a tag is not complete: it may be in code
-    return (*parts[:at], *split(prompt_text(parts[at:]) + text))
-
-
-def growing_part_index(parts: Parts) -> int:
-    """Where the last thought and the text after it begin, to which a model adds text."""
-    at = len(parts)
-    while at and isinstance(parts[at - 1], TextPart):
-        at -= 1
-    return at - 1 if at and isinstance(parts[at - 1], ThoughtPart) else at
-
-
 def without_error(parts: Parts) -> Parts:
     """All parts but errors."""
     return tuple(part for part in parts if not isinstance(part, ErrorPart))

@@ -66,7 +66,7 @@ class Reply:
         self.kept = 0  # first blocks of the body that the last feed did not change
         self._text: list[str] = []
         self._held = ""  # the end of the text, which may be part of a tag
-        self._line = ""  # the incomplete last line
+        self._tagged = False  # a tag is in the incomplete last line
         self._known = False  # whether it begins with thoughts
 
     def feed(self, text: str, *, last: bool = False) -> None:
@@ -75,8 +75,9 @@ class Reply:
         new = self._held + text
         self._held = "" if last else _begun_tag(new)
         new = new.removesuffix(self._held)
-        had_tag = _TAG_END in self._line
-        self._line = (self._line + new).rpartition("\n")[2]
+        had_tag = self._tagged
+        ended, _, line = new.rpartition("\n")
+        self._tagged = _TAG_END in line or (had_tag and not ended and line == new)
         if last or not self._known or had_tag or _TAG_END in new:
             self._split(last=last)
         elif self.thinking:

@@ -21,7 +21,7 @@ from app.domain.chat_settings import NO_SETTINGS, ChatSettings
 from app.domain.folders import chain
 from app.domain.message import Message
 from app.domain.model_ref import ModelRef, local_path
-from app.domain.parts import Parts, append_text
+from app.domain.parts import Parts
 from app.engines.client import Capabilities
 from app.state.read_only import ReadOnly, changed
 from engine import DeviceInfo, Fault, ModelLoaded, model_label, model_name
@@ -157,7 +157,7 @@ class State(QObject):
     message_removed = Signal(object)  # id, from the end of the shown branch
     compared_changed = Signal()  # a comparison of the shown branch was opened or closed
     devices_changed = Signal()
-    text_added = Signal(object, str)  # id and piece, of the shown branch
+    text_added = Signal(object, str)  # Message of the shown branch as it is now, and the piece
     waiting_changed = Signal(object, str)  # id and the note on what it waits for; empty: started
     model_changed = Signal()
     chat_model_changed = Signal()
@@ -493,15 +493,11 @@ class State(QObject):
         if message.conversation == self.current:
             self.compared_changed.emit()
 
-    def add_text(self, conversation_id: int, message_id: int, text: str) -> None:
-        """Append text to a message."""
-        self._put(
-            conversation_id,
-            message_id,
-            lambda old: replace(old, parts=append_text(old.parts, text)),
-        )
-        if conversation_id == self.current:
-            self.text_added.emit(message_id, text)
+    def add_text(self, conversation_id: int, message_id: int, text: str, parts: Parts) -> None:
+        """Set the parts of a message to which text was added."""
+        message = self._put(conversation_id, message_id, lambda old: replace(old, parts=parts))
+        if message is not None and conversation_id == self.current:
+            self.text_added.emit(message, text)
 
     def set_memory_start(self, conversation_id: int, message_id: int | None) -> None:
         """Set the first message that the model reads; None: it reads the whole conversation."""
@@ -647,15 +643,18 @@ class State(QObject):
         self._compared = MappingProxyType(compared)
         self._branches = changed(self._branches, conversation, tuple(messages))
 
-    def _put(self, conversation: int, message: int, new: Callable[[Message], Message]) -> None:
-        """Replace a message of a branch or comparison; does nothing when it is not there."""
+    def _put(
+        self, conversation: int, message: int, new: Callable[[Message], Message]
+    ) -> Message | None:
+        """Replace a message of a branch or comparison; None when it is not there."""
         for number, other in self._compared.items():
             if other.id == message:
-                self._compared = changed(self._compared, number, new(other))
-                return
+                self._compared = changed(self._compared, number, made := new(other))
+                return made
         branch = list(self._branches.get(conversation, ()))
         for index in range(len(branch) - 1, -1, -1):
             if branch[index].id == message:
-                branch[index] = new(branch[index])
+                branch[index] = made = new(branch[index])
                 self._branches = changed(self._branches, conversation, tuple(branch))
-                return
+                return made
+        return None

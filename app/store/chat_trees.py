@@ -11,8 +11,9 @@ from typing import cast
 from app.domain.answer_details import details_of, details_text
 from app.domain.chat_settings import settings_of, settings_text
 from app.domain.chat_tree import ChatTree, depth_first
+from app.domain.growing import append_text
 from app.domain.message import Message, MessageState
-from app.domain.parts import FilePart, ImagePart, Parts, append_text, search_text
+from app.domain.parts import FilePart, ImagePart, Parts, search_text
 from app.store.adapters import marks_of, marks_text
 from app.store.folder_records import NO_FOLDERS, FolderRecords, make_folders, remove_empty
 from app.store.part_rows import from_row, to_row

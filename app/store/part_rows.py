@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, fields
 from typing import Any, cast
 
+from app.domain.growing import plain
 from app.domain.parts import (
     ErrorPart,
     FilePart,
@@ -42,6 +43,7 @@ Row = tuple[str, str, str]  # kind, JSON with its other fields, text
 
 def to_row(part: Part) -> Row:
     """The columns of a part."""
+    part = plain(part)
     if type(part) is TextPart:  # most of them, by far
         return _NAMES[TextPart], "", part.text
     kind = _NAMES[type(part)]

@@ -13,8 +13,9 @@ from typing import Any
 from app.domain.answer_details import AnswerRecord, details_of, details_text
 from app.domain.chat import Conversation
 from app.domain.chat_settings import settings_of, settings_text
+from app.domain.growing import append_text
 from app.domain.message import Message, MessageState
-from app.domain.parts import ErrorPart, Parts, append_text, search_text
+from app.domain.parts import ErrorPart, Parts, search_text
 from app.domain.unsent import Unsent
 from app.store.adapters import marks_of, marks_text
 from app.store.part_rows import from_row, to_row

@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from PySide6.QtWidgets import QApplication
 
+from app.domain.growing import append_text
 from app.domain.message import Message, MessageState
 from app.domain.parts import parts_of
 from app.ui.theme.palette import LIGHT
@@ -154,14 +155,15 @@ def stream(
     The time that passed includes the waits for the thread that typesets formulas.
     """
     begun = message(number, Role.ASSISTANT, "", MessageState.STREAMING)
-    view.append_message(begun)
+    view.append_message(now := begun)
     view.jump_to_end()
     application.processEvents()
     times: list[float] = []
     for at in range(0, len(text), PIECE):
         piece = text[at : at + PIECE]
         began = time.perf_counter()
-        spent = busy(application, lambda piece=piece: view.append_text(number, piece))
+        now = replace(now, parts=append_text(now.parts, piece))
+        spent = busy(application, lambda now=now, piece=piece: view.append_text(now, piece))
         waits.append((time.perf_counter() - began) * 1e3)
         time.sleep(PAUSE)
         times.append(spent + busy(application, lambda: None))

@@ -38,7 +38,7 @@ async def stream(controller: Controller, side: Path) -> str:
     log = os.open(side, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     state = controller.state
 
-    def write(message: int, text: str) -> None:
+    def write(_message: object, text: str) -> None:
         os.write(log, (json.dumps([time.monotonic(), text]) + "\n").encode())
 
     def ask_once() -> None:

@@ -16,7 +16,7 @@ from app.chat.snapshots import OPEN_MILLISECONDS, SnapshotController
 from app.domain.ids import new_id
 from app.domain.message import Message, MessageState
 from app.domain.model_ref import Local
-from app.domain.parts import parts_of
+from app.domain.parts import TextPart, parts_of
 from app.engines.local import local
 from app.engines.requests import RequestRouter
 from app.settings.table import Settings
@@ -194,7 +194,9 @@ class SnapshotFixture:
 
     def end_answer(self) -> None:
         (generation,) = self.state.generations.values()
-        self.state.add_text(generation.conversation, generation.message, "So it was.")
+        text = "So it was."
+        parts = (TextPart(text),)
+        self.state.add_text(generation.conversation, generation.message, text, parts)
         self.engine.deliver(Finished(generation.request, FinishReason.END, 1, 0, 1, 0.1, 0.1, 1))
         self.state.end_generation(generation.request)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QGuiApplication, QWheelEvent
 from pytestqt.qtbot import QtBot
 
+from app.domain.growing import append_text
 from app.domain.message import Message, MessageState
 from app.domain.parts import ErrorPart, parts_of
 from app.ui.theme.theme import load_fonts
@@ -46,6 +48,15 @@ def wait_for_layout(view: Transcript, qtbot: QtBot) -> None:
     qtbot.waitUntil(lambda: not view.working, timeout=5000)
 
 
+def grow(view: Transcript, number: int, text: str) -> None:
+    """Append text to a message, which need not be shown yet, as the state does."""
+    waiting = view._updates._added.get(number)
+    index = view.stack.index_of(number)
+    shown = streaming(number) if index is None else view.stack.views[index].message
+    before = waiting[0] if waiting else shown
+    view.append_text(replace(before, parts=append_text(before.parts, text)), text)
+
+
 def stream_text(view: Transcript, qtbot: QtBot, number: int, text: str) -> None:
     """Append text in pieces of 20 characters and wait until all of it is shown."""
     index = view.stack.index_of(number)
@@ -53,7 +64,7 @@ def stream_text(view: Transcript, qtbot: QtBot, number: int, text: str) -> None:
     shown = view.stack.views[index]
     wanted = shown.message.text + text
     for at in range(0, len(text), 20):
-        view.append_text(number, text[at : at + 20])
+        grow(view, number, text[at : at + 20])
     qtbot.waitUntil(lambda: shown.message.text == wanted, timeout=5000)
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QFontMetricsF, QGuiApplication
 
+from app.domain.growing import growing_part_index
 from app.domain.message import Message, MessageState
-from app.domain.parts import TextPart, append_text, growing_part_index, prompt_text, without_error
+from app.domain.parts import TextPart, prompt_text, without_error
 from app.markdown.blocks import (
     Block,
     Code,
@@ -227,13 +227,13 @@ class MessageView:
             return sections, None, len(sections)
         return [*before, *reply_sections(reply)], reply, len(before)
 
-    def append(self, text: str) -> None:
-        """Append streamed text; the cost depends on the unfinished tail only."""
+    def append(self, message: Message, text: str) -> None:
+        """Show the message with streamed text; the cost depends on the unfinished tail only."""
         before = growing_part_index(without_error(self.message.parts))
-        self.message = replace(self.message, parts=append_text(self.message.parts, text))
+        self.message = message
         if not self.built:
             return
-        if growing_part_index(self.message.parts) == before:
+        if growing_part_index(message.parts) == before:
             self._feed(text, last=False)
         else:  # another thought has begun
             self.parts.clear()

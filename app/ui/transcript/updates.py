@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QObject, QTimer
 
+from app.domain.message import Message
+
 INTERVAL_FACTOR = (
     8  # minimum interval between the starts of two updates, as a multiple of an update's cost
 )
@@ -19,18 +21,19 @@ INTERVAL_FACTOR = (
 class Updates:
     """Batches pieces of text and passes them to `show(message, text)` at a limited rate."""
 
-    def __init__(self, parent: QObject, show: Callable[[int, str], None]) -> None:
+    def __init__(self, parent: QObject, show: Callable[[Message, str], None]) -> None:
         self._show = show
-        self._pieces: dict[int, list[str]] = {}  # by message
+        self._added: dict[int, tuple[Message, list[str]]] = {}  # by message: as it is now
         self._ready_at = 0.0
         self._paint_seconds = 0.0  # seconds that the last paint took
         self._timer = QTimer(parent)
         self._timer.setSingleShot(True)
         self._timer.timeout.connect(self.flush)
 
-    def add(self, message_id: int, text: str) -> None:
-        """Show text now, or after the throttling interval."""
-        self._pieces.setdefault(message_id, []).append(text)
+    def add(self, message: Message, text: str) -> None:
+        """Show a message with added text now, or after the throttling interval."""
+        _, pieces = self._added.get(message.id, (message, []))
+        self._added[message.id] = message, [*pieces, text]
         wait = self._ready_at - time.perf_counter()
         if wait <= 0:
             self.flush()
@@ -40,11 +43,11 @@ class Updates:
     def flush(self) -> None:
         """Show the batched text."""
         self._timer.stop()
-        found, self._pieces = self._pieces, {}
+        found, self._added = self._added, {}
         if found:
             began = time.perf_counter()
-            for message_id, pieces in found.items():
-                self._show(message_id, "".join(pieces))
+            for message, pieces in found.values():
+                self._show(message, "".join(pieces))
             now = time.perf_counter()
             # The paint event follows later; it is assumed to take as long as the last one.
             self._ready_at = now + (INTERVAL_FACTOR - 1) * (now - began + self._paint_seconds)

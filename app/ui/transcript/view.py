@@ -249,19 +249,19 @@ class Transcript(QAbstractScrollArea):
         self.access.changed()
         self.finder.message_changed(message.id)
 
-    def append_text(self, message_id: int, text: str) -> None:
-        """Append text to a streaming answer, throttled by `Updates`."""
-        self._updates.add(message_id, text)
+    def append_text(self, message: Message, text: str) -> None:
+        """Show a streaming answer to which this text was added, throttled by `Updates`."""
+        self._updates.add(message, text)
 
-    def _show_text(self, message_id: int, text: str) -> None:
-        index = self.stack.index_of(message_id)
+    def _show_text(self, message: Message, text: str) -> None:
+        index = self.stack.index_of(message.id)
         if index is None:
             return
         view = self.stack.views[index]
         view.note = ""
         height = view.height
-        view.append(text)
-        self.finder.message_changed(message_id)
+        view.append(message, text)
+        self.finder.message_changed(message.id)
         if self.stack.is_built(index):
             if view.height != height:
                 self._height_changed(index)

@@ -102,7 +102,7 @@ def test_both_answers_are_siblings_and_stream_at_once(pair: Pair) -> None:
 def test_signals_are_sent_for_both(pair: Pair) -> None:
     texts: list[tuple[int, str]] = []
     changed: set[int] = set()
-    pair.stage.state.text_added.connect(lambda number, text: texts.append((number, text)))
+    pair.stage.state.text_added.connect(lambda message, text: texts.append((message.id, text)))
     pair.stage.state.message_changed.connect(lambda message: changed.add(message.id))
     pair.compare()
     pair.write("It", "Well")

@@ -140,7 +140,7 @@ def test_both_stream_at_the_same_time(stage: RealStage, model: Path, tmp_path: P
     ask(stage, "why is the sky blue?")
     stage.controller.change_settings(max_tokens=600)
     pieces: list[int] = []
-    stage.state.text_added.connect(lambda number, _: pieces.append(number))
+    stage.state.text_added.connect(lambda message, _: pieces.append(message.id))
     left, right = compare(stage, adapted(adapter), BASE)
     assert {left.id, right.id} == set(pieces)
     first_end = min(

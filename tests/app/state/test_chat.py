@@ -152,9 +152,9 @@ CHANGES: list[tuple[str, Callable[[State], None], set[str]]] = [
     ("change", lambda s: s.change(replace(MESSAGE, parts=(TextPart("No"),))), {"branches"}),
     ("close", lambda s: s.set_compared(MESSAGE, None), {"compared"}),
     ("cut compared", lambda s: s.cut(1, 0), {"branches", "compared"}),
-    ("other text", lambda s: s.add_text(1, 70, " of"), {"compared"}),
+    ("other text", lambda s: s.add_text(1, 70, " of", (TextPart("B of"),)), {"compared"}),
     ("change other", lambda s: s.change(replace(OTHER, parts=())), {"compared"}),
-    ("text", lambda s: s.add_text(1, 7, " of"), {"branches"}),
+    ("text", lambda s: s.add_text(1, 7, " of", (TextPart("A of"),)), {"branches"}),
     ("memory", lambda s: s.set_memory_start(1, 7), {"memory_starts"}),
     ("model", lambda s: s.set_model(ModelStatus()), {"model", "last_speed"}),
     (

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.growing import append_text
 from app.domain.message import Message, MessageState
 from app.domain.parts import (
     ErrorPart,
@@ -22,7 +23,6 @@ from app.domain.parts import (
     ThoughtPart,
     ToolCallPart,
     ToolResultPart,
-    append_text,
     prompt_text,
     search_text,
     split,

@@ -127,7 +127,7 @@ def test_with_and_without_the_adapter_kept_restarted_and_reopened(
         assert view.stack.compared
         assert headers(stage) == ["pirate", "Without adapters"]
         pieces: list[int] = []
-        stage.state.text_added.connect(lambda number, _text: pieces.append(number))
+        stage.state.text_added.connect(lambda message, _text: pieces.append(message.id))
         ended(stage)
         one, other = (shown.message.id for shown in view.stack.views[1:])
         assert pieces.index(other) < len(pieces) - 1 - pieces[::-1].index(one)

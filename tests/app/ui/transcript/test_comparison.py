@@ -26,6 +26,7 @@ from transcript_driver import (
     LONG,
     click,
     drag,
+    grow,
     message,
     open_transcript,
     part_point,
@@ -205,11 +206,11 @@ def test_the_buttons_stay_at_the_end_while_the_longer_one_is_written(
     view.jump_to_end()
     before = tool_point(view, 1, "keep").y()
     for number in range(20):
-        view.append_text(3, f"Line {number}.\n\n")
+        grow(view, 3, f"Line {number}.\n\n")
     qtbot.waitUntil(lambda: "Line 19" in view.stack.views[2].message.text, timeout=5000)
     assert tool_point(view, 1, "keep").y() == before
     assert tool_point(view, 2, "stop").y() == before
-    view.append_text(2, "no")  # to the short one: nothing moves
+    grow(view, 2, "no")  # to the short one: nothing moves
     assert tool_point(view, 1, "keep").y() == before
 
 
@@ -267,8 +268,8 @@ def test_both_grow_at_once_and_what_is_read_does_not_move(view: Transcript, qtbo
     both = [replace(each, state=MessageState.STREAMING) for each in (FIRST, SECOND)]
     show(view, *both)
     for number in range(40):
-        view.append_text(2, f"Arr, line {number}.\n\n")
-        view.append_text(3, f"Line {number}, which is the longer one of the two.\n\n")
+        grow(view, 2, f"Arr, line {number}.\n\n")
+        grow(view, 3, f"Line {number}, which is the longer one of the two.\n\n")
     qtbot.waitUntil(lambda: view.stack.views[2].message.text.endswith("two.\n\n"), timeout=5000)
     assert view.stack.views[1].message.text.count("Arr, line") == 40
     assert view.stack.views[2].message.text.count("longer") == 40
@@ -276,8 +277,8 @@ def test_both_grow_at_once_and_what_is_read_does_not_move(view: Transcript, qtbo
     view.scroller.scroll_to(300)
     before = [view.message_layout.message_top(index) for index in (1, 2)]
     for number in range(20):
-        view.append_text(2, f"More of it, {number}.\n\n")
-        view.append_text(3, f"And here, {number}.\n\n")
+        grow(view, 2, f"More of it, {number}.\n\n")
+        grow(view, 3, f"And here, {number}.\n\n")
     qtbot.waitUntil(lambda: "here, 19" in view.stack.views[2].message.text, timeout=5000)
     assert [view.message_layout.message_top(index) for index in (1, 2)] == before
     assert view.stack.height == view.stack.top(2) + max(v.height for v in view.stack.views[1:]) + 16

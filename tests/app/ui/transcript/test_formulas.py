@@ -21,6 +21,7 @@ from app.ui.blocks.typesetting import TYPESETTER
 from app.ui.theme.palette import DARK, HIGH_CONTRAST, LIGHT, Palette
 from app.ui.transcript.view import Transcript
 from engine import Role
+from transcript_driver import grow
 
 ANSWER = r"""Let $a_1 = \frac{1}{2}$ and **so** \(x\).
 
@@ -84,7 +85,7 @@ def test_formula_shows_its_source_and_then_its_picture(qtbot: QtBot, view: Trans
 def test_streamed_formula_is_typeset_once_closed(qtbot: QtBot, view: Transcript) -> None:
     view.append_message(message("", MessageState.STREAMING))
     for piece in ("So $$\\fr", "ac{a}{b}$", "$ is it. \\[", " y_2\n\\]", "\n\n$$\nz_3\n$$\n\nEnd"):
-        view.append_text(1, piece)
+        grow(view, 1, piece)
         view._updates.flush()
     settle(qtbot, view)
     parts = view.stack.views[0].parts

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QPlainTextEdit
 from pytestqt.qtbot import QtBot
 
 from app.domain.answer_details import AnswerDetails
+from app.domain.growing import append_text
 from app.domain.message import Message, MessageState
 from app.domain.parts import (
     FilePart,
@@ -22,7 +23,6 @@ from app.domain.parts import (
     ThoughtPart,
     ToolCallPart,
     ToolResultPart,
-    append_text,
 )
 from app.ui.blocks.code import CodeView
 from app.ui.transcript.message_editor import MessageEditor
@@ -181,7 +181,8 @@ def test_any_pieces_give_the_same_layout(view: Transcript, qtbot: QtBot) -> None
     begun = replace(streaming(2), parts=ANSWER[:6])
     one = shown(view, qtbot, asked(), begun)
     for letter in text:
-        one.append(letter)
+        parts = append_text(one.message.parts, letter)
+        one.append(replace(one.message, parts=parts), letter)
     view.update_message(replace(one.message, state=MessageState.COMPLETE))
     at_once = replace(message(3, ""), parts=(*ANSWER[:6], *append_text((), text)))
     other = shown(view, qtbot, asked(), one.message, at_once)

@@ -19,6 +19,7 @@ from transcript_driver import (
     CODE,
     LONG,
     drag,
+    grow,
     message,
     open_transcript,
     part_point,
@@ -195,10 +196,10 @@ def test_waiting_note_is_shown_until_text_arrives(view: Transcript, qtbot: QtBot
 
 def test_text_for_a_removed_message_is_ignored(view: Transcript) -> None:
     view.set_messages([streaming(1)])
-    view.append_text(1, "a")
-    view.append_text(1, "b")
+    grow(view, 1, "a")
+    grow(view, 1, "b")
     view.remove_message(1)
-    view.append_text(1, "c")
+    grow(view, 1, "c")
     assert len(view.stack) == 0
 
 
@@ -221,7 +222,7 @@ def test_worst_case_messages_are_shown_completely(
     text = WORST[name]
     view.set_messages([streaming(1)])
     for at in range(0, len(text), 5000):
-        view.append_text(1, text[at : at + 5000])
+        grow(view, 1, text[at : at + 5000])
     view.update_message(message(1, text))
     view.select_all()
     view.grab()
