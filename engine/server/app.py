@@ -8,16 +8,29 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 
+from engine.server import lm_studio, ollama
+from engine.server.anthropic import messages
 from engine.server.errors import ApiError
 from engine.server.guards import Guards, Security
 from engine.server.http import error_response, family_of
 from engine.server.limits import Limits
 from engine.server.llama import state
-from engine.server.openai import chat, embeddings, models
+from engine.server.openai import chat, embeddings, models, responses
 from engine.server.service import Service
 
 # Each module has `routes(service)`, a list of Starlette's routes.
-_MODULES = (models, chat, embeddings, state)
+_MODULES = (
+    models,
+    chat,
+    embeddings,
+    state,
+    responses,
+    messages,
+    lm_studio,
+    ollama.chat,
+    ollama.embed,
+    ollama.models,
+)
 
 
 def application(

@@ -7,6 +7,8 @@ from typing import Any
 
 from engine.errors import EngineError, Fault, FaultKind
 
+TOO_LONG = "context_length_exceeded"  # code of a prompt that does not fit; with both sizes
+
 
 class Family(Enum):
     """Family of APIs, which decides the shape of error bodies."""
@@ -61,7 +63,14 @@ class ApiError(Exception):
             kind = _ANTHROPIC.get(
                 self.status, "invalid_request_error" if self.is_fault else "api_error"
             )
-            return {"type": "error", "error": {"type": kind, "message": str(self)}}
+            message = str(self)
+            if self.code == TOO_LONG:  # agents look for these words, and make the prompt shorter
+                sizes = (
+                    f"{self.details['n_prompt_tokens']} tokens > {self.details['n_ctx']} maximum"
+                )
+                message = f"prompt is too long: {sizes}"
+            error = {"type": kind, "message": message}
+            return {"type": "error", "error": error, "request_id": None}
         kind = _OPENAI.get(
             self.status, "invalid_request_error" if self.is_fault else "server_error"
         )
@@ -121,7 +130,7 @@ def from_fault(sentence: str, fault: Fault) -> ApiError:
     if fault.kind in (FaultKind.CHAT_FULL, FaultKind.MESSAGE_TOO_LONG):
         sizes = {"n_prompt_tokens": fault.context, "n_ctx": fault.most_context}
         message = f"The prompt has {fault.context:,} tokens, and the model's context {fault.most_context:,}."
-        return ApiError(400, message, code="context_length_exceeded", details=sizes)
+        return ApiError(400, message, code=TOO_LONG, details=sizes)
     if fault.kind is FaultKind.MEMORY:
         return ApiError(503, sentence, code="out_of_memory", retry_seconds=_BUSY_SECONDS)
     if fault.kind in _OURS:

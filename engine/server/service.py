@@ -129,6 +129,14 @@ class Service:
                         self._note(wanted, done)
                         yield done
 
+    async def count(self, wanted: Wanted) -> int:
+        """The tokens of a prompt, with the markup of its turns and tools; raises as `generate`."""
+        async with aclosing(self.generate(wanted)) as deltas:
+            async for delta in deltas:
+                if isinstance(delta, Begun):
+                    return delta.prompt
+        raise AssertionError("an answer ended before it began")
+
     async def embed(self, model: str, texts: Sequence[str], client: Client) -> tuple[str, Embedded]:
         """The name of the model and the vectors of texts; raises ApiError and EngineError."""
         async with self.models.use(model) as card:

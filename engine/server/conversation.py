@@ -1,0 +1,120 @@
+"""Conversations from the messages of any API, as turns that every chat template can write."""
+
+from __future__ import annotations
+
+import json
+
+from engine.messages import ReasoningPart, Role, TextPart, ToolCall, ToolResult, Turn
+from engine.server.fields import Fields
+from engine.server.turns import prepared
+
+# Types of the parts of a message's content, and the field that has their text.
+_TEXTS = {
+    "text": "text",
+    "input_text": "text",
+    "output_text": "text",
+    "reasoning_text": "text",
+    "summary_text": "text",
+    "refusal": "refusal",
+}
+_NO_PICTURE = "[a picture, which this model cannot see]"
+ANY_ARGUMENTS = '{"type": "object", "properties": {}}'  # schema of a tool that gives none
+_PICTURES = ("image", "image_url", "input_image")
+
+
+class Conversation:
+    """Collects the messages of a request in order; see `engine.server.turns` for what becomes of them.
+
+    Parts of one answer that follow each other become one turn, whatever the API splits them into.
+    The result of a call has a turn of its own.
+    """
+
+    def __init__(self) -> None:
+        self._turns: list[Turn] = []
+        self._calls: list[ToolCall] = []  # without a result
+        self.count_calls = 0
+
+    def system(self, text: str) -> None:
+        """Add instructions."""
+        if text:
+            self._turns.append(Turn(Role.SYSTEM, text))
+
+    def user(self, text: str) -> None:
+        """Add a message of the user."""
+        self._turns.append(Turn(Role.USER, text))
+
+    def assistant(self, part: TextPart | ReasoningPart | ToolCall) -> None:
+        """Add a part of an answer."""
+        if isinstance(part, ToolCall):
+            self._calls.append(part)
+            self.count_calls += 1
+        if not self._turns or self._turns[-1].role is not Role.ASSISTANT:
+            self._turns.append(Turn(Role.ASSISTANT, ()))
+        [*before, last] = self._turns[-1].content or (TextPart(""),)
+        assert not isinstance(last, str)
+        if isinstance(last, TextPart) and isinstance(part, TextPart):
+            part = TextPart("\n\n".join(filter(None, (last.text, part.text))))
+        elif not isinstance(last, TextPart) or last.text:
+            before.append(last)
+        self._turns[-1] = Turn(Role.ASSISTANT, (*before, part))
+
+    def result(self, call_id: str, text: str, name: str = "") -> None:
+        """Add what a tool gave back: of the call with this id, else of the first one by the name."""
+        for at, call in enumerate(self._calls):
+            if call.id == call_id or (not call_id and name in ("", call.name)):
+                del self._calls[at]
+                call_id, name = call.id, call.name
+                break
+        self._turns.append(Turn(Role.TOOL, (ToolResult(call_id, name, text),)))
+
+    def turns(self) -> tuple[Turn, ...]:
+        """The conversation so far."""
+        return prepared([_plain(turn) for turn in self._turns if turn.content != ""])
+
+
+def _plain(turn: Turn) -> Turn:
+    """A turn whose only part is text, with that as its content."""
+    match turn.content:
+        case (TextPart(text),):
+            return Turn(turn.role, text)
+        case _:
+            return turn
+
+
+def content_text(message: Fields, name: str = "content") -> str:
+    """The text of a field that is a string or a list of typed parts; "" if it is absent."""
+    if not isinstance(message.get(name), list):
+        return message.text(name)
+    return "\n\n".join(part_text(part) for part in message.objects(name))
+
+
+def part_text(part: Fields) -> str:
+    """The text of a part of a message's content; raises ApiError for what is no text."""
+    kind = part.text("type", "text")
+    if kind in _TEXTS:
+        return part.text(_TEXTS[kind])
+    what = "a picture" if kind in _PICTURES else f"of type {kind[:50]!r}"
+    return part.fail("type", f"is {what}; the models here read text only.")
+
+
+def result_text(message: Fields, name: str = "content") -> str:
+    """The text of what a tool gave back; a note stands for a picture, which ends no conversation."""
+    if not isinstance(message.get(name), list):
+        value = message.get(name)
+        return value if isinstance(value, str) else "" if value is None else json.dumps(value)
+    parts = message.objects(name)
+    return "\n\n".join(
+        _NO_PICTURE if part.get("type") in _PICTURES else part_text(part) for part in parts
+    )
+
+
+def call_arguments(text: str) -> str:
+    """The arguments of a call in a conversation as a JSON object, whatever a model wrote.
+
+    A call that was cut by a limit stays in the client's conversation; it must not end that.
+    """
+    try:
+        is_object = isinstance(json.loads(text or "{}"), dict)
+    except (ValueError, RecursionError):
+        is_object = False
+    return (text or "{}") if is_object else json.dumps({"incomplete": text})
