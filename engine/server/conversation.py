@@ -44,19 +44,19 @@ class Conversation:
         self._turns.append(Turn(Role.USER, text))
 
     def assistant(self, part: TextPart | ReasoningPart | ToolCall) -> None:
-        """Add a part of an answer."""
+        """Add a part of an answer; one without text is none."""
         if isinstance(part, ToolCall):
             self._calls.append(part)
             self.count_calls += 1
+        elif not part.text:
+            return
         if not self._turns or self._turns[-1].role is not Role.ASSISTANT:
             self._turns.append(Turn(Role.ASSISTANT, ()))
-        [*before, last] = self._turns[-1].content or (TextPart(""),)
-        assert not isinstance(last, str)
-        if isinstance(last, TextPart) and isinstance(part, TextPart):
-            part = TextPart("\n\n".join(filter(None, (last.text, part.text))))
-        elif not isinstance(last, TextPart) or last.text:
-            before.append(last)
-        self._turns[-1] = Turn(Role.ASSISTANT, (*before, part))
+        parts = self._turns[-1].content
+        assert not isinstance(parts, str)
+        if parts and isinstance(part, TextPart) and isinstance(last := parts[-1], TextPart):
+            parts, part = parts[:-1], TextPart(f"{last.text}\n\n{part.text}")
+        self._turns[-1] = Turn(Role.ASSISTANT, (*parts, part))
 
     def result(self, call_id: str, text: str, name: str = "") -> None:
         """Add what a tool gave back: of the call with this id, else of the first one by the name."""

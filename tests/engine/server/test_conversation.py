@@ -66,6 +66,15 @@ def test_a_plain_answer_is_a_text() -> None:
     assert made.turns() == (Turn(Role.ASSISTANT, "One.\n\nTwo."),)
 
 
+def test_parts_without_text_are_none() -> None:
+    made = Conversation()
+    made.user("hello")
+    made.assistant(ReasoningPart(""))
+    made.assistant(TextPart(""))
+    made.user("Go on.")
+    assert made.turns() == (Turn(Role.USER, "hello\n\nGo on."),)
+
+
 def test_the_texts_of_a_list_of_parts_are_joined() -> None:
     parts = [{"type": "input_text", "text": "a"}, {"type": "refusal", "refusal": "b"}]
     assert content_text(Fields({"content": parts})) == "a\n\nb"

@@ -122,6 +122,12 @@ def test_reasoning_is_read_from_where_it_is_whole(item: dict[str, Any], text: st
     assert parsed(input=items).wanted.turns[0].content == (ReasoningPart(text),)
 
 
+@pytest.mark.parametrize("item", [{"summary": None}, {"summary": []}, {"content": []}, {}])
+def test_reasoning_without_text_is_left_out(item: dict[str, Any]) -> None:
+    items = [{"type": "reasoning", "id": "r"} | item, {"role": "user", "content": "hello"}]
+    assert [turn.text for turn in parsed(input=items).wanted.turns] == ["hello"]
+
+
 def test_a_tool_can_be_demanded_or_allowed() -> None:
     other = TOOL | {"name": "time"}
     choice = {"type": "function", "name": "time"}
