@@ -15,7 +15,7 @@ from engine.cli.options import Options
 from engine.cli.output import print_status
 from engine.errors import EngineError, RequestError
 from engine.loading.library import find_model
-from engine.messages import Event, Failed, LoadModel, ModelLoaded
+from engine.messages import Event, Failed, Load, ModelLoaded
 from engine.server.bridge import Door
 
 _KEY_VARIABLE = "TOKONOMA_API_KEY"
@@ -70,8 +70,7 @@ def serve(options: Options) -> None:
 def _load(door: Door, options: Options) -> None:
     """Load the main model; raises EngineError."""
     arrived: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    load = LoadModel(
-        0,
+    load = Load(
         find_model(options.model),
         context=options.context,
         threads=options.threads,
