@@ -24,14 +24,12 @@ class Refusal(Exception):
 @contextmanager
 def serving(program: str, model: Path, *options: str) -> Iterator[str]:
     """Start a server for `model` and yield its URL; raises Refusal when it fails to start."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     command = [program, "-m", str(model), "--host", "127.0.0.1", "--port", port, "-t", "2"]
     with tempfile.TemporaryFile("w+") as errors:
         running = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL, stderr=errors)
         try:
-            if not _is_ready(f"http://127.0.0.1:{port}", running):
+            if not is_ready(f"http://127.0.0.1:{port}", running):
                 errors.seek(0)
                 raise Refusal(errors.read()[:600])
             yield f"http://127.0.0.1:{port}"
@@ -40,7 +38,14 @@ def serving(program: str, model: Path, *options: str) -> Iterator[str]:
             running.wait()
 
 
-def _is_ready(address: str, running: subprocess.Popen[bytes]) -> bool:
+def free_port() -> int:
+    """A port of loopback that nothing listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def is_ready(address: str, running: subprocess.Popen[bytes]) -> bool:
     """Wait until the server is ready; False when it exits first or the time limit passes."""
     deadline = time.monotonic() + _START_TIMEOUT_SECONDS
     while time.monotonic() < deadline and running.poll() is None:
