@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import tiny
+from engine import Load
 from engine.server.serve import ServerOptions
 from engine.server.service import ServiceOptions
 from engine_bench import with_printable_output
@@ -104,7 +105,7 @@ def test_requests_for_one_model_load_it_once(library: Served) -> None:
     submit = library.door.submit
 
     def counted(request: Any, *rest: Any, **named: Any) -> Any:
-        if type(request).__name__ in ("Load", "LoadModel"):
+        if isinstance(request, Load):
             loads.append(request)
         return submit(request, *rest, **named)
 
