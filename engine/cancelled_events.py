@@ -27,6 +27,8 @@ from engine.messages import (
     Reranked,
     Restore,
     Save,
+    Score,
+    Scored,
     SetAdapters,
     SetDraft,
     SnapshotLoaded,
@@ -58,6 +60,8 @@ def cancelled(request: int, cancelled: Request, host: ModelSession | None) -> Ev
             return Embedded(request, (), 0)
         case Rerank():
             return Reranked(request, (), 0)
+        case Score():
+            return Scored(request, ())
         case CheckConstraint():
             return ConstraintChecked(request)
         case Metrics():

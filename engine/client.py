@@ -38,6 +38,7 @@ class Engine:
     - Metrics: MetricsRead, or Failed.
     - Embed: Embedded, or Failed. When cancelled: Embedded without vectors.
     - Rerank: Reranked, or Failed. When cancelled: Reranked without scores.
+    - Score: Scored, or Failed. When cancelled: Scored without tokens.
     - CheckConstraint: ConstraintChecked, or Failed. When cancelled: without a fault.
     """
 

@@ -19,6 +19,7 @@ from engine.adapter_cache import AdapterCache
 from engine.adapters.stack import Stack
 from engine.core.generate import Request
 from engine.core.handle import RequestHandle
+from engine.core.prompt_scorer import PromptScorer
 from engine.core.suspended import Suspended, without_frames
 from engine.errors import (
     OTHER_FAULT,
@@ -57,6 +58,8 @@ from engine.messages import (
     Reranked,
     Restore,
     Save,
+    Score,
+    Scored,
     SetAdapters,
     SetDraft,
     SnapshotLoaded,
@@ -379,6 +382,20 @@ class ModelSession:
         pairs = yield from _in_background(encode, "documents", handle.checkpoint)
         scores = yield from self._read(ranker.scores(pairs, stack, handle.checkpoint))
         yield Reranked(handle.id, tuple(scores), sum(map(len, pairs)))
+
+    def score(self, request: Score, handle: RequestHandle) -> Generator[Scored | None, None, None]:
+        """Score the tokens of a text; yields None between chunks, when answers go on."""
+        self._refuse_without_answers()
+        stack = self._adapters.stack_of(request.adapters, handle.checkpoint)
+        text = request.text
+        if isinstance(text, str):
+            encode = partial(self.model.tokenizer.encode, text)
+            ids = yield from _in_background(encode, "text", handle.checkpoint)
+        else:
+            ids = list(text)
+        scorer = PromptScorer(self._scheduler, self.model.tokenizer)
+        work = scorer.score(ids, request.logprobs, stack, handle.checkpoint)
+        yield Scored(handle.id, tuple((yield from self._read(work))))
 
     def _read(self, work: Generator[None, None, T]) -> Generator[None, None, T]:
         """Run work between the passes of answers."""

@@ -33,6 +33,7 @@ from engine import (
     PromptProgress,
     Request,
     Reranked,
+    Scored,
     SnapshotLoaded,
     SnapshotSaved,
     Text,
@@ -135,6 +136,8 @@ class RequestRouter(QObject):
             case AdaptersSet() | DraftSet() | SnapshotLoaded() | SnapshotSaved():
                 return True
             case TokensCounted() | Embedded() | Reranked() | MetricsRead() | ConstraintChecked():
+                return True
+            case Scored():
                 return True
             case ModelUnloaded():
                 # A failing load first reports that the model before it was unloaded.

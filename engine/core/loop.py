@@ -42,6 +42,7 @@ from engine.messages import (
     Rerank,
     Restore,
     Save,
+    Score,
     SetAdapters,
     SetDraft,
     Unload,
@@ -307,6 +308,9 @@ class Loop:
             case Rerank():
                 handle.checkpoint()
                 return self._loaded_host().rerank(request, handle)
+            case Score():
+                handle.checkpoint()
+                return self._loaded_host().score(request, handle)
             case CheckConstraint():
                 from engine.frontend.constraints.checking import check
 

@@ -255,6 +255,15 @@ class Reranked:
 
 
 @dataclass(frozen=True, slots=True)
+class Scored:
+    """The tokens of a text with their log probabilities."""
+
+    request: int
+    # The first, which has nothing before it, has 0 and no others in its place; empty: cancelled.
+    tokens: tuple[TokenLogprobs, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ConstraintChecked:
     """Whether a constraint can be used."""
 
@@ -319,6 +328,7 @@ Event = (
     | TokensCounted
     | Embedded
     | Reranked
+    | Scored
     | ConstraintChecked
     | MetricsRead
     | Failed

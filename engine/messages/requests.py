@@ -169,6 +169,15 @@ class Rerank:
 
 
 @dataclass(frozen=True, slots=True)
+class Score:
+    """Compute the log probability of each token of a text after those before it; it stays cached."""
+
+    text: str | tuple[int, ...]  # a text is tokenized as a prompt is, token ids are taken as given
+    logprobs: int = 1  # of so many most likely tokens in each place
+    adapters: tuple[AdapterUse, ...] | None = None  # None: those of the last SetAdapters
+
+
+@dataclass(frozen=True, slots=True)
 class Metrics:
     """Read the metrics of the loaded model."""
 
@@ -185,6 +194,7 @@ Request = (
     | CountTokens
     | Embed
     | Rerank
+    | Score
     | CheckConstraint
     | Metrics
 )
