@@ -120,7 +120,6 @@ from engine.messages import (
     split_answer,
 )
 from engine.prometheus import prometheus_text
-from engine.server.activity import Exchange
 from engine.state.disk.folder import delete_snapshots, snapshots_folder, snapshots_size
 
 __all__ = [
@@ -155,7 +154,6 @@ __all__ = [
     "Engine",
     "EngineError",
     "Event",
-    "Exchange",
     "Failed",
     "Fault",
     "FaultKind",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from app.chat.serving import ServerStarter, ServerUse
 from app.state.server import ClientRow, LogRow
-from engine import Exchange, LocalServer, LocalServerOptions
+from engine import LocalServer, LocalServerOptions
 
 
 class ShownServer:
@@ -26,38 +26,31 @@ class ShownServer:
     def use(self) -> ServerUse:
         """What it does."""
         now = self._server.activity
-        return ServerUse(
-            now.running,
-            now.requests,
-            now.failed,
-            tuple(
-                ClientRow(
-                    each.client.name, each.client.address, each.running, each.requests, each.last
-                )
-                for each in now.clients
-            ),
-            tuple(map(_log_row, now.log)),
-        )
+        clients = [
+            ClientRow(each.client.name, each.client.address, each.running, each.requests, each.last)
+            for each in now.clients
+        ]
+        log = [
+            LogRow(
+                each.number,
+                each.began,
+                each.client.name or each.client.address,
+                each.method,
+                each.path,
+                each.model,
+                each.status,
+                each.seconds,
+                each.prompt_tokens,
+                each.generated_tokens,
+                each.outcome,
+                each.prompt,
+                each.answer,
+            )
+            for each in now.log
+        ]
+        return ServerUse(now.running, now.requests, now.failed, tuple(clients), tuple(log))
 
 
 def server_starter(start: Callable[[LocalServerOptions], LocalServer]) -> ServerStarter:
     """What starts the server for the window; `start` is `engine.start_server` with its engine."""
     return lambda options: ShownServer(start(options))
-
-
-def _log_row(exchange: Exchange) -> LogRow:
-    return LogRow(
-        exchange.number,
-        exchange.began,
-        exchange.client.name or exchange.client.address,
-        exchange.method,
-        exchange.path,
-        exchange.model,
-        exchange.status,
-        exchange.seconds,
-        exchange.prompt_tokens,
-        exchange.generated_tokens,
-        exchange.outcome,
-        exchange.prompt,
-        exchange.answer,
-    )

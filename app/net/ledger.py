@@ -146,9 +146,10 @@ def _sum(known: Contact, more: Contact) -> Contact:
 
 def _contact(row: object) -> Contact | None:
     """One row of the file; None when it is damaged."""
-    values = cast("dict[str, Any]", row) if isinstance(row, dict) else {}
+    values = dict(cast("dict[str, Any]", row)) if isinstance(row, dict) else {}
     try:
-        contact = Contact(**{**values, "purpose": Purpose(values.get("purpose"))})
+        purpose = Purpose(values.pop("purpose", None))
+        contact = Contact(purpose=purpose, **values)
     except (TypeError, ValueError):
         return None
     numbers = (

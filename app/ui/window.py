@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QByteArray, QEvent, QObject, Qt, QTimer, Signal
+from PySide6.QtCore import QByteArray, QEvent, QMimeData, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QCloseEvent, QKeyEvent, QMoveEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QApplication,
@@ -188,8 +188,7 @@ class Window(QWidget):
         state.conversations_changed.connect(self._show_title)
         state.capabilities_changed.connect(self._show_capabilities)
         self.drops.files_dropped.connect(self.files_dropped)
-        self.drops.text_dropped.connect(self.composer.editor.insertFromMimeData)
-        self.drops.text_dropped.connect(lambda _: self.composer.setFocus())
+        self.drops.text_dropped.connect(self._insert_dropped)
         self.transcript.link_activated.connect(open_link)
         self.transcript.zoom_requested.connect(self.zoom_requested)
         self.transcript.details_requested.connect(self._open_details)
@@ -541,7 +540,7 @@ class Window(QWidget):
             self._show_page(page)
 
     @property
-    def _shown_page(self) -> QWidget:
+    def _shown_page(self) -> QWidget | None:
         return self._pages.currentWidget()
 
     def _add_page(self, page: Page) -> None:
@@ -599,6 +598,10 @@ class Window(QWidget):
         self.close_page()
         self.composer.insert(text)
         self.composer.setFocus()
+
+    def _insert_dropped(self, data: QMimeData) -> None:
+        self.composer.setFocus()
+        self.composer.editor.insertFromMimeData(data)
 
     def _fit_prompts(self) -> None:
         if not self.prompts_card.isHidden():
@@ -686,10 +689,9 @@ class Window(QWidget):
             self._place_timer.start()
 
     def closeEvent(self, event: QCloseEvent) -> None:
+        event.setAccepted(self._close_confirmed)  # else `closing` first saves what is unsaved
         if self._close_confirmed:
-            event.accept()
             return
-        event.ignore()  # `closing` first saves the answer and the settings
         self.was_closed = self.stays_on_close()
         if self.was_closed:
             self.chat.flush_draft()

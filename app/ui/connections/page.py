@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QAccessible, QHideEvent, QKeyEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
@@ -74,7 +76,7 @@ class ConnectionsPage(QWidget):
 
     def _connect(self) -> None:
         self.close_button.clicked.connect(self.closed)
-        self.offline.switched.connect(lambda on: self.changed.emit("offline", on))
+        self.offline.switched.connect(partial(self.changed.emit, "offline"))
         self.server.changed.connect(self.changed)
         for stop in self.findChildren(QWidget):
             if stop.focusPolicy() & Qt.FocusPolicy.TabFocus:

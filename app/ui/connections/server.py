@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QPlainTextEdit, QVBoxLayout, QWidget
@@ -100,7 +101,7 @@ class ServerSection(QWidget):
             ("serve_closed", self.closed),
             ("serve_texts", self.texts),
         ):
-            row.switched.connect(lambda on, name=name: self.changed.emit(name, on))
+            row.switched.connect(partial(self.changed.emit, name))
         for row in self.rows.values():
             row.changed.connect(self.changed)
         self.show_key.clicked.connect(self._toggle_key)
