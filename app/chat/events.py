@@ -38,6 +38,7 @@ from engine import (
     ModelUnloaded,
     PromptProgress,
     Reranked,
+    Scored,
     SnapshotLoaded,
     SnapshotSaved,
     Text,
@@ -134,7 +135,7 @@ class Events:
                 self._draft_models.on_set(event)
             case ConstraintChecked():
                 self._settings.on_checked(event)
-            case Embedded() | Reranked() | Thought() | ToolCallDelta():
+            case Embedded() | Reranked() | Scored() | Thought() | ToolCallDelta():
                 pass  # the window asks for none of these
             case SnapshotLoaded():
                 self._sessions.on_snapshot_loaded(event)

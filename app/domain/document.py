@@ -79,6 +79,8 @@ def _author(message: Message) -> str:
             return tr("Instructions")
         case Role.ASSISTANT:
             return one_line(message.model) or tr("Answer")
+        case Role.TOOL:
+            return tr("Tool")
 
 
 def _blocks(role: Role, part: Part) -> Sequence[Block]:
