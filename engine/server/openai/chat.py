@@ -161,7 +161,7 @@ class _Shape:
     def logprobs(self, tokens: Sequence[TokenLogprobs]) -> dict[str, Any] | None:
         """The log probabilities of tokens; None where there are none."""
         return (
-            {"content": [logprob(one, self.top) for one in tokens], "refusal": None, "annotations": []}
+            {"content": [logprob(one, self.top) for one in tokens], "refusal": None}
             if tokens
             else None
         )

@@ -60,6 +60,8 @@ def scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def parsed(path: str = PATH, **body: Any) -> Any:
     url = SimpleNamespace(path=path)
     body = {"model": "m", "input": "hello"} | body
+    if body["model"] is None:
+        del body["model"]
     return parse(
         SimpleNamespace(request=SimpleNamespace(url=url), body=Fields(body), exchange=None)
     )  # type: ignore[arg-type]
