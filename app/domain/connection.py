@@ -35,20 +35,6 @@ SERVER_NAMES: Mapping[ServerKind, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
-    """One server. Its key, and headers that are secrets, are in the keyring: see `remote.keys`."""
-
-    id: str  # of the app, never changed
-    name: str  # displayed
-    address: str  # of the API, to which "/chat/completions" is added: "http://127.0.0.1:8080/v1"
-    headers: tuple[tuple[str, str], ...] = ()  # sent with every request; none is a secret
-    kind: ServerKind = ServerKind.OPENAI
-    has_key: bool = False  # there is a key for it, or a secret header
-    consent: str = ""  # the address for which unencrypted http was allowed
-    unknown: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)  # of a newer version
-
-
-@dataclass(frozen=True, slots=True)
 class RemoteModel:
     """One model that a server lists."""
 
@@ -59,3 +45,28 @@ class RemoteModel:
     tools: bool | None = None  # None: not known
     chats: bool = True  # False: it only embeds or rates texts
     loaded: bool | None = None  # None: not known
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """One server. Its key, and headers that are secrets, are in the keyring: see `remote.keys`."""
+
+    id: str  # of the app, never changed
+    name: str  # displayed
+    address: str  # of the API, to which "/chat/completions" is added: "http://127.0.0.1:8080/v1"
+    headers: tuple[tuple[str, str], ...] = ()  # sent with every request; none is a secret
+    kind: ServerKind = ServerKind.OPENAI
+    has_key: bool = False  # there is a key for it
+    secret_headers: tuple[str, ...] = ()  # names of those whose values are with the key
+    models: tuple[RemoteModel, ...] = ()  # as it last listed them
+    consent: str = ""  # the address for which unencrypted http was allowed
+    unknown: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)  # of a newer version
+
+    @property
+    def has_secrets(self) -> bool:
+        """Whether anything of it is in the keyring."""
+        return self.has_key or bool(self.secret_headers)
+
+    def model(self, id: str) -> RemoteModel:
+        """What is known of one of its models."""
+        return next((each for each in self.models if each.id == id), RemoteModel(id))

@@ -7,24 +7,12 @@ the window does not offer it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from PySide6.QtCore import QObject
 
+from app.engines.capabilities import Capabilities
 from engine import Event, Request
-
-
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What an engine can do beyond answering; decides what the window offers."""
-
-    adapters: bool = False  # LoRA adapters: SetAdapters
-    snapshots: bool = False  # cached contexts on this disk: Save and Restore
-    logits: bool = False  # the probabilities of tokens
-    tools: bool = False  # calls of tools
-    images: bool = False  # pictures in messages
-    metrics: bool = False  # what it measures: Metrics
 
 
 class Handle(Protocol):

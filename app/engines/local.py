@@ -13,11 +13,14 @@ from typing import Protocol
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
-from app.engines.client import Capabilities, ClientMaker, Deliver, Handle
-from engine import Engine, Event, Request
+from app.engines.capabilities import Capabilities
+from app.engines.client import ClientMaker, Deliver, Handle
+from engine import ConstraintKind, Engine, Event, Request
 
 _DRAIN_MILLISECONDS = 16
-_CAPABILITIES = Capabilities(adapters=True, snapshots=True, metrics=True)
+_CAPABILITIES = Capabilities(
+    adapters=True, snapshots=True, metrics=True, counts=True, formats=frozenset(ConstraintKind)
+)
 
 
 class ThreadedEngine(Protocol):

@@ -3,26 +3,46 @@
 from __future__ import annotations
 
 from app.domain.model_ref import Local, ModelRef, Remote
-from app.engines.client import Capabilities
+from app.engines.capabilities import Capabilities
+from app.engines.remote.addresses import server_name
+from app.engines.remote.engines import RemoteEngines
+from app.engines.remote.wire import formats_of
 from app.engines.requests import RequestRouter
 
 
 class EngineRegistry:
     """Has the engines of the app by the models that they serve."""
 
-    def __init__(self, local: RequestRouter) -> None:
-        """`local` serves the model files of this machine."""
-        self._local = local
+    def __init__(self, local: RequestRouter, remote: RemoteEngines | None = None) -> None:
+        """`local` serves the model files of this machine, `remote` the models of servers."""
+        self._local, self._remote = local, remote
 
-    def router(self, model: ModelRef | None) -> RequestRouter | None:
+    def for_model(self, model: ModelRef | None) -> RequestRouter | RemoteEngines | None:
         """The engine of a model, of None: the usual one; None if there is none for it."""
         match model:
             case None | Local():
                 return self._local
             case Remote():
-                return None
+                known = self._remote is not None and self._remote.model(model) is not None
+                return self._remote if known else None
+
+    def router(self, model: ModelRef | None) -> RequestRouter | None:
+        """The engine in this process, if it serves this model."""
+        found = self.for_model(model)
+        return found if isinstance(found, RequestRouter) else None
 
     def capabilities(self, model: ModelRef | None) -> Capabilities:
         """What can be done with a model beyond answering; nothing without an engine for it."""
-        router = self.router(model)
-        return Capabilities() if router is None else router.capabilities
+        found = self.for_model(model)
+        if found is None:
+            return Capabilities()
+        if isinstance(found, RequestRouter) or not isinstance(model, Remote):
+            return self._local.capabilities
+        connection = found.store.get(model.connection)
+        known = connection.model(model.id)
+        return Capabilities(
+            tools=known.tools is not False,
+            images=known.images is not False,
+            formats=formats_of(connection.kind),
+            server=server_name(connection.address),
+        )

@@ -30,7 +30,9 @@ class Explanation:
         return f"{self.sentence} {self.remedy}".strip()
 
 
-def explain(fault: Fault | RemoteFault | None, file: str, message: str, remedy: str = "") -> Explanation:
+def explain(
+    fault: Fault | RemoteFault | None, file: str, message: str, remedy: str = ""
+) -> Explanation:
     """Explain a fault of the model `file`; `message` and `remedy` are the engine's."""
     found = None
     if isinstance(fault, RemoteFault):

@@ -72,7 +72,7 @@ def from_row(kind: str, data: str, text: str) -> Part:
     for field in fields(made):
         default = cast("type[object]", type(field.default))
         wanted = str if field.name in ("name", "text") else default
-        if type(value := values.get(field.name)) is wanted:
+        if type(value := values.get(field.name)) is wanted or isinstance(value, RemoteFault):
             fitting[field.name] = value
         elif field.name == "name":
             fitting["name"] = ""

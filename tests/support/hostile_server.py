@@ -168,6 +168,9 @@ class Server:
             if not (piece := client.recv(1 << 16)):
                 return None
             data += piece
+            if data[:1] == b"\x16":  # TLS, which this server does not speak
+                client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                return None
         head, _, body = data.partition(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
         method, path, *_ = first.split(" ")

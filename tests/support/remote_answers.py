@@ -25,6 +25,7 @@ from app.engines.remote.engine import RemoteEngine
 from app.engines.remote.errors import RemoteError
 from app.engines.remote.exchange import Times
 from app.engines.remote.keys import Credentials
+from app.net.ledger import Purpose
 from engine import Role
 
 TIMES = Times(connect=5.0, first=5.0, between=5.0, short=5.0)
@@ -34,13 +35,13 @@ TIMES = Times(connect=5.0, first=5.0, between=5.0, short=5.0)
 class Gate:
     """A gate that records, and refuses while it is offline."""
 
-    asked: list[tuple[str, str]] = field(default_factory=list)
+    asked: list[tuple[str, Purpose]] = field(default_factory=list)
     offline: bool = False
     closed: int = 0
     received: int = 0
     cuts: list[Callable[[], None]] = field(default_factory=list)
 
-    def allow(self, address: str, purpose: str, cut: Callable[[], None]) -> Gate:
+    def allow(self, address: str, purpose: Purpose, cut: Callable[[], None]) -> Gate:
         self.asked.append((address, purpose))
         if self.offline:
             raise ConnectionError("offline")

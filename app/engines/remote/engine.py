@@ -37,11 +37,13 @@ from app.engines.remote.faults import (
 from app.engines.remote.keys import NO_CREDENTIALS, Credentials
 from app.engines.remote.models import Found, look
 from app.engines.remote.values import object_of
-from app.engines.remote.wire import Body, can_constrain, request_body, without
+from app.engines.remote.wire import Body, formats_of, request_body, without
+from app.net.ledger import Purpose
 
 _MAX_REFUSALS = 8  # times that a request is sent again without what a server refuses
 _MAX_ERROR = 1 << 18  # bytes of an error's text
 _DONE = "[DONE]"
+_ANSWER_KEYS = {"choices", "usage", "prompt_progress"}  # of chunks
 # How long an answer waits for a server: one that loads a model, and one that names a time.
 _LOADING_SECONDS = 900.0
 _LOADING_STEPS = (0.5, 1.0, 2.0, 3.0, 5.0)
@@ -49,7 +51,8 @@ _MAX_WAIT_SECONDS = 60.0
 _MAX_WAITS = 5
 
 
-def _no_image(part: ImagePart) -> bytes:
+def no_image(part: ImagePart) -> bytes:
+    """Reads no image: raises FileNotFoundError."""
     raise FileNotFoundError(part.name)
 
 
@@ -63,7 +66,7 @@ class RemoteEngine:
         credentials: Credentials = NO_CREDENTIALS,
         *,
         proxy: str = "",
-        read_image: Callable[[ImagePart], bytes] = _no_image,
+        read_image: Callable[[ImagePart], bytes] = no_image,
         times: Times = Times(),  # noqa: B008  (frozen)
         sleep: Callable[[float], Any] = asyncio.sleep,
     ) -> None:
@@ -108,7 +111,8 @@ class RemoteEngine:
     async def _body(self, request: AnswerRequest) -> Body:
         """The body of the request, without what this server has refused before."""
         kind = self.connection.kind
-        if not can_constrain(kind, request.constraint):
+        constraint = request.constraint
+        if constraint is not None and constraint.kind not in formats_of(kind):
             raise self.server.error(RemoteFaultKind.FORMAT, model=request.model)
         try:
             body = await asyncio.to_thread(request_body, request, kind, self._read_image)
@@ -130,7 +134,7 @@ class RemoteEngine:
                 self.server,
                 "POST",
                 f"{self.connection.address}/chat/completions",
-                "answers",
+                Purpose.ANSWERS,
                 json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"),
                 self.server.times.first,
             ) as answer:
@@ -200,7 +204,7 @@ class RemoteEngine:
         if not reader.has_events:
             for delta in self._whole(bytes(start), reader, request):
                 yield delta
-        if reader.reason is None and not reader.is_done:
+        if reader.reason is None and not (reader.is_done and reader.has_content):
             for delta in reader.cut():
                 yield delta
             kind = RemoteFaultKind.CUT if reader.has_content else RemoteFaultKind.CLOSED
@@ -231,8 +235,9 @@ class RemoteEngine:
         if error is not None or name == "error":
             error = error or ErrorBody(data)
             raise body_error(self.server, error, model=request.model, partial=reader.has_content)
-        reader.has_events = True
-        return list(reader.read(object_of(chunk)))
+        found = object_of(chunk)
+        reader.has_events |= not found.keys().isdisjoint(_ANSWER_KEYS)
+        return list(reader.read(found))
 
     def _whole(self, content: bytes, reader: ChunkReader, request: AnswerRequest) -> list[Delta]:
         """The deltas of a response that is not streamed."""

@@ -31,6 +31,7 @@ from app.net.http import (
     proxy_for,
     tls_context,
 )
+from app.net.ledger import Purpose
 
 if TYPE_CHECKING:
     import httpx
@@ -57,12 +58,12 @@ class Passage(Protocol):
 
 
 class Allow(Protocol):
-    """The gate of all connections; raises ConnectionError while the app is offline.
+    """The gate of all connections, `app.net.offline.Gate.allow`.
 
-    `purpose` is "answers", "models" or "discovery". `cut` closes the socket, from any thread.
+    It raises ConnectionError while the app is offline; `cut` closes the socket, from any thread.
     """
 
-    def __call__(self, address: str, purpose: str, cut: Callable[[], None], /) -> Passage:
+    def __call__(self, address: str, purpose: Purpose, cut: Callable[[], None], /) -> Passage:
         """Record a connection to an address, and return it."""
         ...
 
@@ -151,7 +152,7 @@ async def exchange(
     server: Server,
     method: str,
     url: str,
-    purpose: str,
+    purpose: Purpose,
     body: bytes | None = None,
     silence: float = 0.0,
 ) -> AsyncGenerator[Answer]:
@@ -259,7 +260,7 @@ def _network_kind(error: BaseException) -> tuple[RemoteFaultKind, str]:
         case ConnectionResetError() | BrokenPipeError() | ConnectionAbortedError():
             return RemoteFaultKind.CLOSED, ""
         case OSError():
-            return RemoteFaultKind.UNREACHABLE, found.strerror or _reasons(found)
+            return RemoteFaultKind.UNREACHABLE, _reason(found)
         case _:
             pass
     text = str(error)
@@ -270,14 +271,15 @@ def _network_kind(error: BaseException) -> tuple[RemoteFaultKind, str]:
     return RemoteFaultKind.INVALID, "no HTTP"
 
 
-def _reasons(error: BaseException) -> str:
-    """The reason of the first inner error; a name may have several addresses, each with its own."""
+def _reason(error: BaseException) -> str:
+    """The system's reason; a name may have several addresses, and the first one's is taken."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
+    if isinstance(error, OSError) and error.errno and error.strerror:
+        asyncio_made = error.strerror.startswith("Connect call failed")
+        return os.strerror(error.errno) if asyncio_made else error.strerror
     inner = error.__cause__
-    return _reasons(inner) if inner is not None else type(error).__name__
+    return _reason(inner) if inner is not None else type(error).__name__
 
 
 def _redirected(server: Server, request: httpx.Request, response: httpx.Response) -> httpx.Request:

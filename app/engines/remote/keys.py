@@ -7,8 +7,11 @@ the file does. What was read once is kept in memory: an answer does not wait for
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import os
+import stat
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -106,7 +109,7 @@ class KeyStore:
 
     def load(self, connection: Connection) -> Credentials:
         """The credentials of a connection; raises RemoteError if the keyring does not give them."""
-        if not connection.has_key:
+        if not connection.has_secrets:
             return NO_CREDENTIALS
         if connection.id not in self._read:
             text = self._filed().get(connection.id)
@@ -167,7 +170,11 @@ class KeyStore:
         return results[0]
 
     def _filed(self) -> dict[str, str]:
-        """The entries of the file."""
+        """The entries of the file, which is made private if others could read it."""
+        if os.name != "nt":
+            with contextlib.suppress(OSError):
+                if stat.S_IMODE(self._file.stat().st_mode) & 0o077:
+                    self._file.chmod(0o600)
         stored = json_file.read(self._file)
         return {id: text for id, text in stored.items() if isinstance(text, str)}
 

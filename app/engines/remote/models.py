@@ -21,6 +21,7 @@ from app.engines.remote.faults import (
     response_error,
 )
 from app.engines.remote.values import Object, count_of, object_of, rows_of
+from app.net.ledger import Purpose
 
 _MAX_BYTES = 8 << 20  # of a list of models; OpenRouter's has half a megabyte
 _MAX_SHOWN = 40  # models of Ollama whose details are asked for
@@ -48,7 +49,7 @@ class Found:
     models: tuple[RemoteModel, ...]
 
 
-async def look(server: Server, purpose: str = "models") -> Found:
+async def look(server: Server, purpose: Purpose = Purpose.MODELS) -> Found:
     """Find the API at a connection's address; raises RemoteError.
 
     The address may lack "/v1". A server without a list of models is found with none: a model can be
@@ -70,7 +71,7 @@ async def look(server: Server, purpose: str = "models") -> Found:
     raise errors[0]
 
 
-async def _listed(server: Server, url: str, purpose: str) -> list[Object]:
+async def _listed(server: Server, url: str, purpose: Purpose) -> list[Object]:
     found = await fetch(server, url, purpose)
     named = object_of(found)
     rows = named.get("data", named.get("models", found))
@@ -83,7 +84,7 @@ async def _listed(server: Server, url: str, purpose: str) -> list[Object]:
     return [row for row in map(object_of, rows_of(cast("object", rows))) if row]
 
 
-async def fetch(server: Server, url: str, purpose: str, body: Object | None = None) -> object:
+async def fetch(server: Server, url: str, purpose: Purpose, body: Object | None = None) -> object:
     """The JSON value of a short response; raises RemoteError."""
     sent = json.dumps(body).encode("ascii") if body is not None else None
     async with exchange(server, "GET" if sent is None else "POST", url, purpose, sent) as answer:
@@ -99,7 +100,7 @@ async def fetch(server: Server, url: str, purpose: str, body: Object | None = No
             raise server.error(RemoteFaultKind.INVALID, "no JSON", status=answer.status) from error
 
 
-async def _try(server: Server, url: str, purpose: str, body: Object | None = None) -> Object:
+async def _try(server: Server, url: str, purpose: Purpose, body: Object | None = None) -> Object:
     """A JSON object, or an empty one where there is none."""
     try:
         return object_of(await fetch(server, url, purpose, body))
@@ -107,7 +108,7 @@ async def _try(server: Server, url: str, purpose: str, body: Object | None = Non
         return {}
 
 
-async def _kind(server: Server, address: str, rows: list[Object], purpose: str) -> ServerKind:
+async def _kind(server: Server, address: str, rows: list[Object], purpose: Purpose) -> ServerKind:
     """Which program answers, by its list of models or by its own routes."""
     for row in rows[:1]:
         owner = str(row.get("owned_by", "")).lower()
@@ -129,7 +130,7 @@ async def _kind(server: Server, address: str, rows: list[Object], purpose: str) 
 
 
 async def _with_contexts(
-    server: Server, address: str, kind: ServerKind, models: list[RemoteModel], purpose: str
+    server: Server, address: str, kind: ServerKind, models: list[RemoteModel], purpose: Purpose
 ) -> list[RemoteModel]:
     """The models with what the server's own routes say of them."""
     root = addresses.native_root(address)

@@ -74,9 +74,9 @@ _IMAGE_TYPES = (
 )
 
 
-def can_constrain(kind: ServerKind, constraint: Constraint | None) -> bool:
-    """Whether a server can be held to such a format."""
-    return constraint is None or kind in _FORMATS.get(constraint.kind, frozenset())
+def formats_of(kind: ServerKind) -> frozenset[ConstraintKind]:
+    """The formats that answers of a server can be held to."""
+    return frozenset(each for each, kinds in _FORMATS.items() if kind in kinds)
 
 
 def request_body(request: AnswerRequest, kind: ServerKind, read: ReadImage) -> Body:

@@ -9,7 +9,7 @@ import pytest
 
 from app.engines.client import Capabilities, EngineClient, Handle
 from app.engines.local import LocalClient, ThreadedEngine
-from engine import Engine
+from engine import ConstraintKind, Engine
 from fakes import FakeEngine
 
 
@@ -57,5 +57,11 @@ def test_engine_and_fake_take_an_event_callback() -> None:
 
 def test_local_engine_has_adapters_and_snapshots() -> None:
     client = LocalClient(FakeEngine, lambda events: None)
-    assert client.capabilities == Capabilities(adapters=True, snapshots=True, metrics=True)
+    assert client.capabilities == Capabilities(
+        adapters=True,
+        snapshots=True,
+        metrics=True,
+        counts=True,
+        formats=frozenset(ConstraintKind),
+    )
     client.deleteLater()

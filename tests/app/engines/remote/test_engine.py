@@ -18,6 +18,7 @@ from app.domain.connection import ServerKind
 from app.domain.deltas import AnswerUsage, EndReason, PromptProgressDelta, TextDelta
 from app.domain.remote_fault import RemoteFaultKind
 from app.engines.remote.exchange import Times
+from app.net.ledger import Purpose
 from hostile_server import (
     DONE,
     Reply,
@@ -62,7 +63,7 @@ def test_streamed_answer_with_usage(server: Server) -> None:
     request = server.received[0]
     assert request.headers["authorization"] == "Bearer sk-1234"
     assert request.body["stream_options"] == {"include_usage": True}
-    assert gate.asked == [(f"{server.address}/chat/completions", "answers")]
+    assert gate.asked == [(f"{server.address}/chat/completions", Purpose.ANSWERS)]
     assert gate.closed == 1
     assert gate.received > 0
 

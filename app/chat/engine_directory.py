@@ -1,0 +1,124 @@
+"""The connections to engines elsewhere, as the page of connections edits and tests them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from app.chat.connections import EngineFault
+from app.domain.connection import SERVER_NAMES, Connection, ServerKind
+from app.engines.remote import addresses
+from app.engines.remote.connections import ConnectionStore, shown_headers
+from app.engines.remote.discovery import PORTS, discover
+from app.engines.remote.engine import RemoteEngine
+from app.engines.remote.errors import RemoteError
+from app.engines.remote.exchange import Allow
+from app.settings.table import Settings
+from app.state.connections import EngineEdit, EngineRow, FoundRow
+from app.state.remote_faults import remote_words
+from app.system.json_file import JsonFileError
+
+
+class RemoteDirectory:
+    """`EngineDirectory` of the stored connections; its calls may block."""
+
+    def __init__(
+        self,
+        store: ConnectionStore,
+        allow: Allow,
+        settings: Callable[[], Settings],
+        ports: Mapping[int, ServerKind] = PORTS,
+    ) -> None:
+        """`ports` are those of this machine that `find` asks."""
+        self._store, self._allow, self._settings = store, allow, settings
+        self._ports = ports
+
+    def rows(self) -> Sequence[EngineRow]:
+        """All connections, as they are stored."""
+        return [
+            EngineRow(
+                each.id,
+                each.name,
+                each.address,
+                addresses.server_name(each.address),
+                shown_headers(each),
+                each.has_key,
+                models=tuple(model.id for model in each.models if model.chats),
+            )
+            for each in self._store.all()
+        ]
+
+    def check(self, edit: EngineEdit) -> EngineEdit:
+        """The edit with its address made whole; raises EngineFault."""
+        try:
+            return replace(edit, address=addresses.normalized(edit.address))
+        except RemoteError as error:
+            raise _fault(error) from error
+
+    def needs_consent(self, address: str) -> bool:
+        """Whether words would go unencrypted over the public network."""
+        return addresses.needs_consent(address)
+
+    def save(self, edit: EngineEdit) -> str:
+        """Store a connection and return its id; raises EngineFault."""
+        known = {each.id: each for each in self._store.all()}.get(edit.id)
+        name = edit.name.strip() or addresses.server_name(edit.address)
+        connection = replace(
+            known or Connection(edit.id, name, edit.address),
+            name=name,
+            address=edit.address,
+            consent=edit.address if edit.allow_http else "",
+        )
+        try:
+            return self._store.save(connection, edit.key, edit.headers).id
+        except RemoteError as error:
+            raise _fault(error) from error
+        except JsonFileError as error:
+            raise EngineFault(str(error), error.remedy) from error
+
+    def delete(self, id: str) -> None:
+        """Forget a connection and its key; raises EngineFault."""
+        try:
+            self._store.delete(id)
+        except JsonFileError as error:
+            raise EngineFault(str(error), error.remedy) from error
+
+    def models(self, id: str) -> Sequence[str]:
+        """The names of its models; raises EngineFault.
+
+        What was found out on the way is kept: where its API is, and which program it is.
+        """
+        try:
+            connection = self._store.get(id)
+            credentials = self._store.credentials(connection)
+            proxy = self._settings().proxy
+            engine = RemoteEngine(connection, self._allow, credentials, proxy=proxy)
+            found = asyncio.run(engine.look())
+            known_as = addresses.server_name(connection.address)
+            name = SERVER_NAMES.get(found.kind, connection.name)
+            self._store.update(
+                id,
+                address=found.address,
+                kind=found.kind,
+                models=found.models,
+                name=name if connection.name == known_as else connection.name,
+            )
+        except RemoteError as error:
+            raise _fault(error) from error
+        except JsonFileError as error:
+            raise EngineFault(str(error), error.remedy) from error
+        return [model.id for model in found.models if model.chats]
+
+    def find(self) -> Sequence[FoundRow]:
+        """The engines that answer on this machine."""
+        settings = self._settings()
+        ports = dict(self._ports)
+        if settings.serve:
+            ports.pop(settings.serve_port, None)  # the server of this window
+        found = asyncio.run(discover(self._allow, ports))
+        return [FoundRow(each.name, each.found.address, len(each.found.models)) for each in found]
+
+
+def _fault(error: RemoteError) -> EngineFault:
+    return EngineFault(*remote_words(error.fault))

@@ -1,0 +1,48 @@
+"""Capabilities: what an engine can do with a model beyond answering, and why not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.system.translation import tr
+from engine import ConstraintKind
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What an engine can do with a model beyond answering; decides what the window offers."""
+
+    adapters: bool = False  # LoRA adapters: SetAdapters
+    snapshots: bool = False  # cached contexts on this disk: Save and Restore
+    logits: bool = False  # the probabilities of tokens
+    tools: bool = False  # calls of tools
+    images: bool = False  # pictures in messages
+    metrics: bool = False  # what it measures: Metrics
+    counts: bool = False  # the tokens of a text before it is sent
+    formats: frozenset[ConstraintKind] = frozenset()  # that an answer can be held to
+    server: str = ""  # host and port of the model; "": it is on this machine
+
+    def reason(self, name: str) -> str:
+        """Why a capability is missing, for what is greyed; "" where it is there."""
+        if getattr(self, name):
+            return ""
+        match name:
+            case "images":
+                return tr("This model cannot read images.")
+            case "tools":
+                return tr("This model cannot use tools.")
+            case _ if not self.server:
+                return ""
+            case "adapters":
+                return tr("Adapters need a model on this computer; this one runs on {server}.",
+                          server=self.server)  # fmt: skip
+            case "snapshots":
+                return tr("{server} reads the whole chat for each answer; nothing is kept here.",
+                          server=self.server)  # fmt: skip
+            case "counts":
+                return tr("Tokens are only counted for models on this computer.")
+            case "formats":
+                return tr("{server} cannot be held to every format.", server=self.server)
+            case _:
+                return tr("This needs a model on this computer; this one runs on {server}.",
+                          server=self.server)  # fmt: skip

@@ -1,0 +1,70 @@
+"""The remote engines of the stored connections, made when their models are asked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
+
+from app.domain.answer_request import AnswerRequest
+from app.domain.connection import Connection, RemoteModel
+from app.domain.deltas import Delta
+from app.domain.model_ref import Remote
+from app.domain.parts import ImagePart
+from app.engines.remote.connections import ConnectionStore
+from app.engines.remote.engine import RemoteEngine, no_image
+from app.engines.remote.errors import RemoteError
+from app.engines.remote.exchange import Allow
+
+
+class RemoteEngines:
+    """Has the engine of each connection; used on one event loop."""
+
+    def __init__(
+        self,
+        store: ConnectionStore,
+        allow: Allow,
+        proxy: Callable[[], str] = str,
+        read_image: Callable[[ImagePart], bytes] = no_image,
+    ) -> None:
+        """`proxy` is the setting; `read_image` may block, and raises OSError."""
+        self.store = store
+        self._allow, self._proxy, self._read_image = allow, proxy, read_image
+        self._engines: dict[str, tuple[Connection, str, RemoteEngine]] = {}
+
+    def model(self, ref: Remote) -> RemoteModel | None:
+        """What is known of a model; None if its connection was deleted."""
+        try:
+            return self.store.get(ref.connection).model(ref.id)
+        except RemoteError:
+            return None
+
+    def models(self) -> tuple[tuple[Connection, RemoteModel], ...]:
+        """The models that chat, as the connections last listed them."""
+        stored = self.store.all()
+        return tuple((each, model) for each in stored for model in each.models if model.chats)
+
+    async def engine(self, ref: Remote) -> RemoteEngine:
+        """The engine of a model; raises RemoteError if its connection or its key is not there."""
+        connection, proxy = self.store.get(ref.connection), self._proxy()
+        known = self._engines.get(connection.id)
+        if known is None or known[:2] != (connection, proxy):
+            credentials = await asyncio.to_thread(self.store.credentials, connection)
+            made = RemoteEngine(
+                connection, self._allow, credentials, proxy=proxy, read_image=self._read_image
+            )
+            known = self._engines[connection.id] = connection, proxy, made
+        return known[2]
+
+    async def generate(self, ref: Remote, request: AnswerRequest) -> AsyncGenerator[Delta]:
+        """Answer by a model, whose id and context become those of the request.
+
+        Raises RemoteError, after the deltas that came before it; see `RemoteEngine.generate`.
+        """
+        engine = await self.engine(ref)
+        context = engine.connection.model(ref.id).context
+        asked = replace(request, model=ref.id, context=context)
+        async with contextlib.aclosing(engine.generate(asked)) as deltas:
+            async for delta in deltas:
+                yield delta
