@@ -40,8 +40,11 @@ from PySide6.QtWidgets import QApplication
 
 from app import __version__
 from app.chat.controller import Controller
+from app.chat.local_server import shared_engine
 from app.chat.model_loader import first_model
+from app.chat.network import Outside
 from app.chat.opening import is_model
+from app.engines.local import local
 from app.settings.table import Settings, load
 from app.state.states import States
 from app.store.writer import CLOSE_SECONDS, StoreQueue
@@ -161,7 +164,15 @@ async def _session(
     theme = Theme(application, settings.theme)
     states = States()
     store_queue = StoreQueue(paths.database())
-    controller = Controller(states, store_queue, settings, paths.settings_file())
+    engine, serve = shared_engine(lambda: [row.path for row in states.library.folders])
+    controller = Controller(
+        states,
+        store_queue,
+        settings,
+        paths.settings_file(),
+        local(engine),
+        outside=Outside(serve),
+    )
     log.set_up(paths.log_file(), controller.report_soon)
     window = Window(states, lambda: controller.settings)
     connect(window, controller, theme)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.server.bridge import Door
+
 if TYPE_CHECKING:
     from engine.server.activity import Activity
-    from engine.server.bridge import Door
     from engine.server.serve import Server
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from app.chat.serving import ServerStarter, ServerUse
 from app.state.server import ClientRow, LogRow
-from engine import LocalServer, LocalServerOptions
+from engine import Door, Event, LocalServer, LocalServerOptions, start_server
 
 
 class ShownServer:
@@ -51,6 +52,20 @@ class ShownServer:
         return ServerUse(now.running, now.requests, now.failed, tuple(clients), tuple(log))
 
 
-def server_starter(start: Callable[[LocalServerOptions], LocalServer]) -> ServerStarter:
-    """What starts the server for the window; `start` is `engine.start_server` with its engine."""
-    return lambda options: ShownServer(start(options))
+def shared_engine(
+    folders: Callable[[], Sequence[Path]],
+) -> tuple[Callable[[Callable[[Event], None]], Door], ServerStarter]:
+    """The maker of the window's engine, and what starts a server of the same engine.
+
+    `folders` has models beside the models folder; any thread may call it.
+    """
+    made: list[Door] = []
+
+    def engine(notify: Callable[[Event], None]) -> Door:
+        made.append(Door(notify))
+        return made[-1]
+
+    def start(options: LocalServerOptions) -> ShownServer:
+        return ShownServer(start_server(made[-1], options, folders))
+
+    return engine, start

@@ -34,8 +34,10 @@ R = TypeVar("R")
 class Door:
     """Requests of several clients to one engine, each with events of its own."""
 
-    def __init__(self) -> None:
-        self.engine = Engine(self._note)
+    def __init__(self, notify: Callable[[Event], None] = lambda event: None) -> None:
+        """`notify` is that of `Engine`."""
+        self.engine = Engine(self._unasked)
+        self._notify = notify
         self._resident: ModelLoaded | None = None
 
     @property
@@ -61,6 +63,10 @@ class Door:
             deliver(event)
 
         return self.engine.submit(request, noted)
+
+    def _unasked(self, event: Event) -> None:
+        self._note(event)
+        self._notify(event)
 
     def _note(self, event: Event) -> None:
         if isinstance(event, ModelLoaded):

@@ -57,6 +57,7 @@ NO_TEXTS = {
         *("Inter", "JetBrains Mono", "Segoe UI", "SF Pro Text", "Noto Sans", "DejaVu Sans"),
         *("Cascadia Mono", "SF Mono", "Noto Sans Mono", "DejaVu Sans Mono", "Fusion"),
     },
+    "app/ui/widgets/tray.py": {"Tokonoma"},
     "app/ui/transcript/access.py": {"link {…} {…}", "code {…}", "word {…}", "tool {…}"},  # keys
     "app/ui/transcript/keys.py": {"tool {…}"},
     "app/ui/window.py": {"{…} (*.gguf *.GGUF)", "{…} — Tokonoma", "Tokonoma"},

@@ -3,31 +3,45 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
-from functools import partial
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.chat.local_server import server_starter
+import tiny
+from app.chat.local_server import shared_engine
 from app.chat.network import Outside
+from app.domain.message import MessageState
 from app.settings.table import Settings
+from app.state.chat import ModelPhase
 from app.state.server import ServerPhase
-from engine import start_server
-from engine.server.bridge import Door
-from stage import Stage
+from engine import Event
+from engine_bench import with_printable_output
+from fakes import FakeEngine
+from stage import Stage, until
 
 KEY = "a-key-of-the-test"
 
 
-@pytest.fixture
-def door() -> Iterator[Door]:
-    made = Door()
-    made.start()
-    yield made
-    made.stop()
+class RealStage(Stage):
+    """The window with the real engine, which its server shares."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.make_engine, serve = shared_engine(lambda: [folder])
+        settings = Settings(serve_port=port, serve_key=KEY, temperature=0.0, max_tokens=8)
+        super().__init__(folder, settings=settings, outside=Outside(serve))
+
+    def _engine(self, deliver: Callable[[Event], None], answers: object) -> FakeEngine:
+        return self.make_engine(deliver)  # type: ignore[return-value]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "tiny-shared.gguf"
+    return with_printable_output(tiny.write(path, context=2048))
 
 
 @pytest.fixture
@@ -37,15 +51,38 @@ def port() -> int:
 
 
 @pytest.fixture
-def stage(qtbot: QtBot, tmp_path: Path, door: Door, port: int) -> Iterator[Stage]:
-    made = Stage(
-        tmp_path,
-        settings=Settings(serve_port=port, serve_key=KEY),
-        outside=Outside(server_starter(partial(start_server, door))),
-    )
+def stage(qtbot: QtBot, tmp_path: Path, port: int) -> Iterator[Stage]:
+    made = RealStage(tmp_path, port)
     made.start()
     yield made
     made.close()
+
+
+def test_the_window_and_a_program_answer_by_one_model(stage: Stage, model: Path, port: int) -> None:
+    stage.controller.load_model(model)
+    until(lambda: stage.state.model.phase is ModelPhase.READY)
+    stage.controller.change_settings(serve=True)
+    stage.wait_until_idle()
+    answers: list[httpx.Response] = []
+
+    def ask() -> None:
+        body = {"model": "", "messages": [{"role": "user", "content": "the cat"}], "max_tokens": 4}
+        headers = {"Authorization": f"Bearer {KEY}", "User-Agent": "aider/1.0"}
+        url = f"http://127.0.0.1:{port}/v1/chat/completions"
+        answers.append(httpx.post(url, json=body, headers=headers, timeout=60, trust_env=False))
+
+    program = threading.Thread(target=ask)
+    program.start()
+    stage.window.composer.submitted.emit("the dog")
+    until(lambda: bool(answers) and not stage.state.busy and bool(stage.state.messages))
+    program.join()
+    stage.wait_until_idle()
+    assert answers[0].status_code == 200, answers[0].text
+    assert answers[0].json()["usage"]["completion_tokens"] == 4
+    assert stage.state.messages[-1].state is MessageState.STOPPED  # at its longest length
+    stage.controller.network.serving.watch(True)
+    (row,) = stage.states.server.status.log
+    assert (row.client, row.generated_tokens, row.prompt, row.answer) == ("aider/1.0", 4, "", "")
 
 
 def test_the_switch_opens_and_closes_the_address(stage: Stage, port: int) -> None:
