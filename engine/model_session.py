@@ -7,6 +7,7 @@ budget does not hold is restored from disk, where Save has written it.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Generator
 from contextlib import suppress
@@ -28,9 +29,13 @@ from engine.errors import (
     RequestError,
 )
 from engine.frontend.constraints.grammars import Grammars
+from engine.frontend.constraints.refusal import RefusedConstraint
 from engine.frontend.constraints.resume_matcher import after_thoughts
 from engine.frontend.prompt import PromptBuilder
 from engine.frontend.reasoning_budget import ThoughtPlan
+from engine.frontend.tool_formats.formats import ToolFormat
+from engine.frontend.tool_formats.grammar import relaxed, tool_constraint
+from engine.frontend.tool_formats.stage import ToolCallEvents
 from engine.loading.device_choice import AUTOMATIC
 from engine.loading.identity import ModelFiles, Stamp
 from engine.loading.library import data_folder, model_parts
@@ -45,6 +50,7 @@ from engine.messages import (
     AdaptersSet,
     AdapterUse,
     Chat,
+    Constraint,
     CountTokens,
     DraftSet,
     Embed,
@@ -64,7 +70,10 @@ from engine.messages import (
     SetDraft,
     SnapshotLoaded,
     SnapshotSaved,
+    Text,
+    Thought,
     TokensCounted,
+    ToolChoice,
 )
 from engine.messages.reasoning_markers import resolved_thinking
 from engine.speculative.draft_registry import Drafts, maker
@@ -75,6 +84,8 @@ from engine.state.disk.saver import Saver
 from engine.state.disk.store import PageStore
 from engine.state.pages import bytes_for
 from kernels.kv_pages import KVLayout
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Checkpoint = Callable[[], None]
@@ -292,12 +303,22 @@ class ModelSession:
             if len(prompt.ids) < self._scheduler.context:
                 yield from self._disk.restore(stack, prompt.ids, "", checkpoint)
             rendered, markers = prompt.rendered, self.model.template.markers
-            constraint, begun = after_thoughts(wanted.constraint, rendered.begun, markers)
+            constraint, begun = wanted.constraint, rendered.begun
+            if prompt.tool_format is not None:
+                build_calls = partial(self._tool_constraint, wanted, prompt.tool_format, thinking)
+                constraint = yield from _in_background(build_calls, "grammar", checkpoint)
+            if prompt.tool_format is None or not prompt.tool_format.has_messages:
+                constraint, begun = after_thoughts(constraint, rendered.begun, markers)
             if constraint is not None:
                 compiling = partial(self._scheduler.grammars.compile, constraint)
                 yield from _in_background(compiling, "grammar", checkpoint)
         finally:
             self._preparing -= 1
+        plan = ThoughtPlan(markers, budget, rendered.begun, rendered.continued)
+        calls: ToolCallEvents | None = None
+        if (form := prompt.tool_format) and wanted.tool_choice is not ToolChoice.NONE:
+            calls = ToolCallEvents(form, wanted.tools)
+            plan = replace(plan, shown=form.markers, calls_end=form.has_messages)
         request = Request(
             self._scheduler.spelled_as_cached(stack, prompt.ids),
             wanted.sampling,
@@ -307,7 +328,7 @@ class ModelSession:
             opening=rendered.opening,
             constraint=constraint,
             begun=begun,
-            thoughts=ThoughtPlan(markers, budget, rendered.begun, rendered.continued),
+            thoughts=plan,
             logprobs=wanted.logprobs,
             arrived=handle.arrived,
             count=wanted.answers,
@@ -332,7 +353,10 @@ class ModelSession:
                         self._disk.note(handle.id, wanted.conversation, stack, tokens)
                         is_last = ticket.open_answers == 0 and not ticket.events
                         event = replace(event, last=is_last)
-                    yield event
+                    if calls is not None and isinstance(event, Text | Thought | Finished):
+                        yield from calls.of(event)
+                    else:
+                        yield event
                 if ticket.error is not None:
                     raise ticket.error
                 if ticket.done:
@@ -342,6 +366,38 @@ class ModelSession:
             is_abandoned = True  # nobody reads the events any more: see `close` of generators
         if ticket.was_alone:
             self._prefill.learn(stack, timer)
+
+    def _tool_constraint(
+        self, wanted: Chat, form: ToolFormat, thinking: bool | None
+    ) -> Constraint | None:
+        """The constraint of an answer with tools: its own, or that calls follow the schemas.
+
+        A schema that cannot be followed leaves its arguments any object. Raises RequestError.
+        """
+        tools, choice = wanted.tools, wanted.tool_choice
+        if wanted.constraint is not None:
+            if choice in (ToolChoice.AUTO, ToolChoice.NONE):
+                return wanted.constraint
+            raise RequestError(
+                "An answer that must call a tool cannot have a format of its own.",
+                "Leave out the format, or the choice of a tool.",
+            )
+        thoughts = None if thinking is False else self.model.template.markers
+        make = partial(
+            tool_constraint,
+            form,
+            choice=choice,
+            parallel=wanted.parallel_tool_calls,
+            thoughts=thoughts,
+        )
+        made = make(tools)
+        try:
+            if made is not None:
+                self._scheduler.grammars.compile(made)
+        except RefusedConstraint as error:
+            log.info("the schemas of tools cannot be followed: %s", error)
+            made = make(relaxed(tools))
+        return made
 
     def _refuse_without_answers(self) -> None:
         if self.model.decoder.is_encoder or self.model.decoder.ranking is not None:

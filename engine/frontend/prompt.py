@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from engine.errors import Fault, FaultKind, PromptTooLong
 from engine.frontend import context_window
 from engine.frontend.template import AnswerPrompt, ChatTemplate, prompt_ids, split_thoughts
 from engine.frontend.tokenizer.tokenizer import Tokenizer
+from engine.frontend.tool_formats.formats import ToolFormat
 from engine.messages import ContextPolicy, Tool, Turn
 
 
@@ -20,6 +21,7 @@ class Prompt:
     ids: list[int]
     dropped_turns: int  # left out so that it fits: the first ones after the instructions
     rendered: AnswerPrompt
+    tool_format: ToolFormat | None = None  # of the calls in its answer; None: it may have none
 
 
 class PromptBuilder:
@@ -52,7 +54,8 @@ class PromptBuilder:
             tools=tools,
             variables=variables,
         )
-        return self._build(turns, policy, write)
+        prompt = self._build(turns, policy, write)
+        return replace(prompt, tool_format=self._template.tool_format) if tools else prompt
 
     def conversation(self, turns: Sequence[Turn], policy: ContextPolicy) -> Prompt:
         """The turns as they are, as they will begin the prompt of the next answer."""

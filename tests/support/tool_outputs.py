@@ -106,14 +106,11 @@ def parsed(fixture: Any, prompt: str, pieces: Sequence[str]) -> tuple[str, str, 
     tools = [Tool(one["function"]["name"], schema=_schema(one)) for one in fixture.tools]
     stage = ToolCallStage(form, tools)
     deltas: list[Delta] = []
-    is_begin = True
     for token in range(len(all_pieces) + 1):
         for kind, text in stream.push(token) if token < len(all_pieces) else stream.flush():
             if kind is PieceKind.THOUGHT:
                 deltas += stage.thought(text)
-            elif kind is PieceKind.TEXT and (text := text.lstrip("\n") if is_begin else text):
-                # The text begins behind the white space that the template writes after thoughts.
-                is_begin = False
+            elif kind is PieceKind.TEXT:
                 deltas += stage.text(text)
     deltas += stage.finish(cut=fixture.truncated)
     texts = [one for one in deltas if not isinstance(one, CallDelta)]

@@ -120,7 +120,7 @@ class Grammars:
     def _compile(self, constraint: Constraint) -> Grammar:
         library = self._built()
         bodies = body_of(constraint, self._token_id)
-        source = combined(constraint, bodies, self._control)
+        source = combined(constraint, bodies, self._control, self._controls())
         return Grammar(constraint, source, library, self.worker)
 
     def worker(self) -> Worker:
@@ -144,6 +144,17 @@ class Grammars:
 
     def _token_id(self, text: str) -> int | None:
         return None if self._tokenizer is None else self._tokenizer.token_id(text)
+
+    def _controls(self) -> list[int]:
+        """The control tokens that do not end an answer."""
+        if (tokenizer := self._tokenizer) is None:
+            return []
+        ends = tokenizer.end_tokens
+        return [
+            token
+            for token in range(tokenizer.size)
+            if tokenizer.is_control(token) and token not in ends
+        ]
 
     def _control(self, text: str) -> int | None:
         """The control token with this text, if there is one: such a token is no text."""

@@ -32,6 +32,8 @@ from engine.messages import Constraint, ConstraintKind
 _LONGEST_TEXT = 1 << 20  # characters
 _DEEPEST = 100  # nested brackets: the library's parsers are recursive
 _TAG = re.compile(r"(<[^<>]*>|\[[^\[\]]*\])")  # perhaps a control token
+_PARTS = re.compile(r"^\s+|<[^<>]*>|\[[^\[\]]*\]|(?:(?!<[^<>]*>|\[[^\[\]]*\]).)+", re.DOTALL)
+_NOTHING = '""'
 _ANY_TEXT = "TEXT: /(.|\\n)*/"
 # Of a part, by counts of regular expressions and rules.
 _MOST_REPEATED = 10_000
@@ -57,6 +59,23 @@ class Tool:
     schema: dict[str, Any] | bool
     begin: str
     end: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRules:
+    """Rules of tool calls: choices of items, which are texts, schemas, patterns or rules."""
+
+    rules: dict[str, list[list[dict[str, Any]]]]
+    schemas: list[dict[str, Any] | bool]
+    after: dict[str, str]  # the rule that follows each trigger; empty: `start` is all of the answer
+
+
+def rules_of(found: Any) -> ToolRules | None:
+    """The rules in the text of a constraint, as `engine.frontend.tool_formats.grammar` makes them."""
+    if not isinstance(found, dict):
+        return None
+    given = cast("dict[str, Any]", found)
+    return ToolRules(given["rules"], given["schemas"], given.get("after", {}))
 
 
 Control = Callable[[str], int | None]  # the control token of a text
@@ -120,6 +139,11 @@ def _larks(kind: ConstraintKind, text: str, token_id: TokenId) -> list[str]:
         case ConstraintKind.CHOICES:
             return [f"start: {' | '.join(map(_quoted, _choices(text)))}"]
         case ConstraintKind.TOOLS:
+            if (rules := rules_of(_parsed(kind, text))) is not None:
+                return [
+                    _schema(kind, text, schema, ("schemas", number))
+                    for number, schema in enumerate(rules.schemas)
+                ]
             return [
                 _schema(kind, text, tool.schema, (number, "schema"))
                 for number, tool in enumerate(tools(text))
@@ -149,14 +173,22 @@ def least_repetitions(pattern: str) -> int:
     return max(levels)
 
 
-def combined(constraint: Constraint, bodies: Sequence[Part], control: Control) -> str:
-    """The library's form of a whole answer: free text where there are triggers, and the bodies."""
+def combined(
+    constraint: Constraint, bodies: Sequence[Part], control: Control, controls: Sequence[int] = ()
+) -> str:
+    """The library's form of a whole answer: free text where there are triggers, and the bodies.
+
+    `controls` are the control tokens that may be in the free text before tool calls.
+    """
     is_tools = constraint.kind is ConstraintKind.TOOLS
     if not constraint.trigger and not is_tools:
         return json.dumps({"grammars": bodies})
     named = [{**body, "name": f"body_{at}"} for at, body in enumerate(bodies)]
     lines = [_ANY_TEXT]
-    if is_tools:
+    rules = rules_of(_parsed(constraint.kind, constraint.text)) if is_tools else None
+    if rules is not None:
+        lines += _rule_lines(rules, constraint, control, controls)
+    elif is_tools:
         lines += _calls(constraint, control)
     else:
         heads = _heads(constraint.trigger, "head", control)
@@ -218,6 +250,48 @@ def _calls(constraint: Constraint, control: Control) -> list[str]:
             raise refusal.refused_at(constraint.kind, constraint.text, reason, max(at, 0))
     lines = [*heads.lines, f"call: {' | '.join(calls)}"]
     return [*lines, f"start: call{'+' if constraint.required else '*'} TEXT"]
+
+
+def _rule_lines(
+    rules: ToolRules, constraint: Constraint, control: Control, controls: Sequence[int]
+) -> list[str]:
+    """The rules of an answer with calls, and free text before these where they have triggers."""
+    lines: list[str] = []
+
+    def written(item: dict[str, Any]) -> str:
+        match item:
+            case {"text": str(text)}:
+                # White space apart: the library's lexer does not go back where texts begin alike.
+                return " ".join(_tag(part, control) for part in _PARTS.findall(text))
+            case {"schema": int(number)}:
+                return f"@body_{number}"
+            case {"rule": str(name)}:
+                return name
+            case {"pattern": str(pattern)}:
+                return f"/{pattern}/"
+            case _:
+                head = _heads([item["until"]], f"until_{len(lines)}", control)
+                lines.extend(head.lines)
+                return head.names[0]
+
+    for name, choices in rules.rules.items():
+        written_choices = (" ".join(filter(None, map(written, one))) for one in choices)
+        lines.append(f"{name}: {' | '.join(one or _NOTHING for one in written_choices)}")
+    after = rules.after or dict.fromkeys(constraint.trigger, "start")
+    if not after:
+        return lines
+    if not rules.after:
+        lines = [re.sub(r"\Astart:", "whole:", line) for line in lines]
+        after = dict.fromkeys(after, "whole")
+    heads = _heads(list(after), "head", control)
+    calls = [f"{head} {rule}" for head, rule in zip(heads.names, after.values(), strict=True)]
+    begun = {control(part) for one in after for part in (one, *_TAG.split(one)) if part}
+    free = ",".join(str(token) for token in controls if token not in begun)
+    prefix = "segment*" if free else ""
+    if free:
+        lines.append(f"segment: TEXT <[{free}]> | <[{free}]>")
+    free_answer = "" if constraint.required else f" | {prefix} TEXT"
+    return [*lines, *heads.lines, f"start: {prefix} ({' | '.join(calls)}){free_answer}"]
 
 
 def _call(number: int, tool: Tool, trigger: str, control: Control) -> str:

@@ -65,6 +65,8 @@ class ToolFormat:
     key_begin: str = ""  # TAGGED: before the name of an argument
     key_end: str = ""  # TAGGED: between it and the value
     value_end: str = ""  # TAGGED: after the value
+    key_sep: str = ""  # TAGGED: white space before another argument
+    between: str = ""  # between two calls
     name_key: str = "name"  # JSON: of the object
     arguments_key: str = "arguments"
     id_key: str = ""  # JSON: where the template writes the call's id
@@ -103,6 +105,11 @@ class ToolFormat:
             tag for text in (*texts, *more) for tag in re.findall(r"<[^<>]*>|\[[^\[\]]*\]", text)
         ]
         return tuple(dict.fromkeys(tags))
+
+    @property
+    def has_messages(self) -> bool:
+        """Whether a call is a message of its own beside thoughts and answer."""
+        return self.kind is Kind.HARMONY
 
     @property
     def closers(self) -> str:

@@ -191,7 +191,7 @@ def _of_json(
         is_list=is_list,
         at_start=not text[:begin].strip(),
     )
-    if is_list or made.at_start or not rendered.two:
+    if is_list or not rendered.two:
         return made
     spans: list[tuple[int, int]] = []
     decoder, at = json.JSONDecoder(), 0
@@ -203,6 +203,8 @@ def _of_json(
         spans.append((start, at))
     if len(spans) != 2:
         return made
+    if made.at_start:
+        return replace(made, between=rendered.two[spans[0][1] : spans[1][0]])
     return _with_section(made, rendered.two[spans[0][1] : spans[1][0]])
 
 
@@ -229,7 +231,8 @@ def _of_keys(rendered: _Rendered, at: int) -> ToolFormat | None:
     key_begin = between[between.rfind("<") :] if "<" in between else ""
     if not key_begin or not gap.endswith(key_begin):
         return None
-    value_end = between.removesuffix(key_begin).rstrip()
+    value_gap = between.removesuffix(key_begin)
+    value_end = value_gap.rstrip()
     if not value_end.strip() or not tail.startswith(value_end):
         return None
     made = ToolFormat(
@@ -241,6 +244,7 @@ def _of_keys(rendered: _Rendered, at: int) -> ToolFormat | None:
         key_begin=key_begin,
         key_end=key_end,
         value_end=value_end,
+        key_sep=value_gap[len(value_end) :],
     )
     two = rendered.two
     start = two.find(_SECOND + value_end)
@@ -272,8 +276,9 @@ def _with_section(made: ToolFormat, between: str) -> ToolFormat:
     length = _common(rest, made.end)
     ends = [0, *(found.end() for found in re.finditer(r"[>\]]", made.end)), len(made.end)]
     length = max(at for at in ends if at <= length)
-    section = (made.begin[:start].strip(), made.end[length:].strip())
-    if not section[0]:
+    section = (made.begin[:start], made.end[length:])
+    made = replace(made, between=rest[length:])
+    if not section[0].strip():
         return made
     return replace(made, begin=begin, end=made.end[:length], section=section)
 

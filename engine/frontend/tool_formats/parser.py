@@ -20,6 +20,7 @@ from engine.messages import Tool
 
 _ID_LETTERS = string.ascii_letters + string.digits
 _LONG = 1000  # characters of a call that is not read again for every piece
+_SURE_MARKER = 3  # characters by which the beginning of a marker is told from text
 _SEPARATORS = " \r\n\t;,"  # between calls without markers
 _ID_LENGTH = 9  # of an id that the model did not give: as some templates ask for
 
@@ -103,11 +104,11 @@ class ToolCallParser:
             return self._read(final=final, cut=cut)
         if self._in_section:
             return self._skip_noise(final=final)
-        return self._find(final=final)
+        return self._find(final=final, cut=cut)
 
     # --- text -----------------------------------------------------------------------------------
 
-    def _find(self, *, final: bool) -> bool:
+    def _find(self, *, final: bool, cut: bool) -> bool:
         """Give out the text before what may be a call."""
         if self._format.at_start and (self._is_marked or not self._has_text):
             begun = self._held.lstrip(_SEPARATORS if self.calls else None)
@@ -123,6 +124,9 @@ class ToolCallParser:
             self._held, self._is_call = self._held[at:], True
             return True
         if final:
+            begun = _open_suffix(self._held, self._format.begins)
+            if cut and begun >= _SURE_MARKER:  # of a call
+                self._held = self._held[:-begun].rstrip()
             spaces = _SEPARATORS if self._format.at_start else None
             is_rest = self.calls > 0 and not self._held.strip(spaces)
             self._give("" if is_rest else self._held)

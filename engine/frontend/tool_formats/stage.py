@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from engine.frontend.tool_formats.formats import Kind, ToolFormat
+from engine.frontend.tool_formats.formats import ToolFormat
 from engine.frontend.tool_formats.parser import CallDelta, Delta, TextDelta, ToolCallParser
-from engine.messages import Tool
+from engine.messages import Finished, FinishReason, Text, Thought, Tool, ToolCallDelta
 
 
 class ToolCallStage:
@@ -20,7 +21,8 @@ class ToolCallStage:
         self._parser = ToolCallParser(tool_format, tools)
         self._thought = ""  # held: it may begin with a call
         self._holds = False
-        own = tool_format.kind is Kind.HARMONY or tool_format.at_start
+        self._is_begin = True  # of the text: the white space that templates write after thoughts
+        own = tool_format.has_messages or tool_format.at_start
         self._markers = () if own else tool_format.begins
 
     @property
@@ -48,6 +50,8 @@ class ToolCallStage:
 
     def text(self, text: str) -> list[Delta]:
         """Add a piece of text: the thoughts have ended."""
+        text = text.lstrip("\n") if self._is_begin else text
+        self._is_begin = self._is_begin and not text
         return [*self._released(len(self._thought)), *self._parser.push(text)]
 
     def finish(self, *, cut: bool = False) -> list[Delta]:
@@ -70,3 +74,43 @@ class ToolCallStage:
         text, self._thought = self._thought[:length], self._thought[length:]
         self._holds = self._holds and bool(self._thought)
         return [TextDelta(text, is_thought=True)] if text else []
+
+
+class ToolCallEvents:
+    """The events of a request with tools: those of calls in place of their text."""
+
+    def __init__(self, tool_format: ToolFormat, tools: Sequence[Tool]) -> None:
+        self._format, self._tools = tool_format, tools
+        self._stages: dict[int, ToolCallStage] = {}  # by the number of the answer
+
+    def of(
+        self, event: Text | Thought | Finished
+    ) -> Iterator[Text | Thought | ToolCallDelta | Finished]:
+        """What an event of the answer becomes; an answer that ends with calls says so."""
+        stage = self._stages.get(event.answer)
+        if stage is None:
+            stage = self._stages[event.answer] = ToolCallStage(self._format, self._tools)
+        if isinstance(event, Finished):
+            is_whole = event.reason is FinishReason.END
+            for delta in stage.finish(cut=not is_whole):
+                yield _event(delta, event)
+            reason = FinishReason.TOOL_CALLS if is_whole and stage.calls else event.reason
+            yield replace(event, reason=reason)
+            return
+        is_thought = isinstance(event, Thought)
+        deltas = stage.thought(event.text) if is_thought else stage.text(event.text)
+        if not deltas or not isinstance(deltas[0], TextDelta):  # what belongs to the tokens
+            yield replace(event, text="")
+        elif event.logprobs:
+            yield replace(_event(deltas.pop(0), event), logprobs=event.logprobs)
+        for delta in deltas:
+            yield _event(delta, event)
+
+
+def _event(delta: Delta, event: Text | Thought | Finished) -> Text | Thought | ToolCallDelta:
+    """The event of a delta beside the one that it came with."""
+    counts = (event.generated_tokens, event.context_used, event.answer)
+    if isinstance(delta, CallDelta):
+        call = (delta.index, delta.id, delta.name, delta.arguments)
+        return ToolCallDelta(event.request, *call, *counts)
+    return (Thought if delta.is_thought else Text)(event.request, delta.text, *counts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.frontend.tool_formats.formats import Kind, ToolFormat
 
-GENERIC = ToolFormat(Kind.JSON, "<tool_call>\n", "\n</tool_call>", lead="\n")
+GENERIC = ToolFormat(Kind.JSON, "<tool_call>\n", "\n</tool_call>", lead="\n", between="\n")
 HARMONY = ToolFormat(Kind.HARMONY)
 _BAR = "\uff5c"  # in markers of DeepSeek
 
@@ -14,12 +14,14 @@ def _dsml(section: str, space: str = "") -> ToolFormat:
     return ToolFormat(
         Kind.TAGGED,
         begin=f'<{tag}invoke name="',
-        name_end='">',
+        name_end='">\n',
         key_begin=f'<{tag}parameter name="',
         key_end='" string="true">',
         value_end=f"</{tag}parameter>",
-        end=f"</{tag}invoke>",
-        section=(f"<{tag}{section}>", f"</{tag}{section}>"),
+        end=f"\n</{tag}invoke>",
+        section=(f"<{tag}{section}>\n", f"\n</{tag}{section}>"),
+        key_sep="\n",
+        between="\n",
         lead="\n\n",
     )
 
@@ -35,18 +37,22 @@ FORMATS = {
         key_begin="<parameter=",
         key_end=">\n",
         value_end="\n</parameter>",
-        end="</function>\n</tool_call>",
+        key_sep="\n",
+        end="\n</function>\n</tool_call>",
         lead="\n",
+        between="\n",
     ),
     "glm-4.5": ToolFormat(
         Kind.TAGGED,
         begin="<tool_call>",
-        name_end="",
+        name_end="\n",
         key_begin="<arg_key>",
         key_end="</arg_key>\n<arg_value>",
         value_end="</arg_value>",
-        end="</tool_call>",
+        key_sep="\n",
+        end="\n</tool_call>",
         lead="\n",
+        between="\n",
     ),
     "glm-4.7": ToolFormat(
         Kind.TAGGED,
@@ -68,7 +74,7 @@ FORMATS = {
     "kimi-k3": ToolFormat(
         Kind.TAGGED,
         begin='<|open|>call tool="',
-        name_end='"<|sep|>',
+        name_end='" index="1"<|sep|>',
         key_begin='<|open|>argument key="',
         key_end='" type="string"<|sep|>',
         value_end="<|close|>argument<|sep|>",

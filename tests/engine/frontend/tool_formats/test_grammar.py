@@ -1,0 +1,156 @@
+"""Constraints made of tools: what templates write is allowed, what a schema forbids is not."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+import tiny
+import tool_templates
+from engine.errors import RequestError
+from engine.frontend.constraints.grammars import Grammars
+from engine.frontend.constraints.matcher import Matcher
+from engine.frontend.template import ChatTemplate
+from engine.frontend.tokenizer import vocabulary
+from engine.frontend.tokenizer.tokenizer import Tokenizer
+from engine.frontend.tool_formats.formats import Kind
+from engine.frontend.tool_formats.grammar import tool_constraint
+from engine.gguf.reader import GGUFFile
+from engine.messages import Constraint, Role, Tool, ToolCall, ToolChoice, Turn
+from engine.messages.reasoning_markers import ThoughtMarkers
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string"},
+        "days": {"type": "integer", "minimum": 1},
+        "unit": {"enum": ["c", "f"]},
+        "places": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["city"],
+    "additionalProperties": False,
+}
+TOOLS = (
+    Tool("get_weather", "Weather", json.dumps(SCHEMA)),
+    Tool("get_time", "Time", '{"type": "object", "properties": {}, "additionalProperties": false}'),
+)
+RIGHT = ({"city": "Zürich", "days": 3}, {"city": "Bern", "unit": "c"}, {"city": "B", "days": 12})
+WRONG = ({"days": 3}, {"city": "Bern", "unit": "k"}, {"city": "Bern", "days": "many"})
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    path: Path = tiny.write(tmp_path_factory.mktemp("model") / "tiny.gguf")
+    with GGUFFile.open(path) as file:
+        return vocabulary.find(file).tokenizer()
+
+
+@pytest.fixture(scope="module")
+def grammars(tokenizer: Tokenizer) -> Grammars:
+    return Grammars(tokenizer, tokenizer.size)
+
+
+def template(name: str) -> ChatTemplate:
+    return ChatTemplate(tool_templates.TEMPLATES[name], bos="", eos="")
+
+
+def written(name: str, calls: Sequence[ToolCall]) -> str:
+    made, question = template(name), Turn(Role.USER, "Well?")
+    prompt = made.render((question,), tools=TOOLS)
+    turns = (question, Turn(Role.ASSISTANT, tuple(calls)))
+    text = made.render(turns, tools=TOOLS, add_generation_prompt=False).removeprefix(prompt)
+    for end in ("<|call|>", "<|end|>"):
+        text = text.removesuffix(end)
+    return text.lstrip()
+
+
+def call(arguments: Mapping[str, object], index: int = 0, name: str = "get_weather") -> ToolCall:
+    text = json.dumps(arguments, ensure_ascii=False)
+    return ToolCall(f"functions.{name}:{index}", name, text)
+
+
+def allows(grammars: Grammars, tokenizer: Tokenizer, constraint: Constraint, text: str) -> bool:
+    matcher = Matcher(grammars.compile(constraint))
+    tokens = tokenizer.encode_within(text)
+    if matcher.allowed(tokens) < len(tokens):
+        return False
+    for token in tokens:
+        matcher.accept(token)
+    return matcher.is_complete
+
+
+NAMES = sorted(tool_templates.TEMPLATES.keys() - {"gpt-oss", "kimi-k2", "kimi-k3", "cohere"})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_call_that_must_be_is_one_that_the_schema_allows(
+    name: str, tokenizer: Tokenizer, grammars: Grammars
+) -> None:
+    form = template(name).tool_format
+    required = tool_constraint(form, TOOLS, ToolChoice.REQUIRED, parallel=True)
+    assert required is not None
+    for one in RIGHT:
+        text = written(name, [call(one)])
+        assert allows(grammars, tokenizer, required, text), text
+    both = written(name, [call(RIGHT[0]), call(RIGHT[1], 1)])
+    assert allows(grammars, tokenizer, required, both), both
+    single = tool_constraint(form, TOOLS, ToolChoice.REQUIRED, parallel=False)
+    assert single is not None
+    assert not allows(grammars, tokenizer, single, both)
+    for one in WRONG:
+        text = written(name, [call(one)])
+        assert not allows(grammars, tokenizer, required, text), text
+    assert not allows(grammars, tokenizer, required, "Hello!")
+    assert not allows(grammars, tokenizer, required, written(name, [call({}, 0, "other")]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_call_that_may_be_comes_after_any_text(
+    name: str, tokenizer: Tokenizer, grammars: Grammars
+) -> None:
+    form = template(name).tool_format
+    free = tool_constraint(form, TOOLS, ToolChoice.AUTO, parallel=True)
+    assert free is not None
+    text = written(name, [call(RIGHT[0])])
+    assert allows(grammars, tokenizer, free, "Hello, a < b [1] {x}!")
+    assert allows(grammars, tokenizer, free, text)
+    assert allows(grammars, tokenizer, free, "<think>\nWell.\n</think>\n\nI look.\n" + text)
+    assert not allows(grammars, tokenizer, free, written(name, [call(WRONG[1])]))
+
+
+@pytest.mark.parametrize("name", ["hermes", "qwen3-xml"])
+def test_a_named_tool_is_called_perhaps_after_thoughts(
+    name: str, tokenizer: Tokenizer, grammars: Grammars
+) -> None:
+    form = template(name).tool_format
+    markers = ThoughtMarkers(can_think=True)
+    named = tool_constraint(form, TOOLS, "get_time", parallel=True, thoughts=markers)
+    assert named is not None
+    text = written(name, [call({}, 0, "get_time")])
+    assert allows(grammars, tokenizer, named, text)
+    assert allows(grammars, tokenizer, named, f"<think>\nWell.\n</think>\n\n{text}")
+    assert not allows(grammars, tokenizer, named, "<think>\nWell.\n</think>\n\nHello!")
+    assert not allows(grammars, tokenizer, named, written(name, [call(RIGHT[0])]))
+
+
+def test_harmony_calls_follow_its_headers(tokenizer: Tokenizer, grammars: Grammars) -> None:
+    form = template("gpt-oss").tool_format
+    assert form.kind is Kind.HARMONY
+    head = "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>"
+    for choice in (ToolChoice.AUTO, ToolChoice.REQUIRED):
+        made = tool_constraint(form, TOOLS, choice, parallel=True)
+        assert made is not None
+        assert allows(grammars, tokenizer, made, head + '{"city": "Bern"}')
+        assert not allows(grammars, tokenizer, made, head + '{"days": 1}')
+        assert not allows(grammars, tokenizer, made, head.replace("weather", "w") + "{}")
+
+
+def test_a_choice_that_is_no_tool_is_refused() -> None:
+    form = template("hermes").tool_format
+    with pytest.raises(RequestError, match="'get_news' that the answer must call is not among"):
+        tool_constraint(form, TOOLS, "get_news", parallel=True)
+    with pytest.raises(RequestError, match="schema of the tool 'f' is not JSON"):
+        tool_constraint(form, [Tool("f", "", "{")], ToolChoice.AUTO, parallel=True)
+    assert tool_constraint(form, TOOLS, ToolChoice.NONE, parallel=True) is None
+    assert tool_constraint(form, (), ToolChoice.AUTO, parallel=True) is None
