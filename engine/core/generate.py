@@ -420,6 +420,7 @@ class Generation:
             thought_tokens=thought_tokens,
             thought_seconds=thoughts.seconds if thoughts else 0.0,
             thought_budget_reached=thoughts.is_exhausted if thoughts else False,
+            stop=self._stops.found,
         )
 
     def _take_back(self, taken_back: TakenBack) -> None:

@@ -17,7 +17,12 @@ class StopFilter:
         self._stops = tuple(stop for stop in stops if stop)
         self._longest = max(map(len, self._stops), default=1) - 1
         self._buffer: list[Piece] = []
-        self.stopped = False
+        self.found = ""  # the stop string that the text was cut at
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop string was reached."""
+        return bool(self.found)
 
     def push(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
         """Append pieces; returns those buffered that cannot be part of a stop string."""
@@ -25,10 +30,10 @@ class StopFilter:
             return pieces
         self._buffer += pieces
         text = "".join([text for _, text in self._buffer])
-        found = [at for stop in self._stops if (at := text.find(stop)) >= 0]
-        if found:
-            self.stopped = True
-            return self._release(min(found))
+        places = [(at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
+        if places:
+            place, self.found = min(places)
+            return self._release(place)
         return self._release(len(text) - self._partial_stop_length(text))
 
     def flush(self) -> Sequence[Piece]:

@@ -180,6 +180,7 @@ class Finished:
     thought_tokens: int = 0  # without markers, and with those of a text that is continued
     thought_seconds: float = 0.0  # of the generated ones
     thought_budget_reached: bool = False  # the budget ended the thoughts
+    stop: str = ""  # the stop string that ended it
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,6 +134,13 @@ class Models:
                 self._keep(path, self.keep_seconds if keep_seconds is None else keep_seconds)
             await asyncio.shield(self._notify())
 
+    def expiry(self, path: Path) -> float | None:
+        """When a loaded model is unloaded, in seconds since the epoch; None: never."""
+        if (timer := self._timers.get(path)) is not None:
+            return time.time() + timer.when() - asyncio.get_running_loop().time()
+        is_kept = self.keep_seconds < 0 or self._is_main(path)
+        return None if is_kept else time.time() + self.keep_seconds
+
     async def close(self) -> None:
         """Forget the timers; the models stay."""
         for timer in self._timers.values():
@@ -141,6 +148,9 @@ class Models:
         for task in list(self._unloads):
             task.cancel()
         await asyncio.gather(*self._unloads, return_exceptions=True)
+
+    def _is_main(self, path: Path) -> bool:
+        return next((one.path for one in self._door.resident), None) == path
 
     def _resident(self, path: Path) -> ModelLoaded | None:
         return next((one for one in self._door.resident if one.path == path), None)
@@ -176,8 +186,7 @@ class Models:
 
     def _keep(self, path: Path, seconds: float) -> None:
         """Unload a model after a time; a negative one: never."""
-        main = next((one.path for one in self._door.resident), None)
-        if seconds < 0 or path == main:
+        if seconds < 0 or self._is_main(path):
             return
         loop = asyncio.get_running_loop()
         self._timers[path] = loop.call_later(seconds, self._start_unload, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,8 @@ from engine.server.http import Call
 from engine.server.service import Service
 from engine.server.values import Done, Timings, Usage
 
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 MOST_ANSWERS = 16
 MOST_LOGPROBS = 100
 MOST_SCALE = 2.0  # of an adapter
@@ -202,3 +205,23 @@ def timings(done: Done) -> dict[str, Any]:
     if times.drafted:
         found |= {"draft_n": times.drafted, "draft_n_accepted": times.accepted}
     return found
+
+
+def keep_seconds(body: Fields) -> float | None:
+    """How long the model stays loaded after the answer, None: as the server is set, negative: ever.
+
+    By Ollama's `keep_alive`, a number of seconds or text such as "5m", or LM Studio's `ttl`.
+    """
+    value = body.get("keep_alive")
+    if not isinstance(value, str):
+        name = "ttl" if value is None else "keep_alive"
+        return body.number(name, 0.0) if name in body else None
+    text = value.strip()
+    sign = -1.0 if text.startswith("-") else 1.0
+    bare = text.lstrip("+-")
+    if bare.replace(".", "", 1).isdecimal():
+        return sign * float(bare)
+    parts = _DURATION.findall(bare)
+    if not parts or "".join(number + unit for number, unit in parts) != bare:
+        body.fail("keep_alive", f"must be seconds or a duration such as '5m', not {value[:50]!r}.")
+    return sign * sum(float(number) * _UNITS[unit] for number, unit in parts)

@@ -206,7 +206,7 @@ def _done(event: Finished) -> Done:
         event.drafted_tokens,
         event.accepted_tokens,
     )
-    return Done(event.answer, event.reason, usage, timings, event.seed)
+    return Done(event.answer, event.reason, usage, timings, event.seed, event.stop)
 
 
 class _Splitter:

@@ -121,6 +121,7 @@ class Done:
     usage: Usage
     timings: Timings
     seed: int = -1  # that gives this answer again
+    stop: str = ""  # the stop string that ended it
 
 
 Delta = Begun | Reasoning | Content | CallDelta | Done

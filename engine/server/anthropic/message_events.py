@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from engine.messages import FinishReason
@@ -26,12 +26,8 @@ _NO_ID = re.compile(r"[^a-zA-Z0-9_-]")  # characters that an id of a call must n
 class MessageEvents:
     """Turns the deltas of one answer into events; `message` is the message so far."""
 
-    def __init__(self, *, stops: Sequence[str] = (), hides_thoughts: bool = False) -> None:
-        """`hides_thoughts`: the client gets them packed only, to give them back.
-
-        `stops` are the strings that end the answer.
-        """
-        self._stops = stops
+    def __init__(self, *, hides_thoughts: bool = False) -> None:
+        """`hides_thoughts`: the client gets them packed only, to give them back."""
         self._hides_thoughts = hides_thoughts
         self._block: dict[str, Any] | None = None  # that grows
         self._call = -1  # index of the tool call that grows; -1: none does
@@ -128,7 +124,7 @@ class MessageEvents:
         if self._block is not None:
             yield from self._close()
         reason = _STOP_REASONS.get(done.finish_reason, "end_turn")
-        stop = self._stops[0] if reason == "stop_sequence" and len(self._stops) == 1 else None
+        stop = done.stop or None
         usage = _usage(done.usage)
         self.message |= {"stop_reason": reason, "stop_sequence": stop, "usage": usage}
         ended = {"stop_reason": reason, "stop_sequence": stop, "stop_details": None}

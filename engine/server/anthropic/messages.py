@@ -26,6 +26,7 @@ from engine.server.conversation import Conversation, content_text, part_text, re
 from engine.server.errors import ApiError, Family
 from engine.server.fields import Fields
 from engine.server.http import Call, Stream, json_response, post, sse
+from engine.server.options import keep_seconds
 from engine.server.sampling import sampling
 from engine.server.service import Service
 from engine.server.values import Wanted
@@ -51,8 +52,7 @@ def routes(service: Service) -> list[Route]:
         if "max_tokens" not in call.body:
             call.body.fail("max_tokens", "is missing; give the most tokens of the answer.")
         request = parse(call)
-        stops, hides = request.wanted.stop, request.hides_thoughts
-        writer = MessageEvents(stops=stops, hides_thoughts=hides)
+        writer = MessageEvents(hides_thoughts=request.hides_thoughts)
 
         async def frames() -> AsyncGenerator[bytes, None]:
             async with aclosing(service.generate(request.wanted)) as deltas:
@@ -81,8 +81,8 @@ def parse(call: Call) -> MessageRequest:
     conversation.system(content_text(body, "system"))
     for message in body.objects("messages"):
         _read_message(message, conversation)
-    if not body.items("messages"):
-        body.fail("messages", "is missing or empty; give a list of messages.")
+    if "messages" not in body:
+        body.fail("messages", "is missing; give a list of messages.")
     thinking, budget, effort = _thinking(body)
     tools = _tools(body)
     choice = body.object("tool_choice") or Fields({})
@@ -100,6 +100,7 @@ def parse(call: Call) -> MessageRequest:
         tools=tools,
         tool_choice=_choice(choice, tools),
         parallel_tool_calls=not choice.flag("disable_parallel_tool_use"),
+        keep_seconds=keep_seconds(body),
         exchange=call.exchange,
     )
     return MessageRequest(wanted, display == "omitted", body.flag("stream"))

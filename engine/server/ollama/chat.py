@@ -25,10 +25,10 @@ from engine.server.conversation import Conversation, call_arguments
 from engine.server.errors import ApiError, Family
 from engine.server.fields import Fields
 from engine.server.http import NDJSON, Call, Stream, json_response, ndjson, post
-from engine.server.ollama.names import keep_seconds, model_name, nanoseconds, timestamp
+from engine.server.ollama.names import model_name, nanoseconds, timestamp
 from engine.server.openai import messages
 from engine.server.openai.chat import logprob
-from engine.server.options import thinking
+from engine.server.options import keep_seconds, thinking
 from engine.server.sampling import sampling
 from engine.server.service import Service
 from engine.server.values import Begun, CallDelta, Content, Delta, Done, Reasoning, Wanted

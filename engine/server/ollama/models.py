@@ -16,6 +16,7 @@ from engine.server.service import Service
 
 # Of the API that these routes speak: programs compare it with the version that a feature needs.
 _VERSION = "0.13.3"
+_EVER = 100 * 365 * 86400.0  # seconds
 _UNITS = ((1e9, "B"), (1e6, "M"), (1e3, "K"))
 
 
@@ -33,13 +34,19 @@ def routes(service: Service) -> list[Route]:
     async def running(call: Call) -> Response:
         cards = [card for card in await service.cards() if card.loaded is not None]
         known = await facts.listed(cards)
-        return json_response({"models": [_running(one) for one in known]})
+        expiry = service.models.expiry
+        rows = [_running(one, expiry(one.card.path)) for one in known]
+        return json_response({"models": rows})
 
     async def show(call: Call) -> Response:
         card = await service.models.find(model_name(call.body))
         return json_response(_shown(await facts.of(card)))
 
+    async def root(call: Call) -> Response:
+        return Response("Tokonoma is running", media_type="text/plain")
+
     return [
+        get("/", root),  # programs ask for it to see whether there is a server
         get("/api/version", version),
         get("/api/tags", tags),
         get("/api/ps", running),
@@ -61,8 +68,8 @@ def _listed(known: KnownModel) -> dict[str, Any]:
     }
 
 
-def _running(known: KnownModel) -> dict[str, Any]:
-    """A loaded model."""
+def _running(known: KnownModel, expiry: float | None) -> dict[str, Any]:
+    """A loaded model, and until when it is."""
     loaded = known.card.loaded
     assert loaded is not None
     made = _listed(known)
@@ -71,7 +78,7 @@ def _running(known: KnownModel) -> dict[str, Any]:
     return made | {
         "size": loaded.memory_bytes,
         "size_vram": on_devices,
-        "expires_at": timestamp(time.time() + 100 * 365 * 86400.0),
+        "expires_at": timestamp(time.time() + _EVER if expiry is None else expiry),
         "context_length": loaded.context,
     }
 

@@ -22,6 +22,7 @@ from engine.server.options import (
     answers,
     constraint,
     finish_reason,
+    keep_seconds,
     lora,
     model_name,
     stop_strings,
@@ -72,6 +73,7 @@ def _wanted(call: Call, service: Service) -> Wanted:
         answers=answers(body),
         template_arguments=template_arguments(body),
         adapters=lora(body, service),
+        keep_seconds=keep_seconds(body),
         exchange=call.exchange,
     )
 

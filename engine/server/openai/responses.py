@@ -35,7 +35,7 @@ from engine.server.errors import ApiError
 from engine.server.fields import Fields
 from engine.server.http import Call, Stream, json_response, post, sse
 from engine.server.openai.response_events import EventOptions, ResponseEvents, usage_object
-from engine.server.options import model_name, thinking
+from engine.server.options import keep_seconds, model_name, thinking
 from engine.server.sampling import sampling
 from engine.server.service import Service, new_id
 from engine.server.values import Content, Done, Wanted
@@ -152,6 +152,7 @@ def parse(call: Call) -> ResponseRequest:
         tools=tools,
         tool_choice=choice,
         parallel_tool_calls=body.flag("parallel_tool_calls", True),
+        keep_seconds=keep_seconds(body),
         exchange=call.exchange,
     )
     summary = reasoning.text("summary") or reasoning.text("generate_summary")

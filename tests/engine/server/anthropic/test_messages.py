@@ -235,9 +235,8 @@ def test_thoughts_that_the_client_does_not_want_come_packed() -> None:
 )
 def test_the_reason_of_the_end(reason: FinishReason, stop_reason: str) -> None:
     done = Done(0, reason, Usage(), Timings())
-    _, message = events(Begun("tiny", 1, 0), done, stops=("END",))
+    _, message = events(Begun("tiny", 1, 0), done)
     assert message["stop_reason"] == stop_reason
-    assert message["stop_sequence"] == ("END" if reason is FinishReason.STOP else None)
     assert message["content"] == [{"type": "text", "text": "", "citations": None}]
 
 
@@ -245,7 +244,7 @@ def test_an_answer_streams_and_is_whole(scripted: Served) -> None:
     body = {"model": "scripted", "max_tokens": 50, "messages": HELLO}
     whole = scripted.post(f"{PATH}?beta=true", body)
     assert [block["type"] for block in whole["content"]] == ["thinking", "text"]
-    assert whole["content"][1]["text"].strip() == "One two three."
+    assert whole["content"][1]["text"] == "One two three."
     assert "timings" not in whole
     with scripted.http.stream("POST", PATH, json=body | {"stream": True}) as response:
         lines = [line for line in response.iter_lines() if line]
@@ -254,6 +253,14 @@ def test_an_answer_streams_and_is_whole(scripted: Served) -> None:
     assert names == [one["type"] for one in found]
     text = "".join(one["delta"].get("text", "") for one in found if "delta" in one)
     assert text == whole["content"][1]["text"]
+
+
+def test_the_string_that_ended_an_answer_is_named(scripted: Served) -> None:
+    body = {"model": "scripted", "max_tokens": 50, "messages": HELLO}
+    found = scripted.post(PATH, body | {"stop_sequences": ["four", " three", "two three"]})
+    assert found["content"][1]["text"].strip() == "One"
+    assert found["stop_reason"] == "stop_sequence"
+    assert found["stop_sequence"] == "two three"
 
 
 def test_the_changing_line_of_an_agent_keeps_the_prefix(scripted: Served) -> None:

@@ -14,7 +14,8 @@ from engine.messages import FinishReason, ReasoningPart, TextPart, ToolCall, Too
 from engine.server.errors import ApiError
 from engine.server.fields import Fields
 from engine.server.ollama.chat import CHAT, GENERATE, Lines, parse_chat, parse_prompt
-from engine.server.ollama.names import keep_seconds, timestamp
+from engine.server.ollama.names import timestamp
+from engine.server.options import keep_seconds
 from engine.server.values import Begun, CallDelta, Content, Delta, Done, Reasoning, Timings, Usage
 from serving import Served
 
@@ -132,6 +133,7 @@ def test_what_a_prompt_cannot_have_is_named(field: str) -> None:
 )
 def test_durations(value: Any, seconds: float | None) -> None:
     assert keep_seconds(Fields({"keep_alive": value})) == seconds
+    assert keep_seconds(Fields({"ttl": 60})) == 60.0
 
 
 def test_times_are_as_go_writes_them() -> None:
@@ -184,7 +186,7 @@ def test_a_chat_streams_unless_told_and_is_whole(scripted: Served) -> None:
     assert streamed[-1]["done"]
     whole = scripted.post("/api/chat", body | {"stream": False})
     text = "".join(one["message"]["content"] for one in streamed)
-    assert text.strip() == "One two three."
+    assert text == "One two three."
     assert whole["message"]["content"] == text
     assert whole["message"]["thinking"].strip() == "I count."
     assert whole["eval_count"] == streamed[-1]["eval_count"]
@@ -193,7 +195,7 @@ def test_a_chat_streams_unless_told_and_is_whole(scripted: Served) -> None:
 def test_a_prompt_is_answered(scripted: Served) -> None:
     body = {"model": "scripted", "prompt": "hello", "stream": False, "think": False}
     found = scripted.post("/api/generate", body)
-    assert found["response"].strip() == "One two three."
+    assert found["response"] == "One two three."
     assert found["prompt_eval_count"] > 0
 
 

@@ -46,6 +46,11 @@ def test_only_loaded_models_run(served: Served) -> None:
     (running,) = served.get("/api/ps")["models"]
     assert running["name"] == "scripted"
     assert running["context_length"] == 4096
+    assert running["expires_at"] > "2100"  # the window's model stays
+
+
+def test_the_root_says_that_there_is_a_server(served: Served) -> None:
+    assert served.http.get("/").text == "Tokonoma is running"
 
 
 @pytest.mark.parametrize("name", ["model", "name"])

@@ -190,7 +190,7 @@ def test_a_stream_ends_with_the_answer_that_is_given_whole(scripted: Served) -> 
     for one in (events[-1]["response"], whole):
         assert [item["type"] for item in one["output"]] == ["reasoning", "message"]
         assert one["output"][0]["summary"][0]["text"].strip() == "I count."
-        assert one["output"][1]["content"][0]["text"].strip() == "One two three."
+        assert one["output"][1]["content"][0]["text"] == "One two three."
         assert one["usage"]["output_tokens_details"]["reasoning_tokens"] > 0
 
 
