@@ -40,6 +40,7 @@ from PySide6.QtWidgets import QApplication
 
 from app import __version__
 from app.chat.controller import Controller
+from app.chat.engine_directory import engines_elsewhere
 from app.chat.local_server import shared_engine
 from app.chat.model_loader import first_model
 from app.chat.network import Outside
@@ -165,13 +166,14 @@ async def _session(
     states = States()
     store_queue = StoreQueue(paths.database())
     engine, serve = shared_engine(lambda: [row.path for row in states.library.folders])
+    directory, remote = engines_elsewhere(lambda: controller.settings)
     controller = Controller(
         states,
         store_queue,
         settings,
         paths.settings_file(),
         local(engine),
-        outside=Outside(serve),
+        outside=Outside(serve, directory, remote),
     )
     log.set_up(paths.log_file(), controller.report_soon)
     window = Window(states, lambda: controller.settings)

@@ -119,7 +119,7 @@ class Controller(QObject):
             self._on_unhandled,
             self,
         )
-        self.engines = EngineRegistry(self._engine)
+        self.engines = EngineRegistry(self._engine, outside.remote if outside else None)
         runner = Runner(
             state,
             self._engine,

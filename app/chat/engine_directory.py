@@ -5,18 +5,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from app.chat.connections import EngineFault
 from app.domain.connection import SERVER_NAMES, Connection, ServerKind
+from app.domain.parts import ImagePart
 from app.engines.remote import addresses
 from app.engines.remote.connections import ConnectionStore, shown_headers
 from app.engines.remote.discovery import PORTS, discover
 from app.engines.remote.engine import RemoteEngine
+from app.engines.remote.engines import RemoteEngines
 from app.engines.remote.errors import RemoteError
 from app.engines.remote.exchange import Allow
+from app.engines.remote.keys import KeyStore
+from app.net.offline import gate
 from app.settings.table import Settings
 from app.state.connections import EngineEdit, EngineRow, FoundRow
 from app.state.remote_faults import remote_words
+from app.store.blobs import Blobs
+from app.store.schema import StoreError
+from app.system import paths
 from app.system.json_file import JsonFileError
 
 
@@ -118,6 +126,26 @@ class RemoteDirectory:
             ports.pop(settings.serve_port, None)  # the server of this window
         found = asyncio.run(discover(self._allow, ports))
         return [FoundRow(each.name, each.found.address, len(each.found.models)) for each in found]
+
+
+def engines_elsewhere(
+    settings: Callable[[], Settings],
+) -> tuple[RemoteDirectory, RemoteEngines]:
+    """The engines elsewhere of this installation."""
+    keys = KeyStore(paths.config() / "keys.json")
+    store = ConnectionStore(paths.config() / "connections.json", keys)
+    engines = RemoteEngines(store, gate.allow, lambda: settings().proxy, _image)
+    return RemoteDirectory(store, gate.allow, settings), engines
+
+
+def _image(part: ImagePart) -> bytes:
+    """The bytes of an attached image; raises OSError."""
+    if not part.sha256:
+        return Path(part.path).read_bytes()
+    try:
+        return Blobs(paths.database(), writable=False).read(part.sha256)
+    except (StoreError, ValueError) as error:
+        raise OSError(str(error)) from error
 
 
 def _fault(error: RemoteError) -> EngineFault:

@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject
 
 from app.chat.connections import Connections, EngineDirectory
 from app.chat.serving import ServerStarter, Serving
+from app.engines.remote.engines import RemoteEngines
 from app.net.offline import gate
 from app.settings.table import Settings
 from app.state.states import States
@@ -22,6 +23,7 @@ class Outside:
 
     serve: ServerStarter | None = None  # starts the server for other programs
     directory: EngineDirectory | None = None  # has engines elsewhere
+    remote: RemoteEngines | None = None  # answers with their models
 
 
 class Network(QObject):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -34,17 +35,28 @@ SERVER_NAMES: Mapping[ServerKind, str] = {
 }
 
 
+def short_name(model: str) -> str:
+    """The id of a model as it is displayed; a server may use the path of a file as one."""
+    is_path = model.startswith(("/", "\\\\")) or model[1:3] in (":\\", ":/")
+    return re.split(r"[\\/]", model.rstrip("\\/"))[-1] if is_path else model
+
+
 @dataclass(frozen=True, slots=True)
 class RemoteModel:
     """One model that a server lists."""
 
     id: str
-    name: str = ""  # displayed; "": the id
+    name: str = ""  # as the server calls it; "": as its id
     context: int = 0  # tokens; 0: not known
     images: bool | None = None  # None: not known
     tools: bool | None = None  # None: not known
     chats: bool = True  # False: it only embeds or rates texts
     loaded: bool | None = None  # None: not known
+
+    @property
+    def label(self) -> str:
+        """Its displayed name."""
+        return self.name or short_name(self.id)
 
 
 @dataclass(frozen=True, slots=True)

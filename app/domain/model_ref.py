@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.domain.connection import short_name
+
 
 @dataclass(frozen=True, slots=True)
 class Local:
@@ -27,8 +29,8 @@ class Remote:
 
     @property
     def file_name(self) -> str:
-        """The id, which names it in sentences about faults."""
-        return self.id
+        """Its name in sentences about faults."""
+        return short_name(self.id)
 
 
 ModelRef = Local | Remote

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.domain.connection import short_name
 from app.domain.remote_fault import RemoteFault, RemoteFaultKind
 from app.system.translation import number, tr, trn
 
@@ -17,7 +18,9 @@ def _connection_words(fault: RemoteFault) -> tuple[str, str] | None:
     server, about = fault.server, fault.about
     match fault.kind:
         case RemoteFaultKind.NO_CONNECTION:
-            text = tr("The connection of {model} was deleted.", model=fault.model or about)
+            text = tr(
+                "The connection of {model} was deleted.", model=short_name(fault.model) or about
+            )
             return text, tr("Choose another model for this chat.")
         case RemoteFaultKind.OFFLINE:
             return (
@@ -136,7 +139,7 @@ def _server_words(fault: RemoteFault) -> tuple[str, str] | None:
 
 def _model_words(fault: RemoteFault) -> tuple[str, str]:
     """Of a model, or of what was asked of it."""
-    server, model = fault.server, fault.model
+    server, model = fault.server, short_name(fault.model)
     named = model or tr("The model")
     match fault.kind:
         case RemoteFaultKind.NO_MODEL:

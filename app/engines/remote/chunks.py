@@ -71,6 +71,7 @@ class ChunkReader:
     max_tokens: int = 0  # asked for; 0: no limit
     context: int = 0  # tokens of the model; 0: not known
     continues: bool = False
+    echo: str = ""  # text that is continued, which the server may repeat first
     clock: Callable[[], float] = time.monotonic
     reason: EndReason | None = None
     model: str = ""
@@ -80,6 +81,7 @@ class ChunkReader:
     has_text: bool = False  # text has come whose thoughts have a field of their own
     usage: AnswerUsage = field(default_factory=AnswerUsage)
     _splitter: ThoughtSplitter = field(init=False)
+    _held_echo: str = ""
     _separate: bool = False  # thoughts have a field of their own
     _calls: list[_Call] = field(default_factory=list)
     _first: float = 0.0  # time of the first content
@@ -104,8 +106,7 @@ class ChunkReader:
 
     def finish(self) -> Iterator[Delta]:
         """The last deltas of an answer that is complete: what was held back, usage, the end."""
-        for thought, text in self._splitter.finish():
-            yield ThoughtDelta(text) if thought else TextDelta(text)
+        yield from self._held()
         yield self._timed()
         reason = self.reason or EndReason.END
         if reason is EndReason.END and any(call.given for call in self._calls):
@@ -119,11 +120,16 @@ class ChunkReader:
 
     def cut(self) -> Iterator[Delta]:
         """The last deltas of an answer that was cut: what was held back, and its usage."""
-        for thought, text in self._splitter.finish():
-            yield ThoughtDelta(text) if thought else TextDelta(text)
+        yield from self._held()
         yield self._timed()
 
     # --- steps ----------------------------------------------------------------------------------
+
+    def _held(self) -> Iterator[Delta]:
+        for thought, text in self._splitter.finish():
+            yield ThoughtDelta(text) if thought else TextDelta(text)
+        if self._held_echo:
+            yield TextDelta(self._held_echo)
 
     def _note(self, delta: Delta) -> None:
         self.has_content = True
@@ -153,6 +159,15 @@ class ChunkReader:
 
     def _written(self, is_thought: bool, text: str) -> Iterator[Delta]:
         """Text of the field `content`, which may have thoughts between tags."""
+        if self.echo and not is_thought:
+            text = self._held_echo + text
+            self._held_echo = ""
+            if len(text) < len(self.echo) and self.echo.startswith(text):
+                self._held_echo = text
+                return
+            text, self.echo = text.removeprefix(self.echo), ""
+            if not text:
+                return
         if is_thought:
             self._separate = True
             yield ThoughtDelta(text)

@@ -22,7 +22,6 @@ PORTS = {
     1234: ServerKind.LM_STUDIO,
     8080: ServerKind.LLAMA_SERVER,
     8000: ServerKind.VLLM,
-    1847: ServerKind.TOKONOMA,
 }
 _TIMES = Times(connect=1.0, short=2.0)
 

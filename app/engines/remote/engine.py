@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.domain.answer_request import AnswerRequest
-from app.domain.connection import Connection
+from app.domain.connection import Connection, ServerKind
 from app.domain.deltas import Delta, WaitingDelta
 from app.domain.parts import ImagePart
 from app.domain.remote_fault import RemoteFault, RemoteFaultKind
@@ -36,7 +36,7 @@ from app.engines.remote.faults import (
 )
 from app.engines.remote.keys import NO_CREDENTIALS, Credentials
 from app.engines.remote.models import Found, look
-from app.engines.remote.values import object_of
+from app.engines.remote.values import object_of, text_of
 from app.engines.remote.wire import Body, formats_of, request_body, without
 from app.net.ledger import Purpose
 
@@ -99,9 +99,10 @@ class RemoteEngine:
                         yield delta
                 return
             except RemoteError as error:
+                error = RemoteError.of(replace(error.fault, model=request.model))
                 seconds = _wait(error.fault, waits, waited)
                 if not seconds:
-                    raise
+                    raise error from None
                 yield WaitingDelta(error.error, seconds)
             waits, waited = waits + 1, waited + seconds
             await self._sleep(seconds)
@@ -129,6 +130,9 @@ class RemoteEngine:
             reader = ChunkReader(
                 time.monotonic(), request.max_tokens, request.context, request.continues
             )
+            last = body["messages"][-1] if body["messages"] else {}
+            if self.connection.kind is ServerKind.LLAMA_SERVER and request.continues:
+                reader.echo = text_of(last.get("content"))
             refusal: ErrorBody | None = None
             async with exchange(
                 self.server,

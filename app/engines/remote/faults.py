@@ -89,7 +89,7 @@ _NO_MODEL = re.compile(
 )
 _IMAGES = re.compile(
     r"(?:image|vision|multi-?modal|image_url)\b.{0,80}(?:not support|unsupported|not enabled|not "
-    r"accept|unable|at most 0|no endpoints)|(?:not support|unsupported|not a|does ?n[o']t accept|no"
+    r"accept|unable|at most 0|no endpoints|cannot be read)|(?:not support|unsupported|not a|does ?n[o']t accept|no"
     r" endpoints found that support|without).{0,60}(?:image|vision|multi-?modal|mmproj)",
     re.I | re.S,
 )

@@ -64,7 +64,7 @@ _FORMATS: dict[ConstraintKind, frozenset[ServerKind]] = {
     ConstraintKind.JSON_SCHEMA: frozenset(_K),
     ConstraintKind.CHOICES: frozenset({_K.TOKONOMA, _K.LLAMA_SERVER, _K.VLLM, _K.SGLANG}),
     ConstraintKind.GBNF: frozenset({_K.TOKONOMA, _K.LLAMA_SERVER, _K.VLLM}),
-    ConstraintKind.REGEX: frozenset({_K.VLLM, _K.SGLANG}),
+    ConstraintKind.REGEX: frozenset({_K.TOKONOMA, _K.VLLM, _K.SGLANG}),
 }
 _IMAGE_TYPES = (
     (b"\x89PNG", "image/png"),
@@ -144,10 +144,10 @@ def _format(constraint: Constraint, kind: ServerKind) -> Body:
             choices = cast("list[str]", json.loads(text))
             rule = " | ".join(json.dumps(each, ensure_ascii=False) for each in choices)
             return {"grammar": f"root ::= {rule}"}
-        case ConstraintKind.REGEX if kind is _K.VLLM:
-            return {"structured_outputs": {"regex": text}}
-        case ConstraintKind.REGEX:
+        case ConstraintKind.REGEX if kind is _K.SGLANG:
             return {"regex": text}
+        case ConstraintKind.REGEX:
+            return {"structured_outputs": {"regex": text}}
         case ConstraintKind.GBNF if kind is _K.VLLM:
             return {"structured_outputs": {"grammar": text}}
         case _:

@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 
-from app.domain.answer_request import OfferedTool
+from app.domain.answer_request import OfferedTool, PromptMessage
 from app.domain.connection import ServerKind
 from app.domain.deltas import AnswerUsage, EndReason, PromptProgressDelta, TextDelta
+from app.domain.parts import TextPart
 from app.domain.remote_fault import RemoteFaultKind
 from app.engines.remote.exchange import Times
 from app.net.ledger import Purpose
+from engine import Role
 from hostile_server import (
     DONE,
     Reply,
@@ -438,10 +440,6 @@ def test_too_long_an_answer_is_asked_for_again_without_a_limit(server: Server) -
 
 
 def test_instructions_go_into_the_question_where_they_are_refused(server: Server) -> None:
-    from app.domain.answer_request import PromptMessage
-    from app.domain.parts import TextPart
-    from engine import Role
-
     server.chat(error("System role not supported", 400), answer("Fine"))
     messages = (
         PromptMessage(Role.SYSTEM, (TextPart("Be brief."),)),
@@ -525,3 +523,25 @@ def test_pings_are_no_silence(server: Server) -> None:
     pings: list[Any] = [b": ping\n\n", 0.2] * 4
     server.chat(Reply([*pings, event(chunk("A", "stop"))]))
     assert ask(engine_for(server.address, times=times)).text == "A"
+
+
+@pytest.mark.parametrize("size", [1, 4, 100])
+@pytest.mark.parametrize(
+    ("kind", "sent", "added"),
+    [
+        (ServerKind.LLAMA_SERVER, "1, 2, 3, 4", " 3, 4"),  # it repeats what it continues
+        (ServerKind.LLAMA_SERVER, " 3, 4", " 3, 4"),
+        (ServerKind.LLAMA_SERVER, "1, 1", "1, 1"),
+        (ServerKind.LLAMA_SERVER, "1, 2", "1, 2"),
+        (ServerKind.VLLM, "1, 2, 3", "1, 2, 3"),
+    ],
+)
+def test_continued_text_is_not_repeated(
+    server: Server, size: int, kind: ServerKind, sent: str, added: str
+) -> None:
+    server.chat(answer(*(sent[at : at + size] for at in range(0, len(sent), size))))
+    messages = (
+        PromptMessage(Role.USER, (TextPart("Count"),)),
+        PromptMessage(Role.ASSISTANT, (TextPart("1, 2,"),)),
+    )
+    assert ask(engine_for(server.address, kind), question(messages=messages)).text == added

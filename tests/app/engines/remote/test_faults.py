@@ -197,6 +197,8 @@ def test_other_refusals_are_no_overflow(server: Server, text: str) -> None:
         (error("image input is not supported - hint: if this is unexpected, you may need to provide "
                "the mmproj", 500), K.IMAGES),
         (error("No endpoints found that support image input", 400), K.IMAGES),
+        (error("`messages[0].content[1].type` 'image_url' cannot be read by this model; send text.",
+               400), K.IMAGES),
         (error("registry.example/m does not support tools", 400), K.TOOLS),
         (error('"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be '
                "set", 400), K.TOOLS),

@@ -1,0 +1,180 @@
+"""Remote client: engines elsewhere on a thread of their own, whose deltas come to the GUI thread.
+
+The thread has an event loop and starts with the first answer. As in the local client, deltas are
+handed over in batches of 16 ms: one queued signal per token would freeze the window.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+
+from PySide6.QtCore import QObject, Qt, QTimer, Signal
+
+from app.domain.answer_request import AnswerRequest
+from app.domain.deltas import AnswerEnd, Delta, EndReason, TextDelta, ThoughtDelta
+from app.domain.model_ref import Remote
+from app.domain.remote_fault import RemoteFaultKind
+from app.engines.remote.engines import RemoteEngines
+from app.engines.remote.errors import RemoteError
+
+_log = logging.getLogger(__name__)
+_DRAIN_MILLISECONDS = 16
+_JOIN_SECONDS = 3.0
+_ids = itertools.count(-1, -1)  # below 0: those of the engine in this process are above
+
+Told = Delta | RemoteError
+Deliver = Callable[[Told], None]
+
+
+class RemoteHandle:
+    """A submitted request for an answer."""
+
+    def __init__(self, client: RemoteClient, deliver: Deliver) -> None:
+        self.id = next(_ids)  # unique in the process
+        self.is_over = False  # the end or the error was queued
+        self._client, self._deliver = client, deliver
+        self.work: Future[None] | None = None
+
+    def cancel(self) -> None:
+        """End it now: its last delta comes with the next batch, and its socket is closed."""
+        self._client.end(self, AnswerEnd(EndReason.CANCELLED))
+        if self.work is not None:
+            self.work.cancel()
+
+    def deliver(self, told: Told) -> None:
+        """Pass on what has come."""
+        self._deliver(told)
+
+
+class RemoteClient(QObject):
+    """Runs answers of engines elsewhere; all its methods are called on the GUI thread."""
+
+    _woken = Signal()  # from the thread: there are deltas
+
+    def __init__(self, engines: RemoteEngines, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._engines = engines
+        self._queue: deque[tuple[RemoteHandle, Told]] = deque()
+        self._guard = threading.Lock()  # guards `is_over` of handles, and `_awake`
+        self._awake = False  # the timer is running, or will be started
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._handles: set[RemoteHandle] = set()
+        self._timer = QTimer(
+            self,
+            singleShot=True,
+            interval=_DRAIN_MILLISECONDS,
+            timerType=Qt.TimerType.PreciseTimer,
+        )
+        self._timer.timeout.connect(self.drain)
+        self._woken.connect(self._timer.start)
+
+    def submit(self, ref: Remote, request: AnswerRequest, deliver: Deliver) -> RemoteHandle:
+        """Ask for an answer; returns at once, before anything of it is delivered.
+
+        `deliver` is called on the GUI thread with each delta, texts that came together as one. The
+        last one is `AnswerEnd` or a RemoteError.
+        """
+        handle = RemoteHandle(self, deliver)
+        self._handles.add(handle)
+        handle.work = asyncio.run_coroutine_threadsafe(
+            self._answer(handle, ref, request), self._started()
+        )
+        return handle
+
+    def drain(self) -> None:
+        """Deliver what has come so far."""
+        with self._guard:
+            self._awake = False  # first: what comes from now on wakes the timer again
+        batch: list[tuple[RemoteHandle, Told]] = []
+        while self._queue:
+            batch.append(self._queue.popleft())
+        for handle, told in _joined(batch):
+            if isinstance(told, AnswerEnd | RemoteError):
+                self._handles.discard(handle)
+            try:
+                handle.deliver(told)
+            except Exception:  # noqa: BLE001  (the next ones are delivered all the same)
+                _log.exception("%s could not be handled", type(told).__name__)
+
+    def stop(self) -> None:
+        """Cancel all answers, and end the thread; the last deltas come by the next `drain`."""
+        for handle in list(self._handles):
+            handle.cancel()
+        if self._loop is not None and self._thread is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(_JOIN_SECONDS)
+            self._loop = self._thread = None
+
+    def end(self, handle: RemoteHandle, last: AnswerEnd | RemoteError) -> None:
+        """Queue the last delta of an answer, unless it is over; may be called on any thread."""
+        self._add(handle, last)
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        """The event loop of the thread."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=_run, args=(self._loop,), name="remote engines", daemon=True
+            )
+            self._thread.start()
+        return self._loop
+
+    async def _answer(self, handle: RemoteHandle, ref: Remote, request: AnswerRequest) -> None:
+        """One answer, on the thread."""
+        try:
+            async with contextlib.aclosing(self._engines.generate(ref, request)) as deltas:
+                async for delta in deltas:
+                    self._add(handle, delta)
+        except RemoteError as error:
+            self.end(handle, error)
+        except Exception as error:  # noqa: BLE001  (the answer ends, and the window goes on)
+            _log.exception("an answer of an engine elsewhere failed")
+            about = f"{type(error).__name__}: {error}"
+            self.end(handle, RemoteError(RemoteFaultKind.SERVER, model=ref.id, about=about))
+
+    def _add(self, handle: RemoteHandle, told: Told) -> None:
+        """Queue something for the GUI thread; nothing follows the last one of an answer."""
+        with self._guard:
+            if handle.is_over:
+                return
+            handle.is_over = isinstance(told, AnswerEnd | RemoteError)
+            self._queue.append((handle, told))
+            wakes, self._awake = not self._awake, True
+        if wakes:
+            self._woken.emit()
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """The thread: runs the loop, and lets cancelled answers close their sockets at the end."""
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        loop.close()
+
+
+def _joined(batch: list[tuple[RemoteHandle, Told]]) -> Iterator[tuple[RemoteHandle, Told]]:
+    """The batch with the texts of one answer that follow each other joined."""
+    for (handle, kind), group in itertools.groupby(batch, lambda each: (each[0], type(each[1]))):
+        told = [each[1] for each in group]
+        if kind in (TextDelta, ThoughtDelta):
+            text = "".join(each.text for each in told if isinstance(each, TextDelta | ThoughtDelta))
+            yield handle, kind(text)  # type: ignore[call-arg]
+        else:
+            yield from ((handle, each) for each in told)
