@@ -15,7 +15,7 @@ import shots
 from scenes_chat import fill
 from stage import Stage, flush
 
-SAMPLE = ("empty", "library_full", "settings_look", "panel_set", "folders")
+SAMPLE = ("empty", "library_full", "settings_look", "panel_set", "folders", "connections_busy")
 SAID_BY_SCENES = {  # as a store, the engine or the name of a folder does
     "database_banner": {"Move it aside"},
     "picker_failed": {"Choose a GGUF file"},

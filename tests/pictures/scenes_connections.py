@@ -7,6 +7,7 @@ from app.net.ledger import Ledger, Purpose
 from app.net.offline import gate
 from app.state.connections import EngineRow, EngineState, FoundRow
 from app.state.server import ClientRow, LogRow, ServerPhase
+from app.system.translation import tr
 from scenes_chat import Scene, ready
 from stage import Stage, flush
 
@@ -66,7 +67,7 @@ def editor(stage: Stage) -> None:
     shown = stage.window.connections
     assert shown is not None
     shown.engines.open_editor(None, "http://gpu.example.org:8000/v1")
-    stage.states.connections.set_edit("This is not the address of a server.")
+    stage.states.connections.set_edit(tr("This is not the address of a server."))
     _scroll_to(stage, "engines")
 
 

@@ -121,6 +121,8 @@ def _progress(offer: Offer, download: Download) -> str:
             return f"{download.error} {download.remedy}".strip()
         case Phase.PAUSED:
             return tr("{name}: paused at {done} %", name=offer.name, done=done)
+        case Phase.QUEUED if download.note:  # offline
+            return tr("{name}: {note}", name=offer.name, note=download.note)
         case Phase.VERIFYING | Phase.DONE:
             return tr("Checking {name}…", name=offer.name)
         case _:

@@ -106,6 +106,21 @@ def test_download_is_shown_in_a_chat_and_can_be_cancelled_there(
     hub.released.set()
 
 
+def test_a_download_waits_while_the_app_is_offline(
+    qtbot: QtBot, stage: Stage, hub: Hub, model: CatalogModel
+) -> None:
+    hub.faults.append(Fault(stall_after=1))
+    line = stage.window.chat.empty_view.better
+    qtbot.mouseClick(line.link, Qt.MouseButton.LeftButton)
+    assert hub.stalled.wait(20)
+    stage.controller.change_settings(offline=True)
+    words = "Better 1B: Offline. It continues when you switch that off."
+    until(lambda: line.words.text() == words)
+    hub.released.set()
+    stage.controller.change_settings(offline=False)
+    until(lambda: stage.engine.load.path == models_folder() / model.file)
+
+
 def test_failed_download_offers_to_try_again(
     qtbot: QtBot, stage: Stage, hub: Hub, model: CatalogModel
 ) -> None:
