@@ -26,6 +26,7 @@ from app.ui.theme.theme import BODY, SMALL, font
 from app.ui.widgets.controls import (
     ElidedLabel,
     TextButton,
+    align_text_at_start,
     label,
     section_heading,
     set_property,
@@ -94,6 +95,7 @@ class EngineEditor(QFrame):
     def __init__(self) -> None:
         super().__init__()
         self._id = ""
+        self._forgets_key = False  # Save removes the key
         self._question: Question | None = None
         texts = (
             ("address", Setting(
@@ -109,16 +111,21 @@ class EngineEditor(QFrame):
         )  # fmt: skip
         self.rows = {name: PreferenceRow(name, setting, "") for name, setting in texts}
         self.key_line.setEchoMode(QLineEdit.EchoMode.Password)
+        self.forget_key = TextButton(tr("Remove the key"), "link")
+        align_text_at_start(self.forget_key)
         self.problem = wrapped("", "danger")
         self.question = wrapped("", "warning", BODY)
         self.save = TextButton(tr("Save"), "primary")
         self.agree = TextButton(tr("Use it unencrypted"), "outlined")
         self.cancel = TextButton(tr("Cancel"), "outlined")
         layout = framed(self)
-        for row in self.rows.values():
+        for name, row in self.rows.items():
             layout.addWidget(row)
+            if name == "key":
+                layout.addWidget(self.forget_key, 0, Qt.AlignmentFlag.AlignLeading)
         for part in (self.problem, self.question, _line(self.save, self.agree, self.cancel)):
             layout.addWidget(part)
+        self.forget_key.clicked.connect(self._forget_key)
         self.save.clicked.connect(self._save)
         self.agree.clicked.connect(self._agree)
         self.cancel.clicked.connect(self.cancelled)
@@ -151,6 +158,8 @@ class EngineEditor(QFrame):
             shown.show_value(values[name])
             shown.restore()
         kept = bool(row and row.has_key)
+        self._forgets_key = False
+        self.forget_key.setVisible(kept)
         self.key_line.setPlaceholderText(tr("Kept; type a new one to replace it") if kept else "")
         self.show_answer("", None)
         self.show()
@@ -180,7 +189,7 @@ class EngineEditor(QFrame):
             self._line("name").text().strip(),
             self._line("address").text().strip(),
             tuple((name.strip(), value.strip()) for name, _, value in lines),
-            key or None,
+            key or ("" if self._forgets_key else None),
         )
 
     def set_narrow(self, narrow: bool) -> None:
@@ -190,6 +199,13 @@ class EngineEditor(QFrame):
 
     def _keep(self, name: str, value: object) -> None:
         self.rows[name].set_default(value)  # nothing to reset before it is saved
+
+    def _forget_key(self) -> None:
+        self._forgets_key = True
+        self.forget_key.hide()
+        self.key_line.clear()
+        self.key_line.setPlaceholderText(tr("Removed when you save"))
+        self.key_line.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def _save(self) -> None:
         self.saved.emit(self.edited())
@@ -316,13 +332,13 @@ class EnginesSection(QWidget):
 def _state_words(row: EngineRow) -> tuple[str, str]:
     """The tone and the words of a connection's state."""
     match row.state:
-        case EngineState.UNKNOWN:
+        case EngineState.UNKNOWN if not row.models:
             return "secondary", tr("Not asked yet.")
         case EngineState.ASKING:
             return "secondary", tr("Asking…")
         case EngineState.FAILED:
             return "danger", f"{row.problem} {row.remedy}".strip()
-        case EngineState.READY:
+        case EngineState.READY | EngineState.UNKNOWN:  # the models of an earlier run
             count = len(row.models)
             if not count:
                 return "secondary", tr("It answers, and has no model.")

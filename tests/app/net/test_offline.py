@@ -177,6 +177,18 @@ def test_a_connection_of_another_client_is_cut_once(switch: Gate) -> None:
         switch.allow("https://there.example/v1", Purpose.ANSWERS)
 
 
+def test_only_what_asks_the_gate_can_connect() -> None:
+    imports = re.compile(
+        r"^\s*(?:import|from) (socket|ssl|httpx|urllib\.request|http\.client|http)\b", re.MULTILINE
+    )
+    found = {
+        path.parent.relative_to(ROOT).as_posix()
+        for path in (ROOT / "app").rglob("*.py")
+        if imports.search(path.read_text("utf-8"))
+    }
+    assert found == {"app/net", "app/engines/remote"}
+
+
 def test_the_app_opens_no_connection_by_qt() -> None:
     """Qt's sockets are not of Python, so that no audit hook sees them."""
     used = re.compile(r"\bQ(NetworkAccessManager|TcpSocket|UdpSocket|SslSocket|WebSocket)\b")

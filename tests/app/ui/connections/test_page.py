@@ -234,6 +234,15 @@ def test_an_engine_is_added_by_keyboard(
     qtbot.keyClick(page, Qt.Key.Key_Escape)
     assert editor.isHidden()
     assert page.isVisible()
+    card.edit.click()
+    editor.forget_key.click()
+    assert editor.edited().key == ""
+    editor.save.click()
+    settle(stage)
+    assert not stage.states.connections.engines[0].has_key
+    card.edit.click()
+    assert editor.forget_key.isHidden()
+    editor.cancel.click()
     card.delete.click()
     settle(stage)
     assert engines.cards == {}
