@@ -18,10 +18,10 @@ from typing import TypeVar
 
 from engine.adapter_cache import AdapterCache
 from engine.adapters.stack import Stack
-from engine.core.generate import Request
+from engine.core.failover_state import FailoverState, without_frames
 from engine.core.handle import RequestHandle
 from engine.core.prompt_scorer import PromptScorer
-from engine.core.suspended import Suspended, without_frames
+from engine.core.request import AnswerEvent, AnswerRequest
 from engine.errors import (
     OTHER_FAULT,
     AdapterError,
@@ -148,7 +148,7 @@ class ModelSession:
         """Whether a fault may be one of a device beside the processor."""
         return self._scheduler.runner.is_of_device(fault)
 
-    def leave_device(self) -> Suspended:
+    def leave_device(self) -> FailoverState:
         """Free the model and all that is on its device; only `go_on` may be called then."""
         self._paths, self._uses = self._adapters.paths, self._adapters.uses
         with suppress(Exception):  # of the device
@@ -158,12 +158,12 @@ class ModelSession:
         with suppress(Exception):
             self.close()
         self._draft = None
-        suspended = self._scheduler.suspend()
+        suspended = self._scheduler.leave_device()
         del self.model, self._scheduler, self._embedder, self._ranker, self._prefill, self._disk
         del self._adapters
         return suspended
 
-    def go_on(self, model: LoadedModel, suspended: Suspended) -> None:
+    def go_on(self, model: LoadedModel, suspended: FailoverState) -> None:
         """Go on with the model as it was loaded elsewhere, its adapters and its draft model."""
         draft, self._draft_set = self._draft_set.path, DraftSet(0, None)
         self._open(model)
@@ -172,7 +172,7 @@ class ModelSession:
         if draft is not None:
             with suppress(EngineError):
                 self._load_draft(SetDraft(draft), _no_checkpoint)
-        self._scheduler.resume(suspended, self._moved)
+        self._scheduler.take_over(suspended, self._moved)
 
     def _moved(self, stack: Stack) -> Stack:
         """The same adapters for the model as it is now."""
@@ -278,10 +278,11 @@ class ModelSession:
     ) -> Generator[Event | None, None, None]:
         """Generate answers, reusing the longest cached or saved prefix of the conversation.
 
-        Yields None when there is no event now: `step` makes the next ones. Closing it cancels them.
+        Their events are delivered by `step`, where they arise; yields None until they have ended.
+        Closing it cancels them.
         """
         self._refuse_without_answers()
-        is_abandoned, checkpoint = False, handle.checkpoint
+        checkpoint = handle.checkpoint
         stack = self._adapters.stack_of(wanted.adapters, checkpoint)
         if wanted.budget_bytes is not None:
             self._disk.set_budget(wanted.budget_bytes)
@@ -319,7 +320,18 @@ class ModelSession:
         if (form := prompt.tool_format) and wanted.tool_choice is not ToolChoice.NONE:
             calls = ToolCallEvents(form, wanted.tools)
             plan = replace(plan, shown=form.markers, calls_end=form.has_messages)
-        request = Request(
+        timer = self._prefill.timer()
+
+        def deliver(event: AnswerEvent) -> None:
+            if isinstance(event, PromptProgress):
+                timer.on_progress(event.done_tokens, event.total_tokens)
+            if calls is not None and isinstance(event, Text | Thought | Finished):
+                for each in calls.of(event):
+                    handle.deliver(each)
+            else:
+                handle.deliver(event)
+
+        request = AnswerRequest(
             self._scheduler.spelled_as_cached(stack, prompt.ids),
             wanted.sampling,
             number=handle.id,
@@ -336,35 +348,23 @@ class ModelSession:
             background=wanted.background,
             stop_loops=wanted.stop_loops,
             drafter=maker(wanted.drafts, self._draft),
-            cancelled=lambda: is_abandoned or handle.is_cancelled,
+            dropped_turns=prompt.dropped_turns,
+            deliver=deliver,
+            cancellation=handle,
         )
-        ticket = self._scheduler.submit(request)
+        group = self._scheduler.submit(request)
         self._disk.evicted.note(handle.id, wanted.conversation, stack, request.prompt)
-        timer = self._prefill.timer()
         try:
-            while True:
-                while ticket.events:
-                    event = ticket.events.popleft()
-                    if isinstance(event, PromptProgress):
-                        timer.on_progress(event.done_tokens, event.total_tokens)
-                        event = replace(event, dropped_turns=prompt.dropped_turns)
-                    elif isinstance(event, Finished):
-                        tokens = [*request.prompt, *ticket.answers[event.answer]]
-                        self._disk.note(handle.id, wanted.conversation, stack, tokens)
-                        is_last = ticket.open_answers == 0 and not ticket.events
-                        event = replace(event, last=is_last)
-                    if calls is not None and isinstance(event, Text | Thought | Finished):
-                        yield from calls.of(event)
-                    else:
-                        yield event
-                if ticket.error is not None:
-                    raise ticket.error
-                if ticket.done:
-                    break
+            while not group.done:
                 yield None
         finally:
-            is_abandoned = True  # nobody reads the events any more: see `close` of generators
-        if ticket.was_alone:
+            handle.cancel()  # if this is closed early; nothing of an answer that has ended
+        for answer in group.answers.values():
+            tokens = [*request.prompt, *answer]
+            self._disk.note(handle.id, wanted.conversation, stack, tokens)
+        if group.error is not None:
+            raise group.error
+        if group.was_alone:
             self._prefill.learn(stack, timer)
 
     def _tool_constraint(

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from kernels import reference
-from kernels.draw import Drawer
+from kernels.device_sampling import DeviceSampler
 from kernels.formats import Format
 from kernels.interpreter import Interpreter
 from kernels.ops import Ops
@@ -56,12 +56,12 @@ class Backend:
         words: Callable[[], str] | None = None,
         device: torch.device = HOST,
         free_bytes: Callable[[], int | None] = lambda: None,
-        drawer: Callable[[int], Drawer] | None = None,
+        sampler: Callable[[int], DeviceSampler] | None = None,
     ) -> None:
         """`words` returns the display name; None: the name itself.
 
         `device` has the weights, the KV cache and the activations. `free_bytes` are those of its
-        memory; None: it uses the host's. `drawer` makes what draws tokens of a vocabulary
+        memory; None: it uses the host's. `sampler` makes what draws tokens of a vocabulary
         there; None: the host draws.
         """
         self.name = name
@@ -69,7 +69,7 @@ class Backend:
         self.device = device
         self.ops = Ops(self._find, _find_reference)
         self._free_bytes = free_bytes
-        self._drawer = drawer
+        self._sampler = sampler
         self._words = words or (lambda: name)
         self._missing: set[tuple[str, str]] = set()  # already logged
 
@@ -108,9 +108,9 @@ class Backend:
         except RuntimeError:
             return 0
 
-    def new_drawer(self, vocabulary: int) -> Drawer | None:
+    def new_sampler(self, vocabulary: int) -> DeviceSampler | None:
         """What draws tokens of a vocabulary on the device; None: the host draws."""
-        return None if self._drawer is None else self._drawer(vocabulary)
+        return None if self._sampler is None else self._sampler(vocabulary)
 
     def _find(self, op: str, format: str = "F32") -> Kernel:
         kernel = self.kernels.get((op, format))

@@ -14,9 +14,9 @@ from engine.cli.loading import adapter_stack, drafts, load_model
 from engine.cli.options import Options
 from engine.cli.output import Answer, report, write_metrics
 from engine.cli.sampling_options import sampling
-from engine.core.generate import Request
+from engine.core.cancellation import Cancellation
+from engine.core.request import AnswerEvent, AnswerRequest
 from engine.core.scheduler import Scheduler
-from engine.core.ticket import Ticket
 from engine.errors import RequestError, SnapshotError
 from engine.frontend.constraints.resume_matcher import after_thoughts
 from engine.frontend.reasoning_budget import ThoughtPlan
@@ -81,9 +81,14 @@ def _answer(
         wanted, begun = after_thoughts(wanted, prompt.begun, model.template.markers)
     cached = _restored(options, model, scheduler, stack)
     draft_model = drafts(options, model)
-    with interruptible() as interrupted, closing(draft_model) if draft_model else nullcontext():
-        ticket = scheduler.submit(
-            Request(
+    cancellation = Cancellation()
+    answers = _Answers(options)
+    with (
+        interruptible(cancellation.cancel),
+        closing(draft_model) if draft_model else nullcontext(),
+    ):
+        group = scheduler.submit(
+            AnswerRequest(
                 scheduler.spelled_as_cached(stack, fresh) if fresh else cached,
                 sampling(options, model.sampling),
                 max_tokens=options.max_tokens,
@@ -97,43 +102,45 @@ def _answer(
                 constraint=wanted,
                 begun=begun,
                 logprobs=options.logprobs,
-                cancelled=interrupted,
+                deliver=answers.deliver,
+                cancellation=cancellation,
             )
         )
-        answers = _run(options, scheduler, ticket)
-    if ticket.error is not None:
-        raise ticket.error
-    report(options, model, answers)
+        while not group.done:
+            scheduler.step()
+    if group.error is not None:
+        raise group.error
+    for number, tokens in group.answers.items():
+        answers.answers[number].tokens = tokens
+    report(options, model, [one for one in answers.answers if one.finished is not None])
     if options.metrics is not None:
         write_metrics(options.metrics, read_metrics(model, scheduler, 0, snapshots_size()))
     if options.session is not None:
         session_file.save(
-            _session_path(options), scheduler, stack, ticket.tokens, _key(model, stack), model
+            _session_path(options), scheduler, stack, group.tokens, _key(model, stack), model
         )
-    if interrupted():
+    if cancellation.is_cancelled:
         raise KeyboardInterrupt
 
 
-def _run(options: Options, scheduler: Scheduler, ticket: Ticket) -> list[Answer]:
-    """Run a request until it is done, and stream the text of its first answer."""
-    answers = [Answer() for _ in range(options.answers)]
-    tagged = [TaggedText() for _ in answers]
-    streams = not options.json and options.answers == 1
-    while ticket.events or not ticket.done:
-        if not ticket.events:
-            scheduler.step()
-            continue
-        event = ticket.events.popleft()
+class _Answers:
+    """The answers so far; the text of the first one is streamed."""
+
+    def __init__(self, options: Options) -> None:
+        self.answers = [Answer() for _ in range(options.answers)]
+        self._tagged = [TaggedText() for _ in self.answers]
+        self._streams = not options.json and options.answers == 1
+
+    def deliver(self, event: AnswerEvent) -> None:
+        """Take in an event of the engine."""
         if isinstance(event, Text | Thought):
-            text = tagged[event.answer].push(event)
-            answers[event.answer].text += text
-            answers[event.answer].logprobs += event.logprobs
-            if streams:
+            text = self._tagged[event.answer].push(event)
+            self.answers[event.answer].text += text
+            self.answers[event.answer].logprobs += event.logprobs
+            if self._streams:
                 print(text, end="", flush=True)
         elif isinstance(event, Finished):
-            answers[event.answer].finished = event
-            answers[event.answer].tokens = ticket.answers[event.answer]
-    return [answer for answer in answers if answer.finished is not None]
+            self.answers[event.answer].finished = event
 
 
 def _restored(

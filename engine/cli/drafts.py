@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 
 from engine.adapters.stack import NO_ADAPTERS, Stack
-from engine.core.generate import Request
+from engine.core.request import AnswerEvent, AnswerRequest
 from engine.errors import EngineError, RequestError
 from engine.frontend.template import prompt_ids
 from engine.loading.loader import LoadedModel
@@ -50,18 +50,20 @@ def lookup_bench(
     scheduler = model.new_scheduler()
 
     def answer(kind: DraftKind) -> tuple[Finished, list[int]]:
-        ticket = scheduler.run(
-            Request(
+        events: list[AnswerEvent] = []
+        group = scheduler.run(
+            AnswerRequest(
                 prompt,
                 Sampling(temperature=0),
                 max_tokens=generated,
                 stop_loops=False,
                 stack=stack,
                 drafter=maker(kind, None),
+                deliver=events.append,
             )
         )
-        (finished,) = [event for event in ticket.events if isinstance(event, Finished)]
-        return finished, ticket.answers[0]
+        (finished,) = [event for event in events if isinstance(event, Finished)]
+        return finished, group.answers[0]
 
     answer(DraftKind.LOOKUP)  # warm-up: measures the costs of steps, caches the prompt
     pairs = [(answer(DraftKind.NONE), answer(DraftKind.LOOKUP)) for _ in range(repetitions)]

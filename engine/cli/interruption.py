@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
 @contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """Yields a function that returns whether Ctrl-C was pressed; a second one raises at once."""
-    pressed = threading.Event()
+def interruptible(cancel: Callable[[], None]) -> Iterator[None]:
+    """Calls `cancel` when Ctrl-C is pressed; a second one raises at once."""
 
     def note(*_: object) -> None:
-        pressed.set()
+        cancel()
         signal.signal(signal.SIGINT, before)
 
     before = signal.getsignal(signal.SIGINT)
     signal.signal(signal.SIGINT, note)
     try:
-        yield pressed.is_set
+        yield
     finally:
         signal.signal(signal.SIGINT, before)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.core.generate import Generation
-from engine.core.ticket import Ticket
+from engine.core.request import SequenceGroup
+from engine.core.sequence import RunningSequence
 from engine.state.prefix_tree import PrefixTree, common_length
 
 _WORTH_SHARING = 16  # tokens of a prompt; sharing them costs a copy of a page
 
 
 def is_in_progress(
-    item: Ticket | Generation, running: Sequence[Generation], tree: PrefixTree
+    item: SequenceGroup | RunningSequence, running: Sequence[RunningSequence], tree: PrefixTree
 ) -> bool:
     """Whether a prompt is being processed that begins as this one: it is not done twice."""
     request = item.request
-    if not isinstance(item, Ticket):
+    if not isinstance(item, SequenceGroup):
         return False
     for one in running:
         yields = one.request.background and not request.background
@@ -32,7 +32,7 @@ def is_in_progress(
 
 
 def share(
-    stack: str, tokens: Sequence[int], running: Sequence[Generation], tree: PrefixTree
+    stack: str, tokens: Sequence[int], running: Sequence[RunningSequence], tree: PrefixTree
 ) -> None:
     """Add to the tree what an answer in progress has processed of these tokens."""
     known = tree.match(stack, tokens).length

@@ -166,7 +166,7 @@ class Loop:
         except EngineError as error:
             self._fail(handle, error)
         except BaseException as fault:  # noqa: BLE001  a panic is no Exception
-            from engine.core.suspended import without_frames
+            from engine.core.failover_state import without_frames
 
             error = memory_error(fault) or _unexpected(fault)
             is_load = isinstance(handle.request, Load)

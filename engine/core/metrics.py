@@ -43,7 +43,13 @@ class Counts:
 
     def add(self, value: float, times: int = 1) -> None:
         """Count a finite value; one below 0, which no clock should give, counts as 0."""
-        self._counts[_bucket(value)] += times
+        # As `bounds` has them; a value is in the bucket whose upper bound it is.
+        at = 0
+        if value > _SMALLEST:
+            fraction, power = math.frexp(value)  # fraction in [0.5, 1)
+            at = power * _PARTS + math.ceil((2 * fraction - 1) * _PARTS) + _OFFSET
+            at = at if at < _BUCKETS else _BUCKETS - 1
+        self._counts[at] += times
         self.count += times
         self.sum += value * times if value > 0 else 0.0
 
@@ -77,15 +83,6 @@ class Counts:
             self.quantile(0.5),
             self.quantile(0.95),
         )
-
-
-def _bucket(value: float) -> int:
-    """The index of the bucket of a value: those up to its upper bound, which is included."""
-    if not value > _SMALLEST:
-        return 0
-    fraction, power = math.frexp(value)  # fraction in [0.5, 1)
-    at = power * _PARTS + math.ceil((2 * fraction - 1) * _PARTS) + _OFFSET
-    return at if at < _BUCKETS else _BUCKETS - 1
 
 
 def bounds(bucket: int) -> tuple[float, float]:

@@ -64,8 +64,9 @@ class Runner:
         With `draws` the logits stay on the device if the head's backend can draw tokens there.
         """
         vocabulary = model.head.weight.shape[0]
-        self.drawer = model.placement.head.new_drawer(vocabulary) if draws else None
+        self.device_sampler = model.placement.head.new_sampler(vocabulary) if draws else None
         self.model = model
+        self._backends = model.placement.backends
         self._result = result
         self.layout = KVLayout(model.layer_states, storage_dtype(cache))
         self._recorder = recorder
@@ -121,7 +122,7 @@ class Runner:
                     program,
                     self.model.placement,
                     self.model.refused,
-                    keeps_logits=self.drawer is not None,
+                    keeps_logits=self.device_sampler is not None,
                 )
         self._recorded[stack.key] = found
         while len(self._recorded) > _MOST_PROGRAMS:
@@ -136,7 +137,8 @@ class Runner:
         All or none are committed: `checkpoint` may raise to cancel. Raises OutOfPages.
         """
         outs = self._hidden(batch, checkpoint)
-        _commit(batch)
+        for rows in batch:
+            rows.sequence.commit(rows.tokens)
         return outs
 
     def read_text(
@@ -159,13 +161,18 @@ class Runner:
         Raises OutOfPages, and what `checkpoint` raises; nothing is then committed.
         """
         checkpoint()
-        if not self._steps_at_once or any(len(rows.tokens) > rows.wanted for rows in batch):
-            outs = self._logits(batch, self._hidden(batch, checkpoint))
-        else:
+        at_once = self._steps_at_once
+        for rows in batch:  # plain loops: this runs before every token
+            at_once = at_once and len(rows.tokens) <= rows.wanted
+        if at_once:
             outs = self._step(batch)
-        for backend in self.model.placement.backends:
+        else:
+            outs = self._logits(batch, self._hidden(batch, checkpoint))
+        for backend in self._backends:
             backend.finish()  # a pass is timed, and its faults are raised here
-        _commit([rows for rows in batch if rows.wanted < 2])
+        for rows in batch:
+            if rows.wanted < 2:
+                rows.sequence.commit(rows.tokens)
         return outs
 
     def _hidden(self, batch: Tokens[Rows], checkpoint: Callable[[], None]) -> list[Tensor]:
@@ -190,8 +197,12 @@ class Runner:
 
     def _step(self, batch: Tokens[Rows]) -> list[Tensor]:
         """Body and head in one call: logits are wanted of all tokens."""
-        outs: dict[int, Tensor] = {}
         groups = _by_stack(batch)  # outside inference mode, where new pages could not be reused
+        if len(batch) == 1:  # each token of most answers
+            stack, _, segments = groups[0]
+            with torch.inference_mode():
+                return [self.recorded(stack).step(segments)]
+        outs: dict[int, Tensor] = {}
         with torch.inference_mode():
             for stack, numbers, segments in groups:
                 logits = self.recorded(stack).step(segments)
@@ -200,18 +211,15 @@ class Runner:
         return [outs[number] for number in range(len(batch))]
 
 
-def _commit(batch: Tokens[Rows]) -> None:
-    for rows in batch:
-        rows.sequence.commit(rows.tokens)
-
-
 def _by_stack(batch: Tokens[Rows]) -> list[tuple[Stack, list[int], list[Segment]]]:
     """The rows in groups with one adapter stack: stack, indices in the batch, segments."""
     groups: dict[str, tuple[Stack, list[int], list[Segment]]] = {}
     for rows in batch:  # before any pass: OutOfPages leaves all sequences unchanged
-        rows.sequence.reserve(len(rows.tokens))
-    if len(batch) == 1:  # each token of most answers
-        return [(rows.stack, [0], [rows.sequence.segment(rows.tokens)]) for rows in batch]
+        if len(rows.sequence.tokens) + len(rows.tokens) > rows.sequence.reserved:
+            rows.sequence.reserve(len(rows.tokens))
+    if len(batch) == 1:
+        (rows,) = batch
+        return [(rows.stack, [0], [rows.sequence.segment(rows.tokens)])]
     for number, rows in enumerate(batch):
         group = groups.setdefault(rows.stack.key, (rows.stack, [], []))
         group[1].append(number)

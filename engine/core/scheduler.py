@@ -20,21 +20,21 @@ from contextlib import suppress
 from torch import Tensor
 
 from engine.adapters.stack import Stack
-from engine.core.device_sampling import draw_on_device
-from engine.core.generate import Generation, Request, SamplerState, check
+from engine.core.device_sampling import sample_on_device
+from engine.core.failover_state import FailoverState, without_frames
 from engine.core.inflight_prefix import is_in_progress, share
 from engine.core.metrics import Metrics
 from engine.core.prompt import reuse_cached_ids
+from engine.core.request import AnswerRequest, SamplerState, SequenceGroup, check
 from engine.core.runner import Rows, Runner
-from engine.core.suspended import Suspended, without_frames
-from engine.core.ticket import Ticket
+from engine.core.sequence import RunningSequence
 from engine.errors import Cancelled, EngineError, OutOfMemory
 from engine.frontend.constraints.grammars import Grammars
 from engine.frontend.constraints.matcher import Matcher, lookahead
 from engine.frontend.constraints.resume_matcher import matcher_at_end
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.machine.device import memory_error
-from engine.messages import Finished, FinishReason, PromptProgress
+from engine.messages import FinishReason, PromptProgress
 from engine.sampling import check as check_sampling
 from engine.speculative.costs import StepCosts
 from engine.state.pages import OutOfPages, PagePool
@@ -72,9 +72,8 @@ class Scheduler:
         self.pool, self.tree = pool, tree
         self.context = context
         self._tokenizer = tokenizer
-        self._waiting: deque[Ticket | Generation] = deque()  # generations were preempted
-        self._running: list[Generation] = []
-        self._tickets: dict[int, Ticket] = {}  # by identity of the request
+        self._waiting: deque[SequenceGroup | RunningSequence] = deque()  # sequences were preempted
+        self._running: list[RunningSequence] = []
         self._passes = itertools.count(1)
         self._token_seconds = runner.token_seconds  # of a prompt, running mean
         self._prompt_seconds = 0.0  # that prompts had beside answers, more than passes without them
@@ -105,7 +104,7 @@ class Scheduler:
         """The sequences of the answers in progress."""
         return [one.sequence for one in self._running]
 
-    def submit(self, request: Request) -> Ticket:
+    def submit(self, request: AnswerRequest) -> SequenceGroup:
         """Queue a request. Raises PromptTooLong, or RequestError for an option out of range.
 
         If its prompt ends with an interrupted answer, the sampler and the constraint continue where
@@ -115,12 +114,11 @@ class Scheduler:
         check_sampling(request.sampling, self._tokenizer.size)
         key = request.stack.key, tuple(request.prompt)
         request.resume = request.resume or self._interrupted.pop(key, None)
-        ticket = Ticket(request, self._matcher(request), open_answers=request.count)
-        self._tickets[id(request)] = ticket
-        self._waiting.append(ticket)
-        return ticket
+        group = SequenceGroup(request, self._matcher(request), open_answers=request.count)
+        self._waiting.append(group)
+        return group
 
-    def _matcher(self, request: Request) -> Matcher | None:
+    def _matcher(self, request: AnswerRequest) -> Matcher | None:
         """The state of a request's constraint after the part of the answer that its prompt has."""
         constraint, begin = request.constraint, None
         if (resume := request.resume) is not None and constraint in (None, resume.constraint):
@@ -148,26 +146,31 @@ class Scheduler:
         """The sampler state of the interrupted answer that ends these tokens, if it is known."""
         return self._interrupted.get((stack, tuple(tokens)))
 
-    def run(self, request: Request) -> Ticket:
+    def run(self, request: AnswerRequest) -> SequenceGroup:
         """Submit a request and run until it is done; raises its error."""
-        ticket = self.submit(request)
-        while not ticket.done:
+        group = self.submit(request)
+        while not group.done:
             self.step()
-        if ticket.error is not None:
-            raise ticket.error
-        return ticket
+        if group.error is not None:
+            raise group.error
+        return group
 
     def step(
         self, arriving: Callable[[], bool] = _no_arrival, *, is_expected: bool = False
     ) -> None:
-        """Run one pass; events are added to the tickets.
+        """Run one pass; its events are delivered where they arise.
 
         `arriving` is asked during the pass: whether another request can be started now.
         `is_expected`: one will be submitted as soon as its prompt is built.
         """
         self._arriving, self._is_expected = arriving, is_expected
-        self._drop_cancelled()
-        self._admit()
+        for one in self._running:
+            if one.request.cancellation.is_cancelled:
+                self._drop_cancelled()
+                break
+        if self._waiting:
+            self._drop_cancelled()
+            self._admit()
         if not self._running:
             return
         try:
@@ -188,56 +191,52 @@ class Scheduler:
             for generation in self._running:
                 generation.rewind()
 
-    def suspend(self) -> Suspended:
+    def leave_device(self) -> FailoverState:
         """Take the requests out, to go on with another scheduler; pages and drafts are given up."""
-        items: list[Ticket | Generation] = [*self._running, *self._waiting]
-        found = Suspended(items, self._tickets, self.metrics, self._interrupted).left()
-        self._running, self._waiting, self._tickets = [], deque(), {}
+        items: list[SequenceGroup | RunningSequence] = [*self._running, *self._waiting]
+        found = FailoverState(items, self.metrics, self._interrupted).left()
+        self._running, self._waiting = [], deque()
         with suppress(Exception):
             self._give_memory_back()
         return found
 
-    def resume(self, suspended: Suspended, moved: Callable[[Stack], Stack]) -> None:
+    def take_over(self, state: FailoverState, moved: Callable[[Stack], Stack]) -> None:
         """Process requests of another scheduler once more.
 
         `moved` returns a stack for this model, or raises EngineError, which ends the request.
         """
-        self._tickets, self.metrics = suspended.tickets, suspended.metrics
-        self._interrupted = suspended.interrupted
-        for item in suspended.items:
+        self.metrics, self._interrupted = state.metrics, state.interrupted
+        for item in state.items:
             self._waiting.append(item)
             try:
-                suspended.move(item, CachedSequence(self.pool, self.context), moved)
+                state.move(item, CachedSequence(self.pool, self.context), moved)
             except EngineError as error:
-                self._fail(item.request, error)
+                self._fail(item.group, error)
 
     def stop(self, error: BaseException) -> None:
         """End every request with an error."""
-        self._waiting.clear()
-        for ticket in list(self._tickets.values()):
-            self._fail(ticket.request, error)
+        for item in [*self._waiting, *self._running]:
+            self._fail(item.group, error)
 
     # --- schedule -------------------------------------------------------------------------------
 
     def _drop_cancelled(self) -> None:
         for item in list(self._waiting):
-            request = item.request
-            if request.cancelled():
+            if item.request.cancellation.is_cancelled:
                 self._waiting.remove(item)
-                if isinstance(item, Ticket):
+                if isinstance(item, SequenceGroup):
                     item = self._begun(item, CachedSequence(self.pool, self.context))
                 self._cancel(item)
-        for generation in list(self._running):
-            if generation.request.cancelled():
-                self._running.remove(generation)
-                self._cancel(generation)
+        for one in list(self._running):
+            if one.request.cancellation.is_cancelled:
+                self._running.remove(one)
+                self._cancel(one)
 
-    def _cancel(self, generation: Generation) -> None:
+    def _cancel(self, one: RunningSequence) -> None:
         """End an answer, and with it those to the same prompt that have not begun."""
-        ticket = self._ticket(generation)
-        if not ticket.forked:
-            ticket.open_answers = 1
-        self._finish(generation, FinishReason.CANCELLED)
+        if not one.group.forked:
+            one.group.open_answers = 1
+        self._finish(one, FinishReason.CANCELLED)
 
     def _admit(self) -> None:
         """Start waiting requests, foreground first, while there is memory for their prompts."""
@@ -253,15 +252,14 @@ class Scheduler:
                 return
             self._waiting.remove(item)
 
-    def _answers(self, item: Ticket | Generation) -> int:
+    def _answers(self, item: SequenceGroup | RunningSequence) -> int:
         """Number of answers that this one becomes once its prompt is processed."""
-        ticket = item if isinstance(item, Ticket) else self._ticket(item)
-        return 1 if ticket.forked else item.request.count
+        return 1 if item.group.forked else item.request.count
 
-    def _start(self, item: Ticket | Generation) -> bool:
+    def _start(self, item: SequenceGroup | RunningSequence) -> bool:
         """Find the cached prefix of a request and let it run; False: no memory now."""
         request = item.request
-        tokens = request.prompt if isinstance(item, Ticket) else item.pending
+        tokens = request.prompt if isinstance(item, SequenceGroup) else item.pending
         share(request.stack.key, tokens, self._running, self.tree)
         # The last token is always computed: its logits give the first token of the answer.
         match = self.tree.match(request.stack.key, tokens, len(tokens) - 1)
@@ -271,7 +269,7 @@ class Scheduler:
         if not self.tree.evict(wanted) and self._running:
             sequence.release()
             return False
-        if isinstance(item, Ticket):
+        if isinstance(item, SequenceGroup):
             generation = self._begun(item, sequence)
             generation.reused_tokens = match.length
             self._progress(generation, match.length)
@@ -282,25 +280,51 @@ class Scheduler:
         self._running.append(generation)
         return True
 
-    def _begun(self, ticket: Ticket, sequence: CachedSequence) -> Generation:
+    def _begun(self, group: SequenceGroup, sequence: CachedSequence) -> RunningSequence:
         """The first answer to a request."""
-        return Generation(
-            ticket.request,
-            self._tokenizer,
-            sequence,
-            (self._costs, self._busy_costs),
-            matcher=ticket.matcher,
-        )
+        costs = self._costs, self._busy_costs
+        return RunningSequence(group, self._tokenizer, sequence, costs, matcher=group.matcher)
 
-    def _schedule(self) -> list[tuple[Generation, int]]:
+    def _schedule(self) -> list[tuple[RunningSequence, int]]:
         """The answers of the next pass and how many pending tokens each appends.
 
         Every answer decodes a token, and verifies a draft where no prompt is processed beside it; of
         the prompts, foreground ones first, the one that was served least recently is processed
         further, unless it is the turn of the answers.
         """
-        rows = [(one, len(one.pending)) for one in self._running if not one.is_prefilling]
-        prompts = [one for one in self._running if one.is_prefilling]
+        rows: list[tuple[RunningSequence, int]] = []
+        prompts: list[RunningSequence] = []
+        planned = 0  # tokens
+        # Plain loops: this runs before every token.
+        for one in self._running:
+            if one.is_prefilling:
+                prompts.append(one)
+            else:
+                rows.append((one, len(one.pending)))
+                planned += len(one.pending)
+        if prompts:
+            prompts = self._with_prompt(rows, prompts)
+        has_room = True
+        for one, count in rows:
+            if one.speculation is not None:
+                if prompts:
+                    one.shorten_draft(0)
+                else:
+                    one.propose(planned)
+                    planned += len(one.draft)
+            sequence, needed = one.sequence, count + len(one.draft)
+            has_room = has_room and len(sequence.tokens) + needed <= sequence.reserved
+        if has_room:
+            self._starved_since = 0.0
+            return rows
+        return self._with_pages(rows)
+
+    def _with_prompt(
+        self, rows: list[tuple[RunningSequence, int]], prompts: list[RunningSequence]
+    ) -> list[RunningSequence]:
+        """Add a part of a prompt to the rows of answers, unless it is their turn; returns the prompts
+        that may be processed now.
+        """
         if rows and self._prompt_seconds > _BURST_SECONDS:
             foreground = any(not one.request.background for one, _ in rows)
             prompts = [one for one in prompts if not (foreground or one.request.background)]
@@ -309,15 +333,8 @@ class Scheduler:
             chunk = self._chunk(beside_answers=bool(rows))
             rows.append((prompt, min(chunk, len(prompt.pending))))
             prompt.served = next(self._passes)
-            self._ticket(prompt).was_alone &= len(self._running) == 1
-        planned = sum([count for _, count in rows])
-        for one, _ in rows:
-            if prompts:
-                one.shorten_draft(0)
-            else:
-                one.propose(planned)
-                planned += len(one.draft)
-        return self._with_pages(rows)
+            prompt.group.was_alone &= len(self._running) == 1
+        return prompts
 
     def _chunk(self, *, beside_answers: bool) -> int:
         """Tokens of a prompt to process in a pass, by the measured time of a token."""
@@ -331,13 +348,15 @@ class Scheduler:
     def _is_alone(self) -> bool:
         return len(self._running) == 1 and not self._waiting and not self._is_expected
 
-    def _with_pages(self, rows: list[tuple[Generation, int]]) -> list[tuple[Generation, int]]:
+    def _with_pages(
+        self, rows: list[tuple[RunningSequence, int]]
+    ) -> list[tuple[RunningSequence, int]]:
         """The rows that have pages for their tokens; others are preempted, the last one first.
 
         One answer alone has room for its whole context, once the pages that are being saved are
         released: until then there are no rows.
         """
-        kept: list[tuple[Generation, int]] = []
+        kept: list[tuple[RunningSequence, int]] = []
         for generation, count in rows:
             while generation in self._running and not self._reserve(generation, count):
                 if generation.draft:
@@ -352,7 +371,7 @@ class Scheduler:
         self._starved_since = 0.0
         return [row for row in kept if row[0] in self._running]
 
-    def _wait_for_pages(self, generation: Generation) -> None:
+    def _wait_for_pages(self, generation: RunningSequence) -> None:
         """Pause for a moment; after some seconds the answer fails."""
         now = time.monotonic()
         self._starved_since = self._starved_since or now
@@ -364,9 +383,9 @@ class Scheduler:
             "The memory for cached conversations is used up.",
             "Choose a shorter context in the model's settings, or load the model again.",
         )
-        self._fail(generation.request, error)
+        self._fail(generation.group, error)
 
-    def _reserve(self, generation: Generation, count: int) -> bool:
+    def _reserve(self, generation: RunningSequence, count: int) -> bool:
         count += len(generation.draft)
         while True:
             try:
@@ -390,16 +409,30 @@ class Scheduler:
 
     # --- run ------------------------------------------------------------------------------------
 
-    def _run(self, rows: list[tuple[Generation, int]]) -> None:
+    def _run(self, rows: list[tuple[RunningSequence, int]]) -> None:
         """Run a pass over the rows, then sample where the next token is due."""
         started = time.perf_counter()
-        predicted = sum([count for _, count in rows]) * self._token_seconds
-        self._is_long = self._is_alone and predicted > _CHUNK_SECONDS
-        ahead = [one.ahead() for one, count in rows if count == len(one.pending)]
-        lookahead([each for each in ahead if each is not None])
-        before = [len(one.sequence) // PAGE_TOKENS for one, _ in rows]
-        logits = self.runner.step([_rows(one, count) for one, count in rows], self._checkpoint)
-        drawn = draw_on_device(self.runner.drawer, [one for one, _ in rows], logits)
+        ahead: list[tuple[Matcher, Sequence[int]]] = []
+        work: list[Rows] = []
+        before: list[int] = []  # pages of each
+        planned = 0  # tokens without drafts
+        # Plain loops: this runs before every token.
+        for one, count in rows:
+            planned += count
+            is_end = count == len(one.pending)
+            if is_end and one.matcher is not None and not one.is_forced:
+                ahead.append((one.matcher, one.draft))
+            tokens = [*one.pending[:count], *one.draft]
+            wanted = 1 + len(one.draft) if is_end else 0  # logits, once the text ends
+            work.append(Rows(one.sequence, tokens, one.request.stack, wanted))
+            before.append(len(one.sequence.tokens) // PAGE_TOKENS)
+        self._is_long = planned * self._token_seconds > _CHUNK_SECONDS and self._is_alone
+        if ahead:
+            lookahead(ahead)
+        logits = self.runner.step(work, self._checkpoint)
+        drawn: Sequence[int | None] = [None] * len(rows)
+        if self.runner.device_sampler is not None:
+            drawn = sample_on_device(self.runner.device_sampler, [one for one, _ in rows], logits)
         self._refused = False
         seconds = time.perf_counter() - started
         self._measure(rows, seconds)
@@ -413,10 +446,11 @@ class Scheduler:
             if generation.is_prefilling:
                 continue
             self._sample(generation, found, token, seconds)
-            if len(generation.sequence) // PAGE_TOKENS > pages and generation in self._running:
+            has_page = len(generation.sequence.tokens) // PAGE_TOKENS > pages
+            if has_page and generation in self._running:
                 self._insert(generation, checkpoint=False)
 
-    def _advance(self, generation: Generation, count: int) -> None:
+    def _advance(self, generation: RunningSequence, count: int) -> None:
         """After a pass over so many tokens of a prompt: its pages are found by other prompts."""
         del generation.pending[:count]
         generation.is_prefilling = bool(generation.pending)
@@ -424,90 +458,90 @@ class Scheduler:
         if not generation.has_begun:
             self._progress(generation, len(generation.sequence))
 
-    def _insert(self, generation: Generation, *, checkpoint: bool) -> None:
+    def _insert(self, generation: RunningSequence, *, checkpoint: bool) -> None:
         key = generation.request.stack.key
         self.tree.insert(key, generation.sequence, whole_pages=True, checkpoint=checkpoint)
 
     def _sample(
-        self, generation: Generation, logits: Tensor, drawn: int | None, seconds: float
+        self, generation: RunningSequence, logits: Tensor, drawn: int | None, seconds: float
     ) -> None:
         """The next tokens of an answer; at the end of a prompt the first one of all its answers."""
-        answers, ticket = [generation], self._ticket(generation)
-        if not ticket.forked:
-            answers += [generation.fork(index) for index in range(1, generation.request.count)]
+        group, answers = generation.group, (generation,)
+        if not group.forked:
+            answers += tuple(map(generation.fork, range(1, generation.request.count)))
             self._running += answers[1:]
-            ticket.forked = True
+            group.forked = True
         for one in answers:
             try:
-                ticket.events += one.accept(logits, seconds, drawn)
+                one.accept(logits, seconds, drawn)
             except EngineError as error:
-                self._fail(one.request, error)
+                self._fail(group, error)
                 return
             if one.reason is not None:
                 self._running.remove(one)
                 self._finish(one)
 
     def _checkpoint(self) -> None:
-        if any(one.request.cancelled() for one in self._running):
-            raise Cancelled
+        for one in self._running:
+            if one.request.cancellation.is_cancelled:
+                raise Cancelled
         if self._is_long and self._arriving():
             for one in self._running:
-                self._ticket(one).was_alone = False
+                one.group.was_alone = False
             raise Cancelled  # the chunk is processed again, in pieces beside the other request
 
-    def _measure(self, rows: list[tuple[Generation, int]], seconds: float) -> None:
+    def _measure(self, rows: list[tuple[RunningSequence, int]], seconds: float) -> None:
         """Learn how long a token of a prompt takes, from passes that were mostly a prompt, and how
         long a pass without prompts takes.
         """
-        tokens = sum([count + len(one.draft) for one, count in rows])
-        has_prompt = any(one.is_prefilling for one, _ in rows)
+        tokens, has_prompt, is_busy = 0, False, False
+        for one, count in rows:
+            tokens += count + len(one.draft)
+            has_prompt = has_prompt or one.is_prefilling
+            is_busy = is_busy or (one.speculation is not None and one.speculation.runs_beside)
         if not has_prompt or len(rows) == 1:
             self._prompt_seconds = max(self._prompt_seconds - seconds, 0.0)
         else:
             self._prompt_seconds += seconds
         if not has_prompt:
-            is_busy = any(one.runs_beside_drafts for one, _ in rows)
             (self._busy_costs if is_busy else self._costs).learn(tokens, seconds)
         elif tokens >= 2 * _SMALLEST_CHUNK:
             self._token_seconds = (self._token_seconds + seconds / tokens) / 2
 
     # --- end ------------------------------------------------------------------------------------
 
-    def _finish(self, generation: Generation, reason: FinishReason | None = None) -> None:
-        """Add the final events of an answer, and keep its pages for prompts that continue it."""
-        request, ticket = generation.request, self._ticket(generation)
-        for event in generation.finish(reason):
-            ticket.events.append(event)
-            if isinstance(event, Finished):
-                self.metrics.add(event, generation.times)
-        ticket.open_answers -= 1
-        ticket.tokens = generation.text
-        ticket.answers[generation.index] = generation.tokens
+    def _finish(self, generation: RunningSequence, reason: FinishReason | None = None) -> None:
+        """Emit the final events of an answer, and keep its pages for prompts that continue it."""
+        request, group = generation.request, generation.group
+        is_last = group.open_answers == 1
+        ended = generation.finish(reason, is_last=is_last)
+        self.metrics.add(ended, generation.times)
+        group.open_answers -= 1
+        group.tokens = generation.text
+        group.answers[generation.index] = generation.tokens
         has_state = bool(generation.generated) or request.resume is not None
         if has_state and generation.reason not in (FinishReason.END, FinishReason.STOP):
-            self.remember(request.stack.key, ticket.tokens, generation.sampler_state)
+            self.remember(request.stack.key, group.tokens, generation.sampler_state)
         self._keep(generation)
-        if ticket.done:
-            self._tickets.pop(id(request), None)
+        group.emit(ended)
+        group.done = group.done or is_last
 
-    def _keep(self, generation: Generation) -> None:
+    def _keep(self, generation: RunningSequence) -> None:
         self.tree.insert(generation.request.stack.key, generation.sequence)
         generation.release()
 
-    def _fail(self, request: Request, error: BaseException) -> None:
+    def _fail(self, group: SequenceGroup, error: BaseException) -> None:
         """End all answers to a request with an error; what it has processed stays cached."""
-        ticket = self._tickets.pop(id(request), None)
-        for item in [one for one in self._waiting if one.request is request]:
+        for item in [one for one in self._waiting if one.group is group]:
             self._waiting.remove(item)
-        for generation in [one for one in self._running if one.request is request]:
+        for generation in [one for one in self._running if one.group is group]:
             self._running.remove(generation)
             self._keep(generation)
-        if ticket is not None:
-            ticket.error = error
+        group.fail(error)
 
     def _fail_running(self, error: BaseException) -> None:
         for generation in list(self._running):
-            self._fail(generation.request, error)
+            self._fail(generation.group, error)
 
     def _give_memory_back(self) -> bool:
         """After the system refused memory: free spare pages and end the answer that came last.
@@ -522,17 +556,8 @@ class Scheduler:
         self._preempt()
         return True
 
-    def _ticket(self, generation: Generation) -> Ticket:
-        return self._tickets[id(generation.request)]
-
-    def _progress(self, generation: Generation, done: int) -> None:
-        number, total = generation.request.number, len(generation.request.prompt)
-        event = PromptProgress(number, done, total, generation.reused_tokens)
-        self._ticket(generation).events.append(event)
-
-
-def _rows(generation: Generation, count: int) -> Rows:
-    """The next `count` pending tokens of an answer and its draft; logits once the text ends."""
-    wanted = 1 + len(generation.draft) if count == len(generation.pending) else 0
-    tokens = [*generation.pending[:count], *generation.draft]
-    return Rows(generation.sequence, tokens, generation.request.stack, wanted)
+    def _progress(self, generation: RunningSequence, done: int) -> None:
+        request = generation.request
+        total, reused = len(request.prompt), generation.reused_tokens
+        event = PromptProgress(request.number, done, total, reused, request.dropped_turns)
+        generation.group.emit(event)

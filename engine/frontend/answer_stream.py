@@ -108,6 +108,13 @@ class AnswerStream:
         self._held.append(_Held(raw, shown, counted))
         return self._advanced()
 
+    def push_all(self, tokens: Sequence[int]) -> list[Piece]:
+        """Add tokens; returns the pieces that cannot be part of a marker."""
+        pieces: list[Piece] = []
+        for token in tokens:
+            pieces += self.push(token)
+        return pieces
+
     def flush(self, *, is_complete: bool = True) -> Sequence[Piece]:
         """The pieces still held at the end.
 

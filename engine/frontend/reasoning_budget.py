@@ -59,6 +59,11 @@ class Thoughts:
         return self._counter.phase is Phase.THINKING
 
     @property
+    def has_budget(self) -> bool:
+        """Whether tokens of the marker that ends thoughts may be forced."""
+        return self._plan.budget is not None
+
+    @property
     def continues_thoughts(self) -> bool:
         """Whether the prompt ends in thoughts that are shown, and of which an answer is continued."""
         return self._plan.continued and self.is_thinking

@@ -17,6 +17,7 @@ class StopFilter:
         self._stops = tuple(stop for stop in stops if stop)
         self._longest = max(map(len, self._stops), default=1) - 1
         self._buffer: list[Piece] = []
+        self.is_active = bool(self._stops)
         self.found = ""  # the stop string that the text was cut at
 
     @property
@@ -26,8 +27,6 @@ class StopFilter:
 
     def push(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
         """Append pieces; returns those buffered that cannot be part of a stop string."""
-        if not self._stops:
-            return pieces
         self._buffer += pieces
         text = "".join([text for _, text in self._buffer])
         places = [(at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]

@@ -44,7 +44,8 @@ class Candidates:
         """[N], which sum to 1 together with the tokens left out."""
         if self.logsumexp is not None:
             return np.exp(self.logits - self.logsumexp, dtype=np.float64)
-        weights = self.weights
+        best = self.logits[0] if self.ordered else self.logits.max()
+        weights = np.exp(self.logits - best, dtype=np.float64)
         return weights / weights.sum()
 
     def probability(self, token: int) -> float:
@@ -67,7 +68,8 @@ class Candidates:
 def shortlist(row: Floats, sampling: Sampling) -> Candidates:
     """The candidates of logits [V] that the filters may keep; -inf: not allowed."""
     if sampling.top_k:
-        return selected(row, top_indices(row, sampling.top_k))
+        ids = top_indices(row, sampling.top_k)
+        return Candidates(ids, row[ids])
     if sampling.typical_p < 1:
         return everything(row)
     if sampling.min_p > 0:

@@ -32,11 +32,6 @@ def top_n_sigma(row: Floats, n: float) -> Floats:
     return np.where(row >= np.float32(least), row, np.float32(-np.inf))
 
 
-def top_k(candidates: Candidates, k: int) -> Candidates:
-    """The k most likely; k 0 keeps all."""
-    return candidates.keep(slice(k)) if k else candidates
-
-
 def typical(candidates: Candidates, p: float) -> Candidates:
     """Locally typical sampling: those with surprisal nearest to the entropy, until they sum to p.
 
@@ -58,13 +53,15 @@ def top_p(candidates: Candidates, p: float) -> Candidates:
     if p >= 1:
         return candidates
     total = candidates.probabilities.cumsum().astype(np.float32)  # as exact as the logits
-    return candidates.keep(slice(np.count_nonzero(total < np.float32(p)) + 1))
+    kept = np.count_nonzero(total < np.float32(p)) + 1
+    return Candidates(candidates.ids[:kept], candidates.logits[:kept], candidates.ordered)
 
 
 def min_p(candidates: Candidates, p: float) -> Candidates:
     """Those at least p times as likely as the first."""
     likely = candidates.weights.astype(np.float32) >= np.float32(p)
-    return candidates.keep(slice(max(np.count_nonzero(likely), 1)))
+    kept = max(np.count_nonzero(likely), 1)
+    return Candidates(candidates.ids[:kept], candidates.logits[:kept], candidates.ordered)
 
 
 def xtc(candidates: Candidates, threshold: float) -> Candidates:

@@ -54,7 +54,9 @@ def waiting_times(seed: int, position: int, ids: NDArray[np.int64]) -> NDArray[n
     mixed = ids.astype(np.uint64)
     mixed += np.uint64(1)
     mixed *= _GAMMA
-    mixed += np.uint64(_bits(seed, position, Purpose.DRAW))
+    counter = position & _WORD, position >> 32, 0, 0  # as `draw_bits`
+    high, low, _, _ = philox(counter, (seed & _WORD, seed >> 32 & _WORD))
+    mixed += np.uint64(high << 32 | low)
     for shift, factor in zip(_SHIFTS, _FACTORS, strict=False):
         mixed ^= mixed >> shift
         mixed *= factor

@@ -7,6 +7,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from torch import Tensor
@@ -22,7 +23,6 @@ from engine.sampling.filters import (
     dynamic_temperature,
     min_p,
     temperature,
-    top_k,
     top_n_sigma,
     top_p,
     typical,
@@ -31,7 +31,7 @@ from engine.sampling.filters import (
 from engine.sampling.mirostat import mirostat_1, mirostat_2, next_mu
 from engine.sampling.penalties import Mask, mask, penalize, penalizes
 from engine.sampling.random_stream import Purpose, draw_bits, uniform, waiting_times
-from kernels.draw import Draw
+from kernels.device_sampling import DeviceSampling
 
 Filter = Callable[[Candidates], Candidates]
 
@@ -68,6 +68,7 @@ class Sampler:
         self._dry = Dry(sampling, tokenizer.piece if tokenizer else None) if has_dry else None
         self._changes_logits = bool(self._penalizes or self._dry or self._bias or self._never.size)
         self._filters = _filters(sampling)
+        self._is_scaled = sampling.temperature != 1 or sampling.temperature_range != 0
 
     def resume(self, seed: int, mu: float) -> None:
         """Continue an answer that was drawn with this seed, up to this `mu`."""
@@ -85,15 +86,16 @@ class Sampler:
             return _best(logits.numpy())
         candidates = self.distribution(logits, tokens, allowed, excluded)
         token = self.pick(candidates, len(tokens))
-        self.accept(candidates, token)
+        if self.sampling.mirostat:
+            self.accept(candidates, token)
         return token
 
-    def device_draw(
+    def device_sampling(
         self,
         tokens: Sequence[int],
         allowed: Mask | None = None,
         excluded: Collection[int] = (),
-    ) -> Draw | None:
+    ) -> DeviceSampling | None:
         """What a device must know to draw as `draw` does; None: it cannot, the host must draw."""
         sampling = self.sampling
         has_filter = sampling.top_k or sampling.top_p < 1 or sampling.min_p > 0 or self._is_greedy
@@ -116,7 +118,7 @@ class Sampler:
         for token, bias in self._bias:
             biases[token] = biases.get(token, 0.0) + bias
         biases.update(dict.fromkeys((*self._never.tolist(), *excluded), -math.inf))
-        return Draw(
+        return DeviceSampling(
             draw_bits(self.seed, len(tokens)),
             0.0 if self._is_greedy else sampling.temperature,
             sampling.top_k,
@@ -144,9 +146,12 @@ class Sampler:
         that are not finite, RequestError if no token is left.
         """
         sampling = self.sampling
-        row = self._changed(logits.numpy(), tokens, allowed, excluded)
-        if self._is_greedy:
+        row = logits.numpy()
+        best = _best(row)
+        if allowed is not None or self._changes_logits or excluded:
+            row = self._changed(row, tokens, allowed, excluded)
             best = int(row.argmax())
+        if self._is_greedy:
             return Candidates(np.array([best]), row[best : best + 1])
         if sampling.mirostat:
             row = row / np.float32(max(self._temperature(everything(row)), GREEDY_BELOW))
@@ -160,6 +165,8 @@ class Sampler:
             chance = uniform(self.seed, len(tokens), Purpose.XTC)
             if chance < sampling.xtc_probability:
                 candidates = xtc(candidates, sampling.xtc_threshold)
+        if not self._is_scaled:
+            return candidates
         value = self._temperature(candidates)
         return candidates if value == 1 else temperature(candidates, value)
 
@@ -192,9 +199,6 @@ class Sampler:
         excluded: Collection[int],
     ) -> Floats:
         """Logits [V] after mask, bias and penalties, -inf for tokens that may not be drawn."""
-        _best(row)
-        if allowed is None and not self._changes_logits and not excluded:
-            return row
         row = row.copy() if allowed is None else mask(row, allowed)
         for token, bias in self._bias:
             if token < len(row):
@@ -250,14 +254,12 @@ def _never(sampling: Sampling, tokenizer: Tokenizer | None) -> frozenset[int]:
 
 
 def _filters(sampling: Sampling) -> list[Filter]:
-    """The filters from top-k to min-p that are switched on, in order."""
-    filters: list[Filter] = []
-    if sampling.top_k:
-        filters.append(lambda c: top_k(c, sampling.top_k))
+    """The filters behind top-k that are switched on, in order."""
+    filters: list[Filter] = []  # those of top-k are the ones that `shortlist` returns
     if sampling.typical_p < 1:
-        filters.append(lambda c: typical(c, sampling.typical_p))
+        filters.append(partial(typical, p=sampling.typical_p))
     if sampling.top_p < 1:
-        filters.append(lambda c: top_p(c, sampling.top_p))
+        filters.append(partial(top_p, p=sampling.top_p))
     if sampling.min_p > 0:
-        filters.append(lambda c: min_p(c, sampling.min_p))
+        filters.append(partial(min_p, p=sampling.min_p))
     return filters

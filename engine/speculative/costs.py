@@ -20,7 +20,7 @@ class StepCosts:
         """Add a measured pass."""
         self._passes += 1
         self._measured[rows] = self._passes
-        self._counts[rows] = self.count(rows) + 1
+        self._counts[rows] = self._counts.get(rows, 0) + 1
         known = self._seconds.get(rows)
         # A pass that was interrupted by other programs counts as twice as long at most.
         self._seconds[rows] = (

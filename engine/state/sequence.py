@@ -29,16 +29,26 @@ class Sequence:
         """An empty sequence of at most `context` tokens."""
         self.context = context
         self.tokens: list[int] = []  # with keys and values in the pages
+        # `reserve` needs not be called up to this length: pages are there, and of this sequence
+        # alone. States of fixed size need a page for every pass: always 0 with these.
+        self.reserved = 0
         self._pool = pool
         self._pages: list[list[Page | None]] = [[] for _ in range(pool.layout.groups)]
         self._tables = tuple(PageTable() for _ in range(pool.layout.groups))
+        windows = pool.layout.windows
+        self._has_states = AT_END in windows
+        self._slides = any(window > 0 for window in windows)
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     @property
     def pages(self) -> list[tuple[Page | None, ...]]:
-        """The pages of each block of 256 positions, one for each group of layers."""
+        """The pages of each block of 256 positions, one for each group of layers.
+
+        Others may refer to them from now on.
+        """
+        self.reserved = 0
         count = -(-len(self.tokens) // PAGE_TOKENS)
         return list(zip(*(pages[:count] for pages in self._pages), strict=True))
 
@@ -63,7 +73,7 @@ class Sequence:
     def reserve(self, tokens: int) -> None:
         """Make room for `tokens` after the committed ones, in pages of this sequence alone.
 
-        Call it before every pass. States of fixed size before the last page boundary are dropped.
+        Call it before a pass beyond `reserved`. States of fixed size before the last page boundary are dropped.
         Raises OutOfPages or MemoryError: it then has the pages of its committed tokens alone.
         """
         length = len(self.tokens)
@@ -73,6 +83,8 @@ class Sequence:
         except BaseException:
             self._truncate(-(-length // PAGE_TOKENS))  # groups may have got unequal numbers
             raise
+        if not self._has_states:
+            self.reserved = -(-(length + tokens) // PAGE_TOKENS) * PAGE_TOKENS
 
     def segment(self, tokens: Tokens[int]) -> Segment:
         """These tokens after the committed ones, as part of a batch; call `reserve` before."""
@@ -80,6 +92,14 @@ class Sequence:
 
     def commit(self, tokens: Tokens[int]) -> None:
         """Append the tokens of a segment, whose pass has written keys, values and states."""
+        if self._has_states:
+            self._drop_states(tokens)
+        self.tokens += tokens
+        if self._slides:
+            self._drop_outside_windows()
+
+    def _drop_states(self, tokens: Tokens[int]) -> None:
+        """The states before a pass, whose place those behind it take."""
         current, inside = divmod(len(self.tokens), PAGE_TOKENS)
         for group, window in enumerate(self._pool.layout.windows):
             if window == AT_END and inside and tokens:
@@ -87,8 +107,6 @@ class Sequence:
                 self._tables[group].remove(current)
                 assert page is not None, "the state before a pass is missing"
                 self._pool.release(page)
-        self.tokens += tokens
-        self._drop_outside_windows()
 
     def commit_accepted(self, tokens: Tokens[int], processed: int) -> None:
         """Append the first tokens of a segment of `processed` tokens; the others were rejected.
@@ -137,6 +155,7 @@ class Sequence:
 
     def share(self, index: int, pages: Tokens[Page | None]) -> None:
         """Replace its pages of one block by others with the same contents, where these exist."""
+        self.reserved = 0
         for group, page in enumerate(pages):
             mine = self._pages[group][index]
             if page is not None and mine is not None and mine is not page:
@@ -184,6 +203,7 @@ class Sequence:
             self._pool.release(before)
 
     def _truncate(self, count: int) -> None:
+        self.reserved = 0
         for pages, table in zip(self._pages, self._tables, strict=True):
             for page in pages[count:]:
                 if page is not None:

@@ -88,7 +88,8 @@ def call(name: str, *arguments: object) -> None:
     Raises ValueError for an unsupported format, shape or instruction set, IndexError for a row that
     a table does not have, MemoryError, and RuntimeError when the system refuses a thread.
     """
-    function = getattr(native(), f"nk_{name}")
+    assert _state.handle is not None, _state.reason
+    function = getattr(_state.handle, f"nk_{name}")
     if name in _SERIAL:
         with _lock:
             status = function(*arguments)

@@ -16,6 +16,7 @@ from kernels.cpu import library
 from kernels.cpu.lowerable import can_lower
 from kernels.cpu.lowering import Lowering
 from kernels.cpu.schema import NativeKVLayer, NativeOp, NativeProgram
+from kernels.kv_pages import PageTable
 from kernels.layer_state import AT_END, PAGE_TOKENS
 from kernels.program import Attend, Fetch, Program, Segment
 
@@ -112,6 +113,9 @@ class Recorded:
         self._begin(ids, given)
         logits = torch.empty(len(ids), self._widths[self._logits])
         self._set_buffer(self._logits, logits)
+        if not (self._fetches or self._paged):  # all weights are in memory
+            self._run(0, self._calls[-1], native, ids)
+            return logits
         for first, end in zip(self._calls, self._calls[1:], strict=False):
             self._fetch(first, lambda: None)
             self._run_piece(first, end, native, ids, lambda: None)
@@ -121,8 +125,11 @@ class Recorded:
         self, batch: Sequence[Segment]
     ) -> tuple[ctypes.Array[ctypes.c_int64], library.NativeBatch]:
         """Token ids of all segments, and the segments as C structs."""
-        tokens = [token for one in batch for token in one.tokens]
-        segments = [(len(one.tokens), one.position, one.tables) for one in batch]
+        tokens: list[int] = []
+        segments: list[tuple[int, int, Sequence[PageTable]]] = []
+        for one in batch:  # a plain loop: this runs before every token
+            tokens += one.tokens
+            segments.append((len(one.tokens), one.position, one.tables))
         for group in self._state_groups:
             for one in batch:
                 first = -(-one.position // PAGE_TOKENS)

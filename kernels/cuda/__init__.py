@@ -88,6 +88,6 @@ def backend_on(place: torch.device, name: str = NAME) -> Backend:
         return program.record(recorded, made.ops, place)
 
     kernels = {**ops.CudaOps().table(place), ("record", "F32"): record}
-    drawer = partial(sampling.DeviceSampler, device=place)
-    made = Backend(name, kernels, words, place, partial(available_bytes, place), drawer)
+    sampler = partial(sampling.CudaSampler, device=place)
+    made = Backend(name, kernels, words, place, partial(available_bytes, place), sampler)
     return made

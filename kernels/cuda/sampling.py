@@ -17,7 +17,7 @@ from kernels.cuda import graphs
 from kernels.cuda.graphs import Capturer
 from kernels.cuda.jit import sampling as jit
 from kernels.cuda.launch import run
-from kernels.draw import UNDECIDED, Draw
+from kernels.device_sampling import UNDECIDED, DeviceSampling
 
 MOST_CANDIDATES = 1024  # of a draw, sorted by one program
 MOST_CHANGES = 2048  # single logits of a draw
@@ -26,7 +26,7 @@ _BLOCK = 256  # tokens whose largest logit is known
 Key = tuple[int, bool, bool]  # sequences, masks, changes
 
 
-class DeviceSampler:
+class CudaSampler:
     """Draws for the steps of one vocabulary; used by one thread at a time."""
 
     def __init__(
@@ -37,7 +37,7 @@ class DeviceSampler:
         self._capture = capture or graphs.capturer(device)
         self._steps: dict[Key, Step] = {}
 
-    def draw(self, logits: Tensor, draws: Sequence[Draw]) -> list[int]:
+    def draw(self, logits: Tensor, draws: Sequence[DeviceSampling]) -> list[int]:
         """A token for each row of logits [B, V] f32 on the device; UNDECIDED: the host must draw.
 
         The rows are not changed. One number for each of them is copied to the host.
@@ -80,7 +80,7 @@ class Step:
         self._out = empty(B, dtype=torch.int32)
         self._step: Callable[[], None] = graphs.Step(self.launch, capture)
 
-    def draw(self, logits: Tensor, draws: Sequence[Draw]) -> list[int]:
+    def draw(self, logits: Tensor, draws: Sequence[DeviceSampling]) -> list[int]:
         count = len(draws)
         every = [*draws, *[draws[-1]] * (self._size - count)]
         self._logits[:count] = logits
@@ -99,7 +99,7 @@ class Step:
         self._step()
         return self._out[:count].tolist()
 
-    def _mask_of(self, one: Draw) -> np.ndarray:
+    def _mask_of(self, one: DeviceSampling) -> np.ndarray:
         """The words of a mask [WORDS] i32, with no bit for tokens that it does not have."""
         if one.allowed is None:
             return np.full(self._words, -1, np.int32)
@@ -108,7 +108,7 @@ class Step:
         found[: len(some)] = some
         return found.view(np.int32)
 
-    def _set_changes(self, every: Sequence[Draw]) -> None:
+    def _set_changes(self, every: Sequence[DeviceSampling]) -> None:
         shape = len(every), MOST_CHANGES
         ids, biases, counts = (
             np.zeros(shape, np.int32),
@@ -159,7 +159,7 @@ class Step:
         )  # fmt: skip
 
 
-def _is_too_large(one: Draw) -> bool:
+def _is_too_large(one: DeviceSampling) -> bool:
     return len(one.counts) + len(one.biases) > MOST_CHANGES
 
 

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import torch
 
-from engine.core.generate import Request
+from engine.core.request import AnswerRequest
 from engine.core.runner import Rows, Runner
 from engine.loading.loader import LoadedModel, load
 from engine.messages import CacheType, Sampling
@@ -121,7 +121,7 @@ def shared_prefix(model: LoadedModel) -> tuple[float, float]:
     prefix = _ids(model, PREFIX, 1)
 
     def first_token(last: int) -> float:
-        request = Request([*prefix, last], Sampling(temperature=0), max_tokens=1)
+        request = AnswerRequest([*prefix, last], Sampling(temperature=0), max_tokens=1)
         started = time.perf_counter()
         scheduler.run(request)
         return time.perf_counter() - started

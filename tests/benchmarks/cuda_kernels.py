@@ -29,7 +29,7 @@ import blocks
 from kernels import reference
 from kernels.cuda import attention, experts, launch, sampling, weights
 from kernels.cuda.attention import CudaHeads
-from kernels.draw import UNDECIDED, Draw
+from kernels.device_sampling import UNDECIDED, DeviceSampling
 from kernels.formats import by_name
 from kernels.gpu.layout import FORMATS
 from kernels.kv_pages import PAGE_TOKENS, KVLayout, PagedKV, PageTable
@@ -352,22 +352,23 @@ class Checks:
     def draws(self) -> None:
         """Draws of tokens: the most likely one, among the first k, with a mask and penalties."""
         vocabulary = self.sizes.vocabulary
-        sampler = sampling.DeviceSampler(vocabulary, self.device)
+        sampler = sampling.CudaSampler(vocabulary, self.device)
         logits = self.normal(3, vocabulary) * 4
         for repetition in range(2):  # run, then replayed
-            greedy = sampler.draw(logits, [Draw(random=1, temperature=0.0)] * 3)
+            greedy = sampler.draw(logits, [DeviceSampling(random=1, temperature=0.0)] * 3)
             wrong = greedy != logits.argmax(-1).tolist()
             self.expect("draws", f"greedy, run {repetition}", float(wrong), 0.0)
             some = sampler.draw(
-                logits, [Draw(random=seed, top_k=4, temperature=0.8) for seed in (5, 6, 7)]
+                logits,
+                [DeviceSampling(random=seed, top_k=4, temperature=0.8) for seed in (5, 6, 7)],
             )
             best = logits.topk(4).indices.tolist()
             wrong = any(token not in few for token, few in zip(some, best, strict=True))
             self.expect("draws", f"top-k, run {repetition}", float(wrong), 0.0)
-            biased = Draw(random=1, temperature=0.0, biases={17: 1e4})
+            biased = DeviceSampling(random=1, temperature=0.0, biases={17: 1e4})
             wrong = sampler.draw(logits[:1], [biased]) != [17]
             self.expect("draws", f"bias, run {repetition}", float(wrong), 0.0)
-        undecided = sampler.draw(logits[:1], [Draw(random=1)]) == [UNDECIDED]
+        undecided = sampler.draw(logits[:1], [DeviceSampling(random=1)]) == [UNDECIDED]
         self.expect("draws", "without a filter", float(not undecided), 0.0)
 
 

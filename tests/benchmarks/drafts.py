@@ -29,7 +29,7 @@ from torch import Tensor
 from engine.cli import drafts as lookup_bench
 from engine.cli.quantize import quantize
 from engine.core import generate
-from engine.core.generate import Request
+from engine.core.request import AnswerRequest
 from engine.core.scheduler import Scheduler
 from engine.frontend.template import prompt_ids
 from engine.loading.library import starter_path
@@ -122,14 +122,14 @@ def answer(
     drafter: Callable[[Sampler], Drafter] | None,
 ) -> Finished:
     """The statistics of one answer, which is the recorded text."""
-    request = Request(prompt, Sampling(), max_tokens=len(text) - len(prompt), drafter=drafter)
+    request = AnswerRequest(prompt, Sampling(), max_tokens=len(text) - len(prompt), drafter=drafter)
     generate.Sampler = lambda *_: Recorded(text)  # pyright: ignore[reportAttributeAccessIssue]
     try:
         ticket = scheduler.run(request)
     finally:
         generate.Sampler = Sampler
     assert ticket.tokens == text, "another text than the recorded one"
-    (finished,) = (event for event in ticket.events if isinstance(event, Finished))
+    (finished,) = (event for event in ticket.request.events if isinstance(event, Finished))
     return finished
 
 
@@ -174,9 +174,9 @@ def measure_model(target: Path, draft: Path, pairs: int) -> list[str]:
 
     def run(kind: DraftKind) -> tuple[Finished, list[int]]:
         drafter = maker(kind, drafts)
-        request = Request(prompt, Sampling(temperature=0), max_tokens=250, drafter=drafter)
+        request = AnswerRequest(prompt, Sampling(temperature=0), max_tokens=250, drafter=drafter)
         ticket = scheduler.run(request)
-        (finished,) = (event for event in ticket.events if isinstance(event, Finished))
+        (finished,) = (event for event in ticket.request.events if isinstance(event, Finished))
         return finished, ticket.answers[0]
 
     for kind in (DraftKind.MODEL, DraftKind.AHEAD):
@@ -206,11 +206,11 @@ def measure_peer(server: str, path: Path, pairs: int) -> list[str]:
     rows: list[str] = []
 
     def ours(prompt: list[int], kind: DraftKind) -> float:
-        request = Request(
+        request = AnswerRequest(
             prompt, Sampling(temperature=0), max_tokens=300, drafter=maker(kind, None)
         )
         ticket = scheduler.run(request)
-        return _speed(*(event for event in ticket.events if isinstance(event, Finished)))
+        return _speed(*(event for event in ticket.request.events if isinstance(event, Finished)))
 
     def theirs(address: str, prompt: list[int]) -> float:
         asked = {"prompt": prompt, "n_predict": 300, "temperature": 0, "cache_prompt": True}

@@ -24,7 +24,7 @@ from starter_sampling import CHOSEN, QUESTIONS, is_right, starter_path
 from starter_sampling import MOST as JUDGED
 
 from app.settings.table import Settings, sampling
-from engine.core.generate import Request
+from engine.core.request import AnswerRequest
 from engine.frontend.repetition import RepetitionGuard
 from engine.frontend.template import prompt_ids
 from engine.loading.loader import LoadedModel, load
@@ -182,7 +182,7 @@ def answers(
     asked = [
         [
             scheduler.submit(
-                Request(
+                AnswerRequest(
                     prompt_ids(model.tokenizer, model.template.render([Turn(Role.USER, question)])),
                     replace(tried, seed=seed),
                     max_tokens=most,
@@ -200,8 +200,10 @@ def answers(
     for tickets in asked:
         made.append([])
         for ticket in tickets:
-            text = "".join(event.text for event in ticket.events if isinstance(event, Text))
-            (end,) = [event.reason for event in ticket.events if isinstance(event, Finished)]
+            text = "".join(event.text for event in ticket.request.events if isinstance(event, Text))
+            (end,) = [
+                event.reason for event in ticket.request.events if isinstance(event, Finished)
+            ]
             made[-1].append((text, ticket.answers[0], end))
     return made
 

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import numpy as np
 import torch
 
-from engine.core.generate import Request
+from engine.core.request import AnswerRequest
 from engine.frontend.constraints.grammars import Grammars
 from engine.frontend.constraints.matcher import Matcher
 from engine.frontend.tokenizer import vocabulary
@@ -137,7 +137,7 @@ def step_seconds(model: LoadedModel) -> None:
     steps: dict[bool, list[float]] = {False: [], True: []}
     for turn in range(9):
         for constrained in (False, True) if turn % 2 else (True, False):
-            request = Request(
+            request = AnswerRequest(
                 prompt,
                 Sampling(temperature=0),
                 max_tokens=_STEPS,

@@ -150,7 +150,7 @@ def unload(path: Path) -> dict[str, int]:
     """Load, answer and let go; what was held before, with the model, and after."""
     import torch
 
-    from engine.core.generate import Request
+    from engine.core.request import AnswerRequest
     from engine.loading.loader import load
     from engine.machine.device import trim_heap
     from engine.messages import Sampling
@@ -160,7 +160,7 @@ def unload(path: Path) -> dict[str, int]:
     model = load(path, context=TRULY_READ)
     scheduler = model.new_scheduler()
     prompt = model.tokenizer.encode("Tell me of the sea. " * 80)
-    answer = scheduler.run(Request(prompt, Sampling(seed=1), max_tokens=32))
+    answer = scheduler.run(AnswerRequest(prompt, Sampling(seed=1), max_tokens=32))
     assert answer.events
     held = resident_memory()
     del model, scheduler, answer

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from engine.adapters.stack import load_adapter
 from engine.cli.quantize import quantize
-from engine.core.generate import Request
+from engine.core.request import AnswerRequest
 from engine.errors import EngineError
 from engine.gguf.reader import GGUFFile
 from engine.loading.loader import load
@@ -54,9 +54,9 @@ def _stream(path: Path, model: Path) -> None:
     loaded = load(path, context=64, memory_bytes=whole - path.stat().st_size // 3)
     assert loaded.plan.paging is not None
     scheduler = loaded.new_scheduler()
-    scheduler.run(Request([1, 2, 3], Sampling(temperature=0), max_tokens=2))
+    scheduler.run(AnswerRequest([1, 2, 3], Sampling(temperature=0), max_tokens=2))
     _cut(path)
-    scheduler.run(Request([4, 5, 6], Sampling(temperature=0), max_tokens=2))
+    scheduler.run(AnswerRequest([4, 5, 6], Sampling(temperature=0), max_tokens=2))
 
 
 def _adapter(path: Path, model: Path) -> None:

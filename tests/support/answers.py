@@ -10,9 +10,10 @@ from typing import Any
 from torch import Tensor
 
 from engine.adapters.stack import NO_ADAPTERS, Stack
-from engine.core.generate import Request
+from engine.core.cancellation import Cancellation
+from engine.core.request import AnswerEvent, AnswerRequest, SequenceGroup
 from engine.core.runner import Rows
-from engine.core.scheduler import Scheduler, Ticket
+from engine.core.scheduler import Scheduler
 from engine.loading.loader import LoadedModel
 from engine.messages import Finished, PromptProgress, Sampling, TaggedText, Text, Thought
 from engine.state.sequence import Sequence
@@ -21,6 +22,29 @@ from poisoned_pool import check_references
 
 GREEDY = Sampling(temperature=0)
 SEEDED = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, seed=3)
+
+
+class Request(AnswerRequest):
+    """A request that collects its events; `cancelled` is asked whether it is cancelled."""
+
+    def __init__(
+        self, *values: Any, cancelled: Callable[[], bool] | None = None, **options: Any
+    ) -> None:
+        super().__init__(*values, **options)
+        self.events: list[AnswerEvent] = []
+        self.deliver = self.events.append
+        if cancelled is not None:
+            self.cancellation = _Asked(cancelled)
+
+
+class _Asked(Cancellation):
+    """A cancellation that is asked for."""
+
+    def __init__(self, asked: Callable[[], bool]) -> None:
+        super().__init__()
+        self._asked = asked
+
+    is_cancelled = property(lambda self: self._asked(), lambda self, value: None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +68,11 @@ def answer(
     return answered(scheduler.run(Request(list(prompt), sampling, **options)))
 
 
-def answered(ticket: Ticket, number: int = 0) -> Answered:
+def answered(ticket: SequenceGroup, number: int = 0) -> Answered:
     """The answer of this number of a request that is done."""
     assert ticket.error is None, ticket.error
     assert ticket.done
-    events = [one for one in ticket.events if getattr(one, "answer", number) == number]
+    events = [one for one in ticket.request.events if getattr(one, "answer", number) == number]
     finished = [event for event in events if isinstance(event, Finished)]
     assert len(finished) == 1
     assert events[-1] is finished[0]
@@ -57,7 +81,7 @@ def answered(ticket: Ticket, number: int = 0) -> Answered:
     return Answered(text, ticket.answers[number], finished[0], events)
 
 
-def run_all(scheduler: Scheduler, *requests: Request) -> list[Ticket]:
+def run_all(scheduler: Scheduler, *requests: Request) -> list[SequenceGroup]:
     """Run requests together until all have ended."""
     tickets = [scheduler.submit(request) for request in requests]
     while scheduler.is_busy:
@@ -105,9 +129,9 @@ def step_until(scheduler: Scheduler, condition: Callable[[], object]) -> None:
     raise AssertionError("the condition was never met")
 
 
-def texts(ticket: Ticket) -> int:
+def texts(ticket: SequenceGroup) -> int:
     """Number of tokens generated so far, of all answers."""
-    return sum(isinstance(event, Text | Thought) for event in ticket.events)
+    return sum(isinstance(event, Text | Thought) for event in ticket.request.events)
 
 
 def check_nothing_leaked(scheduler: Scheduler) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from operator import index
 from typing import Any, cast
 
@@ -45,6 +46,7 @@ _TOOL_RESPONSE = "<|tool_response>"
 # `tokenizer.ggml.model` of files that say that they have no vocabulary.
 NO_VOCABULARY = ("no_vocab", "none")
 SUPPRESSED = "tokenizer.ggml.suppress_tokens"
+_KNOWN_PIECES = 4096  # tokens whose bytes are remembered
 _CLS, _SEP, _UNKNOWN = 101, 102, 100  # of BERT's vocabulary: ggml's defaults
 _END_OF_T5, _UNKNOWN_OF_T5 = 1, 2
 _NO_TEXT = "\ufdd0"  # a code that is no character, for a piece that no text has
@@ -110,6 +112,10 @@ class Tokenizer:
         self.suppressed = _ids_within(metadata, SUPPRESSED, len(self._texts))
         self._subwords = subwords or self._subword_model(metadata, rule)
         self._specials = self._special_tokens(metadata)
+        # The bytes of a token, control tokens included; empty for an id without text.
+        self.piece: Callable[[int], bytes] = lru_cache(_KNOWN_PIECES)(self._piece)
+        # The same, and empty for a control token, which is not shown.
+        self.shown_piece: Callable[[int], bytes] = lru_cache(_KNOWN_PIECES)(self._shown_piece)
 
     # --- text to ids ----------------------------------------------------------------------------
 
@@ -174,8 +180,7 @@ class Tokenizer:
         text = b"".join(map(self.piece, shown)).decode("utf-8", "replace")
         return text.removeprefix(" ") if self._subwords.strips_space else text
 
-    def piece(self, token: int) -> bytes:
-        """The bytes of a token, control tokens included; empty for an id without text."""
+    def _piece(self, token: int) -> bytes:
         if not 0 <= token < len(self._texts):
             return b""
         text, kind = self._texts[token], self._kinds[token]
@@ -190,9 +195,8 @@ class Tokenizer:
             return text.encode("utf-8")
         return b""
 
-    def shown_piece(self, token: int) -> bytes:
-        """The bytes of a token; empty for a control token, which is not shown."""
-        return b"" if self.is_control(token) else self.piece(token)
+    def _shown_piece(self, token: int) -> bytes:
+        return b"" if self.is_control(token) else self._piece(token)
 
     def stream(self, shown: Collection[int] = ()) -> TextStream:
         """An incremental decoder for one reply; control tokens are not shown, except these."""

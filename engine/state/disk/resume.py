@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, cast
 
-from engine.core.generate import SamplerState
+from engine.core.request import SamplerState
 from engine.errors import RequestError
 from engine.messages import Constraint, ConstraintKind, Sampling
 from engine.sampling import check

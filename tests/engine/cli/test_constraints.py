@@ -11,7 +11,7 @@ import pytest
 
 import tiny
 from engine.cli.commands import main
-from engine.core.generate import SamplerState
+from engine.core.request import SamplerState
 from engine.messages import Constraint, ConstraintKind, Sampling
 from engine.state.disk import resume
 

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import tiny
-from answers import answer, answered, run_all
+from answers import Request, answer, answered, run_all
 from engine import FinishReason, PromptProgress, RequestError, Sampling, Text
-from engine.core.generate import Request
 from engine.frontend.banned_texts import BannedTexts, TakenBack
 from engine.loading.loader import LoadedModel, load
 from engine.sampling import Sampler

@@ -6,10 +6,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from answers import GREEDY, alone, answered, check_nothing_leaked, prompt, step_until, texts
+from answers import (
+    GREEDY,
+    Request,
+    alone,
+    answered,
+    check_nothing_leaked,
+    prompt,
+    step_until,
+    texts,
+)
 from engine.core import scheduler as scheduling
-from engine.core.generate import Request
-from engine.core.scheduler import Scheduler, Ticket
+from engine.core.request import SequenceGroup
+from engine.core.scheduler import Scheduler
 from engine.loading.loader import LoadedModel
 from engine.messages import PromptProgress
 
@@ -36,9 +45,9 @@ class Passes:
         scheduler._token_seconds = TOKEN_SECONDS
 
 
-def chunks(ticket: Ticket) -> int:
+def chunks(ticket: SequenceGroup) -> int:
     """Chunks of a prompt that were processed."""
-    return sum(isinstance(event, PromptProgress) for event in ticket.events) - 1
+    return sum(isinstance(event, PromptProgress) for event in ticket.request.events) - 1
 
 
 def test_a_short_question_waits_for_one_chunk_of_a_long_text_at_most(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import tiny
-from answers import GREEDY, answer, answered
+from answers import GREEDY, Request, answer, answered
 from engine import (
     FinishReason,
     PromptProgress,
@@ -20,7 +20,7 @@ from engine import (
     Sampling,
     Text,
 )
-from engine.core.generate import MOST_ANSWERS, Request
+from engine.core.request import MOST_ANSWERS
 from engine.frontend.answer_stream import Kind, Piece
 from engine.frontend.stop_filter import StopFilter
 from engine.loading.loader import LoadedModel, load
@@ -129,7 +129,7 @@ def test_cancel_in_prefill_keeps_whole_chunks(model: LoadedModel) -> None:
     def cancelled() -> bool:
         """In the second chunk: asked before it and between its layers."""
         nonlocal calls
-        calls += len(ticket.events) > 1
+        calls += len(ticket.request.events) > 1
         return calls > 2
 
     ticket = scheduler.submit(Request([3] * 200, GREEDY, cancelled=cancelled))
@@ -147,7 +147,9 @@ def test_cancel_in_prefill_keeps_whole_chunks(model: LoadedModel) -> None:
 def test_cancel_in_decode_keeps_the_text_so_far(model: LoadedModel) -> None:
     scheduler = model.new_scheduler()
     ticket = scheduler.submit(
-        Request([5, 6, 7], GREEDY, max_tokens=200, cancelled=lambda: len(ticket.events) >= 7)
+        Request(
+            [5, 6, 7], GREEDY, max_tokens=200, cancelled=lambda: len(ticket.request.events) >= 7
+        )
     )
     while not ticket.done:
         scheduler.step()

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 import tiny
-from answers import run_all
+from answers import Request, run_all
 from drafters import PartlyRight, verify_every_draft
 from engine.adapters.stack import NO_ADAPTERS
-from engine.core.generate import Request
 from engine.core.handle import RequestHandle
 from engine.core.scheduler import Scheduler
 from engine.loading.identity import ModelFiles, stamps
@@ -93,7 +92,7 @@ def test_constrained_answers_with_drafts_are_those_without(model: LoadedModel) -
         request.drafter = drafter_of(texts, model)
         ticket = scheduler.run(request)
         assert ticket.answers == wanted
-        made = [one for one in ticket.events if isinstance(one, Finished)]
+        made = [one for one in ticket.request.events if isinstance(one, Finished)]
         assert sum(end.accepted_tokens for end in made) > 0
         assert not any(end.incomplete for end in made)
 
@@ -109,7 +108,12 @@ def test_answers_with_drafts_are_those_without(model: LoadedModel) -> None:
         request.drafter = drafter_of(texts, model)
     tickets = run_all(scheduler, *requests)
     assert [ticket.answers for ticket in tickets] == wanted
-    ends = [event for ticket in tickets for event in ticket.events if isinstance(event, Finished)]
+    ends = [
+        event
+        for ticket in tickets
+        for event in ticket.request.events
+        if isinstance(event, Finished)
+    ]
     assert 0 < sum(end.accepted_tokens for end in ends) < sum(end.drafted_tokens for end in ends)
     scheduler.tree.clear()
     assert scheduler.pool.used_bytes == 0
@@ -248,7 +252,7 @@ def test_a_saved_conversation_goes_on_and_its_last_turn_can_be_edited(
         request = Request(text, SAMPLING, max_tokens=8)
         ticket = fresh.run(replace(request))
         assert ticket.answers == alone(model, request)
-        reason = ticket.events[-1].reason  # pyright: ignore
+        reason = ticket.request.events[-1].reason  # pyright: ignore
         assert reason in (FinishReason.LENGTH, FinishReason.END)
 
 

@@ -23,14 +23,14 @@ from hypothesis import strategies as st
 import every_architecture
 import tiny
 import tiny_lora
-from answers import cached_rows, texts
+from answers import Request, cached_rows, texts
 from chosen_backend import ops
 from drafters import PartlyRight, verify_every_draft
 from engine import Event, Failed, delete_snapshots, snapshots_folder, snapshots_size
 from engine.adapters.stack import Stack, load_adapter
-from engine.core.generate import Request
 from engine.core.handle import RequestHandle
-from engine.core.scheduler import Scheduler, Ticket
+from engine.core.request import SequenceGroup
+from engine.core.scheduler import Scheduler
 from engine.errors import RequestError
 from engine.loading.identity import ModelFiles, stamps
 from engine.loading.loader import LoadedModel, load
@@ -225,7 +225,7 @@ class Run:
         self.pool.budget_bytes = (-(-CONTEXT // 256) + spare_pages) * self.size
         self.pool.most_lent_bytes = lent_pages * self.size
         self.waiting, self.cancelled = list(requests), set[int]()
-        self.tickets: list[tuple[Asked, Ticket]] = []
+        self.tickets: list[tuple[Asked, SequenceGroup]] = []
         self.noted: list[dict[int, list[int]]] = []  # of each ticket, answers the tier knows
         self.events: list[Event] = []
         self.saver = Saver()
@@ -326,7 +326,9 @@ class Run:
             assert ticket.error is None, ticket.error
             assert ticket.done
             wanted = self.reference.answers(asked)
-            reasons = {one.answer: one.reason for one in ticket.events if isinstance(one, Finished)}
+            reasons = {
+                one.answer: one.reason for one in ticket.request.events if isinstance(one, Finished)
+            }
             assert sorted(reasons) == sorted(ticket.answers)
             assert texts(ticket) >= sum(map(len, ticket.answers.values()))
             if self.continues_another(asked):

@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tiny
-from answers import answer, prompt
+from answers import Request, answer, prompt
 from drafters import PartlyRight, verify_every_draft
 from engine import Constraint, ConstraintKind, RequestError, Sampling, Text, TokenLogprobs
-from engine.core.generate import Request
 from engine.core.logprobs import token_logprobs
-from engine.core.ticket import Ticket
+from engine.core.request import SequenceGroup
 from engine.loading.loader import LoadedModel, load
 
 PROMPT = prompt(30)
@@ -41,12 +40,14 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     return load(tiny.write(tmp_path_factory.mktemp("model") / "tiny.gguf", context=900))
 
 
-def logprobs(ticket: Ticket, answer: int = 0) -> list[TokenLogprobs]:
-    texts = [one for one in ticket.events if isinstance(one, Text) and one.answer == answer]
+def logprobs(ticket: SequenceGroup, answer: int = 0) -> list[TokenLogprobs]:
+    texts = [one for one in ticket.request.events if isinstance(one, Text) and one.answer == answer]
     return [one for text in texts for one in text.logprobs]
 
 
-def check_against_logits(model: LoadedModel, ticket: Ticket, most: int, number: int = 0) -> None:
+def check_against_logits(
+    model: LoadedModel, ticket: SequenceGroup, most: int, number: int = 0
+) -> None:
     """Compare all of an answer with the softmax of logits that a session of its own computes."""
     tokens, found = ticket.answers[number], logprobs(ticket, number)
     assert [one.token for one in found] == tokens
@@ -91,7 +92,7 @@ def test_several_answers_with_drafts_have_the_same_log_probabilities(model: Load
 
 def test_tokens_of_banned_texts_have_none(model: LoadedModel) -> None:
     free = model.new_scheduler().run(Request(PROMPT, LEGIBLE, max_tokens=40))
-    words = "".join(one.text for one in free.events if isinstance(one, Text))
+    words = "".join(one.text for one in free.request.events if isinstance(one, Text))
     banned = replace(LEGIBLE, banned=(words[5:8], words[20:22]))
     ticket = model.new_scheduler().run(Request(PROMPT, banned, max_tokens=40, logprobs=2))
     assert ticket.answers != free.answers

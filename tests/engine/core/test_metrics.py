@@ -16,10 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tiny
-from answers import answered, prompt, run_all
+from answers import Request, answered, prompt, run_all
 from drafters import PartlyRight, verify_every_draft
 from engine import Finished, FinishReason, Metrics, MetricsRead, Sampling, Text
-from engine.core.generate import Request
 from engine.core.metrics import (
     FIRST_TOKEN_SECONDS,
     TOKEN_SECONDS,

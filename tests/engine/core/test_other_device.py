@@ -22,12 +22,13 @@ from hypothesis import strategies as st
 import every_architecture
 import tiny
 import tiny_lora
+from answers import Request
 from drafters import verify_every_draft
 from engine import Event, snapshots_folder
 from engine.adapters.stack import Stack, load_adapter
-from engine.core.generate import Request
 from engine.core.handle import RequestHandle
-from engine.core.scheduler import Scheduler, Ticket
+from engine.core.request import SequenceGroup
+from engine.core.scheduler import Scheduler
 from engine.loading.identity import ModelFiles, stamps
 from engine.loading.loader import LoadedModel, load
 from engine.messages import CacheType, Finished, Sampling, Save, Text
@@ -104,7 +105,7 @@ class Run:
         pool = self.scheduler.pool
         pool.budget_bytes = (-(-CONTEXT // 256) + pages) * pool.layout.bytes_per_page
         self.waiting, self.cancelled = list(requests), set[int]()
-        self.tickets: list[Ticket] = []
+        self.tickets: list[SequenceGroup] = []
         self.saver = Saver()
         files = ModelFiles([model.path], stamps([model.path]), model.path.with_suffix(".json"))
         store = PageStore(snapshots_folder())
@@ -168,8 +169,8 @@ class Run:
         found: list[object] = []
         for ticket in self.tickets:
             assert ticket.error is None, ticket.error
-            reasons = [one.reason for one in ticket.events if isinstance(one, Finished)]
-            shown = "".join(one.text for one in ticket.events if isinstance(one, Text))
+            reasons = [one.reason for one in ticket.request.events if isinstance(one, Finished)]
+            shown = "".join(one.text for one in ticket.request.events if isinstance(one, Text))
             found.append((sorted(ticket.answers.items()), reasons, shown))
         self.tier.evicted.drop()
         self.scheduler.tree.clear()

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import tiny
-from answers import prompt
-from engine.core.generate import Request
+from answers import Request, prompt
 from engine.core.prompt_scorer import PromptScorer
 from engine.core.scheduler import Scheduler
 from engine.errors import Cancelled, PromptTooLong, RequestError

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from answers import prompt
+from answers import Request, prompt
 from drafters import PartlyRight, verify_every_draft
 from engine import Finished, Sampling
-from engine.core.generate import Request
+from engine.core.request import SequenceGroup
 from engine.core.scheduler import Scheduler
-from engine.core.ticket import Ticket
 from engine.frontend.reasoning_budget import ThoughtPlan
 from engine.loading.loader import LoadedModel
 from engine.messages.reasoning_markers import ThoughtMarkers
@@ -29,12 +28,12 @@ def request(model: LoadedModel, number: int = 0, **options: object) -> Request:
     return replace(made, **options)  # type: ignore[arg-type]
 
 
-def check(model: LoadedModel, ticket: Ticket, answer: int = 0) -> list[int]:
+def check(model: LoadedModel, ticket: SequenceGroup, answer: int = 0) -> list[int]:
     """The ids of an answer: thoughts, the marker, and as many tokens as are asked for."""
     ids = ticket.answers[answer]
     closing = model.tokenizer.encode_within(MARKERS.closing)
     assert ids[BUDGET:-ANSWER] == closing
-    finished = [one for one in ticket.events if isinstance(one, Finished)]
+    finished = [one for one in ticket.request.events if isinstance(one, Finished)]
     end = next(one for one in finished if one.answer == answer)
     assert (end.thought_tokens, end.thought_budget_reached) == (BUDGET, True)
     assert end.generated_tokens == BUDGET + len(closing) + ANSWER

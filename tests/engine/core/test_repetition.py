@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from answers import SEEDED, answer, answered, run_all
+from answers import SEEDED, Request, answer, answered, run_all
 from drafters import verify_every_draft
 from engine import Constraint, ConstraintKind, DraftKind, FinishReason, Sampling
-from engine.core.generate import Request
 from engine.frontend.repetition import (
     LINES_TAIL,
     LITERAL_TAIL,

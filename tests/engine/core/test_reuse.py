@@ -15,11 +15,10 @@ from pathlib import Path
 import pytest
 from torch import Tensor
 
-from answers import GREEDY, answer, answered, cached_rows, next_logits, run_all
+from answers import GREEDY, Request, answer, answered, cached_rows, next_logits, run_all
 from chosen_backend import ops
 from engine import Event, Failed, snapshots_folder
 from engine.adapters.stack import NO_ADAPTERS
-from engine.core.generate import Request
 from engine.core.handle import RequestHandle
 from engine.core.scheduler import Scheduler
 from engine.loading.identity import ModelFiles, stamps
@@ -328,7 +327,7 @@ def test_cancelled_prefill_does_not_change_a_later_answer(
     def cancelled() -> bool:
         """In the second chunk: asked before it and between its layers."""
         nonlocal calls
-        calls += len(ticket.events) > 1
+        calls += len(ticket.request.events) > 1
         return calls > 3
 
     ticket = scheduler.submit(Request(tokens, GREEDY, cancelled=cancelled))

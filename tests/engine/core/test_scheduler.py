@@ -12,6 +12,7 @@ import tiny_lora
 from answers import (
     GREEDY,
     SEEDED,
+    Request,
     alone,
     answer,
     answered,
@@ -22,8 +23,8 @@ from answers import (
     texts,
 )
 from engine.adapters.stack import NO_ADAPTERS, Stack, load_adapter
-from engine.core.generate import Request, SamplerState
-from engine.core.scheduler import MOST_RUNNING, Scheduler, Ticket
+from engine.core.request import SamplerState, SequenceGroup
+from engine.core.scheduler import MOST_RUNNING, Scheduler
 from engine.loading.loader import LoadedModel, load
 from engine.messages import Finished, FinishReason, PromptProgress, Sampling
 
@@ -83,7 +84,7 @@ def test_several_answers_to_one_prompt(model: LoadedModel, scheduler: Scheduler)
         assert (made.tokens, made.text) == (wanted.tokens, wanted.text)
         assert made.finished.seed == 3 + number
     assert len({tuple(tokens) for tokens in ticket.answers.values()}) == 4
-    progress = [event for event in ticket.events if isinstance(event, PromptProgress)]
+    progress = [event for event in ticket.request.events if isinstance(event, PromptProgress)]
     assert progress[-1].done_tokens == 300, "the prompt is read once"
     check_nothing_leaked(scheduler)
 
@@ -131,13 +132,13 @@ def test_cancelling_one_leaves_the_others_alone(
     tickets = [scheduler.submit(request) for request in others]
     ticket = scheduler.submit(cut)
     if at == "prefill":
-        step_until(scheduler, lambda: len(ticket.events) > 2)
+        step_until(scheduler, lambda: len(ticket.request.events) > 2)
         assert texts(ticket) == 0
     elif at == "decode":
         step_until(scheduler, lambda: texts(ticket) >= 4 * count)
     pressed = True
     step_until(scheduler, lambda: ticket.done)
-    finished = [event for event in ticket.events if isinstance(event, Finished)]
+    finished = [event for event in ticket.request.events if isinstance(event, Finished)]
     assert [event.reason for event in finished] == [FinishReason.CANCELLED] * len(finished)
     assert len(finished) == (count if at == "decode" else 1)
     step_until(scheduler, lambda: not scheduler.is_busy)
@@ -167,7 +168,7 @@ def test_several_answers_that_continue_an_interrupted_one_differ(scheduler: Sche
     assert len({tuple(tokens) for tokens in ticket.answers.values()}) == 3
 
 
-def _state_after(scheduler: Scheduler, ticket: Ticket) -> SamplerState:
+def _state_after(scheduler: Scheduler, ticket: SequenceGroup) -> SamplerState:
     state = scheduler.interrupted("", ticket.tokens)
     assert state is not None
     return state
@@ -197,9 +198,9 @@ def test_two_long_prompts_are_processed_in_turns(scheduler: Scheduler) -> None:
     scheduler.runner.chunk = 64
     tickets = [scheduler.submit(Request(prompt(640, at), max_tokens=1)) for at in (1, 2)]
 
-    def done(ticket: Ticket) -> int:
+    def done(ticket: SequenceGroup) -> int:
         return max(
-            (one.done_tokens for one in ticket.events if isinstance(one, PromptProgress)),
+            (one.done_tokens for one in ticket.request.events if isinstance(one, PromptProgress)),
             default=0,
         )
 
@@ -233,9 +234,9 @@ def test_an_answer_goes_on_while_a_prompt_is_processed(scheduler: Scheduler) -> 
     assert not second.was_alone
 
 
-def read(ticket: Ticket) -> int:
+def read(ticket: SequenceGroup) -> int:
     """How many tokens of a prompt were processed for it, and not found in the cache."""
-    progress = [event for event in ticket.events if isinstance(event, PromptProgress)]
+    progress = [event for event in ticket.request.events if isinstance(event, PromptProgress)]
     return progress[-1].done_tokens - progress[0].reused_tokens
 
 
@@ -264,7 +265,7 @@ def test_prompts_with_a_common_beginning_share_it(model: LoadedModel, scheduler:
         Request([*begin, *prompt(500, 7 + at)], GREEDY, number=at, max_tokens=8) for at in range(2)
     ]
     first, second = [scheduler.submit(request) for request in requests]
-    step_until(scheduler, lambda: second.events)
+    step_until(scheduler, lambda: second.request.events)
     assert not texts(first), "it need not wait for more than what they share"
     step_until(scheduler, lambda: first.done and second.done)
     assert read(first) == 900
@@ -297,7 +298,7 @@ def test_an_equal_prompt_is_processed_when_the_first_is_cancelled(
     first, second = scheduler.submit(one), scheduler.submit(other)
     for _ in range(3):
         scheduler.step()
-    assert not second.events
+    assert not second.request.events
     stops.append(1)
     step_until(scheduler, lambda: second.done)
     assert first.done
@@ -335,10 +336,10 @@ def test_background_requests_yield(scheduler: Scheduler) -> None:
     scheduler.runner.chunk = 32
     slow = scheduler.submit(Request(prompt(600), max_tokens=1, background=True))
     scheduler.step()
-    before = len(slow.events)
+    before = len(slow.request.events)
     quick = scheduler.submit(Request(prompt(600, 2), GREEDY, max_tokens=1))
     step_until(scheduler, lambda: quick.done)
-    assert len(slow.events) == before, "no chunk of it ran meanwhile"
+    assert len(slow.request.events) == before, "no chunk of it ran meanwhile"
     step_until(scheduler, lambda: slow.done)
     answered(slow)
 
@@ -348,8 +349,8 @@ def test_waiting_background_requests_start_last(scheduler: Scheduler) -> None:
         scheduler.submit(Request(prompt(5), max_tokens=9 + at))
     slow = scheduler.submit(Request(prompt(9, 2), GREEDY, max_tokens=1, background=True))
     quick = scheduler.submit(Request(prompt(9, 2), GREEDY, max_tokens=1))
-    step_until(scheduler, lambda: quick.events)
-    assert not slow.events
+    step_until(scheduler, lambda: quick.request.events)
+    assert not slow.request.events
     step_until(scheduler, lambda: quick.done)
     assert not slow.done
     step_until(scheduler, lambda: slow.done)

@@ -12,6 +12,7 @@ from torch import Tensor
 from answers import (
     GREEDY,
     SEEDED,
+    Request,
     alone,
     answer,
     answered,
@@ -22,7 +23,6 @@ from answers import (
     texts,
 )
 from engine.adapters.stack import Stack
-from engine.core.generate import Request
 from engine.core.runner import Rows
 from engine.core.scheduler import Scheduler
 from engine.errors import EngineError, ModelFileError, OutOfMemory
@@ -71,7 +71,9 @@ def test_cached_texts_make_room_for_new_ones(model: LoadedModel) -> None:
         request = Request(prompt(600, at), GREEDY, max_tokens=4)
         assert scheduler.run(request).answers[0] == alone(model, request).tokens
         assert scheduler.pool.used_bytes <= scheduler.pool.budget_bytes
-    assert scheduler.run(Request(prompt(600, 11), max_tokens=1)).events[0].reused_tokens == 599
+    assert (
+        scheduler.run(Request(prompt(600, 11), max_tokens=1)).request.events[0].reused_tokens == 599
+    )
     check_nothing_leaked(scheduler)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tiny
-from engine.core.generate import Request
+from answers import Request
 from engine.errors import Cancelled, OutOfMemory, RequestError
 from engine.gguf.reader import GGUFFile
 from engine.loading.loader import load
@@ -120,5 +120,5 @@ def _memory_after_an_answer(path: Path) -> int:
     loaded = load(path, context=512)
     prompt = loaded.tokenizer.encode("Tell me of the sea.")
     answer = loaded.new_scheduler().run(Request(prompt, Sampling(seed=1), max_tokens=8))
-    assert len(answer.events) > 1
+    assert len(answer.request.events) > 1
     return resident_memory()

@@ -9,10 +9,9 @@ import pytest
 import torch
 
 import tiny
-from answers import GREEDY, answer, answered, run_all
+from answers import GREEDY, Request, answer, answered, run_all
 from engine import CacheType, Event, Failed, Save
 from engine.adapters.stack import NO_ADAPTERS
-from engine.core.generate import Request
 from engine.core.handle import RequestHandle
 from engine.core.scheduler import Scheduler
 from engine.errors import SnapshotError

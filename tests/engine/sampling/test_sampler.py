@@ -77,7 +77,9 @@ def test_no_penalty_counts_the_end_tokens_of_earlier_turns(tmp_path: Path) -> No
     scores = dict(zip(found.ids.tolist(), found.logits.tolist(), strict=True))
     assert scores[end] == logits[end]
     assert scores[word] < logits[word]
-    drawn = Sampler(replace(penalized, dry_multiplier=0.0, top_k=40), tokenizer).device_draw(turns)
+    drawn = Sampler(replace(penalized, dry_multiplier=0.0, top_k=40), tokenizer).device_sampling(
+        turns
+    )
     assert drawn is not None
     assert drawn.counts == {word: 4, other: 3}
 
@@ -237,7 +239,7 @@ def test_suppressed_tokens_are_never_drawn(given: Sampling) -> None:
     sampler = Sampler(given, tokenizer)
     drawn = {sampler.draw(logits, range(position)) for position in range(99)}
     assert drawn == ({1} if given.temperature == 0 else {1, 3})
-    on_device = sampler.device_draw([])
+    on_device = sampler.device_sampling([])
     assert on_device is None or on_device.biases == {0: -np.inf, 2: -np.inf}
     wanted = replace(given, logit_bias=((0, 1e6), (3, -np.inf)), ignore_end=True)
     assert Sampler(wanted, tokenizer).draw(logits, []) == 1
@@ -252,6 +254,6 @@ def test_a_top_k_of_minus_one_is_no_top_k() -> None:
         wanted, found = (one.distribution(logits, []) for one in (off, minus_one))
         assert found.ids.tolist() == wanted.ids.tolist()
         assert len(found.ids) > 40
-    drawn = Sampler(replace(PLAIN, top_k=-1, top_p=0.9)).device_draw([])
+    drawn = Sampler(replace(PLAIN, top_k=-1, top_p=0.9)).device_sampling([])
     assert drawn is not None
     assert drawn.top_k == 0

@@ -13,9 +13,8 @@ import pytest
 import torch
 
 import tiny
-from answers import answered, check_nothing_leaked, prompt, run_all
+from answers import Request, answered, check_nothing_leaked, prompt, run_all
 from drafters import FreeDrafts
-from engine.core.generate import Request
 from engine.core.scheduler import Scheduler
 from engine.loading.loader import LoadedModel, load
 from engine.messages import Sampling

@@ -10,9 +10,8 @@ import pytest
 import torch
 
 import tiny
-from answers import answered, check_nothing_leaked, prompt, run_all
+from answers import Request, answered, check_nothing_leaked, prompt, run_all
 from drafters import verify_every_draft
-from engine.core.generate import Request
 from engine.core.runner import Rows
 from engine.core.scheduler import Scheduler
 from engine.errors import RequestError

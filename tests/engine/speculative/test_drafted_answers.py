@@ -9,9 +9,17 @@ import pytest
 import torch
 
 import tiny
-from answers import Answered, alone, answered, cached_rows, check_nothing_leaked, prompt, run_all
+from answers import (
+    Answered,
+    Request,
+    alone,
+    answered,
+    cached_rows,
+    check_nothing_leaked,
+    prompt,
+    run_all,
+)
 from drafters import PartlyRight, verify_every_draft
-from engine.core.generate import Request
 from engine.core.scheduler import Scheduler
 from engine.loading.loader import LoadedModel, load
 from engine.messages import CacheType, FinishReason, Sampling

@@ -15,8 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from answers import Request
 from drafters import FreeDrafts
-from engine.core.generate import Generation, Request
+from engine.core.sequence import RunningSequence
 from engine.messages import Sampling
 from engine.sampling import Sampler
 from engine.speculative.drafter import Draft, Drafter
@@ -114,7 +115,7 @@ def answer(
     seed: int,
     drafter: Callable[[Sampler], Drafter] | None,
     break_rows: Callable[[Tensor], Tensor],
-    break_sampler: Callable[[Generation], None],
+    break_sampler: Callable[[RunningSequence], None],
 ) -> tuple[int, int]:
     """The last token of an answer, and how many drafted ones were accepted."""
     options: dict[str, Any] = {**{name: getattr(sampling, name) for name in sampling.__slots__}}
@@ -122,7 +123,7 @@ def answer(
     request = Request(PROMPT, sampled, drafter=drafter, stop_loops=False)
     cached: Any = Cached(PROMPT)
     texts: Any = Texts()
-    one = Generation(request, texts, cached, (FreeDrafts(), FreeDrafts()))
+    one = RunningSequence(request, texts, cached, (FreeDrafts(), FreeDrafts()))
     one.is_prefilling, one.pending = False, [cached.tokens.pop()]
     break_sampler(one)
     while one.generated < LENGTH:
@@ -148,7 +149,7 @@ def statistic(
     sampling: Sampling,
     drafter: Callable[[Sampler], Drafter] | None,
     break_rows: Callable[[Tensor], Tensor] = lambda rows: rows,
-    break_sampler: Callable[[Generation], None] = lambda one: None,
+    break_sampler: Callable[[RunningSequence], None] = lambda one: None,
     answers: int = ANSWERS,
 ) -> tuple[float, int]:
     """Chi-square against the exact distribution, and the number of accepted tokens."""
@@ -180,7 +181,7 @@ def test_a_few_answers_have_the_distribution_of_the_model(name: str, sampling: s
     assert accepted > 50
 
 
-def _accept_always(one: Generation) -> None:
+def _accept_always(one: RunningSequence) -> None:
     draw, sampler = one._sampler.draw, one._sampler
 
     def broken(row: Tensor, text: Sequence[int], *options: Any) -> int:
@@ -204,7 +205,7 @@ def _next_position(rows: Tensor) -> Tensor:
     return torch.cat([rows[1:], rows[-1:]])
 
 
-def _forget_bias_on_the_last(one: Generation) -> None:
+def _forget_bias_on_the_last(one: RunningSequence) -> None:
     draw, plain = one._sampler.draw, Sampler(SAMPLINGS["plain"])
     propose, last = one.propose, [0]
 

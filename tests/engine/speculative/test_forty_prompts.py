@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 import tiny_lora
-from answers import answered
+from answers import Request, answered
 from drafters import verify_every_draft
 from engine.adapters.stack import NO_ADAPTERS, Stack, load_adapter
-from engine.core.generate import Request
 from engine.frontend.template import prompt_ids
 from engine.loading.loader import LoadedModel, load
 from engine.messages import CacheType, Constraint, ConstraintKind, DraftKind, Role, Sampling, Turn

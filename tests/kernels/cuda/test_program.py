@@ -15,9 +15,9 @@ import every_architecture
 import gpu_decoding
 import tiny
 import tiny_lora
+from answers import Request
 from engine.adapters.stack import NO_ADAPTERS, Stack, load_adapter
 from engine.cli.quantize import quantize
-from engine.core.generate import Request
 from engine.loading.loader import LoadedModel, load
 from engine.messages import CacheType, Sampling
 from gpu_decoding import check_body_and_head, check_first_step
@@ -25,7 +25,7 @@ from gpu_products import MakeRows, weight_of
 from kernels import cuda
 from kernels.cuda.graphs import Replay, Step
 from kernels.cuda.program import Recorded
-from kernels.cuda.sampling import DeviceSampler
+from kernels.cuda.sampling import CudaSampler
 from kernels.interpreter import Interpreter
 from kernels.kv_pages import KVLayout, LayerShape
 from kernels.program import Add, Attend, Embed, Linear, Norm, Program, Segment
@@ -338,7 +338,7 @@ def test_an_answer_is_drawn_on_the_device(
     monkeypatch.setattr("kernels.cuda.sampling._BLOCK", 32)
     sampling = Sampling(temperature=0.8, top_k=6, repeat_penalty=1.2, seed=4)
     scheduler = model.new_scheduler()
-    assert isinstance(scheduler.runner.drawer, DeviceSampler)
+    assert isinstance(scheduler.runner.device_sampler, CudaSampler)
     launched = launches(monkeypatch)
 
     def answer() -> dict[int, list[int]]:
@@ -346,6 +346,6 @@ def test_an_answer_is_drawn_on_the_device(
 
     found = answer()
     assert launched.count("drawn") == 2  # after the first token, which both answers begin with
-    scheduler.runner.drawer = None
+    scheduler.runner.device_sampler = None
     assert answer() == found
     assert launched.count("drawn") == 2

@@ -14,8 +14,8 @@ from torch import Tensor
 from engine.messages import Sampling
 from engine.sampling import Sampler
 from engine.sampling.random_stream import draw_bits
-from kernels.cuda.sampling import DeviceSampler
-from kernels.draw import UNDECIDED, Draw
+from kernels.cuda.sampling import CudaSampler
+from kernels.device_sampling import UNDECIDED, DeviceSampling
 
 HERE = torch.device("cpu")
 PLAIN = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, seed=5)
@@ -39,7 +39,7 @@ def logits_of(rows: int, vocabulary: int, random: torch.Generator) -> Tensor:
 def drawn(logits: Tensor, sampler: Sampler, tokens: list[int], allowed: object = None) -> int:
     draw = sampler.device_draw(tokens, allowed, ())  # type: ignore[arg-type]
     assert draw is not None
-    return DeviceSampler(logits.shape[1], HERE).draw(logits[None, 0], [draw])[0]
+    return CudaSampler(logits.shape[1], HERE).draw(logits[None, 0], [draw])[0]
 
 
 CASES = {
@@ -83,7 +83,7 @@ def test_masks_and_excluded_tokens(random: torch.Generator) -> None:
         sampler = Sampler(replace(sampling, top_k=4))
         draw = sampler.device_draw([1, 2], allowed, (70, 71))
         assert draw is not None
-        (found,) = DeviceSampler(vocabulary, HERE).draw(logits, [draw])
+        (found,) = CudaSampler(vocabulary, HERE).draw(logits, [draw])
         assert found == sampler.draw(logits[0], [1, 2], allowed, (70, 71))
         assert found not in (70, 71)
         assert allowed[found // 32] >> (found % 32) & 1
@@ -103,7 +103,7 @@ def test_sequences_are_drawn_together(random: torch.Generator) -> None:
     masks = [None, allowed, None]
     tokens = [4, 5, 6, 7]
     draws = [one.device_draw(tokens, mask, ()) for one, mask in zip(samplers, masks, strict=True)]
-    found = DeviceSampler(vocabulary, HERE).draw(logits, draws)  # type: ignore[arg-type]
+    found = CudaSampler(vocabulary, HERE).draw(logits, draws)  # type: ignore[arg-type]
     wanted = [
         one.draw(row, tokens, mask) for one, row, mask in zip(samplers, logits, masks, strict=True)
     ]
@@ -113,10 +113,10 @@ def test_sequences_are_drawn_together(random: torch.Generator) -> None:
 
 def test_what_the_device_cannot_decide_is_left_to_the_host(random: torch.Generator) -> None:
     logits = logits_of(1, 300, random)
-    sampler = DeviceSampler(300, HERE)
+    sampler = CudaSampler(300, HERE)
 
     def found(**options: float) -> int:
-        return sampler.draw(logits, [Draw(random=1, **options)])[0]  # type: ignore[arg-type]
+        return sampler.draw(logits, [DeviceSampling(random=1, **options)])[0]  # type: ignore[arg-type]
 
     assert found() == UNDECIDED  # no filter: all tokens race
     assert found(top_k=90) == UNDECIDED  # more than there are blocks
@@ -127,7 +127,7 @@ def test_what_the_device_cannot_decide_is_left_to_the_host(random: torch.Generat
     assert found(temperature=0.0) == UNDECIDED
     logits.fill_(-math.inf)
     assert found(temperature=0.0) == UNDECIDED
-    many = Draw(random=1, top_k=1, biases=dict.fromkeys(range(257), 0.5))
+    many = DeviceSampling(random=1, top_k=1, biases=dict.fromkeys(range(257), 0.5))
     assert sampler.draw(logits, [many]) == [UNDECIDED]
 
 

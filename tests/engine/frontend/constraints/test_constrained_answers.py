@@ -13,10 +13,18 @@ from llguidance import LLParserLimits
 
 import tiny
 import tiny_lora
-from answers import Answered, answered, check_nothing_leaked, prompt, run_all, step_until, texts
+from answers import (
+    Answered,
+    Request,
+    answered,
+    check_nothing_leaked,
+    prompt,
+    run_all,
+    step_until,
+    texts,
+)
 from drafters import PartlyRight, verify_every_draft
 from engine.adapters.stack import NO_ADAPTERS, Stack, load_adapter
-from engine.core.generate import Request
 from engine.core.scheduler import Scheduler
 from engine.errors import RequestError
 from engine.loading.loader import LoadedModel, load

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from engine import Sampling
-from engine.core.generate import SamplerState
+from engine.core.request import SamplerState
 from engine.state.disk import resume
 
 CHANGED = Sampling(

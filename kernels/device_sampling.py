@@ -1,4 +1,4 @@
-"""Draw: what a device must know to draw the next token of a sequence from its logits."""
+"""DeviceSampling: what a device must know to draw the next token of a sequence from its logits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNDECIDED = -1  # in place of a token: the host draws it
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class DeviceSampling:
     """Sampling of one token: mask, bias, penalties, top-k, top-p, min-p, temperature, one draw.
 
     The steps and their order are those of `engine.sampling`; 0 and 1 switch steps off as
@@ -39,9 +39,9 @@ class Draw:
         return bool(self.counts or self.biases)
 
 
-class Drawer(Protocol):
+class DeviceSampler(Protocol):
     """Draws tokens on the device that computed the logits; used by one thread at a time."""
 
-    def draw(self, logits: Tensor, draws: Sequence[Draw]) -> list[int]:
+    def draw(self, logits: Tensor, draws: Sequence[DeviceSampling]) -> list[int]:
         """A token for each row of logits [B, V] f32, or UNDECIDED."""
         ...

@@ -1,4 +1,4 @@
-"""Requests of a scheduler whose device failed, which another scheduler continues."""
+"""FailoverState: the requests of a scheduler whose device failed, which another one continues."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from engine.adapters.stack import Stack
-from engine.core.generate import Generation, SamplerState
 from engine.core.metrics import Metrics
-from engine.core.ticket import Ticket
+from engine.core.request import SamplerState, SequenceGroup
+from engine.core.sequence import RunningSequence
 from engine.errors import OutOfMemory
 from engine.state.sequence import Sequence as CachedSequence
 
@@ -17,25 +17,24 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Suspended:
+class FailoverState:
     """Requests and what is known of them, without pages."""
 
-    items: Sequence[Ticket | Generation]  # those that ran first
-    tickets: dict[int, Ticket]  # by identity of the request
+    items: Sequence[SequenceGroup | RunningSequence]  # those that ran first
     metrics: Metrics
     interrupted: dict[tuple[str, tuple[int, ...]], SamplerState]
 
-    def left(self) -> Suspended:
+    def left(self) -> FailoverState:
         """The same, once pages and drafts on the device are given up."""
         for item in self.items:
             item.request.drafter = None  # which has a draft model, perhaps there too
-            if isinstance(item, Generation):
+            if isinstance(item, RunningSequence):
                 item.leave_device()
         return self
 
     def move(
         self,
-        item: Ticket | Generation,
+        item: SequenceGroup | RunningSequence,
         sequence: CachedSequence,
         moved: Callable[[Stack], Stack],
     ) -> None:
@@ -43,7 +42,7 @@ class Suspended:
         request = item.request
         request.stack = moved(request.stack)
         length = len(request.prompt)
-        if isinstance(item, Generation):
+        if isinstance(item, RunningSequence):
             item.restart(sequence)
             length = len(item.text)
         if length >= sequence.context:
@@ -54,8 +53,8 @@ class Suspended:
 
     def fail(self, error: BaseException) -> None:
         """End every request with an error."""
-        for ticket in self.tickets.values():
-            ticket.error = error
+        for item in self.items:
+            item.group.fail(error)
 
 
 def without_frames(fault: BaseException) -> BaseException:
