@@ -9,7 +9,7 @@ with the error.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +21,8 @@ from app.chat.runner import Runner
 from app.domain.chat_settings import AdapterChoice
 from app.domain.message import AdapterMark
 from app.domain.model_ref import ModelRef
-from app.engines.requests import RequestRouter
+from app.engines.client import EngineClient
+from app.engines.run import RequestFailed, Run, start
 from app.state.adapters import (
     STRONGEST,
     AdapterEntry,
@@ -48,7 +49,7 @@ SEND_MILLISECONDS = 150  # update interval while a strength slider is dragged
 _DIGEST = 12  # characters of an adapter's hash that are stored with an answer
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Request:
     """A SetAdapters command that is outstanding."""
 
@@ -73,17 +74,21 @@ class Adapters:
         state: State,
         adapter_state: AdapterState,
         store_queue: StoreQueue,
-        router: RequestRouter,
+        engine: EngineClient,
         runner: Runner,
         files: BackgroundWorker,
         settings: ChatSettingsController,
+        report: Callable[[Exception], None],
     ) -> None:
-        """`files` is the worker for the user's files, on any drive."""
+        """`files` is the worker for the user's files, on any drive. `report` is called with an
+        unexpected exception.
+        """
+        self._report = report
         self._settings = settings
         self._state = state
         self._shown = adapter_state
         self._store_queue = store_queue
-        self._engine = router
+        self._engine = engine
         self._runner = runner
         self._files = files
         self._errors: dict[int | None, dict[Path, AdapterEntry]] = {}  # refused, by conversation
@@ -93,11 +98,11 @@ class Adapters:
         self._check: _Check | None = None  # what is checked before the shown stack is set again
         self._refused_given: set[Uses] = set()  # their answer fails with the engine's error
         self._applied: Uses = ()
-        self._requests: dict[int, _Request] = {}
+        self._requests: list[_Request] = []
         self._infos: dict[Path, AdapterInfo] = {}
         self._one_at_a_time = False  # send one new file per request, to find the refused one
         self._refused: Uses | None = None  # a stack of known files; not sent again
-        self._generating_with: dict[int, Uses] = {}  # request of an answer in progress: its stack
+        self._generating: dict[int, tuple[Run, Uses]] = {}  # answers in progress, their stacks
         self._fault = ("", "")
         self._send_timer = QTimer(adapter_state, singleShot=True, interval=SEND_MILLISECONDS)
         self._send_timer.timeout.connect(self.flush)
@@ -130,9 +135,9 @@ class Adapters:
         """The new chat became this conversation: what was found of its adapters moves there."""
         if errors := self._errors.pop(None, None):
             self._errors[conversation_id] = errors
-        for number, request in self._requests.items():
+        for request in self._requests:
             if request.conversation is None:
-                self._requests[number] = replace(request, conversation=conversation_id)
+                request.conversation = conversation_id
 
     def write_all(self) -> None:
         """Write everything again, after the store was replaced."""
@@ -233,7 +238,7 @@ class Adapters:
             return given
         if self._are_known(uses):
             return uses
-        asked = (one for one in self._requests.values() if one.given is None)
+        asked = (one for one in self._requests if one.given is None)
         if given is None and any(one.conversation == conversation_id for one in asked):
             return None
         if self._check is None:
@@ -267,30 +272,6 @@ class Adapters:
         if message is not None:
             self._state.change(replace(message, adapters=tuple(marks)))
         self._store_queue.write(lambda store: store.mark_message(message_id, marks))
-
-    def on_adapters_set(self, event: AdaptersSet) -> None:
-        """The engine has applied the requested stack."""
-        request = self._requests.pop(event.request, None)
-        if request is None:
-            return
-        self._applied, self._refused, self._fault = request.uses, None, ("", "")
-        for use, info in zip(request.uses, event.adapters, strict=False):
-            self._infos[use.path] = info
-        self._start_next()
-
-    def on_failed(self, event: Failed) -> bool:
-        """The engine refused a stack and keeps the old one; False for other requests."""
-        request = self._requests.pop(event.request, None)
-        if request is None:
-            return False
-        if self._state.model.phase is ModelPhase.READY:
-            if request.given is None:
-                self._switch_off_refused(request, event)
-            else:
-                self._refused_given.add(request.given)
-                self._check = None
-        self._start_next()
-        return True
 
     # --- steps: the engine ----------------------------------------------------------------------
 
@@ -329,14 +310,43 @@ class Adapters:
             self._runner.apply_adapters(check.conversation, self._target())
             self._publish()
 
-    def _on_sent(self, request: int, step: object, _: object) -> None:
-        """Track a command that the runner has sent."""
-        if isinstance(step, SetAdapters):
-            check = self._check or _Check(self._state.current, None)
-            self._requests[request] = _Request(check.conversation, step.adapters, check.given)
-            self._publish()
-        elif isinstance(step, Chat):
-            self._generating_with[request] = step.adapters or ()
+    def _on_sent(self, run: Run, _: object) -> None:
+        """Follow a command that the runner has sent."""
+        match run.request:
+            case SetAdapters(adapters=uses):
+                check = self._check or _Check(self._state.current, None)
+                request = _Request(check.conversation, uses, check.given)
+                self._requests.append(request)
+                self._publish()
+                start(self._set(run, request), self._on_fault)
+            case Chat(adapters=uses):
+                self._generating[run.id] = run, uses or ()
+            case _:
+                pass
+
+    async def _set(self, run: Run, request: _Request) -> None:
+        """Wait until the engine has applied a stack, or refused it and kept the old one."""
+        try:
+            done = await run.result(AdaptersSet)
+        except RequestFailed as failed:
+            self._requests.remove(request)
+            if self._state.model.phase is ModelPhase.READY:
+                if request.given is None:
+                    self._switch_off_refused(request, failed.event)
+                else:
+                    self._refused_given.add(request.given)
+                    self._check = None
+        else:
+            self._runner.on_adapters_set(done)  # first: the cached context may be lost
+            self._requests.remove(request)
+            self._applied, self._refused, self._fault = request.uses, None, ("", "")
+            for use, info in zip(request.uses, done.adapters, strict=False):
+                self._infos[use.path] = info
+        self._start_next()
+
+    def _on_fault(self, error: Exception) -> None:
+        self._report(error)
+        self._shown.request_finished.emit()
 
     def _start_next(self) -> None:
         """A request has ended: send the next stack, and emit `request_finished`."""
@@ -391,16 +401,14 @@ class Adapters:
 
     def _is_same_after_cancel(self, before: ModelLoaded | None, loaded: ModelLoaded | None) -> bool:
         """Whether a load was cancelled, and the event repeats the model that stayed."""
-        if before is None or loaded is None or not self._engine.is_cancelled(loaded.request):
-            return False
-        return is_same_load(before, loaded)
+        return before is not None and self._state.model.kept and is_same_load(before, loaded)
 
     def _digest(self, path: Path) -> str:
         info = self._infos.get(path)
         return info.sha256[:_DIGEST] if info else ""
 
     def _publish(self) -> None:
-        reading = {use.path for request in self._requests.values() for use in request.uses}
+        reading = {use.path for request in self._requests for use in request.uses}
         self._shown.set_applied(
             self._applied, self._infos, frozenset(reading - set(self._infos)), self._fault
         )
@@ -408,15 +416,17 @@ class Adapters:
 
     def _show_pending(self) -> None:
         shown = self._state.shown_generation
-        for request in self._generating_with.keys() - self._state.generations.keys():
-            if not self._engine.is_outstanding(request):
-                del self._generating_with[request]
+        for request in self._generating.keys() - self._state.generations.keys():
+            if self._generating[request][0].is_over:
+                del self._generating[request]
         acting = self._acting(self._state.current)
         last = self._state.messages[-1:]
         # Compared answers may be written with other adapters than those of the conversation.
         compared = bool(last) and last[0].undecided
         written = shown is not None and not shown.stopping and not compared
-        uses = self._generating_with.get(shown.request, ()) if shown and written else acting
+        uses = acting
+        if shown and written:
+            uses = self._generating[shown.request][1] if shown.request in self._generating else ()
         self._shown.set_pending(uses != acting)
 
     # --- steps: the stack and the store ---------------------------------------------------------

@@ -1,6 +1,6 @@
 """Answers: requested from the engine, any number at once, stopped, and saved in pieces.
 
-Each is bound to its request and its branch, never to the shown conversation. It is written by the
+Each is a coroutine, bound to its branch and never to the shown conversation. It is written by the
 model of its conversation, or by one that was chosen for it alone: answers of the loaded model are
 requested first, then the model of the one that has waited longest is loaded. The message of an
 answer is stored when the answer is queued, so that it can be continued after a crash. Its text is
@@ -21,38 +21,39 @@ from app.chat.prompts import memory_start
 from app.chat.runner import Runner
 from app.chat.running_answer import QueuedAnswer, RunningAnswer
 from app.domain.answer_details import AnswerDetails
+from app.domain.deltas import (
+    AnswerEnd,
+    AnswerFailed,
+    AnswerUsage,
+    EndReason,
+    PromptProgressDelta,
+    TextDelta,
+    ThoughtDelta,
+)
 from app.domain.message import Message, MessageState, StopReason
 from app.domain.model_ref import ModelRef
 from app.domain.parts import ErrorPart, Parts, without_error
-from app.engines.requests import RequestRouter
+from app.engines.client import EngineClient
+from app.engines.local import LocalAnswer
+from app.engines.run import Waiting, start
 from app.state.chat import Generation, ModelPhase, ModelStatus, Notice, State
 from app.state.performance import tokens_per_second
 from app.store.store import Store
 from app.store.writer import StoreQueue
 from app.system.translation import number, tr
-from engine import (
-    Chat,
-    Failed,
-    FaultKind,
-    Finished,
-    FinishReason,
-    PromptProgress,
-    Text,
-)
+from engine import Chat, FaultKind
 
 _SAVE_MILLISECONDS = 300
 _MOST_OVERTAKEN = 4  # later answers of the loaded model that are requested before another model's
 _TURN_MILLISECONDS = 300  # an answer that starts sooner does not say that it waits for its turn
 # What becomes of an answer, and why it stopped; "": it is complete.
-_ENDS: dict[FinishReason, tuple[MessageState, str]] = {
-    FinishReason.END: (MessageState.COMPLETE, ""),
-    FinishReason.STOP: (MessageState.COMPLETE, ""),
-    FinishReason.TOOL_CALLS: (MessageState.COMPLETE, ""),
-    FinishReason.LENGTH: (MessageState.STOPPED, StopReason.LENGTH),
-    FinishReason.CONTEXT: (MessageState.STOPPED, StopReason.CONTEXT),
-    FinishReason.REPETITION: (MessageState.STOPPED, StopReason.REPETITION),
-    FinishReason.CANCELLED: (MessageState.STOPPED, StopReason.USER),
+_ENDS: dict[EndReason, tuple[MessageState, str]] = {
+    EndReason.LENGTH: (MessageState.STOPPED, StopReason.LENGTH),
+    EndReason.CONTEXT: (MessageState.STOPPED, StopReason.CONTEXT),
+    EndReason.REPETITION: (MessageState.STOPPED, StopReason.REPETITION),
+    EndReason.CANCELLED: (MessageState.STOPPED, StopReason.USER),
 }
+_COMPLETE = MessageState.COMPLETE, ""
 
 
 _OF_ADAPTERS = frozenset(
@@ -76,42 +77,41 @@ FULL_NOTICE = "full"  # kind of the notice that a chat is full and its policy is
 
 
 class Answers:
-    """Queues answers, requests them, and applies their events to state and store."""
+    """Queues answers, requests them, and writes what comes to state and store."""
 
     def __init__(
         self,
         state: State,
         store_queue: StoreQueue,
-        router: RequestRouter,
+        engine: EngineClient,
         adapters: Adapters,
         runner: Runner,
         ended: Callable[[int, int], None],
+        report: Callable[[Exception], None],
         *,
+        used: Callable[[AnswerUsage], None] = lambda _: None,
         want_model: Callable[[ModelRef | None], None] = lambda _: None,
         began: Callable[[int], None] = lambda _: None,
     ) -> None:
         """`ended` is called with the conversation and the message of each answer that has ended,
-        `want_model` with the model that has to be loaded for the next answer, None: any, and
+        `report` with an unexpected exception, `used` with what an answer took, `want_model` with the model that has to be loaded for the next answer, None: any, and
         `began` with the conversation of an answer that its own model has begun.
         """
         self._want_model, self._on_began = want_model, began
         self._state = state
         self._store_queue = store_queue
-        self._engine = router
+        self._engine = engine
+        self._report, self._on_used = report, used
         self._adapters = adapters
         self._runner = runner
         self._on_ended = ended
         self._jobs: deque[QueuedAnswer] = deque()
-        self._running: dict[int, RunningAnswer] = {}  # by request, the oldest first
-        self._requested: dict[
-            int, tuple[QueuedAnswer, Uses]
-        ] = {}  # of `_running`: with which adapters
-        self._abandoned: set[int] = set()  # requests whose answers have ended before them
+        self._running: list[RunningAnswer] = []  # the oldest first
         self._held = False  # request no answer: another model is loaded first
         self._closed = False  # request no answer: the app quits
-        self._saving = QTimer(router, singleShot=True, interval=_SAVE_MILLISECONDS)
+        self._saving = QTimer(runner, singleShot=True, interval=_SAVE_MILLISECONDS)
         self._saving.timeout.connect(self.save)
-        self._turns = QTimer(router, singleShot=True, interval=_TURN_MILLISECONDS)
+        self._turns = QTimer(runner, singleShot=True, interval=_TURN_MILLISECONDS)
         self._turns.timeout.connect(self._on_overdue)
         self._full = 0, 0
 
@@ -133,22 +133,21 @@ class Answers:
             ids[-1] = message.id
         branch = Branch(message.conversation, tuple(ids))
         self._state.set_notice(FULL_NOTICE, None)
-        self._jobs.append(
-            QueuedAnswer(
-                branch,
-                message.conversation,
-                message.id,
-                message.parts,
-                command,
-                adapters,
-                model,
-                is_alternative=is_alternative,
-                before=message.details,
-            )
+        job = QueuedAnswer(
+            branch,
+            message.conversation,
+            message.id,
+            message.parts,
+            command,
+            adapters,
+            model,
+            is_alternative=is_alternative,
+            before=message.details,
         )
+        self._queue(job)
         self._state.set_queued(message.id, message.conversation)
         self._state.touch(message.conversation)
-        if self._state.model.phase is ModelPhase.NONE and self._model(self._jobs[-1]) is None:
+        if self._state.model.phase is ModelPhase.NONE and self._model(job) is None:
             self._want_model(None)
         self.start_next()
 
@@ -172,7 +171,7 @@ class Answers:
                 self._jobs.remove(job)
                 for each in passed:
                     each.overtaken += 1
-                self._begin(job, adapters)
+                job.turn.put(adapters)
         if not checking:
             self._want_next()
         self._show_notes()
@@ -193,7 +192,7 @@ class Answers:
     def stop(self, conversation_id: int | None) -> None:
         """Stop the answers of a conversation, requested or queued; their text stays."""
         self._engine.drain()  # an answer whose first text has come already has started
-        for running in list(self._running.values()):
+        for running in list(self._running):
             if running.conversation == conversation_id:
                 self._stop(running)
         for job in [job for job in self._jobs if job.conversation == conversation_id]:
@@ -202,7 +201,7 @@ class Answers:
     def stop_answer(self, message_id: int) -> None:
         """Stop one answer, requested or queued; its text stays."""
         self._engine.drain()
-        for running in [one for one in self._running.values() if one.message == message_id]:
+        for running in [one for one in self._running if one.message == message_id]:
             self._stop(running)
         for job in [job for job in self._jobs if job.message == message_id]:
             self._drop(job, MessageState.STOPPED, StopReason.USER)
@@ -210,7 +209,7 @@ class Answers:
     def stop_writing(self) -> None:
         """Stop every requested answer; queued ones stay queued."""
         self._engine.drain()
-        for running in list(self._running.values()):
+        for running in list(self._running):
             self._stop(running)
 
     def stop_waiting(self, model: ModelRef) -> None:
@@ -231,13 +230,13 @@ class Answers:
 
     def save(self) -> None:
         """Append the unsaved text of every answer in the store."""
-        for running in self._running.values():
+        for running in self._running:
             self._save(running)
         self._saving.stop()
 
     def with_newest_text(self, messages: list[Message]) -> list[Message]:
         """Messages read from the store, with the newest text of the answers in progress."""
-        found = {running.message: running.parts for running in self._running.values()}
+        found = {running.message: running.parts for running in self._running}
         return [
             replace(message, parts=found[message.id]) if message.id in found else message
             for message in messages
@@ -245,7 +244,7 @@ class Answers:
 
     def is_outdated(self, messages: list[Message]) -> bool:
         """Whether messages read from the store have an answer that has ended since."""
-        requested = {running.message for running in self._running.values()}
+        requested = {running.message for running in self._running}
         unfinished = requested | self._state.queued.keys()
         return any(
             message.state is MessageState.STREAMING and message.id not in unfinished
@@ -256,108 +255,141 @@ class Answers:
         """Conversation and message of the last answer that failed because its chat is full."""
         return self._full
 
-    # --- events ---------------------------------------------------------------------------------
+    # --- an answer ------------------------------------------------------------------------------
 
-    def on_prompt(self, event: PromptProgress) -> None:
+    def _queue(self, job: QueuedAnswer) -> None:
+        self._jobs.append(job)
+        start(self._write(job), lambda error: self._on_fault(job, error))
+
+    async def _write(self, job: QueuedAnswer) -> None:
+        """One answer, from its place in the queue to its end."""
+        uses = await job.turn  # its model is loaded, and its adapters are checked
+        running = self._begin(job, uses)
+        used = AnswerUsage()
+        try:
+            async for delta in running.run.deltas():
+                if running.ended:  # it was stopped before the engine had begun
+                    return
+                match delta:
+                    case PromptProgressDelta():
+                        self._on_prompt(running, delta)
+                    case TextDelta() | ThoughtDelta():
+                        self._on_text(running, delta)
+                    case AnswerUsage():
+                        used = delta
+                    case AnswerEnd():
+                        self._on_end(running, delta, used)
+                    case _:
+                        pass
+        except AnswerFailed as failed:
+            if not running.ended:
+                self._on_failed(running, failed)
+
+    def _begin(self, job: QueuedAnswer, uses: Uses) -> RunningAnswer:
+        """Request an answer, which these adapters are used for."""
+        command = job.command()
+        self._set_model_name(job)
+        run = self._runner.answer(job.branch, uses, command, is_alternative=job.is_alternative)
+        parts, loaded = without_error(job.parts), self._state.model.loaded
+        job.running = running = RunningAnswer(LocalAnswer(run), job, command, uses, loaded, parts)
+        self._running.append(running)
+        self._state.set_generation(
+            Generation(run.id, job.conversation, job.message, self._state.model.model)
+        )
+        self._state.set_queued(job.message, None)
+        self._state.set_waiting(job.message, job.conversation, "")
+        if len(self._running) > 1 and not self._turns.isActive():
+            self._turns.start()
+        return running
+
+    def _on_prompt(self, running: RunningAnswer, delta: PromptProgressDelta) -> None:
         """Update the progress of the prefill."""
-        current = self._start(event.request)
-        if current:
-            branch = self._state.branches.get(current.conversation, ())
-            start = memory_start(branch, event.dropped_turns)
-            self._state.set_memory_start(current.conversation, start)
-            self._state.set_generation(
-                replace(current, prompt_done=event.done_tokens, prompt_total=event.total_tokens)
-            )
+        current = self._start(running)
+        branch = self._state.branches.get(running.conversation, ())
+        start_of_memory = memory_start(branch, delta.dropped_turns)
+        self._state.set_memory_start(running.conversation, start_of_memory)
+        self._state.set_generation(
+            replace(current, prompt_done=delta.tokens, prompt_total=delta.total)
+        )
 
-    def on_text(self, events: list[Text]) -> None:
-        """Append new tokens of one request; some decode to no text."""
-        last = events[-1]
-        running, current = self._running.get(last.request), self._start(last.request)
-        if running is None or current is None:
-            return
-        if text := running.add(events):
+    def _on_text(self, running: RunningAnswer, delta: TextDelta | ThoughtDelta) -> None:
+        """Append new tokens; some decode to no text."""
+        current = self._start(running)
+        if text := running.add(delta):
             if not self._saving.isActive():
                 self._saving.start()
             self._state.add_text(running.conversation, running.message, text, running.parts)
         self._state.set_generation(
             replace(
                 current,
-                generated=last.generated_tokens,
-                context_used=last.context_used,
+                generated=delta.generated_tokens,
+                context_used=delta.context_used,
                 tokens_per_second=running.tokens_per_second,
             )
         )
 
-    def on_finished(self, event: Finished) -> None:
+    def _on_end(self, running: RunningAnswer, end: AnswerEnd, used: AnswerUsage) -> None:
         """End the answer: complete, stopped or at a limit."""
-        running = self._running.get(event.request)
-        if running is None:
-            self._abandoned.discard(event.request)
-            return
-        if event.prompt_tokens:  # it was not cancelled before it began
-            self._start(event.request)
-        if speed := tokens_per_second(event.generated_tokens, event.decode_seconds):
+        if used.prompt_tokens:  # it was not cancelled before it began
+            self._start(running)
+        if speed := tokens_per_second(used.generated_tokens, used.decode_seconds):
             self._state.set_last_speed(speed)
-        state, stop = _ENDS[event.reason]
-        if event.reason is FinishReason.CANCELLED and running.interrupted:
+        state, stop = _ENDS.get(end.reason, _COMPLETE)
+        if end.reason is EndReason.CANCELLED and running.interrupted:
             state, stop = MessageState.INTERRUPTED, ""
         self._end(
             running,
             state,
             stop=stop,
-            prompt_tokens=event.prompt_tokens,
-            generated_tokens=event.generated_tokens,
-            seconds=event.prefill_seconds + event.decode_seconds,
-            details=running.details(event),
+            prompt_tokens=used.prompt_tokens,
+            generated_tokens=used.generated_tokens,
+            seconds=used.prompt_seconds + used.decode_seconds,
+            details=running.details(used, end),
         )
+        self._on_used(used)
 
-    def on_failed(self, event: Failed) -> bool:
-        """Mark the answer as failed; False when the request is not an answer's."""
-        running = self._running.get(event.request)
-        if running is None:
-            abandoned = event.request in self._abandoned
-            self._abandoned.discard(event.request)
-            return abandoned
-        if self._check_adapters_again(running, event):
-            return True
-        name = self._state.model.name
-        error = ErrorPart(event.fault, name, event.message, event.remedy)
+    def _on_failed(self, running: RunningAnswer, failed: AnswerFailed) -> None:
+        """Mark the answer as failed."""
+        if self._check_adapters_again(running, failed.error):
+            return
+        error = replace(failed.error, file=failed.error.file or self._state.model.name)
         self._end(running, MessageState.FAILED, error=error)
-        if event.full:
+        if failed.full:
             self._full = running.conversation, running.message
             self._state.set_notice(FULL_NOTICE, full_notice(self._state.model))
-        return True
 
-    def interrupt(self, request: int) -> bool:
-        """Mark an answer as interrupted, after an exception in the app; False when it has ended.
+    def _on_fault(self, job: QueuedAnswer, error: Exception) -> None:
+        """Mark an answer as interrupted, after an exception in the app.
 
         It is not in progress any more even if that raises: a model could never be loaded otherwise.
         """
-        running = self._running.get(request)
-        if running is None:
-            return False
-        self._abandoned.add(request)
-        try:
-            self._end(running, MessageState.INTERRUPTED)
-        finally:
-            if request in self._running:
-                self._forget(running)
-        return True
+        self._report(error)
+        running = job.running
+        if running is None:  # it could not be asked for
+            self._jobs.append(job)
+            self._drop(job, MessageState.INTERRUPTED)
+        elif not running.ended:
+            running.run.cancel()
+            try:
+                self._end(running, MessageState.INTERRUPTED)
+            finally:
+                if not running.ended:
+                    self._forget(running)
+        self.start_next()
 
     # --- steps ----------------------------------------------------------------------------------
 
-    def _start(self, request: int) -> Generation | None:
-        """The progress of an answer that the engine works on; None when it has ended."""
-        current = self._state.generations.get(request)
-        if current is None or current.started or request not in self._running:
+    def _start(self, running: RunningAnswer) -> Generation:
+        """The progress of an answer that the engine works on from now on."""
+        current = self._state.generations[running.run.id]
+        if current.started:
             return current
         self._state.set_generation(replace(current, started=True))
-        job, adapters = self._requested[request]
-        self._adapters.record_on(current.message, adapters)
-        if job.model is None:
-            self._on_began(job.conversation)
+        self._adapters.record_on(running.message, running.uses)
+        if running.job.model is None:
+            self._on_began(running.conversation)
         self._show_notes()
-        return self._state.generations.get(request)
+        return self._state.generations[running.run.id]
 
     def _model(self, job: QueuedAnswer) -> ModelRef | None:
         """The model that an answer waits for; None: any."""
@@ -398,46 +430,18 @@ class Answers:
         """Show what each answer that has not started waits for."""
         for job in self._jobs:
             self._state.set_waiting(job.message, job.conversation, self._note(job))
-        first = next(iter(self._running), 0)
         queued = tr("Queued: another answer is being written")
-        for request, running in list(self._running.items()):
-            current = self._state.generations.get(request)
-            waits = running.overdue and request != first and not (current and current.started)
+        for running in list(self._running):
+            current = self._state.generations.get(running.run.id)
+            is_first = running is self._running[0]
+            waits = running.overdue and not is_first and not (current and current.started)
             note = queued if waits else ""
             self._state.set_waiting(running.message, running.conversation, note)
 
     def _on_overdue(self) -> None:
-        for running in self._running.values():
+        for running in self._running:
             running.overdue = True
         self._show_notes()
-
-    def _begin(self, job: QueuedAnswer, adapters: Uses) -> None:
-        """Request an answer, which these adapters are used for."""
-        command = job.command()
-        self._set_model_name(job)
-        request = self._runner.answer(
-            job.branch, adapters, command, is_alternative=job.is_alternative
-        )
-        self._requested[request] = job, adapters
-        self._running[request] = RunningAnswer(
-            request,
-            job.conversation,
-            job.message,
-            self._state.model.loaded,
-            command.sampling,
-            without_error(job.parts),
-            command.thinking,
-            command.constraint,
-            command.thinking_budget or 0,
-            job.before,
-        )
-        self._state.set_generation(
-            Generation(request, job.conversation, job.message, self._state.model.model)
-        )
-        self._state.set_queued(job.message, None)
-        self._state.set_waiting(job.message, job.conversation, "")
-        if len(self._running) > 1 and not self._turns.isActive():
-            self._turns.start()
 
     def _set_model_name(self, job: QueuedAnswer) -> None:
         """Name the loaded model in an answer that it begins: another was in use when it was asked."""
@@ -447,30 +451,33 @@ class Answers:
         self._state.change(replace(message, model=name))
         self._store_queue.write(lambda store: store.set_model_name(job.message, name))
 
-    def _check_adapters_again(self, running: RunningAnswer, event: Failed) -> bool:
+    def _check_adapters_again(self, running: RunningAnswer, error: ErrorPart) -> bool:
         """Queue an answer again whose adapters were refused: the check finds which, and why."""
-        job, uses = self._requested[running.request]
-        current = self._state.generations.get(running.request)
+        job = running.job
+        current = self._state.generations.get(running.run.id)
         started = current is not None and (current.started or current.stopping)
-        if started or job.checked_again or not uses or event.fault.kind not in _OF_ADAPTERS:
+        if started or job.checked_again or not running.uses:
             return False
-        self._jobs.append(replace(job, checked_again=True))
+        if error.fault.kind not in _OF_ADAPTERS:
+            return False
+        self._queue(replace(job, checked_again=True, turn=Waiting(), running=None))
         self._state.set_queued(job.message, job.conversation)
         self._forget(running)
-        self._adapters.recheck(uses)
+        self._adapters.recheck(running.uses)
         self.start_next()
         return True
 
     def _stop(self, running: RunningAnswer) -> None:
         """Stop a requested answer; one that the engine has not started ends at once."""
-        current = self._state.generations.get(running.request)
+        current = self._state.generations.get(running.run.id)
         if current is None or current.stopping:
             return
         running.interrupted = self._closed
-        self._runner.cancel_answer(running.request, started=current.started)
+        if not current.started:
+            self._runner.cancel_saves_of(running.run.id)
+        running.run.cancel()
         self._state.set_generation(replace(current, stopping=True))
         if not current.started:
-            self._abandoned.add(running.request)
             if running.interrupted:
                 self._end(running, MessageState.INTERRUPTED)
             else:
@@ -532,15 +539,16 @@ class Answers:
 
     def _forget(self, running: RunningAnswer) -> None:
         """Remove an answer from those in progress."""
-        request = running.request
-        current = self._state.generations.get(request)
-        first = next(iter(self._running), 0) == request
-        del self._running[request], self._requested[request]
-        self._runner.on_answer_ended(request, started=current is not None and current.started)
-        if first and (following := next(iter(self._running.values()), None)):
-            following.has_its_turn()
+        running.ended = True
+        id = running.run.id
+        current = self._state.generations.get(id)
+        is_first = running is self._running[0]
+        self._running.remove(running)
+        self._runner.on_answer_ended(id, started=current is not None and current.started)
+        if is_first and self._running:
+            self._running[0].has_its_turn()
         self._state.set_waiting(running.message, running.conversation, "")
-        self._state.end_generation(request)
+        self._state.end_generation(id)
 
     def _drop(
         self, job: QueuedAnswer, state: MessageState, stop: str = "", error: ErrorPart | None = None

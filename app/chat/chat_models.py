@@ -129,7 +129,7 @@ class ChatModels:
         self._settings.change(conversation, settings)
 
     def _is_missing(self, model: ModelRef) -> bool:
-        return self._engines.router(model) is None or self._missing.get(model, False)
+        return self._engines.local(model) is None or self._missing.get(model, False)
 
     def _look_for(self, model: ModelRef) -> None:
         """Look on the worker whether a model's file is there, once for each list of models."""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from app.chat.prompts import PromptBuilder
 from app.chat.token_count import TokenCount
 from app.domain.chat_settings import ChatSettings, settings_of, settings_text
 from app.domain.variables import has_variables
-from app.engines.requests import RequestRouter
+from app.engines.client import EngineClient
+from app.engines.run import RequestFailed, start
 from app.state.chat import Notice, State
 from app.state.chat_settings import ChatSettingsState, FormatFault, ShownSettings
 from app.store.store import Store, StoreError
 from app.store.writer import StoreQueue
 from app.system.translation import tr
-from engine import CheckConstraint, Constraint, ConstraintChecked, Failed
+from engine import CheckConstraint, Constraint, ConstraintChecked
 
 NOTICE = "format"  # kind of the notice that a format cannot be used
 
@@ -27,16 +29,19 @@ class ChatSettingsController:
         state: State,
         shown: ChatSettingsState,
         store_queue: StoreQueue,
-        router: RequestRouter,
+        engine: EngineClient,
         prompts: PromptBuilder,
+        report: Callable[[Exception], None],
     ) -> None:
-        self._state, self._shown = state, shown
-        self._store_queue, self._engine, self._prompts = store_queue, router, prompts
-        self.token_count = TokenCount(state, router, self._on_tokens)  # of the instructions
+        """`report` is called with an unexpected exception."""
+        self._state, self._shown, self._report = state, shown, report
+        self._store_queue, self._engine, self._prompts = store_queue, engine, prompts
+        # Of the instructions.
+        self.token_count = TokenCount(state, engine, self._on_tokens, report)
         self._has_read = False  # the stored record of the new chat
         self._touched = False  # the new chat's settings were changed before they were read
         self._unsaved: dict[int | None, ChatSettings] = {}
-        self._request, self._asked = 0, None  # the check in progress, and of what
+        self._checking = False  # a format is being checked, perhaps not the newest one
         self._faults: dict[Constraint, FormatFault | None] = {}  # by the loaded model's vocabulary
         self._model: object = None
         state.conversation_changed.connect(self._on_conversation)
@@ -121,9 +126,9 @@ class ChatSettingsController:
         settings = self._state.settings(self._state.current)
         constraint = settings.constraint
         unknown = constraint is not None and constraint not in self._faults
-        if constraint is not None and unknown and not self._request:
-            self._asked, asked = constraint, constraint
-            self._request = self._engine.send(CheckConstraint(asked))
+        if constraint is not None and unknown and not self._checking:
+            self._checking = True
+            start(self._check(constraint), self._on_fault)
         loaded = self._state.model.loaded
         instructions = self._prompts.instructions(self._state.current)
         shown = ShownSettings(
@@ -141,22 +146,6 @@ class ChatSettingsController:
         self._shown.set(shown)
         self.token_count.count(instructions)
 
-    # --- events ---------------------------------------------------------------------------------
-
-    def on_checked(self, event: ConstraintChecked) -> None:
-        """A format was checked, perhaps not the newest one."""
-        if event.request != self._request:
-            return
-        fault = FormatFault(event.message, event.line, event.column) if event.message else None
-        self._checked(fault)
-
-    def on_failed(self, event: Failed) -> bool:
-        """A format could not be checked: the engine refuses the answer if it is wrong."""
-        if event.request != self._request:
-            return False
-        self._checked(None)
-        return True
-
     def _on_store_fault(self, error: StoreError | None) -> None:
         if error is None and not self._has_read:
             self.read()
@@ -169,11 +158,22 @@ class ChatSettingsController:
     def _is_gone(self, conversation: int | None) -> bool:
         return conversation is not None and self._state.conversation(conversation) is None
 
-    def _checked(self, fault: FormatFault | None) -> None:
-        asked, self._asked, self._request = self._asked, None, 0
-        if asked is not None:
-            self._faults = {asked: fault}  # of older texts none is needed again
+    async def _check(self, constraint: Constraint) -> None:
+        model, fault = self._model, None
+        try:
+            found = await self._engine.submit(CheckConstraint(constraint)).result(ConstraintChecked)
+            if found.message:
+                fault = FormatFault(found.message, found.line, found.column)
+        except RequestFailed:
+            pass  # the engine refuses the answer if it is wrong
+        self._checking = False
+        if model is self._model:  # else it was checked for another vocabulary
+            self._faults = {constraint: fault}  # of older texts none is needed again
         self.refresh()
+
+    def _on_fault(self, error: Exception) -> None:
+        self._checking = False
+        self._report(error)
 
     def _on_conversations(self) -> None:
         """The list was read, or a row of it has changed, most often by its time only."""
@@ -196,6 +196,4 @@ class ChatSettingsController:
         if self._state.model.loaded is not self._model:  # another vocabulary
             self._model = self._state.model.loaded
             self._faults.clear()
-            if self._request:  # for the vocabulary before
-                self._asked = None
         self.refresh()

@@ -7,7 +7,6 @@ changed when it returns, and the disk follows soon after. `app.chat.events` hand
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from app.chat.copies import Copies
 from app.chat.deletions import Deletions
 from app.chat.draft_model import SpeculativeModel
 from app.chat.drafts import UnsentText
-from app.chat.events import Events
 from app.chat.folders import Folders
 from app.chat.last_chat import LastChat
 from app.chat.message_length import is_too_long
@@ -69,7 +67,7 @@ from app.domain.word_count import word_count
 from app.engines.client import ClientMaker
 from app.engines.local import local
 from app.engines.registry import EngineRegistry
-from app.engines.requests import RequestRouter
+from app.engines.run import start
 from app.library.service import Library
 from app.settings.table import Settings, with_own, without_own
 from app.settings.used_sampling import UsedValue
@@ -83,6 +81,7 @@ from app.system.translation import tr
 from app.system.worker import BackgroundWorker
 from engine import (
     ContextPolicy,
+    DevicesFound,
     Event,
     FindDevices,
     Role,
@@ -113,11 +112,8 @@ class Controller(QObject):
         self.state = state = states.chat
         self.settings = settings
         self._store_queue = store_queue
-        self._engine = RequestRouter(
-            client or local(),
-            self._receive,
-            self._on_unhandled,
-            self,
+        self._engine = (client or local())(
+            lambda event: start(self._follow(event), self.report), self
         )
         self.engines = EngineRegistry(self._engine, outside.remote if outside else None)
         runner = Runner(
@@ -136,12 +132,12 @@ class Controller(QObject):
         self.sessions = SnapshotController(
             state,
             states.sessions,
-            self._engine,
             runner,
             self._own_files,
             self._prompts,
             size=snapshots_size,
             delete=delete_snapshots,
+            report=self.report,
         )
         self.chat_settings = ChatSettingsController(
             state,
@@ -149,6 +145,7 @@ class Controller(QObject):
             store_queue,
             self._engine,
             self._prompts,
+            self.report,
         )
         self.adapters = Adapters(
             state,
@@ -158,6 +155,7 @@ class Controller(QObject):
             runner,
             user_files,
             self.chat_settings,
+            self.report,
         )
         self._answers = Answers(
             state,
@@ -166,6 +164,8 @@ class Controller(QObject):
             self.adapters,
             runner,
             self._on_answer_ended,
+            self.report,
+            used=lambda used: self.performance.on_answered(used),
             want_model=self._load_for_answers,
             began=lambda conversation: self.chat_models.on_answer(conversation),
         )
@@ -183,15 +183,25 @@ class Controller(QObject):
             self._engine,
             lambda path: self.library.defaults.own(path).draft,
             lambda path: self.library.defaults.own(path).runs_on,
+            self.report,
         )
         self.library.defaults.changed.connect(self.speculative_model.update)
         self.drafts = UnsentText(state, store_queue)
         self.outbox = Outbox(state, self.drafts, self._send_in)
-        self.models = ModelLoader(state, self._engine)
-        self.token_count = TokenCount(state, self._engine, state.set_typed_tokens)
+        self.models = ModelLoader(
+            state,
+            self._engine,
+            loaded=self._remember_model,
+            failed=self._answers.fail_waiting,
+            changed=self._answers.start_next,
+            report=self.report,
+        )
+        self.token_count = TokenCount(state, self._engine, state.set_typed_tokens, self.report)
         self.library.defaults.changed.connect(self.chat_settings.refresh)
         self.settings_changed.connect(self.chat_settings.refresh)
-        self.performance = Performance(state, states.performance, store_queue, self._engine)
+        self.performance = Performance(
+            state, states.performance, store_queue, self._engine, self.report
+        )
         self.conversations = Conversations(state, store_queue)
         self.titles = Titles(
             state,
@@ -199,22 +209,7 @@ class Controller(QObject):
             self._prompts,
             self.conversations.rename,
             lambda: self.settings.model_titles == "on",
-        )
-        self._events = Events(
-            state,
-            self._engine,
-            runner=runner,
-            models=self.models,
-            answers=self._answers,
-            adapters=self.adapters,
-            sessions=self.sessions,
-            token_counts=(self.token_count, self.chat_settings.token_count),
-            performance=self.performance,
-            speculative_model=self.speculative_model,
-            titles=self.titles,
-            chat_settings=self.chat_settings,
-            remember=self._remember_model,
-            report=self.report,
+            self.report,
         )
         self.folders = Folders(state, store_queue)
         self.navigation = Navigation(state, store_queue, self._answers, self.drafts)
@@ -312,7 +307,7 @@ class Controller(QObject):
     def start(self, model: Path | None = None) -> None:
         """Start the engine, read the conversations and load a model; after the first paint."""
         self._engine.start()
-        self._engine.send(FindDevices())
+        start(self._find_devices(), self.report)
         self.folders.read()
         self.conversations.read()  # before the rest: the rows have the settings of the chats
         self.last_chat.start(self.settings.last_conversation)
@@ -678,11 +673,13 @@ class Controller(QObject):
                 return place, message
         return -1, None
 
-    def _receive(self, events: Sequence[Event]) -> None:
-        self._events.receive(events)
+    async def _find_devices(self) -> None:
+        found = await self._engine.submit(FindDevices()).result(DevicesFound)
+        self.state.set_devices(found.devices)
 
-    def _on_unhandled(self, request: int, error: Exception) -> None:
-        self._events.on_unhandled(request, error)
+    async def _follow(self, event: Event) -> None:
+        """Handle an event of the engine that belongs to no request."""
+        self.models.on_event(event)
 
     def _remember_model(self, path: Path) -> None:
         if self.state.model.loaded is not None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from app.engines.requests import RequestRouter
+from app.engines.client import EngineClient
+from app.engines.run import RequestFailed, Run, start
 from app.settings.table import Settings, drafts
 from app.state.chat import ModelPhase, Notice, State
 from app.state.devices import CHOICES
 from app.system.translation import tr
-from engine import DraftKind, DraftSet, Failed, ModelLoaded, SetDraft, model_label
+from engine import DraftKind, DraftSet, ModelLoaded, SetDraft, model_label
 
 NOTICE = "draft"  # kind of the notice about one that cannot be used
 
@@ -25,18 +26,20 @@ class SpeculativeModel:
     def __init__(
         self,
         state: State,
-        router: RequestRouter,
+        engine: EngineClient,
         chosen: Callable[[Path], Path | None],
         runs_on: Callable[[Path], str | None],
+        report: Callable[[Exception], None],
     ) -> None:
         """`chosen` is the draft model in a model's settings; None: none. `runs_on` is the choice in
-        the draft model's own; None: it is beside the model.
+        the draft model's own; None: it is beside the model. `report` is called with an unexpected
+        exception.
         """
-        self._state, self._engine, self._chosen, self._runs_on = state, router, chosen, runs_on
+        self._state, self._engine, self._chosen, self._runs_on = state, engine, chosen, runs_on
+        self._report = report
         self._loaded: ModelLoaded | None = None  # the load that the draft model belongs to
         self._wanted: Path | None = None
-        self._request = 0  # the last one that sets it; 0: none is under way
-        self._sent: set[int] = set()  # requests under way, also older ones
+        self._last: Run | None = None  # that sets what is wanted, since the model was loaded
         self._in_use: Path | None = None
         state.model_changed.connect(self.update)
 
@@ -51,7 +54,7 @@ class SpeculativeModel:
         if model.phase is not ModelPhase.READY or model.path is None:
             return
         if model.loaded is not self._loaded:  # a newly loaded model has no draft model
-            self._loaded, self._wanted, self._in_use, self._request = model.loaded, None, None, 0
+            self._loaded, self._wanted, self._in_use, self._last = model.loaded, None, None, None
             self._state.set_notice(NOTICE, None)
         wanted = self._chosen(model.path)
         if wanted == self._wanted:
@@ -60,24 +63,18 @@ class SpeculativeModel:
         self._state.set_notice(NOTICE, None)
         choice = None if wanted is None else self._runs_on(wanted)
         device = None if choice is None else CHOICES.get(choice, choice)
-        self._request = self._engine.send(SetDraft(wanted, device))
-        self._sent.add(self._request)
+        self._last = self._engine.submit(SetDraft(wanted, device))
+        start(self._set(self._last, wanted), self._report)
 
-    def on_set(self, event: DraftSet) -> None:
-        """The engine has this draft model now."""
-        self._sent.discard(event.request)
-        if event.request == self._request:
-            self._request, self._in_use = 0, event.path
-
-    def on_failed(self, event: Failed) -> bool:
-        """The draft model cannot be used; False for other requests."""
-        if event.request not in self._sent:
-            return False
-        self._sent.remove(event.request)
-        if event.request != self._request:  # another was chosen since
-            return True
-        self._request, name = 0, model_label(self._wanted) if self._wanted else ""
-        sentence = tr("{name} cannot guess words for this model.", name=name)
-        notice = Notice(sentence, event.remedy, detail=event.message)
-        self._state.set_notice(NOTICE, notice)
-        return True
+    async def _set(self, run: Run, wanted: Path | None) -> None:
+        try:
+            found = await run.result(DraftSet)
+        except RequestFailed as failed:
+            if run is self._last:  # else another was chosen since
+                name = model_label(wanted) if wanted else ""
+                sentence = tr("{name} cannot guess words for this model.", name=name)
+                notice = Notice(sentence, failed.event.remedy, detail=failed.event.message)
+                self._state.set_notice(NOTICE, notice)
+            return
+        if run is self._last:
+            self._in_use = found.path

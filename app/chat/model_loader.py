@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from app.domain.model_ref import Local
-from app.engines.requests import RequestRouter
+from app.domain.model_ref import Local, ModelRef
+from app.domain.parts import ErrorPart
+from app.engines.client import EngineClient
+from app.engines.run import Run, start
 from app.state.chat import ModelPhase, ModelStatus, Notice, State
 from app.state.devices import CHOICES, moved_words
+from app.state.faults import explain
 from app.system.translation import number, tr
 from engine import (
     CacheType,
     DeviceFault,
+    Event,
     Failed,
     Load,
     LoadProgress,
@@ -31,11 +35,26 @@ NOTICE = "model"  # kind of the notice about the loaded model
 class ModelLoader:
     """Loads one model at a time; a newer load cancels the one before it."""
 
-    def __init__(self, state: State, router: RequestRouter) -> None:
+    def __init__(
+        self,
+        state: State,
+        engine: EngineClient,
+        *,
+        loaded: Callable[[Path], None],
+        failed: Callable[[ErrorPart, ModelRef | None], None],
+        changed: Callable[[], None],
+        report: Callable[[Exception], None],
+    ) -> None:
+        """`loaded` is called with the file of a loaded model, `failed` with why a model could not be
+        loaded, `changed` when another model is loaded, or none, and `report` with an unexpected
+        exception.
+        """
         self._state = state
-        self._engine = router
-        self._request = 0  # of the load in progress; 0: none
-        self._unloading = 0
+        self._engine = engine
+        self._on_ready, self._on_refused, self._changed = loaded, failed, changed
+        self._report = report
+        self._load: Run | None = None  # in progress
+        self._unload: Run | None = None  # the last one
         self._runs_on = "auto"  # of the last load
 
     def load(
@@ -62,16 +81,11 @@ class ModelLoader:
                 loaded=loaded,
             )
         )
-        self._request = self._engine.send(
-            Load(
-                path,
-                context,
-                threads,
-                cache,
-                memory_bytes=memory_bytes,
-                device=CHOICES.get(runs_on, runs_on),
-            )
+        device = CHOICES.get(runs_on, runs_on)
+        self._load = self._engine.submit(
+            Load(path, context, threads, cache, memory_bytes=memory_bytes, device=device)
         )
+        self._follow(self._load)
 
     def expect(self, path: Path | None) -> None:
         """Show that a model will be loaded, before the engine runs; None: there is none."""
@@ -82,52 +96,109 @@ class ModelLoader:
 
     def cancel(self) -> None:
         """Cancel the load in progress; the engine's last event says which model is loaded then."""
-        if self._request:
-            self._engine.cancel(self._request)
+        if self._load is not None:
+            self._load.cancel()
 
     def unload(self) -> None:
         """Unload the model and free its memory; queued answers wait for the next model."""
         self.cancel()
-        self._request = 0
-        self._unloading = self._engine.send(Unload())
+        self._load = None
+        self._unload = self._engine.submit(Unload())
+        self._follow(self._unload)
 
-    def is_loading(self, request: int) -> bool:
-        """Whether this request is the load in progress."""
-        return bool(request) and request == self._request
+    def on_event(self, event: Event) -> None:
+        """What has become of the model without a request: its device failed while it was in use."""
+        if isinstance(event, ModelMoved):
+            remedy = tr("Load the model again to try the GPU once more.")
+            self._state.set_notice(NOTICE, _moved(event.loaded, remedy))
+            if self._state.model.phase is ModelPhase.READY:
+                self._state.set_model(replace(self._state.model, loaded=event.loaded))
+        elif isinstance(event, ModelUnloaded):  # the processor cannot go on either
+            self._state.set_model(replace(self._state.model, loaded=None))
+            self._changed()
 
-    # --- events ---------------------------------------------------------------------------------
+    # --- steps ----------------------------------------------------------------------------------
 
-    def on_progress(self, event: LoadProgress) -> None:
-        """Update the progress of the load."""
-        if event.request == self._request:
-            self._state.set_model(
-                replace(
-                    self._state.model, done_bytes=event.done_bytes, total_bytes=event.total_bytes
-                )
-            )
+    def _follow(self, run: Run) -> None:
+        def ended(error: Exception) -> None:
+            """Fail a load whose events could not be handled."""
+            self._report(error)
+            run.cancel()
+            if run is self._load:
+                self._fail(Failed(run.id, tr("Something went wrong in Tokonoma."), ""))
+            self._changed()
 
-    def on_loaded(self, event: ModelLoaded) -> None:
+        start(self._read(run), ended)
+
+    async def _read(self, run: Run) -> None:
+        """Keep the status up to date while a load or an unload is in progress."""
+        async for batch in run:
+            match batch[-1]:
+                case LoadProgress() as event if run is self._load:
+                    done, total = event.done_bytes, event.total_bytes
+                    self._state.set_model(
+                        replace(self._state.model, done_bytes=done, total_bytes=total)
+                    )
+                case ModelLoaded() as event:
+                    self._set_loaded(run, event)
+                case ModelUnloaded() as event:
+                    self._set_unloaded(run, event)
+                    self._changed()
+                case Failed() as event if run is self._load:
+                    self._fail(event)
+                    self._changed()
+                case _:
+                    pass
+
+    def _set_loaded(self, run: Run, event: ModelLoaded) -> None:
         """A model is ready: the requested one or, after a cancelled load, the one before it."""
-        if event.request == self._request:
-            self._request = 0
+        if run is self._load:
+            self._load = None
             self._state.set_notice(NOTICE, self._notice(event))
-            self._state.set_model(
-                ModelStatus(
-                    ModelPhase.READY,
-                    Local(event.path),
-                    event.name,
-                    loaded=event,
-                )
+            ready = ModelStatus(
+                ModelPhase.READY, Local(event.path), event.name, loaded=event, kept=run.is_cancelled
             )
-        elif self._request:  # of a cancelled load; the newer load is still in progress
-            self._state.set_model(replace(self._state.model, loaded=event))
+            self._state.set_model(ready)
+        elif self._load is not None:  # of a cancelled load; the newer load is still in progress
+            self._state.set_model(replace(self._state.model, loaded=event, kept=run.is_cancelled))
+        model = self._state.model
+        if model.phase is ModelPhase.READY and model.path is not None:
+            self._on_ready(model.path)
+        self._changed()
 
-    def on_moved(self, event: ModelMoved) -> None:
-        """The GPU failed while it was in use: the processor goes on."""
-        remedy = tr("Load the model again to try the GPU once more.")
-        self._state.set_notice(NOTICE, _moved(event.loaded, remedy))
-        if self._state.model.phase is ModelPhase.READY:
-            self._state.set_model(replace(self._state.model, loaded=event.loaded))
+    def _set_unloaded(self, run: Run, event: ModelUnloaded) -> None:
+        """No model is loaded: it was unloaded, its load was cancelled, or `Failed` follows."""
+        if run is self._unload and self._load is None:
+            self._unload = None
+            self._state.set_model(ModelStatus(freed_bytes=event.freed_bytes))
+        elif run is self._load and run.is_cancelled:
+            self._load = None
+            self._state.set_model(ModelStatus())
+        else:
+            self._state.set_model(replace(self._state.model, loaded=None))
+
+    def _fail(self, event: Failed) -> None:
+        """The load failed; the model before it may still be loaded."""
+        self._load = None
+        status = self._state.model
+        left, failed = status.loaded, status.model
+        self._state.set_model(
+            ModelStatus(
+                ModelPhase.READY if left else ModelPhase.FAILED,
+                Local(left.path) if left else status.model,
+                left.name if left else status.name,
+                loaded=left,
+                error=event.message,
+                remedy=event.remedy,
+                fault=event.fault,
+                failed=failed,
+            )
+        )
+        name = failed.file_name if failed is not None else ""
+        shown = explain(event.fault, name, event.message, event.remedy)
+        notice = Notice(shown.sentence, shown.remedy, tr("Choose a model"), shown.detail)
+        self._state.set_notice(NOTICE, notice)
+        self._on_refused(ErrorPart(event.fault, name, event.message, event.remedy), failed)
 
     def _notice(self, event: ModelLoaded) -> Notice | None:
         """What the user must know of a load: a model that is faulty, slow, or not where it should be."""
@@ -142,37 +213,6 @@ class ModelLoader:
         is_usual = event.moved.fault is DeviceFault.TOO_LARGE and self._runs_on == "auto"
         remedy = tr("What models run on is chosen in the settings.")
         return None if is_usual else _moved(event, remedy)
-
-    def on_unloaded(self, event: ModelUnloaded) -> None:
-        """No model is loaded: it was unloaded, its load was cancelled, or `Failed` follows."""
-        if event.request == self._unloading and not self._request:
-            self._unloading = 0
-            self._state.set_model(ModelStatus(freed_bytes=event.freed_bytes))
-        elif event.request == self._request and self._engine.is_cancelled(event.request):
-            self._request = 0
-            self._state.set_model(ModelStatus())
-        else:
-            self._state.set_model(replace(self._state.model, loaded=None))
-
-    def on_failed(self, event: Failed) -> None:
-        """The load failed; the model before it may still be loaded."""
-        if event.request != self._request:
-            return
-        self._request = 0
-        status = self._state.model
-        left = status.loaded
-        self._state.set_model(
-            ModelStatus(
-                ModelPhase.READY if left else ModelPhase.FAILED,
-                Local(left.path) if left else status.model,
-                left.name if left else status.name,
-                loaded=left,
-                error=event.message,
-                remedy=event.remedy,
-                fault=event.fault,
-                failed=status.model,
-            )
-        )
 
 
 def _moved(loaded: ModelLoaded, remedy: str) -> Notice | None:

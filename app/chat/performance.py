@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from app.domain.answer_details import AnswerRecord
-from app.engines.requests import RequestRouter
+from app.domain.deltas import AnswerUsage
+from app.engines.client import EngineClient
+from app.engines.run import RequestFailed, start
 from app.state.chat import State
 from app.state.performance import (
     MOST_ANSWERS,
@@ -15,7 +18,7 @@ from app.state.performance import (
 )
 from app.store.store import Store
 from app.store.writer import StoreQueue
-from engine import Failed, Finished, Metrics, MetricsRead
+from engine import Metrics, MetricsRead
 
 
 class Performance:
@@ -29,11 +32,13 @@ class Performance:
         state: State,
         performance: PerformanceState,
         store_queue: StoreQueue,
-        router: RequestRouter,
+        engine: EngineClient,
+        report: Callable[[Exception], None],
     ) -> None:
-        self._state, self._performance = state, performance
-        self._store_queue, self._engine = store_queue, router
-        self._request = 0  # that reads the metrics; 0: none
+        """`report` is called with an unexpected exception."""
+        self._state, self._performance, self._report = state, performance, report
+        self._store_queue, self._engine = store_queue, engine
+        self._reading = False  # the metrics are being read
         self._began = time.time()  # of this run
         self._has_earlier = False  # answers of earlier runs were read, or are being read
 
@@ -42,41 +47,43 @@ class Performance:
         if not self._has_earlier:
             self._has_earlier = True
             self._store_queue.read(self._earlier, self._performance.set_earlier)
-        if not self._request and self._engine.capabilities.metrics:
-            self._request = self._engine.send(Metrics())
+        if not self._reading and self._engine.capabilities.metrics:
+            self._reading = True
+            start(self._read_metrics(), self._on_fault)
 
-    def on_finished(self, event: Finished) -> None:
+    def on_answered(self, used: AnswerUsage) -> None:
         """An answer has ended; one without text is left out."""
-        if event.generated_tokens < 1:
+        if used.generated_tokens < 1:
             return
         loaded = self._state.model.loaded
         self._performance.add(
             AnswerFigures(
                 model=loaded.name if loaded else "",
-                generated_tokens=event.generated_tokens,
-                tokens_per_second=tokens_per_second(event.generated_tokens, event.decode_seconds),
-                first_token_seconds=event.first_token_seconds,
-                token_seconds_p50=event.token_seconds_p50,
-                token_seconds_p95=event.token_seconds_p95,
-                prompt_tokens=event.prompt_tokens,
-                reused_tokens=event.reused_tokens,
-                draft_gain=event.draft_gain,
-                drafted_tokens=event.drafted_tokens,
-                accepted_tokens=event.accepted_tokens,
+                generated_tokens=used.generated_tokens,
+                tokens_per_second=tokens_per_second(used.generated_tokens, used.decode_seconds),
+                first_token_seconds=used.first_token_seconds,
+                token_seconds_p50=used.token_seconds_p50,
+                token_seconds_p95=used.token_seconds_p95,
+                prompt_tokens=used.prompt_tokens,
+                reused_tokens=used.cached_tokens,
+                draft_gain=used.draft_gain,
+                drafted_tokens=used.drafted_tokens,
+                accepted_tokens=used.accepted_tokens,
             )
         )
 
-    def on_metrics(self, event: MetricsRead) -> None:
-        """The metrics were read."""
-        self._request = 0
-        self._performance.set_metrics(event)
+    async def _read_metrics(self) -> None:
+        try:
+            read = await self._engine.submit(Metrics()).result(MetricsRead)
+        except RequestFailed:
+            self._reading = False
+            return
+        self._reading = False
+        self._performance.set_metrics(read)
 
-    def on_failed(self, event: Failed) -> bool:
-        """The metrics could not be read; False for other requests."""
-        if event.request != self._request:
-            return False
-        self._request = 0
-        return True
+    def _on_fault(self, error: Exception) -> None:
+        self._reading = False
+        self._report(error)
 
     def _earlier(self, store: Store) -> list[AnswerFigures]:
         """Answers of earlier runs: those of this run are known, though they may be stored too."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from PySide6.QtCore import QObject, Signal
 
 from app.chat.planner import Branch, EngineState, EngineTarget, Step, Uses, plan, snapshot_name
-from app.engines.requests import RequestRouter
+from app.engines.client import EngineClient
+from app.engines.run import Run
 from app.settings.table import Settings
 from app.state.chat import State
 from engine import (
@@ -34,7 +35,7 @@ _GIGABYTE = 1e9
 class _Save:
     """A Save that was sent: whose context, and the request that had cached it."""
 
-    request: int
+    run: Run
     conversation: int | None
     context_request: int
 
@@ -51,13 +52,13 @@ class _Alternative:
 class Runner(QObject):
     """One per engine; lives on the GUI thread."""
 
-    sent = Signal(int, object, object)  # the id of a request, the request, its EngineTarget
-    context_lost = Signal(int)  # other adapters have invalidated it: the request of AdaptersSet
+    sent = Signal(object, object)  # Run and EngineTarget
+    context_lost = Signal(object)  # other adapters have invalidated it: the request of AdaptersSet
 
     def __init__(
         self,
         state: State,
-        router: RequestRouter,
+        engine: EngineClient,
         settings: Callable[[], Settings],
         draft_kind: Callable[[], DraftKind],
         parent: QObject | None = None,
@@ -65,7 +66,7 @@ class Runner(QObject):
         """`draft_kind` is what drafts the tokens of the next answer."""
         super().__init__(parent)
         self._state = state
-        self._engine = router
+        self._engine = engine
         self._settings, self._draft_kind = settings, draft_kind
         self._engine_state = EngineState()
         self._context_request = 0  # request of the load or answer that cached `EngineState.branch`
@@ -95,8 +96,8 @@ class Runner(QObject):
 
     def answer(
         self, branch: Branch, adapters: Uses, command: Chat, *, is_alternative: bool = False
-    ) -> int:
-        """Send the commands that answer a branch with these adapters; returns the answer's request.
+    ) -> Run:
+        """Send the commands that answer a branch with these adapters; returns the answer's run.
 
         `is_alternative`: its context is not the one to save, since it is compared with another answer.
         """
@@ -110,7 +111,9 @@ class Runner(QObject):
             command.policy,
             is_alternative,
         )
-        return self._run(target)
+        run = self._run(target)
+        assert run is not None  # the plan ends with the answer
+        return run
 
     def apply_adapters(self, conversation: int | None, adapters: Uses) -> None:
         """Load and check the adapters of a conversation; its snapshot is loaded by `restore`."""
@@ -130,14 +133,12 @@ class Runner(QObject):
         """Save a snapshot of the cached context, if it is longer than the saved one."""
         self._run(EngineTarget(Branch(None), self._engine_state.adapters, self.budget_bytes))
 
-    def cancel_answer(self, request: int, *, started: bool) -> None:
-        """Cancel an answer, and the saves of its context if it has not started.
+    def cancel_saves_of(self, answer: int) -> None:
+        """Cancel the saves of the context of an answer that was cancelled before it started.
 
         The engine would save the context of the answer before it under the wrong name.
         """
-        if not started:
-            self._cancel_saves(lambda save: save.context_request == request)
-        self._engine.cancel(request)
+        self._cancel_saves(lambda save: save.context_request == answer)
 
     # --- context lost in the engine -------------------------------------------------------------
 
@@ -192,14 +193,14 @@ class Runner(QObject):
 
     # --- steps ----------------------------------------------------------------------------------
 
-    def _run(self, target: EngineTarget) -> int:
-        """Send the commands of the plan; returns the request of the last one."""
-        request = 0
+    def _run(self, target: EngineTarget) -> Run | None:
+        """Send the commands of the plan; returns the run of the last one."""
+        run = None
         for step in plan(self.engine_state, target):
-            request = self._send(step, target)
-        return request
+            run = self._send(step, target)
+        return run
 
-    def _send(self, step: Step, target: EngineTarget) -> int:
+    def _send(self, step: Step, target: EngineTarget) -> Run:
         match step:
             case Save():  # the engine saves it when that answer has ended
                 step = replace(step, answer=self._context_request)
@@ -210,25 +211,23 @@ class Runner(QObject):
                 step = replace(step, adapters=None)  # those which the engine accepts
             case _:
                 pass
-        request = self._engine.send(step)
+        run = self._engine.submit(step)
         match step:
             case Save():
                 saved = self._engine_state.unsaved
-                self._saves = [
-                    each for each in self._saves if self._engine.is_outstanding(each.request)
-                ]
-                self._saves.append(_Save(request, saved, self._context_request))
+                self._saves = [each for each in self._saves if not each.run.is_over]
+                self._saves.append(_Save(run, saved, self._context_request))
                 self._engine_state = replace(self._engine_state, unsaved=None)
             case SetAdapters():
                 self.set_adapters(step.adapters, confirmed=False)
             case Restore():
-                self._set_cached(target, None, request)
+                self._set_cached(target, None, run.id)
             case Chat() if not target.is_alternative:
-                self._set_cached(target, target.branch.conversation, request)
+                self._set_cached(target, target.branch.conversation, run.id)
             case Chat():
-                self._alternative = _Alternative(request, target, self._model)
-        self.sent.emit(request, step, target)
-        return request
+                self._alternative = _Alternative(run.id, target, self._model)
+        self.sent.emit(run, target)
+        return run
 
     def _set_cached(self, target: EngineTarget, unsaved: int | None, request: int) -> None:
         self._engine_state = replace(
@@ -242,4 +241,4 @@ class Runner(QObject):
     def _cancel_saves(self, which: Callable[[_Save], bool]) -> None:
         for save in self._saves:
             if which(save):
-                self._engine.cancel(save.request)
+                save.run.cancel()

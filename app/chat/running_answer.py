@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from app.chat.planner import Branch, Uses
 from app.domain.answer_details import AnswerDetails
+from app.domain.deltas import AnswerEnd, AnswerUsage, TextDelta, ThoughtDelta
 from app.domain.growing import append_text
 from app.domain.model_ref import ModelRef
-from app.domain.parts import Parts
-from engine import Chat, Constraint, Finished, ModelLoaded, Sampling, Text
+from app.domain.parts import Parts, ThoughtPart
+from app.engines.run import AnswerRun, Waiting
+from engine import THOUGHT_ENDS, THOUGHT_OPENS, Chat, ModelLoaded, Sampling
 
 _USUAL = Sampling()
 _SPEED_SECONDS = 0.25  # update interval of the shown speed
@@ -34,39 +36,57 @@ class QueuedAnswer:
     is_alternative: bool = False  # the other answer of a comparison
     before: AnswerDetails | None = None  # known before, and of the part that is continued
     checked_again: bool = False  # the engine refused its adapters after it had accepted them
+    turn: Waiting[Uses] = field(default_factory=Waiting[Uses])  # to begin, with these adapters
+    running: RunningAnswer | None = None  # once it was requested
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RunningAnswer:
-    """An answer that was requested from the engine and has not ended."""
+    """An answer that was requested from an engine."""
 
-    request: int
-    conversation: int
-    message: int
+    run: AnswerRun
+    job: QueuedAnswer
+    command: Chat  # what was asked for
+    uses: Uses  # adapters that it is written with
     loaded: ModelLoaded | None  # the model that writes it
-    sampling: Sampling
     parts: Parts  # of the message so far; at first those that it continues
-    thinking: bool | None = None  # None: the default of the chat template
-    constraint: Constraint | None = None  # what the answer has to be
-    budget: int = 0  # tokens of thoughts; 0: no limit
-    earlier: AnswerDetails | None = None  # known before, and of the part that is continued
     unsaved: list[str] = field(default_factory=list)
     tokens_per_second: float = 0.0
     interrupted: bool = False  # stopped because the app quits, and not by the user
+    ended: bool = False  # in the store and the state; the engine may go on for a moment
     overdue: bool = False  # it has waited long enough for its turn to say so
+    _in_thought: bool = field(init=False)
     _began: float = field(default_factory=time.monotonic)
     _waited: float = 0.0  # seconds until the first token
     _first_token: tuple[float, int] | None = None  # time, tokens by then
     _speed_at: float = 0.0
 
+    def __post_init__(self) -> None:
+        last = self.parts[-1] if self.parts else None
+        self._in_thought = isinstance(last, ThoughtPart) and not last.ends
+
+    @property
+    def conversation(self) -> int:
+        """That of its message."""
+        return self.job.conversation
+
+    @property
+    def message(self) -> int:
+        """The message that is written."""
+        return self.job.message
+
     def has_its_turn(self) -> None:
         """The answers before it have ended: the time to its first token counts from now."""
         self._began = time.monotonic()
 
-    def add(self, events: Sequence[Text]) -> str:
-        """Add new tokens, some of which decode to no text; returns their text."""
-        last, now = events[-1], time.monotonic()
-        if text := "".join(event.text for event in events):
+    def add(self, delta: TextDelta | ThoughtDelta) -> str:
+        """Add new tokens, some of which decode to no text; returns their text with its markup."""
+        last, now, text = delta, time.monotonic(), delta.text
+        if text:
+            is_thought = isinstance(delta, ThoughtDelta)
+            if is_thought != self._in_thought:
+                self._in_thought = is_thought
+                text = (THOUGHT_OPENS if is_thought else THOUGHT_ENDS) + text
             self.unsaved.append(text)
             self.parts = append_text(self.parts, text)
         if self._first_token is None:
@@ -84,29 +104,31 @@ class RunningAnswer:
         self.unsaved.clear()
         return text
 
-    def details(self, event: Finished) -> AnswerDetails:
+    def details(self, used: AnswerUsage, end: AnswerEnd) -> AnswerDetails:
         """What is stored about the answer once it has ended."""
-        loaded, used = self.loaded, self.sampling
-        earlier = self.earlier or AnswerDetails()
+        loaded, asked = self.loaded, self.command
+        earlier = self.job.before or AnswerDetails()
         return AnswerDetails(
-            model=loaded.name if loaded else "",
+            model=loaded.name if loaded else end.model,
             format=loaded.format if loaded else "",
             ended=time.time(),
-            reused_tokens=event.reused_tokens,
-            first_token_seconds=round(event.first_token_seconds or self._waited, 4),
-            decode_seconds=round(event.decode_seconds, 4),
-            token_seconds_p50=round(event.token_seconds_p50, 5),
-            token_seconds_p95=round(event.token_seconds_p95, 5),
-            **sampling_details(used, self.thinking),
-            seed=event.seed,
-            drafted_tokens=event.drafted_tokens,
-            accepted_tokens=event.accepted_tokens,
-            draft_gain=round(event.draft_gain, 3),
-            constraint=self.constraint.kind.value if self.constraint else "",
-            incomplete=event.incomplete,
-            thought_tokens=event.thought_tokens,
-            thought_seconds=round(earlier.thought_seconds + event.thought_seconds, 2),
-            thought_budget=self.budget if event.thought_budget_reached else earlier.thought_budget,
+            reused_tokens=used.cached_tokens,
+            first_token_seconds=round(used.first_token_seconds or self._waited, 4),
+            decode_seconds=round(used.decode_seconds, 4),
+            token_seconds_p50=round(used.token_seconds_p50, 5),
+            token_seconds_p95=round(used.token_seconds_p95, 5),
+            **sampling_details(asked.sampling, asked.thinking),
+            seed=end.seed,
+            drafted_tokens=used.drafted_tokens,
+            accepted_tokens=used.accepted_tokens,
+            draft_gain=round(used.draft_gain, 3),
+            constraint=asked.constraint.kind.value if asked.constraint else "",
+            incomplete=end.incomplete,
+            thought_tokens=used.thought_tokens,
+            thought_seconds=round(earlier.thought_seconds + used.thought_seconds, 2),
+            thought_budget=(asked.thinking_budget or 0)
+            if used.thought_budget_reached
+            else earlier.thought_budget,
             edited=earlier.edited,
             extra=earlier.extra,
         )

@@ -15,7 +15,7 @@ from PySide6.QtCore import QTimer
 from app.chat.planner import Branch, EngineTarget, snapshot_name
 from app.chat.prompts import PromptBuilder, memory_start
 from app.chat.runner import Runner
-from app.engines.requests import RequestRouter
+from app.engines.run import RequestFailed, Run, start
 from app.state.chat import ModelPhase, State
 from app.state.snapshots import Resume, ResumePhase, SessionState
 from app.system.translation import tr
@@ -23,7 +23,6 @@ from app.system.worker import BackgroundWorker
 from engine import (
     Chat,
     ContextPolicy,
-    Failed,
     ModelLoaded,
     Restore,
     Role,
@@ -36,11 +35,11 @@ OPEN_MILLISECONDS = 60  # debounce: conversations skipped through quickly are no
 QUIET_MILLISECONDS = 10_000  # idle time after an answer before its context is saved
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Load:
     """A snapshot load in progress."""
 
-    request: int
+    run: Run
     branch: Branch
 
 
@@ -51,20 +50,21 @@ class SnapshotController:
         self,
         state: State,
         session_state: SessionState,
-        router: RequestRouter,
         runner: Runner,
         files: BackgroundWorker,
         prompts: PromptBuilder,
         *,
         size: Callable[[], int],
         delete: Callable[[Sequence[str] | None], int],
+        report: Callable[[Exception], None],
     ) -> None:
         """`size` returns the bytes of all snapshots; `delete` deletes those with the given names,
-        or all, and returns the bytes freed. Both run on the `files` worker.
+        or all, and returns the bytes freed. Both run on the `files` worker. `report` is called with
+        an unexpected exception.
         """
+        self._report = report
         self._state = state
         self._shown = session_state
-        self._engine = router
         self._runner = runner
         self._files = files
         self._prompts = prompts
@@ -73,12 +73,10 @@ class SnapshotController:
         self._ready = False
         self._current = state.current
         self._answering = frozenset[int]()  # requests of the answers in progress
-        self._loading: _Load | None = None
-        self._saves: set[int] = set()  # requests of saves in progress
-        self._superseded: set[int] = set()  # requests of loads whose result is not shown
-        self._restore_timer = QTimer(router, singleShot=True, interval=OPEN_MILLISECONDS)
+        self._loading: _Load | None = None  # whose result is shown
+        self._restore_timer = QTimer(runner, singleShot=True, interval=OPEN_MILLISECONDS)
         self._restore_timer.timeout.connect(self.restore)
-        self._save_timer = QTimer(router, singleShot=True, interval=QUIET_MILLISECONDS)
+        self._save_timer = QTimer(runner, singleShot=True, interval=QUIET_MILLISECONDS)
         self._save_timer.timeout.connect(self.save)
         state.conversation_changed.connect(self._on_shown)
         state.model_changed.connect(self._on_model)
@@ -144,16 +142,40 @@ class SnapshotController:
         names = [snapshot_name(each) for each in conversation_ids]
         self._files.run(lambda: self._try_to_delete(names), self._on_deleted)
 
-    # --- events: each returns whether its request was sent here ---------------------------------
+    # --- commands sent --------------------------------------------------------------------------
 
-    def on_snapshot_loaded(self, event: SnapshotLoaded) -> bool:
-        """A snapshot was loaded, perhaps only a prefix of it."""
-        if event.request in self._superseded:
-            self._superseded.discard(event.request)
-            return True
-        loading = self._loading
-        if loading is None or event.request != loading.request:
-            return False
+    def _on_sent(self, run: Run, target: EngineTarget) -> None:
+        """Follow a command that the runner has sent."""
+        match run.request:
+            case Save():
+                self._save_timer.stop()
+                start(self._save(run), self._report)
+            case Restore() if target.answer is not None:
+                pass  # the answer's progress is shown instead
+            case Restore() if target.branch.conversation is not None:
+                self._loading = _Load(run, target.branch)
+                self._shown.set_resume(Resume(target.branch.conversation))
+                start(self._load(self._loading), self._on_fault)
+            case Chat():
+                self._restore_timer.stop()
+                self._save_timer.stop()
+                self._release_load(target.branch.conversation)
+                self._shown.set_resume(None)
+            case _:
+                pass
+
+    async def _load(self, loading: _Load) -> None:
+        """Show how much of a snapshot was loaded: all, a prefix, or nothing."""
+        try:
+            event = await loading.run.result(SnapshotLoaded)
+        except RequestFailed:  # the next answer only needs a longer prefill
+            if loading is self._loading:
+                self._loading = None
+                self._runner.on_load_lost(loading.run.id)
+                self._shown.set_resume(None)
+            return
+        if loading is not self._loading:
+            return
         self._loading = None
         shown = self._state.current
         if shown is not None and shown == loading.branch.conversation:
@@ -163,59 +185,27 @@ class SnapshotController:
             stops = self._state.settings(shown).policy is ContextPolicy.STOP
             full = stops and model is not None and event.total_tokens >= model.context
             self._shown.set_resume(_resume(shown, event, full=full))
-        return True
 
-    def on_snapshot_saved(self, event: SnapshotSaved) -> bool:
-        """The cached context is on the disk."""
-        if event.request not in self._saves:
-            return False
-        self._saves.discard(event.request)
+    async def _save(self, run: Run) -> None:
+        """Show whether a context could be saved."""
+        try:
+            event = await run.result(SnapshotSaved)
+        except RequestFailed as failed:
+            error, remedy = failed.event.message, failed.event.remedy
+            self._shown.set_saved(replace(self._shown.saved, error=error, remedy=remedy))
+            return
         self._shown.set_saved(replace(self._shown.saved, error="", remedy=""))
         if event.tokens and self._shown.saved.size_bytes >= 0:
             self.measure()
-        return True
 
-    def on_failed(self, event: Failed) -> bool:
-        """Saving or loading a snapshot failed: the next answer only needs a longer prefill."""
-        if event.request in self._saves:
-            self._saves.discard(event.request)
-            saved = replace(self._shown.saved, error=event.message, remedy=event.remedy)
-            self._shown.set_saved(saved)
-        elif event.request in self._superseded:
-            self._superseded.discard(event.request)
-        elif self._loading and event.request == self._loading.request:
-            self._loading = None
-            self._runner.on_load_lost(event.request)
-            self._shown.set_resume(None)
-        else:
-            return False
-        return True
-
-    # --- commands sent --------------------------------------------------------------------------
-
-    def _on_sent(self, request: int, step: object, target: EngineTarget) -> None:
-        """Track a command that the runner has sent."""
-        match step:
-            case Save():
-                self._save_timer.stop()
-                self._saves.add(request)
-            case Restore() if target.answer is not None:
-                self._superseded.add(request)  # the answer's progress is shown instead
-            case Restore() if target.branch.conversation is not None:
-                self._loading = _Load(request, target.branch)
-                self._shown.set_resume(Resume(target.branch.conversation))
-            case Chat():
-                self._restore_timer.stop()
-                self._save_timer.stop()
-                self._release_load(target.branch.conversation)
-                self._shown.set_resume(None)
-            case _:
-                pass
+    def _on_fault(self, error: Exception) -> None:
+        self._report(error)
+        self._shown.set_resume(None)
 
     def _on_context_lost(self, request: int) -> None:
         """Other adapters, of this request, have invalidated the cached context: load it again."""
         self._save_timer.stop()
-        if not self._loading or self._loading.request < request:
+        if not self._loading or self._loading.run.id < request:
             self._restore_timer.start()
 
     # --- the state ------------------------------------------------------------------------------
@@ -278,15 +268,13 @@ class SnapshotController:
     def _cancel_load(self) -> None:
         """Cancel the load in progress: another conversation is needed first."""
         if self._loading:
-            self._engine.cancel(self._loading.request)
-            self._superseded.add(self._loading.request)
-            self._runner.on_load_lost(self._loading.request)
-            self._loading = None
+            loading, self._loading = self._loading, None
+            loading.run.cancel()
+            self._runner.on_load_lost(loading.run.id)
 
     def _release_load(self, conversation_id: int | None) -> None:
         """An answer begins: keep the load of its conversation running, cancel any other."""
         if self._loading and self._loading.branch.conversation == conversation_id:
-            self._superseded.add(self._loading.request)
             self._loading = None
         self._cancel_load()
 

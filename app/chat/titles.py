@@ -12,11 +12,14 @@ from collections.abc import Callable, Sequence
 
 from app.chat.conversations import one_line, shortened, title_of
 from app.chat.prompts import PromptBuilder
+from app.domain.deltas import AnswerEnd, AnswerFailed, EndReason, TextDelta
 from app.domain.message import Message, MessageState, StopReason
 from app.domain.parts import parts_of, typed_text
-from app.engines.requests import RequestRouter
+from app.engines.client import EngineClient
+from app.engines.local import LocalAnswer
+from app.engines.run import start
 from app.state.chat import ModelPhase, State
-from engine import Chat, Failed, Finished, FinishReason, Role, Sampling, Text, Turn
+from engine import Chat, Role, Sampling, Turn
 
 _PROMPT = (
     "Write a title for this conversation: two to six words that name its topic, in the language of"
@@ -44,17 +47,20 @@ class Titles:
     def __init__(
         self,
         state: State,
-        router: RequestRouter,
+        engine: EngineClient,
         prompts: PromptBuilder,
         rename: Callable[[int, str], None],
         is_wanted: Callable[[], bool],
+        report: Callable[[Exception], None],
     ) -> None:
-        """`is_wanted`: the user lets the model title chats."""
-        self._state, self._engine, self._prompts = state, router, prompts
-        self._rename, self._is_wanted = rename, is_wanted
+        """`is_wanted`: the user lets the model title chats. `report` is called with an unexpected
+        exception.
+        """
+        self._state, self._engine, self._prompts = state, engine, prompts
+        self._rename, self._is_wanted, self._report = rename, is_wanted, report
         self._waiting: list[int] = []  # conversations
-        self._request, self._conversation, self._automatic = 0, 0, ""
-        self._written: list[str] = []
+        self._conversation = 0
+        self._answer: LocalAnswer | None = None  # that is to be the title of `_conversation`
         self._closed = False
         state.generations_changed.connect(self._on_work)
         state.model_changed.connect(self._on_work)
@@ -71,43 +77,14 @@ class Titles:
 
     def cancel(self) -> None:
         """Keep the automatic title: the user does not want to wait for another one."""
-        if self._request:
-            self._engine.cancel(self._request)
+        if self._answer is not None:
+            self._answer.cancel()
             self._end()
 
     def close(self) -> None:
         """Ask for no more titles: the app quits."""
         self._closed = True
         self.cancel()
-
-    # --- events ---------------------------------------------------------------------------------
-
-    def on_text(self, events: Sequence[Text]) -> None:
-        """Collect the text of a title."""
-        if events[-1].request == self._request:
-            self._written += [event.text for event in events]
-
-    def on_finished(self, event: Finished) -> None:
-        """Give the chat its title, unless the user has typed one meanwhile."""
-        if event.request != self._request:
-            return
-        text = "".join(self._written)
-        if event.reason is FinishReason.LENGTH:
-            text = text[: text.rfind("\n") + 1]  # its last line is not complete
-        conversation, title = self._conversation, cleaned(text)
-        is_automatic = self._state.title(conversation) == self._automatic
-        is_complete = event.reason is not FinishReason.CANCELLED
-        self._end()
-        if title and is_automatic and is_complete:
-            self._rename(conversation, title)
-        self._start_next()
-
-    def on_failed(self, event: Failed) -> bool:
-        """Keep the automatic title, as when the chat is full; False for other requests."""
-        if event.request != self._request:
-            return False
-        self._end()
-        return True
 
     # --- steps ----------------------------------------------------------------------------------
 
@@ -119,7 +96,7 @@ class Titles:
 
     def _on_work(self) -> None:
         """An answer or a load has begun or ended."""
-        if self._request and self._is_busy():
+        if self._answer is not None and self._is_busy():
             self._waiting.insert(0, self._conversation)
             self.cancel()
         self._start_next()
@@ -129,7 +106,7 @@ class Titles:
         return bool(state.generations or state.queued) or state.model.phase is not ModelPhase.READY
 
     def _start_next(self) -> None:
-        while self._waiting and not (self._request or self._closed or self._is_busy()):
+        while self._waiting and not (self._answer or self._closed or self._is_busy()):
             conversation = self._waiting.pop(0)
             branch = self._state.branches.get(conversation, ())
             settings = self._state.settings(conversation)
@@ -139,22 +116,49 @@ class Titles:
 
     def _ask(self, conversation: int, branch: Sequence[Message], automatic: str) -> None:
         turns = (*self._prompts.turns(conversation, branch), Turn(Role.USER, _PROMPT))
-        self._conversation, self._automatic = conversation, automatic
-        self._written = []
-        self._request = self._engine.send(
-            Chat(
-                turns,
-                Sampling(temperature=0.0),
-                _MOST_TOKENS,
-                thinking=False,
-                thinking_budget=0,
-                background=True,
-            )
+        asked = Chat(
+            turns,
+            Sampling(temperature=0.0),
+            _MOST_TOKENS,
+            thinking=False,
+            thinking_budget=0,
+            background=True,
         )
+        self._conversation = conversation
+        self._answer = LocalAnswer(self._engine.submit(asked))
         self._state.set_titled(conversation)
+        start(self._read(self._answer, conversation, automatic), self._on_fault)
+
+    async def _read(self, answer: LocalAnswer, conversation: int, automatic: str) -> None:
+        """Give the chat its title, unless the user has typed one meanwhile."""
+        written, reason = "", EndReason.CANCELLED
+        try:
+            async for delta in answer.deltas():
+                if isinstance(delta, TextDelta):
+                    written += delta.text
+                elif isinstance(delta, AnswerEnd):
+                    reason = delta.reason
+        except AnswerFailed:  # the automatic title stays, as when the chat is full
+            if answer is self._answer:
+                self._end()
+            return
+        if answer is not self._answer:  # it was cancelled
+            return
+        if reason is EndReason.LENGTH:
+            written = written[: written.rfind("\n") + 1]  # its last line is not complete
+        title = cleaned(written)
+        is_automatic = self._state.title(conversation) == automatic
+        self._end()
+        if title and is_automatic and reason is not EndReason.CANCELLED:
+            self._rename(conversation, title)
+        self._start_next()
+
+    def _on_fault(self, error: Exception) -> None:
+        self._report(error)
+        self.cancel()
 
     def _end(self) -> None:
-        self._request = 0
+        self._answer = None
         self._state.set_titled(None)
 
 

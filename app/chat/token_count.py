@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.engines.requests import RequestRouter
+from app.engines.client import EngineClient
+from app.engines.run import RequestFailed, start
 from app.state.chat import ModelPhase, State
-from engine import CountTokens, Failed, TokensCounted
+from engine import CountTokens, TokensCounted
 
 
 class TokenCount:
     """Counts the newest text: one request at a time, and none while an answer is generated."""
 
-    def __init__(self, state: State, router: RequestRouter, show: Callable[[int], None]) -> None:
-        """`show` is called with the tokens of the newest text; 0: none, or not counted."""
-        self._state, self._engine, self._show = state, router, show
+    def __init__(
+        self,
+        state: State,
+        engine: EngineClient,
+        show: Callable[[int], None],
+        report: Callable[[Exception], None],
+    ) -> None:
+        """`show` is called with the tokens of the newest text; 0: none, or not counted. `report` is
+        called with an unexpected exception.
+        """
+        self._state, self._engine, self._show, self._report = state, engine, show, report
         self._text, self._tokens = "", 0
         self._model: object = None  # the load whose tokenizer counted last
         self._counted = ""
-        self._request = 0
-        self._asked = ""
+        self._counting = False  # a text is being counted, perhaps not the newest one
         state.model_changed.connect(self._ask)
         state.generations_changed.connect(self._ask)
 
@@ -33,32 +41,32 @@ class TokenCount:
 
     def of(self, text: str) -> int | None:
         """Tokens of a text, if it was counted last; None: not known."""
-        is_counted = not self._request and text.strip() == self._counted.strip()
+        is_counted = not self._counting and text.strip() == self._counted.strip()
         return self._tokens if is_counted else None
-
-    def on_counted(self, event: TokensCounted) -> None:
-        """A text was counted, perhaps not the newest one."""
-        if event.request == self._request:
-            self._request, self._counted = 0, self._asked
-            if self._text.strip():
-                self._tokens = event.tokens
-                self._show(event.tokens)
-            self._ask()
-
-    def on_failed(self, event: Failed) -> bool:
-        """A text could not be counted; False for other requests."""
-        if event.request != self._request:
-            return False
-        self._request, self._counted = 0, self._asked
-        return True
 
     def _ask(self) -> None:
         model = self._state.model
-        if model.phase is not ModelPhase.READY or self._state.generations or self._request:
+        if model.phase is not ModelPhase.READY or self._state.generations or self._counting:
             return
         if model.loaded is not self._model:  # another tokenizer
             self._model, self._counted = model.loaded, ""
         text = self._text
         if text.strip() and text != self._counted:
-            self._asked = text
-            self._request = self._engine.send(CountTokens(text))
+            self._counting = True
+            start(self._count(text), self._on_fault)
+
+    async def _count(self, text: str) -> None:
+        try:
+            counted = await self._engine.submit(CountTokens(text)).result(TokensCounted)
+        except RequestFailed:
+            self._counting, self._counted = False, text
+            return
+        self._counting, self._counted = False, text
+        if self._text.strip():
+            self._tokens = counted.tokens
+            self._show(counted.tokens)
+        self._ask()
+
+    def _on_fault(self, error: Exception) -> None:
+        self._counting = False
+        self._report(error)

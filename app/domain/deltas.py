@@ -31,6 +31,7 @@ class PromptProgressDelta:
 
     tokens: int
     total: int  # tokens of the prompt
+    dropped_turns: int = 0  # left out of the prompt: the first ones after the instructions
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,12 @@ class AnswerUsage:
     first_token_seconds: float = 0.0  # from the request to the first token
     decode_seconds: float = 0.0
     thought_seconds: float = 0.0
+    thought_budget_reached: bool = False  # the budget ended the thoughts
+    token_seconds_p50: float = 0.0  # time of a token after the first ones
+    token_seconds_p95: float = 0.0
+    drafted_tokens: int = 0  # verified
+    accepted_tokens: int = 0  # of these
+    draft_gain: float = 0.0  # estimated speed relative to an answer without drafts
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +98,8 @@ class AnswerEnd:
 
     reason: EndReason = EndReason.END
     model: str = ""  # that wrote it, as a server names it; "": as asked
+    seed: int = -1  # that gives this answer again; -1: none was drawn
+    incomplete: bool = False  # it ended before it was what its format asks for
 
 
 Delta = (
@@ -107,6 +116,7 @@ Delta = (
 class AnswerFailed(Exception):
     """An answer cannot be written, or not to its end: `error` is the part that says why."""
 
-    def __init__(self, error: ErrorPart) -> None:
+    def __init__(self, error: ErrorPart, *, full: bool = False) -> None:
+        """`full`: the conversation does not fit, and its policy is to stop."""
         super().__init__(error.message)
-        self.error = error
+        self.error, self.full = error, full

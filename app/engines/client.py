@@ -6,34 +6,21 @@ the window does not offer it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from PySide6.QtCore import QObject
 
 from app.engines.capabilities import Capabilities
+from app.engines.run import Run
 from engine import Event, Request
 
 
-class Handle(Protocol):
-    """A submitted request."""
-
-    @property
-    def id(self) -> int:
-        """What its events carry as `request`; unique in the process."""
-        ...
-
-    def cancel(self) -> None:
-        """End it soon; its final event still comes."""
-        ...
-
-
 class EngineClient(Protocol):
-    """An engine: it runs requests, and delivers their events on the GUI thread.
+    """An engine: it works on requests, whose runs go on on the GUI thread.
 
-    It is made with a callback for its events, see `ClientMaker`. Events of one request are
-    delivered in order; those of several requests may be interleaved in any way. Every request ends
-    with exactly one final event.
+    Events of one request are delivered in order; those of several requests may be interleaved in any
+    way. Every request ends with exactly one final event.
     """
 
     @property
@@ -45,8 +32,8 @@ class EngineClient(Protocol):
         """Start processing requests; returns at once."""
         ...
 
-    def submit(self, request: Request) -> Handle:
-        """Queue a request; returns at once. No event of it is delivered before this returns."""
+    def submit(self, request: Request) -> Run:
+        """Queue a request; returns at once, before any event of it is delivered."""
         ...
 
     def drain(self) -> None:
@@ -61,6 +48,6 @@ class EngineClient(Protocol):
         ...
 
 
-Deliver = Callable[[Sequence[Event]], None]
-# Makes the client of an engine; it lives as long as the QObject given, on the GUI thread.
-ClientMaker = Callable[[Deliver, QObject], EngineClient]
+# Makes the client of an engine, which lives as long as the QObject given, on the GUI thread. The
+# function is called there with each event that belongs to no request.
+ClientMaker = Callable[[Callable[[Event], None], QObject], EngineClient]

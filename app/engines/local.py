@@ -7,15 +7,39 @@ already. One queued signal per token would freeze the window whenever Python is 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 from typing import Protocol
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
+from app.domain.deltas import (
+    AnswerEnd,
+    AnswerFailed,
+    AnswerUsage,
+    Delta,
+    EndReason,
+    PromptProgressDelta,
+    TextDelta,
+    ThoughtDelta,
+    ToolCallDelta,
+)
+from app.domain.parts import ErrorPart
 from app.engines.capabilities import Capabilities
-from app.engines.client import ClientMaker, Deliver, Handle
-from engine import ConstraintKind, Engine, Event, Request
+from app.engines.client import ClientMaker
+from app.engines.run import Handle, Run
+from engine import (
+    ConstraintKind,
+    Engine,
+    Event,
+    Failed,
+    Finished,
+    PromptProgress,
+    Request,
+    Text,
+    Thought,
+)
+from engine import ToolCallDelta as ToolCallEvent
 
 _DRAIN_MILLISECONDS = 16
 _CAPABILITIES = Capabilities(
@@ -48,11 +72,16 @@ class LocalClient(QObject):
     _woken = Signal()  # from the engine's threads: there are events
 
     def __init__(
-        self, engine: EngineMaker, deliver: Deliver, parent: QObject | None = None
+        self,
+        engine: EngineMaker,
+        notify: Callable[[Event], None],
+        parent: QObject | None = None,
     ) -> None:
+        """`notify` is called with each event that belongs to no request."""
         super().__init__(parent)
-        self._deliver = deliver
+        self._notify = notify
         self._events: deque[Event] = deque()
+        self._runs: dict[int, Run] = {}  # that are not over, by id
         self._awake = False  # the timer is running, or will be started
         self._timer = QTimer(
             self,
@@ -73,18 +102,24 @@ class LocalClient(QObject):
         """Start the engine's thread, which imports torch; call it after the first paint."""
         self._engine.start()
 
-    def submit(self, request: Request) -> Handle:
+    def submit(self, request: Request) -> Run:
         """Queue a request."""
-        return self._engine.submit(request, self._add)
+        run = Run(request, self._engine.submit(request, self._add))
+        self._runs[run.id] = run
+        return run
 
     def drain(self) -> None:
         """Deliver the queued events."""
         self._awake = False  # first: an event that comes from now on wakes the timer again
-        batch: list[Event] = []
+        events: list[Event] = []
         while self._events:
-            batch.append(self._events.popleft())
-        if batch:
-            self._deliver(batch)
+            events.append(self._events.popleft())
+        for batch in batches(events):
+            if (run := self._runs.get(batch[0].request)) is not None:
+                if run.receive(batch):
+                    del self._runs[run.id]
+            elif not batch[0].request:
+                self._notify(batch[0])
 
     def stop(self) -> None:
         """Stop the engine and wait for it; may block."""
@@ -101,3 +136,92 @@ class LocalClient(QObject):
 def local(engine: EngineMaker = Engine) -> ClientMaker:
     """Maker of the client of an engine in this process."""
     return partial(LocalClient, engine)
+
+
+class LocalAnswer:
+    """An answer that the engine in this process writes: `AnswerRun`."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    @property
+    def id(self) -> int:
+        """That of its request."""
+        return self._run.id
+
+    def cancel(self) -> None:
+        """End it soon."""
+        self._run.cancel()
+
+    async def deltas(self) -> AsyncIterator[Delta]:
+        """What is written."""
+        async for batch in self._run:
+            match batch[-1]:
+                case PromptProgress() as event:
+                    yield PromptProgressDelta(
+                        event.done_tokens, event.total_tokens, event.dropped_turns
+                    )
+                case Text() | Thought() as event:
+                    text = "".join(each.text for each in batch if isinstance(each, Text | Thought))
+                    made = ThoughtDelta if isinstance(event, Thought) else TextDelta
+                    yield made(text, event.generated_tokens, event.context_used)
+                case ToolCallEvent() as event:
+                    yield ToolCallDelta(
+                        event.index,
+                        event.id,
+                        event.name,
+                        event.arguments,
+                        event.generated_tokens,
+                        event.context_used,
+                    )
+                case Finished() as event:
+                    yield _usage(event)
+                    reason = EndReason.__members__.get(event.reason.name, EndReason.END)
+                    yield AnswerEnd(reason, "", event.seed, event.incomplete)
+                case Failed() as event:
+                    error = ErrorPart(event.fault, "", event.message, event.remedy)
+                    raise AnswerFailed(error, full=event.full)
+                case _:
+                    pass
+
+
+def _usage(event: Finished) -> AnswerUsage:
+    return AnswerUsage(
+        prompt_tokens=event.prompt_tokens,
+        cached_tokens=event.reused_tokens,
+        generated_tokens=event.generated_tokens,
+        thought_tokens=event.thought_tokens,
+        prompt_seconds=event.prefill_seconds,
+        first_token_seconds=event.first_token_seconds,
+        decode_seconds=event.decode_seconds,
+        thought_seconds=event.thought_seconds,
+        thought_budget_reached=event.thought_budget_reached,
+        token_seconds_p50=event.token_seconds_p50,
+        token_seconds_p95=event.token_seconds_p95,
+        drafted_tokens=event.drafted_tokens,
+        accepted_tokens=event.accepted_tokens,
+        draft_gain=event.draft_gain,
+    )
+
+
+def batches(events: Iterable[Event]) -> Iterator[list[Event]]:
+    """Events in batches of one kind and request, in order.
+
+    Progress and text of different requests may be exchanged, since they do not depend on each
+    other; no event is moved across one of another kind, and none of a request across another of it.
+    """
+    open_batches: dict[int, list[Event]] = {}  # of progress and text, by request
+    for event in events:
+        if not isinstance(event, PromptProgress | Text | Thought):
+            yield from open_batches.values()
+            open_batches.clear()
+            yield [event]
+            continue
+        batch = open_batches.get(event.request)
+        if batch is not None and type(batch[0]) is type(event):
+            batch.append(event)
+        else:
+            if batch is not None:
+                yield open_batches.pop(event.request)
+            open_batches[event.request] = [event]
+    yield from open_batches.values()

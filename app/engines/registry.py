@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from app.domain.model_ref import Local, ModelRef, Remote
 from app.engines.capabilities import Capabilities
+from app.engines.client import EngineClient
 from app.engines.remote.addresses import server_name
 from app.engines.remote.engines import RemoteEngines
 from app.engines.remote.wire import formats_of
-from app.engines.requests import RequestRouter
 
 
 class EngineRegistry:
     """Has the engines of the app by the models that they serve."""
 
-    def __init__(self, local: RequestRouter, remote: RemoteEngines | None = None) -> None:
+    def __init__(self, local: EngineClient, remote: RemoteEngines | None = None) -> None:
         """`local` serves the model files of this machine, `remote` the models of servers."""
         self._local, self._remote = local, remote
 
-    def for_model(self, model: ModelRef | None) -> RequestRouter | RemoteEngines | None:
+    def for_model(self, model: ModelRef | None) -> EngineClient | RemoteEngines | None:
         """The engine of a model, of None: the usual one; None if there is none for it."""
         match model:
             case None | Local():
@@ -26,17 +26,17 @@ class EngineRegistry:
                 known = self._remote is not None and self._remote.model(model) is not None
                 return self._remote if known else None
 
-    def router(self, model: ModelRef | None) -> RequestRouter | None:
+    def local(self, model: ModelRef | None) -> EngineClient | None:
         """The engine in this process, if it serves this model."""
         found = self.for_model(model)
-        return found if isinstance(found, RequestRouter) else None
+        return None if isinstance(found, RemoteEngines) else found
 
     def capabilities(self, model: ModelRef | None) -> Capabilities:
         """What can be done with a model beyond answering; nothing without an engine for it."""
         found = self.for_model(model)
         if found is None:
             return Capabilities()
-        if isinstance(found, RequestRouter) or not isinstance(model, Remote):
+        if not isinstance(found, RemoteEngines) or not isinstance(model, Remote):
             return self._local.capabilities
         connection = found.store.get(model.connection)
         known = connection.model(model.id)

@@ -46,6 +46,7 @@ class ModelStatus:
     done_bytes: int = 0  # of a load
     total_bytes: int = 0
     loaded: ModelLoaded | None = None  # set while READY
+    kept: bool = False  # a load was cancelled, and `loaded` is the model before it
     freed_bytes: int = 0  # by the last unload; 0 once another model is chosen
     error: str = ""  # of the last load, even when the model before it is still loaded
     remedy: str = ""

@@ -17,14 +17,27 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from PySide6.QtCore import QCoreApplication
 
-from app.chat.running_answer import RunningAnswer
+from app.chat.planner import Branch
+from app.chat.running_answer import QueuedAnswer, RunningAnswer
+from app.domain.deltas import TextDelta
 from app.domain.message import Message, MessageState
+from app.engines.local import LocalAnswer
+from app.engines.run import Run
 from app.state.chat import State
-from engine import Role, Sampling, Text
+from engine import Chat, Role
 
 WORDS = 2000
 LINE = "A word, `code`, a <b>tag</b> and 5 < 6 in a line.\n"
 BEGINNINGS = {"text": "", "thought": "<think>\n", "after thoughts": "<think>\nHm.\n</think>\n\n"}
+
+
+class _Handle:
+    """The handle of a request that no engine has."""
+
+    id = 1
+
+    def cancel(self) -> None:
+        """Nothing is to be cancelled."""
 
 
 def microseconds(beginning: str, characters: int) -> float:
@@ -34,12 +47,14 @@ def microseconds(beginning: str, characters: int) -> float:
         2, 1, None, Role.ASSISTANT, (), MessageState.STREAMING, 0.0, "", "", 0, 0, 0.0, 1, 1
     )
     state.show(1, [message])
-    running = RunningAnswer(1, 1, 2, None, Sampling(), ())
+    job = QueuedAnswer(Branch(1), 1, 2, (), lambda: Chat(()), None)
+    asked = Chat(())
+    running = RunningAnswer(LocalAnswer(Run(asked, _Handle())), job, asked, (), None, ())
     times: list[float] = []
     text = beginning + LINE * (characters // len(LINE))
     for word in (text, *[" word"] * WORDS):
         began = time.perf_counter()
-        added = running.add([Text(1, word, 1, 1)])
+        added = running.add(TextDelta(word))
         state.add_text(1, 2, added, running.parts)
         times.append(time.perf_counter() - began)
     return statistics.median(times) * 1e6

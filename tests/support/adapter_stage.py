@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +16,8 @@ from app.domain.chat_settings import NO_SETTINGS, settings_text
 from app.domain.ids import new_id
 from app.domain.message import Message, MessageState
 from app.domain.model_ref import Local
-from app.engines.local import local
-from app.engines.requests import RequestRouter
+from app.engines.local import LocalClient
+from app.engines.run import start
 from app.settings.table import Settings
 from app.state.adapters import AdapterState
 from app.state.chat import Generation, ModelPhase, ModelStatus, State
@@ -82,7 +82,7 @@ class AdapterStage:
         self.shown = AdapterState()
         self.store_queue = StoreQueue(folder / "conversations.sqlite")
         self.engines: list[FakeEngine] = []
-        self.link = RequestRouter(local(self._engine), self._receive, reraise)
+        self.link = LocalClient(self._engine, lambda event: None)
         self.files = BackgroundWorker("files", self.link)
         self.runner = Runner(self.state, self.link, Settings, lambda: DraftKind.LOOKUP)
         prompts = PromptBuilder(self.state, lambda _: Settings())
@@ -92,6 +92,7 @@ class AdapterStage:
             self.store_queue,
             self.link,
             prompts,
+            reraise,
         )
         self.adapters = Adapters(
             self.state,
@@ -101,6 +102,7 @@ class AdapterStage:
             self.runner,
             self.files,
             self.settings,
+            reraise,
         )
         self.settled = 0
         self._answered = 0  # the newest request that has its reply
@@ -119,20 +121,10 @@ class AdapterStage:
     def _count(self) -> None:
         self.settled += 1
 
-    def _receive(self, events: Sequence[Event]) -> None:
-        for event in events:
-            match event:
-                case AdaptersSet():
-                    self.adapters.on_adapters_set(event)
-                case Failed():
-                    assert self.adapters.on_failed(event)
-                case ModelLoaded():
-                    status = ModelStatus(
-                        ModelPhase.READY, Local(event.path), event.name, loaded=event
-                    )
-                    self.state.set_model(status)
-                case _:
-                    raise AssertionError(event)
+    async def _load(self) -> None:
+        loaded = await self.link.submit(Load(MODEL)).result(ModelLoaded)
+        status = ModelStatus(ModelPhase.READY, Local(loaded.path), loaded.name, loaded=loaded)
+        self.state.set_model(status)
 
     @property
     def engine(self) -> FakeEngine:
@@ -146,7 +138,7 @@ class AdapterStage:
     def load(self) -> None:
         """Load another model."""
         self.state.set_model(replace(self.state.model, phase=ModelPhase.LOADING))
-        self.link.send(Load(MODEL))
+        start(self._load(), reraise)
         self.engine.finish_load()
         self.drain()
 
@@ -158,8 +150,8 @@ class AdapterStage:
             return False
         self.uses = adapters
         turns = (Turn(Role.USER, "Hello"),)
-        self.request = self.runner.answer(Branch(conversation), adapters, Chat(turns))
-        return self.request > 0
+        self.request = self.runner.answer(Branch(conversation), adapters, Chat(turns)).id
+        return True
 
     def drain(self) -> None:
         """Process the events the engine has delivered."""

@@ -17,8 +17,8 @@ from app.domain.ids import new_id
 from app.domain.message import Message, MessageState
 from app.domain.model_ref import Local
 from app.domain.parts import TextPart, parts_of
-from app.engines.local import local
-from app.engines.requests import RequestRouter
+from app.engines.local import LocalClient
+from app.engines.run import Run, start
 from app.settings.table import Settings
 from app.state.chat import Generation, ModelPhase, ModelStatus, State
 from app.state.snapshots import Resume, SessionState
@@ -30,15 +30,13 @@ from engine import (
     Chat,
     DraftKind,
     Event,
-    Failed,
     Finished,
     FinishReason,
     ModelLoaded,
     Restore,
     Role,
     Save,
-    SnapshotLoaded,
-    SnapshotSaved,
+    SetAdapters,
 )
 from fakes import MODEL, FakeEngine
 from stage import flush, reraise, until, wait_for_workers
@@ -61,7 +59,7 @@ class SnapshotFixture:
         self.state, self.shown = State(), SessionState()
         self.store_queue = StoreQueue(folder / "conversations.sqlite")
         self.engines: list[FakeEngine] = []
-        self.link = RequestRouter(local(self._engine), self._receive, reraise)
+        self.link = LocalClient(self._engine, lambda event: None)
         self.runner = Runner(
             self.state,
             self.link,
@@ -72,14 +70,14 @@ class SnapshotFixture:
         self.sessions = SnapshotController(
             self.state,
             self.shown,
-            self.link,
             self.runner,
             self.files,
             PromptBuilder(self.state, lambda _: self.settings),
             size=self._measure,
             delete=self._delete,
+            report=reraise,
         )
-        self.taken: list[bool] = []
+        self.runner.sent.connect(self._on_sent)
         self.resumes: list[Resume | None] = []
         self.shown.resume_changed.connect(lambda: self.resumes.append(self.shown.resume))
         self.ids = self.stored(self._make)
@@ -88,19 +86,12 @@ class SnapshotFixture:
         self.engines.append(FakeEngine(deliver))
         return self.engines[-1]
 
-    def _receive(self, events: Sequence[Event]) -> None:
-        for event in events:
-            match event:
-                case SnapshotLoaded():
-                    self.taken.append(self.sessions.on_snapshot_loaded(event))
-                case SnapshotSaved():
-                    self.taken.append(self.sessions.on_snapshot_saved(event))
-                case Failed():
-                    self.taken.append(self.sessions.on_failed(event))
-                case AdaptersSet():
-                    self.runner.on_adapters_set(event)
-                case _:
-                    pass
+    def _on_sent(self, run: Run, _: object) -> None:
+        if isinstance(run.request, SetAdapters):  # as `app.chat.adapters` does
+            start(self._set_adapters(run), reraise)
+
+    async def _set_adapters(self, run: Run) -> None:
+        self.runner.on_adapters_set(await run.result(AdaptersSet))
 
     def _measure(self) -> int:
         assert self.disk_answers.wait(60)
@@ -152,7 +143,7 @@ class SnapshotFixture:
         flush()
 
     def timers(self, interval: int) -> list[QTimer]:
-        return [t for t in self.link.findChildren(QTimer) if t.interval() == interval]
+        return [t for t in self.runner.findChildren(QTimer) if t.interval() == interval]
 
     def load_model(self) -> None:
         loaded = replace(LOADED)  # a new object, as for every load
@@ -180,7 +171,7 @@ class SnapshotFixture:
         answer = self.add(conversation, Role.ASSISTANT, "")
         messages = tuple(each.id for each in self.state.branches[conversation])
         branch = Branch(conversation, messages)
-        request = self.runner.answer(branch, (), Chat(turns))
+        request = self.runner.answer(branch, (), Chat(turns)).id
         self.state.set_generation(Generation(request, conversation, answer))
 
     def add(self, conversation: int, role: Role, text: str) -> int:

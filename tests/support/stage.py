@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.chat.controller import Controller
 from app.chat.network import Outside
-from app.engines.client import Capabilities, Deliver
+from app.engines.client import Capabilities
 from app.engines.local import EngineMaker, LocalClient
 from app.net.ledger import Ledger
 from app.net.offline import gate
@@ -23,6 +23,7 @@ from app.system.worker import BackgroundWorker
 from app.ui.theme.theme import Theme
 from app.ui.window import Window
 from app.wiring import connect
+from engine import Event
 from fakes import FakeEngine
 
 TIMEOUT_SECONDS = 30.0
@@ -34,12 +35,12 @@ class StagedClient(LocalClient):
     def __init__(
         self,
         engine: EngineMaker,
-        deliver: Deliver,
+        notify: Callable[[Event], None],
         parent: QObject,
         *,
         capabilities: Capabilities | None,
     ) -> None:
-        super().__init__(engine, deliver, parent)
+        super().__init__(engine, notify, parent)
         self._capabilities = capabilities
 
     @property
@@ -164,8 +165,8 @@ def flush() -> None:
     QCoreApplication.processEvents(QEventLoop.ProcessEventsFlag.AllEvents)
 
 
-def reraise(request: int, error: Exception) -> None:
-    """Error handler that fails the test: no event may raise."""
+def reraise(error: Exception) -> None:
+    """Error handler that fails the test: nothing may raise."""
     raise error
 
 

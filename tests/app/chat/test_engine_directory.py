@@ -17,13 +17,12 @@ from app.domain.deltas import TextDelta
 from app.domain.model_ref import Local, Remote
 from app.domain.remote_fault import RemoteFaultKind
 from app.engines.capabilities import Capabilities
-from app.engines.local import local
+from app.engines.local import LocalClient
 from app.engines.registry import EngineRegistry
 from app.engines.remote.connections import HIDDEN, ConnectionStore
 from app.engines.remote.engines import RemoteEngines
 from app.engines.remote.errors import RemoteError
 from app.engines.remote.keys import KeyStore, NoKeyring
-from app.engines.requests import RequestRouter
 from app.net.offline import Gate
 from app.settings.table import Settings
 from app.state.connections import EngineEdit, FoundRow
@@ -176,11 +175,11 @@ def test_capabilities_belong_to_a_model(
 ) -> None:
     id = directory.save(EngineEdit("", "", server.address))
     directory.models(id)
-    router = RequestRouter(local(FakeEngine), lambda _: None, lambda *_: None)
-    engines = EngineRegistry(router, RemoteEngines(store, gate.allow))
+    client = LocalClient(FakeEngine, lambda _: None)
+    engines = EngineRegistry(client, RemoteEngines(store, gate.allow))
     ref = Remote(id, "big")
     assert isinstance(engines.for_model(ref), RemoteEngines)
-    assert engines.router(ref) is None
+    assert engines.local(ref) is None
     assert engines.for_model(Remote("unknown", "big")) is None
     assert engines.capabilities(Remote("unknown", "big")) == Capabilities()
     found = engines.capabilities(ref)
@@ -192,4 +191,4 @@ def test_capabilities_belong_to_a_model(
     here = engines.capabilities(Local(Path("/m.gguf")))
     assert here.adapters
     assert here.reason("adapters") == ""
-    router.deleteLater()
+    client.deleteLater()

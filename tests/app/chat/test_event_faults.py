@@ -127,7 +127,7 @@ def test_exception_in_model_loaded_fails_the_load(
 ) -> None:
     stage.start(MODEL)
     stage.controller.send("One")
-    fail_once(monkeypatch, stage.controller.models, "on_loaded")
+    fail_once(monkeypatch, stage.controller.models, "_set_loaded")
     stage.engine.finish_load()
     stage.wait_until_idle()
     assert stage.state.model.phase is ModelPhase.FAILED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,8 +18,7 @@ from app.chat.runner import Runner
 from app.chat.snapshots import SnapshotController
 from app.domain.message import Message, MessageState
 from app.domain.model_ref import Local
-from app.engines.local import local
-from app.engines.requests import RequestRouter
+from app.engines.local import LocalClient
 from app.settings.table import Settings
 from app.state.adapters import AdapterState
 from app.state.chat import ModelPhase, ModelStatus, State
@@ -29,7 +28,6 @@ from app.store.store import Store
 from app.store.writer import StoreQueue
 from app.system.worker import BackgroundWorker
 from engine import (
-    AdaptersSet,
     Chat,
     DraftKind,
     Event,
@@ -58,14 +56,20 @@ class Parts:
         self.state, self.session_state, self.adapter_state = State(), SessionState(), AdapterState()
         self.store_queue = StoreQueue(folder / "conversations.sqlite")
         self.engines: list[FakeEngine] = []
-        self.link = RequestRouter(local(self._engine), self._receive, reraise)
+        self.link = LocalClient(self._engine, lambda event: None)
         self.files = BackgroundWorker("files", self.link)
         self.runner = Runner(self.state, self.link, Settings, lambda: DraftKind.LOOKUP)
         makers = [self._make_sessions, self._make_adapters]
         for make in reversed(makers) if adapters_first else makers:
             make()
         self.answers = Answers(
-            self.state, self.store_queue, self.link, self.adapters, self.runner, lambda *_: None
+            self.state,
+            self.store_queue,
+            self.link,
+            self.adapters,
+            self.runner,
+            lambda *_: None,
+            reraise,
         )
         self.adapter_state.request_finished.connect(self.answers.start_next)
         self.branches: list[list[Message]] = []
@@ -76,12 +80,12 @@ class Parts:
         self.sessions = SnapshotController(
             self.state,
             self.session_state,
-            self.link,
             self.runner,
             self.files,
             PromptBuilder(self.state, lambda _: Settings()),
             size=lambda: 0,
             delete=lambda _: 0,
+            report=reraise,
         )
 
     def _make_adapters(self) -> None:
@@ -92,6 +96,7 @@ class Parts:
             self.store_queue,
             self.link,
             prompts,
+            reraise,
         )
         self.adapters = Adapters(
             self.state,
@@ -101,6 +106,7 @@ class Parts:
             self.runner,
             self.files,
             self.settings,
+            reraise,
         )
 
     def _engine(self, deliver: Callable[[Event], None]) -> FakeEngine:
@@ -114,19 +120,6 @@ class Parts:
             store.add_message(made.id, asked.id, Role.ASSISTANT, title, MessageState.COMPLETE)
         self.state.set_conversations(store.conversations())
         return [store.branch(made.id) for made in reversed(store.conversations())]
-
-    def _receive(self, events: Sequence[Event]) -> None:
-        for event in events:
-            match event:
-                case AdaptersSet():
-                    self.runner.on_adapters_set(event)
-                    self.adapters.on_adapters_set(event)
-                case Failed():
-                    assert self.adapters.on_failed(event) or self.answers.on_failed(event)
-                case Finished():
-                    self.answers.on_finished(event)
-                case _:
-                    raise AssertionError(event)
 
     def ask(self, place: int) -> None:
         """Queue the last answer of a conversation again."""

@@ -8,14 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.chat.running_answer import RunningAnswer
+from app.chat.planner import Branch
+from app.chat.running_answer import QueuedAnswer, RunningAnswer
 from app.domain import growing
+from app.domain.deltas import TextDelta, ThoughtDelta
 from app.domain.growing import append_text, plain
 from app.domain.message import Message, MessageState
 from app.domain.parts import Part, Parts, TextPart, ThoughtPart, prompt_text, split
+from app.engines.local import LocalAnswer
+from app.engines.run import Run
 from app.state.chat import State
 from app.store.part_rows import from_row, to_row
-from engine import Role, Sampling, Text
+from engine import Chat, Role
 
 LINE = "A word, `code`, a <b>tag</b> and 5 < 6 in a line.\n"
 BEGINNINGS = {
@@ -58,6 +62,21 @@ def touched(monkeypatch: pytest.MonkeyPatch) -> Touched:
     return Touched(monkeypatch)
 
 
+class Handle:
+    """The handle of a request that no engine has."""
+
+    id = 1
+
+    def cancel(self) -> None:
+        pass
+
+
+def running_answer(parts: Parts = ()) -> RunningAnswer:
+    asked = Chat(())
+    job = QueuedAnswer(Branch(1), 1, 7, parts, lambda: asked, None)
+    return RunningAnswer(LocalAnswer(Run(asked, Handle())), job, asked, (), None, parts)
+
+
 @pytest.mark.parametrize("beginning", BEGINNINGS)
 @pytest.mark.parametrize("characters", [1_000, 1_000_000])
 def test_adding_to_a_long_answer_looks_at_what_is_added_only(
@@ -71,10 +90,10 @@ def test_adding_to_a_long_answer_looks_at_what_is_added_only(
     state.show(chat)
     shown: list[Message] = []
     state.text_added.connect(lambda message, _text: shown.append(message))
-    running = RunningAnswer(1, chat, 7, None, Sampling(), ())
+    running = running_answer()
 
     def add(text: str) -> None:
-        added = running.add([Text(1, text, 1, 1)])
+        added = running.add(TextDelta(text))
         state.add_text(chat, 7, added, running.parts)
 
     text = BEGINNINGS[beginning] + LINE * (characters // len(LINE)) + "One"
@@ -99,6 +118,26 @@ def test_a_tag_is_looked_for_in_what_may_still_change(touched: Touched) -> None:
     assert parts == split(f"<think>{before}</think>\n\n{before}<think>Hm.\n")
     ended = append_text(append_text(parts, "Yes.</thi"), "nk>\n\nDone.")
     assert ended == split(f"<think>{before}</think>\n\n{before}<think>Hm.\nYes.</think>\n\nDone.")
+
+
+def test_thoughts_that_the_engine_tells_apart_have_their_markup() -> None:
+    running = running_answer()
+    written = [
+        running.add(delta)
+        for delta in (
+            ThoughtDelta("\nHm."),
+            ThoughtDelta(""),
+            ThoughtDelta(" So.\n"),
+            TextDelta("\n\nYes"),
+            TextDelta("."),
+        )
+    ]
+    assert written == ["<think>\nHm.", "", " So.\n", "</think>\n\nYes", "."]
+    assert running.parts == split("".join(written))
+    assert running.take_unsaved() == "".join(written)
+    again = running_answer(split("<think>Hm"))
+    assert again.add(ThoughtDelta("m.")) + again.add(TextDelta("Yes.")) == "m.</think>Yes."
+    assert again.parts == split("<think>Hmm.</think>Yes.")
 
 
 PIECES = st.lists(

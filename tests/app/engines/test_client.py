@@ -7,8 +7,9 @@ from typing import get_type_hints
 
 import pytest
 
-from app.engines.client import Capabilities, EngineClient, Handle
+from app.engines.client import Capabilities, EngineClient
 from app.engines.local import LocalClient, ThreadedEngine
+from app.engines.run import Handle
 from engine import ConstraintKind, Engine
 from fakes import FakeEngine
 

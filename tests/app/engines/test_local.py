@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import pytest
 from pytestqt.qtbot import QtBot
 
 from app.engines.local import LocalClient
-from engine import Event, Text
+from app.engines.run import Run, start
+from engine import Chat, Event, Text
 from fakes import FakeEngine
-from stage import until
+from stage import reraise, until
 
 
 class Received:
@@ -22,16 +23,20 @@ class Received:
         self.threads: set[int] = set()
         self.batches = 0
         self.engines: list[FakeEngine] = []
-        self.client = LocalClient(self._engine, self._deliver)
+        self.then: Callable[[], None] = lambda: None  # called with each batch
+        self.client = LocalClient(self._engine, lambda event: None)
+        start(self._read(self.client.submit(Chat(()))), reraise)
 
-    def _engine(self, deliver: Callable[[Event], None]) -> FakeEngine:
-        self.engines.append(FakeEngine(deliver))
+    def _engine(self, notify: Callable[[Event], None]) -> FakeEngine:
+        self.engines.append(FakeEngine(notify))
         return self.engines[-1]
 
-    def _deliver(self, events: Sequence[Event]) -> None:
-        self.events.extend(events)
-        self.threads.add(threading.get_ident())
-        self.batches += 1
+    async def _read(self, run: Run) -> None:
+        async for batch in run:
+            self.events.extend(batch)
+            self.threads.add(threading.get_ident())
+            self.batches += 1
+            self.then()
 
 
 @pytest.fixture
@@ -63,14 +68,12 @@ def test_events_of_another_thread_arrive_on_this_one(received: Received) -> None
 
 def test_event_delivered_while_others_are_handled_arrives(received: Received) -> None:
     engine = received.engines[0]
-    deliver = received.client._deliver
 
-    def handle(events: Sequence[Event]) -> None:
-        deliver(events)
+    def answer() -> None:
         if len(received.events) < 5:
             engine.deliver(text(len(received.events)))
 
-    received.client._deliver = handle
+    received.then = answer
     engine.deliver(text(0))
     until(lambda: len(received.events) == 5)
 

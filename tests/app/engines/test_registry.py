@@ -11,18 +11,17 @@ from app.domain.model_ref import Local, Remote
 from app.engines.client import Capabilities
 from app.engines.local import local
 from app.engines.registry import EngineRegistry
-from app.engines.requests import RequestRouter
 from fakes import FakeEngine
 
 
 def test_files_are_served_by_the_engine_in_this_process(qtbot: QtBot) -> None:
     owner = QObject()
-    router = RequestRouter(local(FakeEngine), lambda _: None, lambda *_: None, owner)
-    engines = EngineRegistry(router)
+    engine = local(FakeEngine)(lambda _: None, owner)
+    engines = EngineRegistry(engine)
     file, server = Local(Path("/m/a.gguf")), Remote("office", "big")
-    assert engines.router(file) is router
-    assert engines.router(None) is router
-    assert engines.router(server) is None
-    assert engines.capabilities(file) == router.capabilities
+    assert engines.for_model(file) is engine
+    assert engines.for_model(None) is engine
+    assert engines.for_model(server) is None
+    assert engines.capabilities(file) == engine.capabilities
     assert engines.capabilities(file).adapters
     assert engines.capabilities(server) == Capabilities()
