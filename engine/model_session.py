@@ -56,7 +56,6 @@ from engine.messages import (
     Embed,
     Embedded,
     Event,
-    Finished,
     MetricsRead,
     ModelLoaded,
     PromptProgress,
@@ -70,8 +69,6 @@ from engine.messages import (
     SetDraft,
     SnapshotLoaded,
     SnapshotSaved,
-    Text,
-    Thought,
     TokensCounted,
     ToolChoice,
 )
@@ -316,21 +313,11 @@ class ModelSession:
         finally:
             self._preparing -= 1
         plan = ThoughtPlan(markers, budget, rendered.begun, rendered.continued)
-        calls: ToolCallEvents | None = None
+        deliver: Callable[[AnswerEvent], None] = handle.deliver
         if (form := prompt.tool_format) and wanted.tool_choice is not ToolChoice.NONE:
-            calls = ToolCallEvents(form, wanted.tools)
+            deliver = partial(_deliver_calls, ToolCallEvents(form, wanted.tools), handle.deliver)
             plan = replace(plan, shown=form.markers, calls_end=form.has_messages)
         timer = self._prefill.timer()
-
-        def deliver(event: AnswerEvent) -> None:
-            if isinstance(event, PromptProgress):
-                timer.on_progress(event.done_tokens, event.total_tokens)
-            if calls is not None and isinstance(event, Text | Thought | Finished):
-                for each in calls.of(event):
-                    handle.deliver(each)
-            else:
-                handle.deliver(event)
-
         request = AnswerRequest(
             self._scheduler.spelled_as_cached(stack, prompt.ids),
             wanted.sampling,
@@ -349,6 +336,7 @@ class ModelSession:
             stop_loops=wanted.stop_loops,
             drafter=maker(wanted.drafts, self._draft),
             dropped_turns=prompt.dropped_turns,
+            on_prompt=timer.on_progress,
             deliver=deliver,
             cancellation=handle,
         )
@@ -357,8 +345,9 @@ class ModelSession:
         try:
             while not group.done:
                 yield None
-        finally:
-            handle.cancel()  # if this is closed early; nothing of an answer that has ended
+        except GeneratorExit:
+            handle.cancel()
+            raise
         for answer in group.answers.values():
             tokens = [*request.prompt, *answer]
             self._disk.note(handle.id, wanted.conversation, stack, tokens)
@@ -538,6 +527,17 @@ class ModelSession:
     def save_snapshot(self, request: Save, handle: RequestHandle) -> SnapshotSaved | None:
         """Start writing a conversation's KV pages; None: the saver delivers the event when done."""
         return self._disk.save(request, handle)
+
+
+def _deliver_calls(
+    calls: ToolCallEvents, deliver: Callable[[Event], None], event: AnswerEvent
+) -> None:
+    """Deliver what an event of an answer with tools becomes."""
+    if isinstance(event, PromptProgress):
+        deliver(event)
+        return
+    for each in calls.of(event):
+        deliver(each)
 
 
 def _no_checkpoint() -> None:

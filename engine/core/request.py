@@ -36,6 +36,10 @@ def _ignore(event: AnswerEvent) -> None:
     """Where events go that nobody wants."""
 
 
+def _no_prompt(done: int, total: int) -> None:
+    """Who does not ask how far the prompt is."""
+
+
 @dataclass(slots=True)
 class AnswerRequest:
     """What to generate: a prompt of token ids and how to continue it."""
@@ -59,6 +63,7 @@ class AnswerRequest:
     logprobs: int = 0  # of so many most likely tokens, with each token of the answer; 0: none
     dropped_turns: int = 0  # left out of the prompt
     arrived: float = field(default_factory=time.perf_counter)  # when it was asked for
+    on_prompt: Callable[[int, int], None] = _no_prompt  # is told of its tokens done, and of all
     deliver: Callable[[AnswerEvent], None] = _ignore  # is given its events where they arise
     cancellation: Cancellation = field(default_factory=Cancellation)
 

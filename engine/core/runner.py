@@ -66,7 +66,7 @@ class Runner:
         vocabulary = model.head.weight.shape[0]
         self.device_sampler = model.placement.head.new_sampler(vocabulary) if draws else None
         self.model = model
-        self._backends = model.placement.backends
+        self._devices = [one for one in model.placement.backends if one.device != HOST]
         self._result = result
         self.layout = KVLayout(model.layer_states, storage_dtype(cache))
         self._recorder = recorder
@@ -84,7 +84,7 @@ class Runner:
     @property
     def is_elsewhere(self) -> bool:
         """Whether any part of the model is on a device beside the processor."""
-        return any(one.device != HOST for one in self.model.placement.backends)
+        return bool(self._devices)
 
     def is_of_device(self, fault: BaseException) -> bool:
         """Whether a fault is one of a device beside the processor, and not of the program."""
@@ -168,7 +168,7 @@ class Runner:
             outs = self._step(batch)
         else:
             outs = self._logits(batch, self._hidden(batch, checkpoint))
-        for backend in self._backends:
+        for backend in self._devices:
             backend.finish()  # a pass is timed, and its faults are raised here
         for rows in batch:
             if rows.wanted < 2:

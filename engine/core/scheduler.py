@@ -560,4 +560,5 @@ class Scheduler:
         request = generation.request
         total, reused = len(request.prompt), generation.reused_tokens
         event = PromptProgress(request.number, done, total, reused, request.dropped_turns)
+        request.on_prompt(done, total)
         generation.group.emit(event)

@@ -302,9 +302,8 @@ class RunningSequence:
             if self._taken_back is not None:
                 return
             settled = self._banned.settled()
+        if self._stream is not None:
             pieces = self._stream.push_all(settled)
-        elif self._stream is not None:
-            pieces = self._stream.push(token)
         if self._stops.is_active:
             pieces = self._stops.push(pieces)
         self._show(pieces, len(settled))

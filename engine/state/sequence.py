@@ -84,7 +84,8 @@ class Sequence:
             self._truncate(-(-length // PAGE_TOKENS))  # groups may have got unequal numbers
             raise
         if not self._has_states:
-            self.reserved = -(-(length + tokens) // PAGE_TOKENS) * PAGE_TOKENS
+            pages = -(-(length + tokens) // PAGE_TOKENS)
+            self.reserved = min(pages * PAGE_TOKENS, self.context)
 
     def segment(self, tokens: Tokens[int]) -> Segment:
         """These tokens after the committed ones, as part of a batch; call `reserve` before."""

@@ -35,6 +35,7 @@ from engine import (
     Role,
     Sampling,
     Text,
+    Thought,
     Turn,
 )
 
@@ -84,7 +85,7 @@ class Counting:
         if isinstance(event, ModelLoaded | Failed | Finished):
             assert not isinstance(event, Failed), event
             self.ended.set()
-        self._texts += isinstance(event, Text)
+        self._texts += isinstance(event, Text | Thought)
         if self._texts == FIRST:
             sys.setprofile(self.way.hook)
         elif self._texts == FIRST + TOKENS:

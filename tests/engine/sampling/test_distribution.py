@@ -18,7 +18,6 @@ from engine.sampling.filters import (
     dynamic_temperature,
     min_p,
     temperature,
-    top_k,
     top_n_sigma,
     top_p,
     typical,
@@ -138,7 +137,7 @@ def composed(
     row = top_n_sigma(row, sampling.top_n_sigma)
     order = [int(token) for token in np.argsort(-row, stable=True) if row[token] > -np.inf]
     found = Candidates(np.array(order), row[order])
-    found = typical(top_k(found, sampling.top_k), sampling.typical_p)
+    found = typical(found.keep(slice(sampling.top_k or None)), sampling.typical_p)
     found = xtc(min_p(top_p(found, sampling.top_p), sampling.min_p), sampling.xtc_threshold)
     span, exponent = sampling.temperature_range, sampling.temperature_exponent
     return temperature(found, dynamic_temperature(found, sampling.temperature, span, exponent))

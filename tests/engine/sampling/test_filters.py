@@ -9,12 +9,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from engine.messages import Sampling
 from engine.sampling import Candidates
+from engine.sampling.candidates import shortlist
 from engine.sampling.filters import (
     dynamic_temperature,
     min_p,
     temperature,
-    top_k,
     top_n_sigma,
     top_p,
     typical,
@@ -39,7 +40,8 @@ def same(found: Candidates, expected: list[float]) -> None:
     [(1, [1.0]), (3, [4 / 9, 3 / 9, 2 / 9]), (4, [0.4, 0.3, 0.2, 0.1]), (0, [0.4, 0.3, 0.2, 0.1])],
 )
 def test_top_k_keeps_the_most_likely(k: int, expected: list[float]) -> None:
-    same(top_k(candidates(FOUR), k), expected)
+    row = candidates(FOUR).logits
+    same(shortlist(row, Sampling(top_k=k, top_p=1.0, min_p=0.0)), expected)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,7 @@ def test_queues_of_filters_keep_a_run_of_the_likeliest(
     kept = TOKENS - 1
     for step in queue:
         if step == "k":
-            found, kept = top_k(found, k), min(kept, k)
+            found, kept = found.keep(slice(k)), min(kept, k)
         elif step == "p":
             found = top_p(found, p)
             weights = list(itertools.accumulate(ids[:kept].tolist()))

@@ -15,7 +15,7 @@ from engine import ModelFileError, RequestError, Sampling
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.gguf.reader import GGUFFile
 from engine.sampling import Candidates, Sampler, check
-from engine.sampling.filters import min_p, temperature, top_k, top_p, typical
+from engine.sampling.filters import min_p, temperature, top_p, typical
 from engine.sampling.penalties import penalize
 
 FOUR = [0.1, 0.2, 0.3, 0.4]
@@ -174,7 +174,7 @@ def test_filters_of_a_large_vocabulary_agree_with_a_full_sort(
 ) -> None:
     logits = spread(size, seed=size, peaked=peaked)
     values, ids = logits.sort(descending=True, stable=True)
-    kept = top_k(Candidates(ids.numpy(), values.numpy()), sampling.top_k)
+    kept = Candidates(ids.numpy(), values.numpy()).keep(slice(sampling.top_k or None))
     if sampling.typical_p < 1:
         kept = typical(kept, sampling.typical_p)
     kept = min_p(top_p(kept, sampling.top_p), sampling.min_p)

@@ -175,14 +175,13 @@ def test_an_end_token_ends_the_answer_inside_a_draft(
 
 
 def test_an_answer_is_cancelled_between_drafts(model: LoadedModel, scheduler: Scheduler) -> None:
-    pressed = False
     request = Request(prompt(300), GREEDY, max_tokens=200)
     wanted = alone(model, request).tokens
-    request.drafter, request.cancelled = known(model, request), lambda: pressed
+    request.drafter = known(model, request)
     ticket = scheduler.submit(request)
     for _ in range(12):
         scheduler.step()
-    pressed = True
+    request.cancellation.cancel()
     scheduler.step()
     made = answered(ticket)
     assert made.finished.reason is FinishReason.CANCELLED

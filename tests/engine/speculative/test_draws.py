@@ -17,6 +17,7 @@ from torch import Tensor
 
 from answers import Request
 from drafters import FreeDrafts
+from engine.core.request import SequenceGroup
 from engine.core.sequence import RunningSequence
 from engine.messages import Sampling
 from engine.sampling import Sampler
@@ -43,11 +44,10 @@ class Texts:
 
     end_tokens = suppressed = frozenset[int]()
 
-    def stream(self) -> Texts:
-        return self
+    def piece(self, token: int) -> bytes:
+        return b""
 
-    def push(self, token: int) -> str:
-        return ""
+    shown_piece = piece
 
     def is_control(self, token: int) -> bool:
         return False
@@ -123,7 +123,7 @@ def answer(
     request = Request(PROMPT, sampled, drafter=drafter, stop_loops=False)
     cached: Any = Cached(PROMPT)
     texts: Any = Texts()
-    one = RunningSequence(request, texts, cached, (FreeDrafts(), FreeDrafts()))
+    one = RunningSequence(SequenceGroup(request), texts, cached, (FreeDrafts(), FreeDrafts()))
     one.is_prefilling, one.pending = False, [cached.tokens.pop()]
     break_sampler(one)
     while one.generated < LENGTH:
@@ -131,8 +131,8 @@ def answer(
         rows = TABLE[[one.pending[-1], *one.draft]]
         if not one.draft:
             cached.tokens += one.pending  # as the runner does
-        list(one.accept(break_rows(rows), 0.0))
-    speculation = one._speculation
+        one.accept(break_rows(rows), 0.0)
+    speculation = one.speculation
     return one.text[len(PROMPT) + LENGTH - 1], speculation.accepted if speculation else 0
 
 
