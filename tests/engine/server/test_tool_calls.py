@@ -1,0 +1,104 @@
+"""Tool calls through every API, by a model that calls where it must: streamed, whole, answered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import scripted_model
+from serving import Served
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+ARGUMENTS = {"city": scripted_model.VALUE}
+QUESTION = [{"role": "user", "content": "weather?"}]
+OPENAI = {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}
+RESPONSES = {"type": "function", "name": "weather", "parameters": SCHEMA}
+ANTHROPIC = {"name": "weather", "input_schema": SCHEMA}
+
+
+@pytest.fixture(scope="module")
+def scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    made = Served(scripted_model.write(tmp_path_factory.mktemp("scripted") / "scripted.gguf"))
+    yield made
+    made.close()
+
+
+def lines(served: Served, path: str, body: dict[str, Any]) -> list[Any]:
+    """The JSON values of a stream."""
+    with served.http.stream("POST", path, json=body | {"stream": True}) as response:
+        found = [line.removeprefix("data: ") for line in response.iter_lines()]
+    return [json.loads(line) for line in found if line.startswith("{")]
+
+
+def test_chat_completions(scripted: Served) -> None:
+    body = {"model": "", "messages": QUESTION, "tools": [OPENAI], "tool_choice": "required"}
+    (choice,) = scripted.post("/v1/chat/completions", body)["choices"]
+    (call,) = choice["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == ARGUMENTS
+    assert choice["finish_reason"] == "tool_calls"
+    deltas = [one["choices"][0]["delta"] for one in lines(scripted, "/v1/chat/completions", body)]
+    pieces = [one["tool_calls"][0]["function"] for one in deltas if "tool_calls" in one]
+    assert json.loads("".join(one["arguments"] for one in pieces)) == ARGUMENTS
+    answer = choice["message"] | {"content": None}
+    result = {"role": "tool", "tool_call_id": call["id"], "content": "sun"}
+    body |= {"messages": [*QUESTION, answer, result], "tool_choice": "auto"}
+    (choice,) = scripted.post("/v1/chat/completions", body)["choices"]
+    assert choice["message"]["content"] == "One two three."
+
+
+def test_responses(scripted: Served) -> None:
+    body = {"model": "scripted", "input": QUESTION, "tools": [RESPONSES]}
+    choice = {"type": "function", "name": "weather"}
+    found = scripted.post("/v1/responses", body | {"tool_choice": choice})["output"]
+    call = found[-1]
+    assert json.loads(call["arguments"]) == ARGUMENTS
+    events = lines(scripted, "/v1/responses", body | {"tool_choice": choice})
+    pieces = [one["delta"] for one in events if one["type"].endswith("arguments.delta")]
+    assert json.loads("".join(pieces)) == ARGUMENTS
+    result = {"type": "function_call_output", "call_id": call["call_id"], "output": "sun"}
+    again = scripted.post("/v1/responses", body | {"input": [*QUESTION, *found, result]})
+    assert again["output"][0]["content"][0]["text"] == "One two three."
+
+
+def test_messages(scripted: Served) -> None:
+    body = {"model": "scripted", "max_tokens": 99, "messages": QUESTION, "tools": [ANTHROPIC]}
+    found = scripted.post("/v1/messages", body | {"tool_choice": {"type": "any"}})
+    call = found["content"][-1]
+    assert call["input"] == ARGUMENTS
+    assert found["stop_reason"] == "tool_use"
+    events = lines(scripted, "/v1/messages", body | {"tool_choice": {"type": "any"}})
+    pieces = [one["delta"].get("partial_json", "") for one in events if "delta" in one]
+    assert json.loads("".join(pieces)) == ARGUMENTS
+    result = {"type": "tool_result", "tool_use_id": call["id"], "content": "sun"}
+    turns = [
+        {"role": "assistant", "content": found["content"]},
+        {"role": "user", "content": [result]},
+    ]
+    again = scripted.post("/v1/messages", body | {"messages": [*QUESTION, *turns]})
+    assert again["content"][0]["text"] == "One two three."
+
+
+@pytest.mark.parametrize("limit", [1, 9, 20])
+def test_a_call_that_is_cut_is_none(scripted: Served, limit: int) -> None:
+    choice = {"type": "function", "name": "weather"}
+    body = {"model": "scripted", "input": QUESTION, "tools": [RESPONSES], "tool_choice": choice}
+    found = scripted.post("/v1/responses", body | {"max_output_tokens": limit})
+    assert found["status"] == "incomplete"
+    assert [one["type"] for one in found["output"]] == ["message"]
+    assert found["usage"]["output_tokens"] == limit
+    body = {"model": "scripted", "input": [*QUESTION, *found["output"], *QUESTION]}
+    assert scripted.post("/v1/responses", body)["status"] == "completed"
+
+
+def test_ollama(scripted: Served) -> None:
+    body = {"model": "scripted", "messages": QUESTION, "tools": [OPENAI]}
+    whole = scripted.post("/api/chat", body | {"stream": False})
+    assert whole["message"]["content"] == "One two three."  # its API cannot demand a call
