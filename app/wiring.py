@@ -209,7 +209,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     transcript.sibling_requested.connect(controller.navigation.show_sibling)
     window.chat.regenerate_requested.connect(controller.regenerate)
 
-    window.model_chosen.connect(controller.load_model)
+    window.model_chosen.connect(controller.choose_model)
     window.other_model_chosen.connect(controller.regenerate_with)
     window.chat.model_line.use_loaded_requested.connect(controller.model_use.use_loaded)
     window.chat.model_line.choose_requested.connect(window.open_picker)

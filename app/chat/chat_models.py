@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.chat.chat_settings import ChatSettingsController
-from app.domain.model_ref import Local, ModelRef, local_path
+from app.domain.model_ref import Local, ModelRef, Remote, local_path
 from app.engines.registry import EngineRegistry
-from app.state.chat import ChatModel, ModelPhase, Notice, State
+from app.state.chat import ChatModel, ModelPhase, Notice, ServedModel, State
 from app.system.translation import tr
 from app.system.worker import BackgroundWorker
 
@@ -78,8 +78,8 @@ class ChatModels:
 
     def offered(self, also: ModelRef | None) -> list[tuple[ModelRef, str]]:
         """The models that can write an answer, with this one, and names that tell them apart."""
-        files = [Local(file.path) for file in self._state.installed if not file.bad]
-        found: list[ModelRef] = list(files)
+        found: list[ModelRef] = [Local(file.path) for file in self._state.installed if not file.bad]
+        found += [each.model for each in self._state.served]
         if also is not None and also not in found and not self._is_missing(also):
             found.insert(0, also)
         names = Counter(self._state.model_name(model) for model in found)
@@ -96,6 +96,11 @@ class ChatModels:
 
     # --- the state ------------------------------------------------------------------------------
 
+    def read_served(self) -> None:
+        """Offer the models of the connections as they are now."""
+        self._state.set_served([ServedModel(*each) for each in self._engines.served()])
+        self.refresh()
+
     def refresh(self) -> None:
         """Show what is known of the shown chat's model, and look for it if that is not known."""
         state = self._state
@@ -106,6 +111,13 @@ class ChatModels:
         if model is None or state.has_in_use(model):
             state.set_chat_model(None)
             state.set_notice(NOTICE, None)
+            return
+        served = next((each for each in state.served if each.model == model), None)
+        if isinstance(model, Remote) and not self._is_missing(model):
+            server = state.capabilities.server
+            context = served.context if served else 0
+            name = state.model_name(model)
+            state.set_chat_model(ChatModel(model, name, server=server, context=context))
             return
         self._look_for(model)
         path, loaded = local_path(model), state.model.loaded
@@ -129,7 +141,7 @@ class ChatModels:
         self._settings.change(conversation, settings)
 
     def _is_missing(self, model: ModelRef) -> bool:
-        return self._engines.local(model) is None or self._missing.get(model, False)
+        return self._engines.for_model(model) is None or self._missing.get(model, False)
 
     def _look_for(self, model: ModelRef) -> None:
         """Look on the worker whether a model's file is there, once for each list of models."""

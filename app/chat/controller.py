@@ -296,6 +296,7 @@ class Controller(QObject):
             states, lambda: self.settings, self.change_settings, self._own_files,
             outside or Outside(), self,
         )  # fmt: skip
+        states.connections.changed.connect(self.chat_models.read_served)
         self._faulted.connect(self.report)
 
     # --- life -----------------------------------------------------------------------------------
@@ -569,7 +570,11 @@ class Controller(QObject):
 
     def load_model(self, path: Path) -> None:
         """Load a model file for the shown chat, after the answers in progress."""
-        self.model_use.choose(path)
+        self.model_use.choose(Local(path))
+
+    def choose_model(self, model: ModelRef) -> None:
+        """Answer in the shown chat by this model from now on."""
+        self.model_use.choose(model)
 
     def unload_model(self) -> None:
         """Unload the model, after the answers in progress."""

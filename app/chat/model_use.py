@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from app.chat.answers import Answers
 from app.chat.chat_models import ChatModels, missing_words
@@ -30,13 +29,14 @@ class ModelUse:
         self._state, self._chats, self._loader = state, chats, loader
         self._switch, self._answers, self._last_model = switch, answers, last_model
 
-    def choose(self, path: Path) -> None:
-        """Load a model file in place of the loaded one, after the answers in progress.
+    def choose(self, model: ModelRef) -> None:
+        """Answer in the shown chat by this model from now on.
 
-        It is the model of the shown chat from now on.
+        A model file is loaded in place of the loaded one, after the answers in progress.
         """
-        self._chats.choose(self._state.current, Local(path))
-        self._switch.load(Local(path))
+        self._chats.choose(self._state.current, model)
+        if isinstance(model, Local):
+            self._switch.load(model)
         self._answers.start_next()
 
     def use_loaded(self) -> None:

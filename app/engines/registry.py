@@ -31,6 +31,21 @@ class EngineRegistry:
         found = self.for_model(model)
         return None if isinstance(found, RemoteEngines) else found
 
+    def served(self) -> list[tuple[Remote, str, str, str, int]]:
+        """The models of servers: each with its name, its connection's, its host, its context."""
+        if self._remote is None:
+            return []
+        return [
+            (
+                Remote(connection.id, model.id),
+                model.label,
+                connection.name,
+                server_name(connection.address),
+                model.context,
+            )
+            for connection, model in self._remote.models()
+        ]
+
     def capabilities(self, model: ModelRef | None) -> Capabilities:
         """What can be done with a model beyond answering; nothing without an engine for it."""
         found = self.for_model(model)

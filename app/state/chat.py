@@ -20,7 +20,7 @@ from app.domain.chat import Conversation, Folder, Hit, TrashedConversation
 from app.domain.chat_settings import NO_SETTINGS, ChatSettings
 from app.domain.folders import chain
 from app.domain.message import Message
-from app.domain.model_ref import ModelRef, local_path
+from app.domain.model_ref import ModelRef, Remote, local_path
 from app.domain.parts import Parts
 from app.engines.client import Capabilities
 from app.state.read_only import ReadOnly, changed
@@ -74,6 +74,8 @@ class ChatModel:
     loaded: str = ""  # displayed name of the model that is loaded instead; "": none
     missing: str = ""  # the sentence that there is no such file any more, or no engine for it
     load_seconds: float = 0.0  # about, until it can answer; 0: not known
+    server: str = ""  # host and port that it runs on, so that nothing has to be loaded; "": here
+    context: int = 0  # tokens of a model of a server; 0: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,17 @@ class ModelFile:
     format: str = ""  # as users know it: "Q4_K_M"
     bad: bool = False  # cannot be used
     from_disk: bool = False  # does not fit in memory, and runs slowly
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model of a server that can be chosen."""
+
+    model: Remote
+    name: str  # displayed
+    server: str  # name of its connection
+    host: str  # host and port
+    context: int = 0  # tokens; 0: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +215,7 @@ class State(QObject):
     drafts = ReadOnly[Mapping[int | None, Parts]]()  # unsent, by conversation; None: new chat
     outbox = ReadOnly[Mapping[int, tuple[WaitingMessage, ...]]]()  # by conversation
     installed = ReadOnly[tuple[ModelFile, ...]]()
+    served = ReadOnly[tuple[ServedModel, ...]]()  # by engines elsewhere
     last_speed = ReadOnly[float]()  # tokens/s of the last answer that has ended
     notices = ReadOnly[Mapping[str, Notice]]()
     deletions = ReadOnly[tuple[Deletion, ...]]()  # that Undo restores in turn, the last one first
@@ -234,6 +248,7 @@ class State(QObject):
         self._drafts: Mapping[int | None, Parts] = MappingProxyType({})
         self._outbox: Mapping[int, tuple[WaitingMessage, ...]] = MappingProxyType({})
         self._installed = tuple[ModelFile, ...]()
+        self._served = tuple[ServedModel, ...]()
         self._last_speed = 0.0
         self._notices: Mapping[str, Notice] = MappingProxyType({})
         self._deletions = tuple[Deletion, ...]()
@@ -333,7 +348,8 @@ class State(QObject):
             return self.model.full_name if whole else self.model.name
         path = local_path(model)
         if path is None:
-            return model.file_name
+            named = (each.name for each in self.served if each.model == model)
+            return next(named, model.file_name)
         for file in self.installed:
             if file.path == path:
                 return f"{file.name} · {file.format}" if whole and file.format else file.name
@@ -553,6 +569,12 @@ class State(QObject):
         self.generations_changed.emit()
         if conversation_id == self.current:
             self.waiting_changed.emit(message_id, note)
+
+    def set_served(self, served: Sequence[ServedModel]) -> None:
+        """Set the models of engines elsewhere."""
+        if self._served != tuple(served):
+            self._served = tuple(served)
+            self.model_changed.emit()
 
     def set_installed(self, installed: Sequence[ModelFile]) -> None:
         """Set the models to choose from."""

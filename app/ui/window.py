@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.actions import ACTIONS
-from app.domain.model_ref import Local
+from app.domain.model_ref import Local, ModelRef
 from app.settings.table import Settings
 from app.state.states import States
 from app.system.translation import tr
@@ -77,7 +77,7 @@ class Window(QWidget):
 
     painted = Signal()  # once, after the first paint
     closing = Signal()  # the user requested to quit
-    model_chosen = Signal(Path)
+    model_chosen = Signal(object)  # ModelRef
     other_model_chosen = Signal(object, object)  # answer that it writes again, ModelRef
     files_dropped = Signal(list)  # paths
     sidebar_toggled = Signal(bool)
@@ -582,13 +582,13 @@ class Window(QWidget):
 
     # --- actions --------------------------------------------------------------------------------
 
-    def _choose_model(self, path: Path) -> None:
+    def _choose_model(self, model: ModelRef) -> None:
         again, self._again = self._again, None
         self.picker_card.close_card()
         if again is None:
-            self.model_chosen.emit(path)
+            self.model_chosen.emit(model)
         else:
-            self.other_model_chosen.emit(again, Local(path))
+            self.other_model_chosen.emit(again, model)
 
     def _open_details(self, message_id: int) -> None:
         self.cards.open_details(message_id, self.transcript.selected_text())
@@ -611,7 +611,7 @@ class Window(QWidget):
         self._again = None
 
     def _choose_file(self, name: str) -> None:
-        self.model_chosen.emit(Path(name))
+        self.model_chosen.emit(Local(Path(name)))
 
     def _fit_picker(self) -> None:
         if not self.picker_card.isHidden():

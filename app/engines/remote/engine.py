@@ -130,7 +130,7 @@ class RemoteEngine:
             reader = ChunkReader(
                 time.monotonic(), request.max_tokens, request.context, request.continues
             )
-            last = body["messages"][-1] if body["messages"] else {}
+            last = object_of(body["messages"][-1] if body["messages"] else None)
             if self.connection.kind is ServerKind.LLAMA_SERVER and request.continues:
                 reader.echo = text_of(last.get("content"))
             refusal: ErrorBody | None = None

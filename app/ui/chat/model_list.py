@@ -1,9 +1,9 @@
-"""List of installed models in the model picker: item model, delegate and view."""
+"""List of models in the model picker: item model, delegate and view."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from PySide6.QtCore import (
@@ -27,56 +27,83 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.state.chat import ModelFile
+from app.domain.model_ref import Local, ModelRef
+from app.state.chat import ModelFile, ServedModel
 from app.system.byte_size import size
-from app.system.translation import isolated, tr
+from app.system.translation import isolated, tr, trn
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import BODY, SMALL, font
 from app.ui.widgets.typing import types_text
 
 ROW_HEIGHT = 52
-_PATH_ROLE = Qt.ItemDataRole.UserRole + 1
+_MODEL_ROLE = Qt.ItemDataRole.UserRole + 1
 _BAD_ROLE = Qt.ItemDataRole.UserRole + 2
 _Index = QModelIndex | QPersistentModelIndex
 
 
-class FileModel(QAbstractListModel):
-    """Item model of the installed models, each with a second line on format and size."""
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """One model of the list."""
+
+    model: ModelRef
+    name: str
+    facts: str  # the second line
+    tip: str = ""
+    bad: bool = False  # cannot be used
+
+
+def row_of(model: ModelFile | ServedModel) -> ModelRow:
+    """The row of an installed model, or of one that runs elsewhere."""
+    if isinstance(model, ModelFile):
+        slow = tr("runs from the disk, slowly") if model.from_disk else ""
+        state = tr("cannot be used") if model.bad else slow
+        facts = (model.format, size(model.size_bytes), state)
+        named = Local(model.path)
+        return ModelRow(named, model.name, _joined(facts), str(model.path), model.bad)
+    context = trn("{count} token", "{count} tokens", model.context) if model.context else ""
+    return ModelRow(
+        model.model, model.name, _joined((model.server, context)), tr("On {host}", host=model.host)
+    )
+
+
+def _joined(facts: Sequence[str]) -> str:
+    return " · ".join(fact for fact in facts if fact)
+
+
+class ModelRows(QAbstractListModel):
+    """Item model of the models, each with a second line on where and what it is."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._files: tuple[ModelFile, ...] = ()
-        self.chosen: Path | None = None
+        self._rows: tuple[ModelRow, ...] = ()
+        self.chosen: ModelRef | None = None
 
-    def set_files(self, files: Sequence[ModelFile]) -> None:
-        """Replace the listed files."""
-        if self._files != tuple(files):
+    def set_rows(self, rows: Sequence[ModelRow]) -> None:
+        """Replace the listed models."""
+        if self._rows != tuple(rows):
             self.beginResetModel()
-            self._files = tuple(files)
+            self._rows = tuple(rows)
             self.endResetModel()
 
     def rowCount(self, parent: _Index | None = None) -> int:
-        return 0 if parent is not None and parent.isValid() else len(self._files)
+        return 0 if parent is not None and parent.isValid() else len(self._rows)
 
     def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        file = self._files[index.row()]
-        if role == Qt.ItemDataRole.DisplayRole:
-            return file.name
-        if role == Qt.ItemDataRole.StatusTipRole:
-            slow = tr("runs from the disk, slowly") if file.from_disk else ""
-            state = tr("cannot be used") if file.bad else slow
-            parts = (file.format, size(file.size_bytes), state)
-            return " · ".join(part for part in parts if part)
-        if role == Qt.ItemDataRole.AccessibleDescriptionRole:
-            return self.data(index, Qt.ItemDataRole.StatusTipRole)
-        if role == Qt.ItemDataRole.CheckStateRole:
-            return file.path == self.chosen
-        if role == Qt.ItemDataRole.ToolTipRole:
-            return str(file.path)
-        if role == _BAD_ROLE:
-            return file.bad
-        return file.path if role == _PATH_ROLE else None
+        row = self._rows[index.row()]
+        match role:
+            case Qt.ItemDataRole.DisplayRole:
+                return row.name
+            case Qt.ItemDataRole.StatusTipRole | Qt.ItemDataRole.AccessibleDescriptionRole:
+                return row.facts
+            case Qt.ItemDataRole.CheckStateRole:
+                return row.model == self.chosen
+            case Qt.ItemDataRole.ToolTipRole:
+                return row.tip
+            case _ if role == _BAD_ROLE:
+                return row.bad
+            case _:
+                return row.model if role == _MODEL_ROLE else None
 
 
 class RowPainter(QStyledItemDelegate):
@@ -138,13 +165,13 @@ class RowPainter(QStyledItemDelegate):
 class ModelList(QListView):
     """List view in which a click or Enter chooses a model."""
 
-    chosen = Signal(Path)
+    chosen = Signal(object)  # ModelRef
     typed = Signal(object)  # QKeyEvent that types a character, for the search field
 
     def __init__(self, width: int, parent: QWidget) -> None:
         """`width` is that of a row, in pixels."""
         super().__init__(parent)
-        self.files = FileModel(self)
+        self.files = ModelRows(self)
         self._painter = RowPainter(width, self)
         self.setItemDelegate(self._painter)
         self.setModel(self.files)
@@ -175,7 +202,7 @@ class ModelList(QListView):
             self._choose(row)
 
     def _choose(self, index: QModelIndex) -> None:
-        self.chosen.emit(index.data(_PATH_ROLE))
+        self.chosen.emit(index.data(_MODEL_ROLE))
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
         self._painter.keyboard = False

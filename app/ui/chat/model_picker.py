@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
 from PySide6.QtGui import QFont, QHideEvent, QKeyEvent, QShowEvent
 from PySide6.QtWidgets import (
@@ -16,11 +14,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.domain.model_ref import local_path
 from app.state.chat import ModelFile, ModelPhase, ModelStatus, State
 from app.state.faults import explain
 from app.system.translation import tr
-from app.ui.chat.model_list import ROW_HEIGHT, ModelList
+from app.ui.chat.model_list import ROW_HEIGHT, ModelList, row_of
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, font
 from app.ui.widgets.controls import Bar, TextButton, icon_after_text, label, set_margins
@@ -82,7 +79,7 @@ class ModelButton(TextButton):
 class ModelPicker(QWidget):
     """Content of the pop-up card: load progress or error, search, the models, and actions."""
 
-    chosen = Signal(Path)
+    chosen = Signal(object)  # ModelRef
     open_requested = Signal()
     browse_requested = Signal()
     unload_requested = Signal()
@@ -157,18 +154,19 @@ class ModelPicker(QWidget):
         self._rule.setStyleSheet(f"background: {palette.hairline};")
 
     def refresh(self) -> None:
-        """Show the installed models that match the search, and the one loaded or being loaded."""
+        """Show the models that match the search, and the one loaded or being loaded."""
         status = self._state.model
-        files, words = self._files(), self.search.text().casefold().split()
+        files = [row_of(each) for each in (*self._files(), *self._state.served)]
+        words = self.search.text().casefold().split()
         found = [
-            file
-            for file in files
-            if all(word in f"{file.name} {file.path.name}".casefold() for word in words)
+            row
+            for row in files
+            if all(word in f"{row.name} {row.model.file_name} {row.facts}".casefold() for word in words)
         ]
         chat = self._state.chat_model
-        in_use = status.path if status.phase is ModelPhase.READY else None
-        self.files.chosen = in_use if chat is None else local_path(chat.model)
-        self.files.set_files(found)
+        in_use = status.model if status.phase is ModelPhase.READY else None
+        self.files.chosen = in_use if chat is None else chat.model
+        self.files.set_rows(found)
         self.list.setFixedHeight(min(len(found), _MOST_ROWS) * ROW_HEIGHT)
         self.list.setVisible(bool(found))
         self.list.viewport().update()

@@ -101,7 +101,14 @@ class StatusLine(QWidget):
         other = state.chat_model  # the shown chat's, which is not in use: its context is not known
         self.meter.setVisible(bool(loaded) and other is None)
         self.context.setVisible(bool(loaded) and other is None)
-        if other is not None:
+        if other is not None and other.server:
+            self._set(self.words, tr("{name} on {host}", name=other.name, host=other.server))
+            context = trn(
+                "It takes in {count} token at once", "It takes in {count} tokens at once",
+                other.context,
+            )  # fmt: skip
+            self.words.setToolTip(context if other.context else "")
+        elif other is not None:
             self._set(self.words, tr("{name} is not loaded", name=other.name))
             self.words.setToolTip("")
         elif loaded:

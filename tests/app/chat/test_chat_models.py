@@ -495,14 +495,14 @@ def test_one_model_loads_once(models: Models) -> None:
 def test_picker_of_an_answer_chooses_for_that_answer_alone(both: tuple[Models, int, int]) -> None:
     models, _, second = both
     models.window.choose_model_for(models.state.messages[-1].id)
-    models.window.picker.chosen.emit(models.files[0])
+    models.window.picker.chosen.emit(Local(models.files[0]))
     assert models.loads[2:] == [models.files[0]]
     models.loaded()
     models.end("Again.")
     assert models.written_by(second) == ["One 1B"]
     assert models.model_of(second) == models.two
     models.window.open_picker()
-    models.window.picker.chosen.emit(models.files[2])
+    models.window.picker.chosen.emit(Local(models.files[2]))
     assert models.model_of(second) == models.three
 
 

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from app.domain.chat import Conversation, Folder, Hit, TrashedConversation
 from app.domain.chat_settings import ChatSettings
 from app.domain.message import Message, MessageState
-from app.domain.model_ref import Local
+from app.domain.model_ref import Local, Remote
 from app.domain.parts import TextPart
 from app.engines.client import Capabilities
 from app.state.adapters import AdapterEntry, AdapterState, KnownAdapter
@@ -25,6 +25,7 @@ from app.state.chat import (
     ModelPhase,
     ModelStatus,
     Notice,
+    ServedModel,
     State,
     WaitingMessage,
 )
@@ -58,6 +59,7 @@ def shown() -> State:
     state.set_draft(None, (TextPart("half"),))
     state.set_outbox(1, [WaitingMessage(1, (TextPart("next"),))])
     state.set_installed([ModelFile(PATH, "a", 1)])
+    state.set_served([ServedModel(Remote("c", "m"), "M", "Office", "gpu:8000")])
     state.set_notice("model", Notice("It failed."))
     state.set_deletions([Deletion((3,))], offered=1)
     state.set_trash([TrashedConversation(3, "Gone", 0.0)])
@@ -174,6 +176,7 @@ CHANGES: list[tuple[str, Callable[[State], None], set[str]]] = [
     ("waiting", lambda s: s.set_waiting(8, 1, ""), {"waiting"}),
     ("waiting elsewhere", lambda s: s.set_waiting(9, 2, "Waits"), {"waiting"}),
     ("installed", lambda s: s.set_installed([]), {"installed"}),
+    ("served", lambda s: s.set_served([]), {"served"}),
     ("draft", lambda s: s.set_draft(None, (TextPart("whole"),)), {"drafts"}),
     ("outbox", lambda s: s.set_outbox(1, []), {"outbox"}),
     ("notice", lambda s: s.set_notice("model", None), {"notices"}),

@@ -60,7 +60,7 @@ def test_line_says_what_sending_loads_and_how_long_it_takes(other: Stage) -> Non
     button = other.window.top_bar.model_button
     assert button.text() == "Qwen3.5 4B · Q4_K_M"
     assert button.accessibleName() == "Model: Qwen3.5 4B · Q4_K_M"
-    assert other.window.picker.files.chosen == other.folder / OWN
+    assert other.window.picker.files.chosen == Local(other.folder / OWN)
     assert "Qwen3.5 4B" in other.window.composer.editor.placeholderText()
 
 
