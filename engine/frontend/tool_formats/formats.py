@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import Any, cast
 
 from engine.frontend.tool_formats.values import (
+    Depth,
     Incomplete,
     NotACall,
     balanced_end,
@@ -111,10 +112,17 @@ class ToolFormat:
         """Whether a call is a message of its own beside thoughts and answer."""
         return self.kind is Kind.HARMONY
 
-    @property
-    def closers(self) -> str:
-        """Characters of which the last piece of a call has one at least."""
-        return "}])>" if self.kind in (Kind.JSON, Kind.PYTHON) else "}>]"
+    def waiter(self, text: str) -> Callable[[str], bool]:
+        """Tells of each piece behind a text, which ends in a call, whether the call may be whole."""
+        if self.kind in (Kind.JSON, Kind.NAMED, Kind.PYTHON):
+            return Depth(text, python=self.kind is Kind.PYTHON).push
+        marker, tail = (_tags(self.end) or [">"])[0].strip(), [text[-40:]]
+
+        def push(piece: str) -> bool:
+            tail[0] = (tail[0] + piece)[-len(marker) - len(piece) :]
+            return marker in tail[0]
+
+        return push
 
     # --- patterns -------------------------------------------------------------------------------
 
@@ -133,7 +141,12 @@ class ToolFormat:
     def key(self) -> re.Pattern[str]:
         """Of a TAGGED call: an argument up to its value."""
         key = r"(?P<key>[^\n\"]+?)" if self.key_end.startswith('"') else r"(?P<key>[^<>\n]+?)"
-        return re.compile(f"{_loose(self.key_begin)}{key}{_with_attributes(self.key_end)}")
+        tags = _tags(self.key_end)
+        if len(tags) > 1:  # models leave out the tag that opens the value
+            end = rf"{_loose(''.join(tags[:-1]))}(?:\s*{_loose(tags[-1])})?"
+        else:
+            end = _with_attributes(self.key_end)
+        return re.compile(f"{_loose(self.key_begin)}{key}{end}")
 
     @cached_property
     def tail(self) -> re.Pattern[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from engine.frontend.tool_formats.formats import Call
-from engine.frontend.tool_formats.values import Incomplete, NotACall, read_json
+from engine.frontend.tool_formats.values import Depth, Incomplete, NotACall, dumped, read_json
 
 _ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|start|>")
 _BEGINS = ("<|start|>", "<|channel|>", "<|end|>", "<|call|>", "<|return|>")
@@ -33,6 +33,8 @@ class HarmonyReader:
         self._is_header = False
         self._channel = "final"
         self._recipient = ""
+        self._depth: Depth | None = None  # of the arguments so far
+        self._seen = 0  # characters of them
 
     def read(self, held: str, *, final: bool, cut: bool) -> tuple[str, list[Found]]:
         """What is certain in the held text, and the rest of it."""
@@ -80,14 +82,23 @@ class HarmonyReader:
         return held[found.end() :]
 
     def _open(self, channel: str, recipient: str) -> None:
+        self._depth = None
         self._is_header, self._channel, self._recipient = False, channel, recipient
 
     def _call(self, held: str, found: list[Found], *, final: bool, cut: bool) -> str | None:
         """The body of a message to a tool; one to another recipient is left out."""
         if self._recipient.startswith(_PREFIX):
             body = held.lstrip()
+            if self._depth is None:
+                self._depth, self._seen = Depth(""), 0
+            is_whole = self._depth.push(held[self._seen :])
+            self._seen = len(held)
+            if not (final or is_whole):
+                return None
             try:
                 value, raw, end = read_json(body, 0)
+                if isinstance(value, list) and len(value) == 1:  # one call in a list of such
+                    value, raw = value[0], dumped(value[0])
                 if isinstance(value, dict):
                     found.append(Call(self._recipient.removeprefix(_PREFIX), raw))
                     self._recipient, self._channel = "", "none"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,7 +58,9 @@ class ToolCallParser:
         self._has_text = False  # other than white space
         self._in_section = False
         self._is_call = False  # the held text begins with what may be a call
-        self._waits = False  # for one of the characters that can end it: a long one
+        # Of a long call: whether a piece may end it.
+        self._may_end: Callable[[str], bool] | None = None
+        self._is_after_call = False  # no text was behind the last call
         self._is_marked = False  # a marker was before the held text, where calls need none
         self._harmony = HarmonyReader() if tool_format.kind is Kind.HARMONY else None
 
@@ -70,7 +72,7 @@ class ToolCallParser:
     def push(self, text: str) -> list[Delta]:
         """Add a piece of the answer; returns what is certain."""
         self._held += text
-        if self._waits and not any(one in text for one in self._format.closers):
+        if self._may_end is not None and not self._may_end(text):
             return []
         return self._taken(final=False, cut=False)
 
@@ -81,7 +83,7 @@ class ToolCallParser:
         return deltas
 
     def _taken(self, *, final: bool, cut: bool) -> list[Delta]:
-        self._waits = False
+        self._may_end = None
         if self._harmony is not None:
             self._read_harmony(self._harmony, final=final, cut=cut)
         else:
@@ -111,7 +113,7 @@ class ToolCallParser:
     def _find(self, *, final: bool, cut: bool) -> bool:
         """Give out the text before what may be a call."""
         if self._format.at_start and (self._is_marked or not self._has_text):
-            begun = self._held.lstrip(_SEPARATORS if self.calls else None)
+            begun = self._held.lstrip(_SEPARATORS if self._is_after_call else None)
             if begun[:1] in ("{", "[") and begun:
                 self._held, self._is_call = begun, True
                 return True
@@ -128,11 +130,11 @@ class ToolCallParser:
             if cut and begun >= _SURE_MARKER:  # of a call
                 self._held = self._held[:-begun].rstrip()
             spaces = _SEPARATORS if self._format.at_start else None
-            is_rest = self.calls > 0 and not self._held.strip(spaces)
+            is_rest = self._is_after_call and not self._held.strip(spaces)
             self._give("" if is_rest else self._held)
             self._held = ""
             return False
-        if self._format.at_start and self.calls and not self._held.strip(_SEPARATORS):
+        if self._format.at_start and self._is_after_call and not self._held.strip(_SEPARATORS):
             return False
         certain = len(self._held) - _open_suffix(self._held, self._format.begins)
         certain = len(self._held[:certain].rstrip())
@@ -147,6 +149,7 @@ class ToolCallParser:
             self._deltas.append(TextDelta(text))
             self._has_text = self._has_text or bool(text.strip())
             self._is_marked = self._is_marked and not text.strip()
+            self._is_after_call = self._is_after_call and not text.strip()
 
     def _skip_noise(self, *, final: bool) -> bool:
         """Leave out what is between the calls of a section, and the end of the section."""
@@ -168,6 +171,8 @@ class ToolCallParser:
     def _read(self, *, final: bool, cut: bool) -> bool:
         form = self._format
         opening = form.section[0].strip()
+        if not final and any(one.startswith(self._held) for one in form.noise):
+            return False  # it may go on to be one
         for noise in form.noise:
             if self._held.startswith(noise):
                 self._held, self._is_call = self._held[len(noise) :], False
@@ -203,7 +208,8 @@ class ToolCallParser:
         return True
 
     def _wait(self) -> bool:
-        self._waits = len(self._held) > _LONG
+        if len(self._held) > _LONG:
+            self._may_end = self._format.waiter(self._held)
         return False
 
     def _cut(self, *, cut: bool) -> bool:
@@ -228,6 +234,7 @@ class ToolCallParser:
         identity = call.id or "".join(secrets.choice(_ID_LETTERS) for _ in range(_ID_LENGTH))
         self._deltas.append(CallDelta(self.calls, identity, call.name, call.arguments))
         self.calls += 1
+        self._is_after_call = True
 
 
 def _schema(text: str) -> Any:

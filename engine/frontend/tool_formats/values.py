@@ -18,6 +18,7 @@ _TOKENS = {
     False: re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]|"', re.DOTALL),
     True: re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[\[\]{}()]|["']""", re.DOTALL),
 }
+_MARKS = re.compile(r"""\\.?|[\[\]{}()"']""", re.DOTALL)
 _PAIRS = {"]": "[", "}": "{", ")": "("}
 _NAMES: dict[str, Any] = {"true": True, "false": False, "null": None, "none": None}
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -39,6 +40,33 @@ class Incomplete(Exception):
 
 class NotACall(Exception):
     """The text is no call, whatever follows."""
+
+
+class Depth:
+    """How deep in brackets a growing text ends; so that it is not read again for every piece."""
+
+    def __init__(self, text: str, *, python: bool = False) -> None:
+        self._quotes = "\"'" if python else '"'
+        self._depth, self._quote, self._is_escaped = 0, "", False
+        self.push(text)
+
+    def push(self, text: str) -> bool:
+        """Add a piece; returns whether the text ends outside of all brackets."""
+        if self._is_escaped and text:
+            text, self._is_escaped = text[1:], False
+        for letter in _MARKS.findall(text):
+            if self._quote:
+                if letter[0] == "\\":
+                    self._is_escaped = len(letter) == 1
+                elif letter == self._quote:
+                    self._quote = ""
+            elif letter in self._quotes:
+                self._quote = letter
+            elif letter in "[{(":
+                self._depth += 1
+            elif letter in "]})":
+                self._depth -= 1
+        return self._depth <= 0 and not self._quote
 
 
 def balanced_end(text: str, at: int, *, python: bool = False) -> int:

@@ -154,3 +154,19 @@ def test_a_choice_that_is_no_tool_is_refused() -> None:
         tool_constraint(form, [Tool("f", "", "{")], ToolChoice.AUTO, parallel=True)
     assert tool_constraint(form, TOOLS, ToolChoice.NONE, parallel=True) is None
     assert tool_constraint(form, (), ToolChoice.AUTO, parallel=True) is None
+
+
+@pytest.mark.parametrize("name", ["hermes", "qwen3-xml", "gemma-4"])
+def test_a_tool_with_many_optional_arguments_can_be_called_twice(
+    name: str, tokenizer: Tokenizer, grammars: Grammars
+) -> None:
+    kinds = ("string", "integer", "boolean", "number")
+    properties = {f"argument_{at}": {"type": kinds[at % 4]} for at in range(48)}
+    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    tools = (Tool("get_weather", "", json.dumps(schema)), *TOOLS[1:])
+    form = template(name).tool_format
+    made = tool_constraint(form, tools, ToolChoice.AUTO, parallel=True)
+    assert made is not None
+    calls = [call({"argument_1": 3, "argument_44": "x"}), call({"argument_3": 2.5}, 1)]
+    assert allows(grammars, tokenizer, made, written(name, calls))
+    assert not allows(grammars, tokenizer, made, written(name, [call({"argument_1": "x"})]))
