@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 from engine.machine.device import resident_memory
 from engine.messages import (
     AdaptersSet,
+    ApplyTemplate,
     Chat,
     CheckConstraint,
+    Complete,
     ConstraintChecked,
     CountTokens,
+    Detokenize,
+    Detokenized,
     DevicesFound,
     DraftSet,
     Embed,
@@ -19,6 +23,7 @@ from engine.messages import (
     FindDevices,
     Finished,
     FinishReason,
+    Load,
     Metrics,
     MetricsRead,
     ModelUnloaded,
@@ -33,6 +38,9 @@ from engine.messages import (
     SetDraft,
     SnapshotLoaded,
     SnapshotSaved,
+    TemplateApplied,
+    Tokenize,
+    Tokenized,
     TokensCounted,
 )
 
@@ -43,7 +51,7 @@ if TYPE_CHECKING:
 def cancelled(request: int, cancelled: Request, host: ModelSession | None) -> Event:
     """The final event of a cancelled request; `host` has the model that is loaded."""
     match cancelled:
-        case Chat():  # cancelled before it started
+        case Chat() | Complete():  # cancelled before it started
             return _not_started(request)
         case SetAdapters():
             unchanged = AdaptersSet(request, (), changed=False)
@@ -56,6 +64,14 @@ def cancelled(request: int, cancelled: Request, host: ModelSession | None) -> Ev
             return SnapshotSaved(request, 0, 0, 0.0, 0)
         case CountTokens():
             return TokensCounted(request, 0)
+        case Tokenize():
+            return Tokenized(request, ())
+        case Detokenize():
+            return Detokenized(request, "")
+        case ApplyTemplate():
+            return TemplateApplied(request, "", 0)
+        case Load(beside=True, path=path):
+            return ModelUnloaded(request, 0, resident_memory(), path)
         case Embed():
             return Embedded(request, (), 0)
         case Rerank():

@@ -10,7 +10,10 @@ from collections.abc import Callable
 
 from engine.core.handle import Deliver, RequestHandle
 from engine.core.loop import Loop
-from engine.messages import Event, Request
+from engine.core.queue import Limits
+from engine.messages import Event, ModelLoaded, Priority, Request
+
+__all__ = ["Deliver", "Engine", "Limits", "RequestHandle"]
 
 
 def _ignore(event: Event) -> None:
@@ -20,14 +23,17 @@ def _ignore(event: Event) -> None:
 class Engine:
     """An engine with a thread of its own, which runs requests together.
 
+    Several models are resident: the main one, and others beside it; each request says which one it
+    is for. Answers of a model are generated together, and models take turns of equal time.
+
     Each request ends with exactly one final event, the last one given to its `deliver`:
 
-    - Load: ModelLoaded, or Failed; ModelUnloaded precedes Failed when no model remains.
-      When cancelled: ModelUnloaded, or ModelLoaded for the previous model if it is still loaded.
+    - Load: ModelLoaded, or Failed; ModelUnloaded precedes Failed when the main model was unloaded
+      for it. When cancelled: ModelUnloaded, or ModelLoaded for the main model if it is still there.
     - Unload: ModelUnloaded.
     - FindDevices: DevicesFound, without devices if they cannot be found.
-    - Chat: Finished, or Failed. Of several answers each has a Finished event when it ends; the
-      final event is the one with `last`, and Failed ends those that have not ended.
+    - Chat, Complete: Finished, or Failed. Of several answers each has a Finished event when it ends;
+      the final event is the one with `last`, and Failed ends those that have not ended.
     - SetAdapters: AdaptersSet, or Failed; then the stack is unchanged. When cancelled: AdaptersSet
       for the unchanged stack.
     - SetDraft: DraftSet, or Failed; then there is no draft model. When cancelled: DraftSet.
@@ -35,6 +41,8 @@ class Engine:
     - Save: SnapshotSaved, or Failed; events of later requests may come first. With nothing new to
       save, and when cancelled before it starts: SnapshotSaved with 0 tokens.
     - CountTokens: TokensCounted, or Failed. When cancelled: TokensCounted with 0 tokens.
+    - Tokenize, Detokenize, ApplyTemplate: Tokenized, Detokenized, TemplateApplied, or Failed. When
+      cancelled: the same, empty.
     - Metrics: MetricsRead, or Failed.
     - Embed: Embedded, or Failed. When cancelled: Embedded without vectors.
     - Rerank: Reranked, or Failed. When cancelled: Reranked without scores.
@@ -42,28 +50,56 @@ class Engine:
     - CheckConstraint: ConstraintChecked, or Failed. When cancelled: without a fault.
     """
 
-    def __init__(self, notify: Callable[[Event], None] = _ignore) -> None:
+    def __init__(
+        self, notify: Callable[[Event], None] = _ignore, *, limits: Limits | None = None
+    ) -> None:
         """`notify` is given the events that belong to no request, whose `request` is 0.
 
-        ModelMoved: the model's device failed, the model was loaded again on the processor, and
-        running answers continue. ModelUnloaded: that failed too. It is called as `deliver` is.
+        ModelMoved: a model's device failed, the model was loaded again on the processor, and running
+        answers continue. ModelUnloaded: that failed too, or another model needed the memory of one
+        beside the main one. It is called as `deliver` is.
         """
-        self._loop = Loop(notify)
+        self._loop = Loop(notify, limits or Limits())
+
+    @property
+    def resident(self) -> tuple[ModelLoaded, ...]:
+        """The loaded models, the main one first; from any thread."""
+        return self._loop.resident
 
     def start(self) -> None:
         """Start the thread and return at once; it first runs the requests submitted before."""
         self._loop.start()
 
-    def submit(self, request: Request, deliver: Deliver) -> RequestHandle:
-        """Queue a request, from any thread.
+    def submit(
+        self,
+        request: Request,
+        deliver: Deliver,
+        priority: Priority = Priority.NORMAL,
+        client: str = "",
+        deadline: float | None = None,
+    ) -> RequestHandle:
+        """Queue a request, from any thread; raises Busy if too many of `client` have not ended, or of
+        all clients. "" is the program itself, which is not refused.
 
         `deliver` is given the events of this request alone, in order, on the engine's thread; only
-        the event that ends Save comes on the thread that writes the file. It must neither block
-        nor raise. What is submitted after `stop` is dropped without an event.
+        the event that ends Save comes on the thread that writes the file. It must neither block nor
+        raise. A request that has not begun `deadline` seconds from now fails. What is submitted
+        after `stop` is dropped without an event.
         """
-        handle = RequestHandle(request, deliver)
+        handle = RequestHandle(
+            request,
+            deliver,
+            priority=priority,
+            client=client,
+            deadline=deadline,
+            wake=self._loop.wake,
+        )
         self._loop.add(handle)
         return handle
+
+    def leave(self, client: str) -> None:
+        """Cancel all requests of a client that has gone away, from any thread."""
+        self._loop.leave(client)
 
     def stop(self) -> None:
         """Cancel running and queued requests and join the thread; it cannot be restarted.

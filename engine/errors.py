@@ -11,6 +11,7 @@ EngineError
 ├── PromptTooLong         the prompt fills the context, so no token can be generated
 ├── TemplateError         the chat template is missing, rejects the conversation, or exceeds a limit
 ├── RequestError          the request is invalid (an option out of range, no model loaded)
+├── Busy                  too many requests have not ended; `retry_after` says when to try again
 └── Cancelled             not a fault: the caller cancelled the request
 
 `str(error)` is one sentence that names the fault exactly; `error.remedy` is one sentence that says
@@ -165,6 +166,15 @@ class TemplateError(EngineError):
 
 class RequestError(EngineError):
     """An invalid option or command."""
+
+
+class Busy(EngineError):
+    """The engine refuses a request, since too many have not ended."""
+
+    def __init__(self, message: str, remedy: str, retry_after: float) -> None:
+        """`retry_after` is an estimate in seconds."""
+        super().__init__(message, remedy)
+        self.retry_after = retry_after
 
 
 class Cancelled(Exception):

@@ -25,9 +25,11 @@ from engine.core.request import AnswerEvent, AnswerRequest
 from engine.errors import (
     OTHER_FAULT,
     AdapterError,
+    Cancelled,
     EngineError,
     RequestError,
 )
+from engine.frontend import texts
 from engine.frontend.constraints.grammars import Grammars
 from engine.frontend.constraints.refusal import RefusedConstraint
 from engine.frontend.constraints.resume_matcher import after_thoughts
@@ -43,15 +45,16 @@ from engine.loading.loader import LoadedModel, load
 from engine.loading.measured import MeasuredFigures, measured_file
 from engine.loading.memory import NO_PAGING
 from engine.loading.metrics import read_metrics
-from engine.loading.prefill_estimator import PrefillEstimator
+from engine.loading.prefill_estimator import PrefillEstimator, PrefillTimer
 from engine.machine.background import BackgroundTask
 from engine.machine.device import resident_memory
 from engine.messages import (
     AdaptersSet,
     AdapterUse,
     Chat,
+    Complete,
     Constraint,
-    CountTokens,
+    ContextPolicy,
     DraftSet,
     Embed,
     Embedded,
@@ -69,13 +72,12 @@ from engine.messages import (
     SetDraft,
     SnapshotLoaded,
     SnapshotSaved,
-    TokensCounted,
     ToolChoice,
 )
 from engine.messages.reasoning_markers import resolved_thinking
 from engine.speculative.draft_registry import Drafts, maker
 from engine.speculative.vocabulary import VocabularyMap
-from engine.state.disk.disk_tier import DiskTier
+from engine.state.disk.disk_tier import DiskTier, SavedText
 from engine.state.disk.folder import snapshots_size
 from engine.state.disk.saver import Saver
 from engine.state.disk.store import PageStore
@@ -114,7 +116,9 @@ class ModelSession:
         context = model.plan.context
         self._scheduler = model.new_scheduler()
         pool = self._scheduler.pool
-        pool.budget_bytes, pool.most_lent_bytes = _page_budget(model, pool.layout)
+        pool.budget_bytes, pool.most_lent_bytes = _page_budget(
+            model, pool.layout, model.plan.left_bytes
+        )
         self._embedder = model.new_embedder(self._scheduler)
         self._ranker = model.new_ranker(self._scheduler) if model.decoder.ranking else None
         self._prompts = PromptBuilder(model.template, model.tokenizer, context)
@@ -197,7 +201,20 @@ class ModelSession:
         held = self.model.plan.weights_bytes + self._scheduler.pool.allocated_bytes
         return held + self._adapters.size_bytes + self._draft_set.memory_bytes
 
-    def loaded(self, request: int) -> ModelLoaded:
+    @property
+    def planned_bytes(self) -> int:
+        """Memory of the computer that the model may come to take with a full context."""
+        plan = self.model.plan
+        total = plan.devices[0].total_bytes if plan.devices else plan.total_bytes
+        return total + self._adapters.size_bytes + self._draft_set.memory_bytes
+
+    def set_spare(self, left_bytes: int) -> None:
+        """Set its part of the memory that plans leave, for the KV pages of texts that are cached."""
+        pool = self._scheduler.pool
+        pool.budget_bytes, pool.most_lent_bytes = _page_budget(self.model, pool.layout, left_bytes)
+        self._scheduler.tree.evict(0)
+
+    def loaded(self, request: int, *, beside: bool = False) -> ModelLoaded:
         """The event that describes the model."""
         model = self.model
         paging = model.plan.paging or NO_PAGING
@@ -232,6 +249,7 @@ class ModelSession:
             paged_seconds=paging.token_seconds,
             runs_on=model.runs_on,
             moved=model.moved,
+            beside=beside,
         )
 
     def _template_problem(self) -> str:
@@ -248,6 +266,17 @@ class ModelSession:
     def is_busy(self) -> bool:
         """Whether an answer is being generated or waits, or texts are being read."""
         return self._scheduler.is_busy or self._reading > 0
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether texts are being read."""
+        return self._reading > 0
+
+    def set_beside(self, is_beside: bool) -> None:
+        """Whether another model takes turns with this one: passes are short then."""
+        self._scheduler.is_beside = self._embedder.is_beside = is_beside
+        if self._ranker is not None:
+            self._ranker.is_beside = is_beside
 
     def step(self, arriving: Callable[[], bool]) -> None:
         """Run one pass over the answers in progress; see `Scheduler.step`."""
@@ -269,9 +298,7 @@ class ModelSession:
     # --- answering ------------------------------------------------------------------------------
 
     def generate(
-        self,
-        wanted: Chat,
-        handle: RequestHandle,
+        self, wanted: Chat | Complete, handle: RequestHandle
     ) -> Generator[Event | None, None, None]:
         """Generate answers, reusing the longest cached or saved prefix of the conversation.
 
@@ -279,6 +306,9 @@ class ModelSession:
         Closing it cancels them.
         """
         self._refuse_without_answers()
+        if isinstance(wanted, Complete):
+            yield from self._complete(wanted, handle)
+            return
         checkpoint = handle.checkpoint
         stack = self._adapters.stack_of(wanted.adapters, checkpoint)
         if wanted.budget_bytes is not None:
@@ -332,25 +362,75 @@ class ModelSession:
             arrived=handle.arrived,
             count=wanted.answers,
             stack=stack,
-            background=wanted.background,
+            priority=handle.priority,
             stop_loops=wanted.stop_loops,
             drafter=maker(wanted.drafts, self._draft),
             dropped_turns=prompt.dropped_turns,
-            on_prompt=timer.on_progress,
+            on_prompt=partial(_on_prompt, handle, timer),
             deliver=deliver,
             cancellation=handle,
         )
-        group = self._scheduler.submit(request)
-        self._disk.evicted.note(handle.id, wanted.conversation, stack, request.prompt)
+        yield from self._answer(request, wanted.conversation, handle, timer)
+
+    def _complete(
+        self, wanted: Complete, handle: RequestHandle
+    ) -> Generator[Event | None, None, None]:
+        """Continue a text without the template."""
+        checkpoint = handle.checkpoint
+        stack = self._adapters.stack_of(wanted.adapters, checkpoint)
+        build = partial(texts.prompt_of, wanted, self.model.tokenizer)
+        self._preparing += 1
+        try:
+            ids = yield from _in_background(build, "prompt", checkpoint)
+            if 0 < len(ids) < self._scheduler.context:
+                yield from self._disk.restore(stack, ids, "", checkpoint)
+            if wanted.constraint is not None:
+                compiling = partial(self._scheduler.grammars.compile, wanted.constraint)
+                yield from _in_background(compiling, "grammar", checkpoint)
+        finally:
+            self._preparing -= 1
+        timer = self._prefill.timer()
+        given = not isinstance(wanted.prompt, str)  # ids are taken as they are
+        request = AnswerRequest(
+            ids if given or not ids else self._scheduler.spelled_as_cached(stack, ids),
+            wanted.sampling,
+            number=handle.id,
+            max_tokens=wanted.max_tokens,
+            stop=wanted.stop,
+            constraint=wanted.constraint,
+            logprobs=wanted.logprobs,
+            arrived=handle.arrived,
+            count=wanted.answers,
+            stack=stack,
+            priority=handle.priority,
+            stop_loops=wanted.stop_loops,
+            drafter=maker(wanted.drafts, self._draft),
+            on_prompt=partial(_on_prompt, handle, timer),
+            deliver=handle.deliver,
+            cancellation=handle,
+        )
+        yield from self._answer(request, wanted.conversation, handle, timer)
+
+    def _answer(
+        self,
+        request: AnswerRequest,
+        conversation: str,
+        handle: RequestHandle,
+        timer: PrefillTimer,
+    ) -> Generator[None, None, None]:
+        """Let the scheduler answer a request, which delivers its events."""
+        stack, group = request.stack, self._scheduler.submit(request)
+        self._disk.evicted.note(handle.id, conversation, stack, request.prompt)
         try:
             while not group.done:
                 yield None
-        except GeneratorExit:
+        except GeneratorExit:  # no event of it is delivered any more
             handle.cancel()
+            group.fail(Cancelled())
             raise
         for answer in group.answers.values():
             tokens = [*request.prompt, *answer]
-            self._disk.note(handle.id, wanted.conversation, stack, tokens)
+            self._disk.note(handle.id, conversation, stack, tokens)
         if group.error is not None:
             raise group.error
         if group.was_alone:
@@ -400,11 +480,12 @@ class ModelSession:
         size = yield from _in_background(snapshots_size, "disk size", handle.checkpoint)
         yield read_metrics(self.model, self._scheduler, handle.id, size)
 
-    def count_tokens(self, request: CountTokens, handle: RequestHandle) -> TokensCounted:
-        """Count the tokens of a text."""
-        tokenizer, text = self.model.tokenizer, request.text
-        task = BackgroundTask(lambda: len(tokenizer.encode(text, add_special=False)), "count")
-        return TokensCounted(handle.id, task.result(handle.checkpoint))
+    def read_text(
+        self, request: texts.TextRequest, handle: RequestHandle
+    ) -> Generator[Event | None, None, None]:
+        """Answer a request that only needs the vocabulary or the template."""
+        work = partial(texts.answered, request, handle.id, self.model.tokenizer, self._prompts)
+        yield (yield from _in_background(work, "text", handle.checkpoint))
 
     def embed(
         self, request: Embed, handle: RequestHandle
@@ -524,9 +605,30 @@ class ModelSession:
             found.refused.fault if found.refused else OTHER_FAULT,
         )
 
-    def save_snapshot(self, request: Save, handle: RequestHandle) -> SnapshotSaved | None:
-        """Start writing a conversation's KV pages; None: the saver delivers the event when done."""
-        return self._disk.save(request, handle)
+    def save_snapshot(
+        self, request: Save, handle: RequestHandle
+    ) -> Generator[SnapshotSaved | None, None, None]:
+        """Start writing the KV pages of a text; without an event the saver delivers it when done."""
+        text: SavedText | None = None
+        if not request.answer:
+            if not request.turns:
+                raise RequestError(
+                    "It is not said which text is to be saved.",
+                    "Name an answer, or give its turns.",
+                )
+            stack = self._adapters.stack_of(request.adapters, handle.checkpoint)
+            build = partial(self._prompts.conversation, request.turns, ContextPolicy.STOP)
+            prompt = yield from _in_background(build, "prompt", handle.checkpoint)
+            ids = self._scheduler.spelled_as_cached(stack, prompt.ids)
+            text = SavedText(request.conversation, stack, ids)
+        if (saved := self._disk.save(request, handle, text)) is not None:
+            yield saved
+
+
+def _on_prompt(handle: RequestHandle, timer: PrefillTimer, done: int, total: int) -> None:
+    """So many tokens of a prompt are processed."""
+    handle.has_begun, handle.has_answer = True, done >= total
+    timer.on_progress(done, total)
 
 
 def _deliver_calls(
@@ -544,14 +646,13 @@ def _no_checkpoint() -> None:
     """A checkpoint of work that is not cancelled."""
 
 
-def _page_budget(model: LoadedModel, layout: KVLayout) -> tuple[int, int]:
+def _page_budget(model: LoadedModel, layout: KVLayout, left_bytes: int) -> tuple[int, int]:
     """Bytes of KV pages: those of a full context and some of the memory that is left; and of pages
     that are evicted and being written, two of each group at least.
     """
     plan = model.plan
     # Of the device with the least: what several devices have left together may be needed on one.
-    left = plan.left_bytes
-    spare, pair = left // _SPARE_SHARE, 2 * layout.bytes_per_page
+    spare, pair = left_bytes // _SPARE_SHARE, 2 * layout.bytes_per_page
     lent = min(spare // _LENT_SHARE, _MOST_LENT)
     return bytes_for(layout, plan.context) + pair + spare - lent, pair + lent
 

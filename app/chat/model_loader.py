@@ -108,16 +108,22 @@ class ModelLoader:
 
     def on_event(self, event: Event) -> None:
         """What has become of the model without a request: its device failed while it was in use."""
-        if isinstance(event, ModelMoved):
+        if isinstance(event, ModelMoved) and not event.loaded.beside:
             remedy = tr("Load the model again to try the GPU once more.")
             self._state.set_notice(NOTICE, _moved(event.loaded, remedy))
             if self._state.model.phase is ModelPhase.READY:
                 self._state.set_model(replace(self._state.model, loaded=event.loaded))
-        elif isinstance(event, ModelUnloaded):  # the processor cannot go on either
+        elif isinstance(event, ModelUnloaded) and self._is_own(event):
+            # The processor cannot go on either.
             self._state.set_model(replace(self._state.model, loaded=None))
             self._changed()
 
     # --- steps ----------------------------------------------------------------------------------
+
+    def _is_own(self, event: ModelUnloaded) -> bool:
+        """Whether the model of the window was unloaded, not that of another client."""
+        loaded = self._state.model.loaded
+        return event.path is None or loaded is None or event.path == loaded.path
 
     def _follow(self, run: Run) -> None:
         def ended(error: Exception) -> None:

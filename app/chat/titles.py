@@ -19,7 +19,7 @@ from app.engines.client import EngineClient
 from app.engines.local import LocalAnswer
 from app.engines.run import start
 from app.state.chat import ModelPhase, State
-from engine import Chat, Role, Sampling, Turn
+from engine import Chat, Priority, Role, Sampling, Turn
 
 _PROMPT = (
     "Write a title for this conversation: two to six words that name its topic, in the language of"
@@ -122,10 +122,9 @@ class Titles:
             _MOST_TOKENS,
             thinking=False,
             thinking_budget=0,
-            background=True,
         )
         self._conversation = conversation
-        self._answer = LocalAnswer(self._engine.submit(asked))
+        self._answer = LocalAnswer(self._engine.submit(asked, Priority.BACKGROUND))
         self._state.set_titled(conversation)
         start(self._read(self._answer, conversation, automatic), self._on_fault)
 

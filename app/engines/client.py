@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject
 
 from app.engines.capabilities import Capabilities
 from app.engines.run import Run
-from engine import Event, Request
+from engine import Event, Priority, Request
 
 
 class EngineClient(Protocol):
@@ -32,7 +32,7 @@ class EngineClient(Protocol):
         """Start processing requests; returns at once."""
         ...
 
-    def submit(self, request: Request) -> Run:
+    def submit(self, request: Request, priority: Priority = Priority.WINDOW) -> Run:
         """Queue a request; returns at once, before any event of it is delivered."""
         ...
 

@@ -34,6 +34,7 @@ from engine import (
     Event,
     Failed,
     Finished,
+    Priority,
     PromptProgress,
     Request,
     Text,
@@ -54,7 +55,9 @@ class ThreadedEngine(Protocol):
         """Start the thread; returns at once."""
         ...
 
-    def submit(self, request: Request, deliver: Callable[[Event], None]) -> Handle:
+    def submit(
+        self, request: Request, deliver: Callable[[Event], None], priority: Priority
+    ) -> Handle:
         """Queue a request; `deliver` is called on any thread. Returns at once."""
         ...
 
@@ -102,9 +105,9 @@ class LocalClient(QObject):
         """Start the engine's thread, which imports torch; call it after the first paint."""
         self._engine.start()
 
-    def submit(self, request: Request) -> Run:
+    def submit(self, request: Request, priority: Priority = Priority.WINDOW) -> Run:
         """Queue a request."""
-        run = Run(request, self._engine.submit(request, self._add))
+        run = Run(request, self._engine.submit(request, self._add, priority))
         self._runs[run.id] = run
         return run
 

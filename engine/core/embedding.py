@@ -58,6 +58,7 @@ class Embedder:
         self._pool = pool
         self._tree = tree
         self._is_busy = is_busy
+        self.is_beside = False  # another model takes turns with this one
         self._token_seconds = _UNKNOWN_SECONDS  # running mean
 
     def tokens(self, texts: Tokens[str]) -> list[list[int]]:
@@ -161,7 +162,7 @@ class Embedder:
     def _tokens_at_once(self, stack: Stack) -> int:
         """Tokens of a pass: fewer while answers wait for it, where the cuts change no bit."""
         most = self._runner.chunk
-        if not (self._is_busy() and self._runner.has_equal_bits(stack)):
+        if not (self._is_shared() and self._runner.has_equal_bits(stack)):
             return most
         fitting = int(_SHARED_SECONDS / self._token_seconds) // _BLOCK * _BLOCK
         return min(max(fitting, _BLOCK), most)
@@ -182,7 +183,7 @@ class Embedder:
                 for text in texts:
                     alone += yield from self._pooled([text], pooling, stack, checkpoint)
                 return alone
-            if self._is_busy():
+            if self._is_shared():
                 since = time.monotonic()
             elif time.monotonic() - since > _STARVED_SECONDS:
                 raise OutOfMemory(
@@ -234,6 +235,10 @@ class Embedder:
             for one, text in zip(pooled, texts, strict=True)
             if one is not None
         ]
+
+    def _is_shared(self) -> bool:
+        """Whether passes should be short, since others wait for them."""
+        return self.is_beside or self._is_busy()
 
     def _make_room(self, size_bytes: int) -> None:
         """Evict cached pages; raises OutOfPages where answers need those that are left."""

@@ -19,7 +19,7 @@ def is_in_progress(
     if not isinstance(item, SequenceGroup):
         return False
     for one in running:
-        yields = one.request.background and not request.background
+        yields = one.request.priority > request.priority
         if not one.is_prefilling or yields or one.request.stack.key != request.stack.key:
             continue
         common = common_length([*one.sequence.tokens, *one.pending], request.prompt)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,16 +18,22 @@ from typing import TYPE_CHECKING, assert_never
 
 from engine.cancelled_events import cancelled
 from engine.core.handle import RequestHandle
-from engine.errors import Cancelled, EngineError, PromptTooLong, RequestError
+from engine.core.queue import Limits, RequestQueue
+from engine.core.residents import Resident, Residents
+from engine.errors import Cancelled, EngineError, OutOfMemory, PromptTooLong, RequestError
 from engine.loading.identity import Stamp, stamps
 from engine.loading.library import model_parts
+from engine.loading.memory import MemoryPlan
 from engine.machine import torch_library
 from engine.machine.device import memory_error, resident_memory, trim_heap
 from engine.messages import (
+    ApplyTemplate,
     Chat,
     CheckConstraint,
+    Complete,
     ContextPolicy,
     CountTokens,
+    Detokenize,
     DevicesFound,
     Embed,
     Event,
@@ -37,20 +43,22 @@ from engine.messages import (
     LoadProgress,
     Metrics,
     MetricsRead,
+    ModelLoaded,
     ModelMoved,
     ModelUnloaded,
+    Priority,
     Rerank,
     Restore,
     Save,
     Score,
     SetAdapters,
     SetDraft,
+    Tokenize,
     Unload,
 )
 from engine.state.disk.folder import snapshots_folder, snapshots_size
 
 if TYPE_CHECKING:
-    from engine.model_session import ModelSession
     from engine.state.disk.saver import Saver
     from engine.state.disk.store import PageStore
 
@@ -59,30 +67,41 @@ log = logging.getLogger(__name__)
 Job = Generator[Event | None, None, None]  # of a request; None: it goes on after the next pass
 
 _POLL_SECONDS = 0.005  # between two looks at work on other threads
+_SHORT = 8  # a context that memory limits leaves less than this part of its pages
+
+
+class _Short(Exception):
+    """A model would fit better if another one were unloaded."""
 
 
 class Loop:
     """Runs the requests of `engine.client.Engine`, which says what clients may rely on.
 
-    Answers are generated together, and other requests are carried out between their passes. A model
-    is loaded, and a conversation saved, only after the answers before have ended; a model is not
-    replaced, and nothing else started, while a conversation is restored.
+    The answers of a model are generated together, and other requests are carried out between their
+    passes; `engine.core.queue` says which may begin beside others. While a model is loaded, the
+    others go on between its tensors.
     """
 
-    def __init__(self, notify: Callable[[Event], None]) -> None:
+    def __init__(self, notify: Callable[[Event], None], limits: Limits) -> None:
         """`notify` is given the events that belong to no request."""
         self._notify = notify
         self._thread: threading.Thread | None = None
-        self._queue: deque[RequestHandle] = deque()
-        self._wake = threading.Condition()
-        self._running: RequestHandle | None = None  # being started or carried out at once
-        self._deferred: list[RequestHandle] = []  # saves, until what they wait for has ended
-        self._jobs: dict[int, tuple[RequestHandle, Job]] = {}  # by request id
+        self._changed = threading.Condition()
+        self._queue = RequestQueue(limits)
+        self._open: dict[int, RequestHandle] = {}  # begun and not ended, by id
+        self._jobs: dict[int, Job] = {}  # of these, those that go on beside others
+        self._loading: RequestHandle | None = None  # whose model is being loaded
+        self._turned = 0.0  # time when the last turn during a load ended
+        self._turn_seconds = 0.0  # that it took
         self._stopping = False
-        self._host: ModelSession | None = None
-        self._load_request: Load | None = None  # that loaded the model
+        self._residents = Residents()
         self._saver: Saver | None = None
         self._snapshots: PageStore | None = None
+
+    @property
+    def resident(self) -> tuple[ModelLoaded, ...]:
+        """The loaded models, the main one first; from any thread."""
+        return self._residents.facts
 
     def start(self) -> None:
         """Start the thread and return at once; it first runs the requests added before."""
@@ -93,20 +112,32 @@ class Loop:
         self._thread.start()
 
     def add(self, handle: RequestHandle) -> None:
-        """Queue a request, from any thread; it is dropped after `stop`."""
-        with self._wake:
+        """Queue a request, from any thread; it is dropped after `stop`. Raises Busy."""
+        with self._changed:
             if not self._stopping:
-                self._queue.append(handle)
-                self._wake.notify()
+                self._queue.add(handle)
+                self._changed.notify()
+
+    def wake(self) -> None:
+        """A request was cancelled: look at the queue again."""
+        with self._changed:
+            self._changed.notify()
+
+    def leave(self, client: str) -> None:
+        """Cancel the requests of a client, from any thread."""
+        with self._changed:
+            for handle in self._unanswered():
+                if handle.client == client:
+                    handle.cancel()
 
     def stop(self) -> None:
         """Cancel all requests but saves, which are waited for, and join the thread."""
-        with self._wake:
+        with self._changed:
             self._stopping = True
             for handle in self._unanswered():
                 if not isinstance(handle.request, Save):
                     handle.cancel()
-            self._wake.notify()
+            self._changed.notify()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -119,30 +150,56 @@ class Loop:
         except BaseException:  # every request imports torch again and reports the failure
             log.exception("torch cannot be loaded")
         while self._has_work():
-            try:
-                if (handle := self._next()) is not None:
-                    self._start(handle)
-                self._advance()
-            except BaseException as fault:  # noqa: BLE001  every request must get its final event
-                self._fail_all(fault)
+            self._turn()
         self._shut_down()
+
+    def _turn(self) -> None:
+        """Begin a request, if one can begin, and go on with the others."""
+        try:
+            if (handle := self._next()) is not None:
+                self._start(handle)
+            self._advance()
+        except BaseException as fault:  # noqa: BLE001  every request must get its final event
+            self._fail_all(fault)
+
+    def _between_tensors(self, handle: RequestHandle) -> None:
+        """Called often during a load: the others have half of the time. Raises Cancelled."""
+        handle.checkpoint()
+        if threading.current_thread() is not self._thread or not (self._queue or self._jobs):
+            return
+        began = time.perf_counter()
+        if began - self._turned >= self._turn_seconds:
+            self._turn()
+            self._turned = time.perf_counter()
+            self._turn_seconds = self._turned - began
 
     def _start(self, handle: RequestHandle) -> None:
         """Carry out a request, or make it a job that goes on beside others."""
         job: Job | None = None
         with self._outcome(handle):
+            if handle.is_overdue:
+                raise _overdue()
+            handle.has_begun = not isinstance(handle.request, Chat | Complete)
             job = self._carry_out(handle)
         if job is not None:
-            with self._wake:  # `stop` looks through the jobs on other threads
-                self._jobs[handle.id] = handle, job
+            self._jobs[handle.id] = job
         else:
             self._mark_done(handle)
 
     def _advance(self) -> None:
-        """Deliver the events of all jobs, then run one pass of the model for their answers."""
-        for handle, job in list(self._jobs.values()):
+        """Deliver the events of all jobs, then run one pass of a model for its answers."""
+        turn = self._next_resident()
+        if turn is not None:
+            turn.session.set_beside(self._works_beside(turn))
+        started = time.perf_counter()
+        for id, job in list(self._jobs.items()):
+            handle = self._open[id]
+            if self._waits_for_turn(handle, turn):
+                continue
             finished = True
             with self._outcome(handle):
+                if handle.is_overdue:
+                    raise _overdue()
                 for event in job:
                     if event is None:  # it goes on after the next pass
                         finished = False
@@ -151,56 +208,91 @@ class Loop:
             if finished:
                 job.close()  # if `deliver` raised, the answer is not generated any further
                 self._mark_done(handle)
-        if self._host is not None and self._host.is_busy:
-            self._host.step(self._has_request)
-            if (fault := self._host.device_fault) is not None:
-                self._move(fault)
+        if turn is not None:
+            turn.session.step(self._has_request)
+            self._residents.charge(turn, time.perf_counter() - started)
+            if (fault := turn.session.device_fault) is not None and self._loading is None:
+                self._move(turn, fault)
+
+    def _next_resident(self) -> Resident | None:
+        """The model that runs the next pass."""
+        urgent, foreground = set[Path](), set[Path]()
+        for id in self._jobs:
+            handle = self._open[id]
+            if (one := self._resident_of(handle)) is None:
+                continue
+            if handle.priority is not Priority.BACKGROUND:
+                foreground.add(one.path)
+            if handle.priority is Priority.WINDOW and not handle.has_answer:
+                urgent.add(one.path)
+        every = {one.path for one in self._residents}
+        return self._residents.next(frozenset(urgent), frozenset(every - foreground))
+
+    def _waits_for_turn(self, handle: RequestHandle, turn: Resident | None) -> bool:
+        """Whether a job reads texts with a model that does not run the next pass."""
+        if turn is None or not isinstance(handle.request, Embed | Rerank):
+            return False
+        one = self._resident_of(handle)
+        return one is not None and one is not turn and one.session.is_reading
+
+    def _works_beside(self, turn: Resident) -> bool:
+        """Whether another model has passes to run, or is being loaded."""
+        others = (one for one in self._residents if one is not turn)
+        return self._loading is not None or any(one.session.is_busy for one in others)
+
+    def _resident_of(self, handle: RequestHandle) -> Resident | None:
+        """The loaded model that a request is for."""
+        request = handle.request
+        if isinstance(request, Load | FindDevices):
+            return None
+        return self._residents.find(request.model)
 
     @contextmanager
     def _outcome(self, handle: RequestHandle) -> Iterator[None]:
         """Report an exception as the request's final event."""
+        one = self._resident_of(handle)
         try:
             yield
         except Cancelled:
-            handle.deliver(cancelled(handle.id, handle.request, self._host))
+            host = self._residents.main if isinstance(handle.request, Load) else one
+            handle.deliver(cancelled(handle.id, handle.request, host and host.session))
         except EngineError as error:
             self._fail(handle, error)
         except BaseException as fault:  # noqa: BLE001  a panic is no Exception
             from engine.core.failover_state import without_frames
 
             error = memory_error(fault) or _unexpected(fault)
-            is_load = isinstance(handle.request, Load)
-            if is_load or not (self._host and self._host.can_move(fault)):
+            if one is None or self._loading is not None or not one.session.can_move(fault):
                 self._fail(handle, error)
                 return
-            self._move(without_frames(fault))
+            self._move(one, without_frames(fault))
             self._fail(handle, _moved_error(error))
 
     def _has_work(self) -> bool:
-        with self._wake:
-            return not self._stopping or bool(self._queue or self._jobs or self._deferred)
+        with self._changed:
+            return not self._stopping or bool(self._queue or self._open)
 
     def _unanswered(self) -> list[RequestHandle]:
         """Running and queued requests; the caller must hold the lock."""
-        running = [] if self._running is None else [self._running]
-        running += [handle for handle, _ in self._jobs.values() if handle is not self._running]
-        return [*running, *self._deferred, *self._queue]
+        return [*self._open.values(), *self._queue.items]
 
     def _mark_done(self, handle: RequestHandle) -> None:
-        with self._wake:
-            self._running = None
+        with self._changed:
             self._jobs.pop(handle.id, None)
+            self._open.pop(handle.id, None)
+            self._queue.on_end(handle, time.perf_counter() - handle.arrived)
 
     def _fail_all(self, fault: BaseException) -> None:
-        """Fail running and queued requests after an exception outside the handling of one."""
+        """Fail running and queued requests, but for a load that goes on, after an exception outside
+        the handling of one.
+        """
         error = _unexpected(fault)
-        with self._wake:
-            unanswered = self._unanswered()
+        with self._changed:
+            unanswered = [one for one in self._unanswered() if one is not self._loading]
             self._queue.clear()
-            self._deferred.clear()
             self._jobs.clear()
-        if self._host is not None:
-            self._host.stop(error)
+        for one in self._residents:
+            one.session.stop(error)
         for handle in unanswered:
             try:
                 self._fail(handle, error)
@@ -209,139 +301,162 @@ class Loop:
             self._mark_done(handle)
 
     def _shut_down(self) -> None:
-        """Wait for the saver and unload the model."""
+        """Wait for the saver and unload all models."""
         try:
             self._wait_for_saver()
-            self._unload()
+            for one in self._residents:
+                self._unload(one)
         except BaseException:
             log.exception("the engine did not release all memory")
 
     def _next(self) -> RequestHandle | None:
-        """The next request, if it can start now; waits for one if there is nothing else to do."""
-        with self._wake:
-            while not (self._queue or self._deferred or self._jobs or self._stopping):
-                self._wake.wait()
-            is_busy = self._host is not None and self._host.is_busy
-            for handle in self._deferred:
-                if self._can_start(handle):
-                    self._deferred.remove(handle)
-                    self._running = handle
-                    return handle
-            if self._queue:
-                handle = self._queue[0]
-                if self._can_start(handle):
-                    self._running = self._queue.popleft()
-                    return self._running
-                if isinstance(handle.request, Save):  # those after it need not wait
-                    self._queue.popleft()
-                    self._deferred.append(handle)
-                    return None
-            if (self._jobs or self._deferred) and not is_busy:  # their work is on other threads
-                self._wake.wait(_POLL_SECONDS)
+        """The next request, if one can begin now; waits for one if there is nothing else to do."""
+        with self._changed:
+            while not (self._queue or self._open or self._stopping):
+                self._changed.wait()
+            found = self._find_next()
+            if found is not None:
+                self._queue.remove(found)
+                self._open[found.id] = found
+                return found
+            has_work = self._queue or self._open
+            if self._loading is None and has_work and not self._residents.is_busy:
+                self._changed.wait(_POLL_SECONDS)  # the work is on other threads
             return None
 
+    def _find_next(self) -> RequestHandle | None:
+        if not self._queue:
+            return None
+        main = self._residents.main
+        resident = [one.path for one in self._residents]
+        running = list(self._open.values())
+        return self._queue.next(running, main and main.path, resident, self._is_ready)
+
+    def _is_ready(self, handle: RequestHandle) -> bool:
+        """Whether what a save waits for is done: the answer, and the save before."""
+        request = handle.request
+        if not isinstance(request, Save):
+            return True
+        if self._saver is not None and self._saver.is_saving:
+            return False
+        answer = request.answer
+        return answer not in self._open and not self._queue.has(answer)
+
     def _has_request(self) -> bool:
-        """Whether a queued answer, not one in the background, can start now."""
-        with self._wake:
-            for handle in self._queue:
-                if not self._can_start(handle):
-                    return False
-                if isinstance(handle.request, Chat) and not handle.request.background:
-                    return True
-        return False
-
-    def _can_start(self, handle: RequestHandle) -> bool:
-        """Whether a request may run beside the jobs; those after it wait, except after a save.
-
-        A model is replaced when the answers before have ended, and an answer is saved when it has,
-        and the save before too; a conversation is restored before anything else begins.
-        """
-        jobs = [(job.id, job.request) for job, _ in self._jobs.values()]
-        match handle.request:
-            case Load() | Unload() | SetDraft():
-                return not jobs and not self._deferred
-            case Save() if handle.is_cancelled:
-                return True
-            case Save() if self._saver is not None and self._saver.is_saving:
-                return False
-            case Save(conversation=name, answer=answer):
-                answers = [(number, job) for number, job in jobs if isinstance(job, Chat)]
-                if answer:
-                    return not any(number == answer for number, _ in answers)
-                return not any(job.conversation == name for _, job in answers)
-            case _:
-                return not any(isinstance(job, Restore) for _, job in jobs)
+        """Whether a queued answer, not one in the background, can begin now."""
+        with self._changed:
+            found = self._find_next()
+        return (
+            found is not None
+            and isinstance(found.request, Chat | Complete)
+            and found.priority < Priority.BACKGROUND
+        )
 
     def _carry_out(self, handle: RequestHandle) -> Job | None:
         """Carry out a request up to its final event, or return the job that does."""
-        match request := handle.request:
+        request = handle.request
+        match request:
             case Load():
                 self._load(request, handle)
+                return None
             case FindDevices():
                 from engine.loading.device_choice import found
 
                 handle.deliver(DevicesFound(handle.id, found()))
+                return None
             case Unload():
-                handle.deliver(self._unload_measured(handle.id))
-            case Chat():
-                handle.checkpoint()
-                return self._loaded_host().generate(request, handle)
-            case SetAdapters():
-                handle.checkpoint()
-                handle.deliver(self._loaded_host().set_adapters(request, handle))
-            case SetDraft():
-                handle.checkpoint()
-                handle.deliver(self._loaded_host().set_draft(request, handle))
-            case Restore():
-                handle.checkpoint()
-                return self._loaded_host().load_snapshot(request, handle)
-            case Save():
-                handle.checkpoint()
-                if (saved := self._loaded_host().save_snapshot(request, handle)) is not None:
-                    handle.deliver(saved)
-            case CountTokens():
-                handle.checkpoint()
-                handle.deliver(self._loaded_host().count_tokens(request, handle))
-            case Embed():
-                handle.checkpoint()
-                return self._loaded_host().embed(request, handle)
-            case Rerank():
-                handle.checkpoint()
-                return self._loaded_host().rerank(request, handle)
-            case Score():
-                handle.checkpoint()
-                return self._loaded_host().score(request, handle)
+                handle.deliver(self._unload_measured(handle.id, request.model))
+                return None
             case CheckConstraint():
                 from engine.frontend.constraints.checking import check
 
-                grammars = self._host and self._host.grammars
+                one = self._residents.find(request.model)
+                grammars = one and one.session.grammars
                 return check(request.constraint, handle.id, grammars, handle.checkpoint)
-            case Metrics():
-                if self._host is not None:
-                    return self._host.metrics(handle)
+            case Metrics() if not self._residents and request.model is None:
                 memory, disk = resident_memory(), snapshots_size()
-                found = MetricsRead(handle.id, resident_bytes=memory, saved_page_bytes=disk)
-                handle.deliver(found)
+                read = MetricsRead(handle.id, resident_bytes=memory, saved_page_bytes=disk)
+                handle.deliver(read)
+                return None
+            case _:
+                handle.checkpoint()
+                session = self._residents.get(request.model).session
+        match request:
+            case Chat() | Complete():
+                return session.generate(request, handle)
+            case SetAdapters():
+                handle.deliver(session.set_adapters(request, handle))
+            case SetDraft():
+                handle.deliver(session.set_draft(request, handle))
+            case Restore():
+                return session.load_snapshot(request, handle)
+            case Save():
+                return session.save_snapshot(request, handle)
+            case CountTokens() | Tokenize() | Detokenize() | ApplyTemplate():
+                return session.read_text(request, handle)
+            case Embed():
+                return session.embed(request, handle)
+            case Rerank():
+                return session.rerank(request, handle)
+            case Score():
+                return session.score(request, handle)
+            case Metrics():
+                return session.metrics(handle)
             case _:
                 assert_never(request)
         return None
 
+    # --- models ---------------------------------------------------------------------------------
+
     def _load(self, request: Load, handle: RequestHandle) -> None:
+        """Load a model in place of the main one, or beside it, if it is not there already."""
+        handle.checkpoint()
+        if request.beside and (one := self._residents.find(request.path)) is not None:
+            handle.deliver(one.session.loaded(handle.id, beside=one is not self._residents.main))
+            return
+        self._loading, self._turned = handle, time.perf_counter()
+        try:
+            while True:
+                try:
+                    loaded = self._loaded(request, handle)
+                    break
+                except (_Short, OutOfMemory):
+                    if (idle := self._idle_beside()) is None:
+                        raise
+                    self._notify(self._unloaded(0, idle))
+        finally:
+            self._loading = None
+        if (fault := loaded.session.prepare()) is not None:
+            self._move(loaded, fault)
+        facts = self._residents.get(request.path if request.beside else None).session
+        handle.deliver(facts.loaded(handle.id, beside=request.beside))
+
+    def _loaded(self, request: Load, handle: RequestHandle) -> Resident:
+        """Load a model. Raises _Short if it would fit better without one that is idle."""
         from engine.loading.loader import load
         from engine.loading.measured import write_weights
         from engine.model_session import ModelSession
         from engine.state.disk.saver import Saver
         from engine.state.disk.store import PageStore
 
-        before = 0
+        residents, before = self._residents, 0
+        replaced = [one for one in residents if one.path == request.path]
+        if not request.beside and residents.main is not None and residents.main not in replaced:
+            replaced.append(residents.main)
+
+        def planned(plan: MemoryPlan) -> None:
+            is_cut = not request.context and plan.left_bytes < plan.cache_bytes // _SHORT
+            if request.beside and (plan.paging or is_cut) and self._idle_beside():
+                raise _Short
 
         def unload() -> None:
             nonlocal before
-            self._wait_for_saver(handle.checkpoint)  # it still reads the cache of the old session
-            self._unload()
+            # It still reads the cache of the old session.
+            self._wait_for_saver(lambda: self._between_tensors(handle))
+            for one in replaced:
+                self._unload(one)
             before = resident_memory()
 
-        handle.checkpoint()
         files = _stamps(request.path)  # taken before the files are read
         model = load(
             request.path,
@@ -349,69 +464,76 @@ class Loop:
             backend=request.backend,
             parts=request.placement,
             context=request.context,
-            threads=request.threads,
+            threads=None if request.beside and not request.threads else request.threads,
             cache=request.cache,
             embeddings=request.embeddings,
             tokenizer_file=request.tokenizer,
             memory_bytes=request.memory_bytes,
-            reclaimable=0 if self._host is None else self._host.memory_bytes,
+            reclaimable=residents.reclaimable(replaced),
+            planned=planned,
             progress=lambda done, total: handle.deliver(LoadProgress(handle.id, done, total)),
-            checkpoint=handle.checkpoint,
+            checkpoint=lambda: self._between_tensors(handle),
             before_weights=unload,
         )
         if self._saver is None or self._snapshots is None:
             self._saver = Saver()
             self._snapshots = PageStore(snapshots_folder())
-        plan = model.plan.with_weights(resident_memory() - before)
+        # Beside others, their caches may have grown meanwhile.
+        plan = model.plan if residents else model.plan.with_weights(resident_memory() - before)
         if plan is not model.plan:
             write_weights(files, plan.weights_bytes)
             model = replace(model, plan=plan)
-        self._host = ModelSession(model, files, self._snapshots, self._saver)
-        self._load_request = request
-        del model  # the host alone has it, and can free it
-        if (fault := self._host.prepare()) is not None:
-            self._move(fault)
-        handle.deliver(self._loaded_host().loaded(handle.id))
+        left = model.plan.left_bytes
+        made = Resident(ModelSession(model, files, self._snapshots, self._saver), request)
+        del model  # the session alone has it, and can free it
+        residents.add(made)
+        residents.share_spare(left)
+        return made
 
-    def _move(self, fault: BaseException) -> None:
-        """After the device of the model failed: go on with the processor, or without a model."""
+    def _idle_beside(self) -> Resident | None:
+        """The model beside the main one that was idle longest."""
+        with self._changed:
+            used = [self._resident_of(handle) for handle in self._unanswered()]
+        return next((one for one in self._residents.beside() if one not in used), None)
+
+    def _move(self, one: Resident, fault: BaseException) -> None:
+        """After the device of a model failed: go on with the processor, or without the model."""
         from engine.device_failover import move_to_processor
 
-        host, request = self._host, self._load_request
-        assert host is not None
-        assert request is not None
-        self._host = None
-        if move_to_processor(host, request, fault, self._check_stopping, _unexpected):
-            self._host = host
-            self._notify(ModelMoved(0, host.loaded(0)))
+        beside = one is not self._residents.main
+        self._residents.remove(one)
+        if move_to_processor(one.session, one.request, fault, self._check_stopping, _unexpected):
+            self._residents.add(one)
+            self._notify(ModelMoved(0, one.session.loaded(0, beside=beside)))
         else:
-            self._notify(ModelUnloaded(0, 0, resident_memory()))
+            self._notify(ModelUnloaded(0, 0, resident_memory(), one.path))
 
-    def _loaded_host(self) -> ModelSession:
-        if self._host is None:
-            raise RequestError("No model is loaded.", "Choose a model first.")
-        return self._host
+    def _unload_measured(self, request: int, path: Path | None) -> ModelUnloaded:
+        """Unload a model, if it is loaded, and measure the memory freed."""
+        if (one := self._residents.find(path)) is not None:
+            return self._unloaded(request, one)
+        return ModelUnloaded(request, 0, resident_memory(), path)
 
-    def _unload_measured(self, request: int) -> ModelUnloaded:
-        """Wait for the saver, unload the model and measure the memory freed."""
+    def _unloaded(self, request: int, one: Resident) -> ModelUnloaded:
+        """Wait for the saver, unload a model and measure the memory freed."""
         before = resident_memory()
         self._wait_for_saver()
-        self._unload()
+        self._unload(one)
         after = resident_memory()
-        return ModelUnloaded(request, max(before - after, 0), after)
+        return ModelUnloaded(request, max(before - after, 0), after, one.path)
 
-    def _unload(self) -> None:
-        if self._host is not None:
-            from kernels import backends
+    def _unload(self, one: Resident) -> None:
+        from kernels import backends
 
-            self._host.close()
-            self._host = None
-            backends.release()
-            trim_heap()
+        one.session.close()
+        self._residents.remove(one)
+        del one.session  # which others that hold `one` would keep in memory
+        backends.release()
+        trim_heap()
 
     def _wait_for_saver(self, checkpoint: Callable[[], None] = lambda: None) -> None:
-        if self._host is not None:
-            self._host.drop_evicted()
+        for one in self._residents:
+            one.session.drop_evicted()
         if self._saver is not None:
             self._saver.wait(checkpoint)
 
@@ -425,7 +547,7 @@ class Loop:
         if isinstance(request, FindDevices):  # then there is the processor alone
             handle.deliver(DevicesFound(handle.id, ()))
             return
-        if isinstance(request, Load) and self._host is None:
+        if isinstance(request, Load) and self._residents.main is None and not request.beside:
             handle.deliver(ModelUnloaded(handle.id, 0, resident_memory()))
             if handle.is_cancelled:
                 return  # the load was cancelled: ModelUnloaded is its final event
@@ -433,6 +555,12 @@ class Loop:
             isinstance(request, Chat) and request.policy is ContextPolicy.STOP
         )
         handle.deliver(Failed(handle.id, str(error), error.remedy, full, error.fault))
+
+
+def _overdue() -> RequestError:
+    return RequestError(
+        "The request waited too long to begin.", "Try again when less is to be done."
+    )
 
 
 def _stamps(path: Path) -> tuple[Stamp, ...]:

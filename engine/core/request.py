@@ -12,7 +12,7 @@ from engine.core.cancellation import Cancellation
 from engine.errors import Fault, FaultKind, PromptTooLong, RequestError
 from engine.frontend.constraints.matcher import Matcher
 from engine.frontend.reasoning_budget import ThoughtPlan
-from engine.messages import Constraint, Finished, PromptProgress, Sampling, Text, Thought
+from engine.messages import Constraint, Finished, Priority, PromptProgress, Sampling, Text, Thought
 from engine.sampling import Sampler
 from engine.speculative.drafter import Drafter
 
@@ -52,7 +52,7 @@ class AnswerRequest:
     opening: str = ""  # text at the end of the prompt that belongs to the answer
     count: int = 1  # answers to the one prompt
     stack: Stack = NO_ADAPTERS
-    background: bool = False  # yields to requests that are not
+    priority: Priority = Priority.NORMAL
     stop_loops: bool = True  # end an answer that repeats itself, where nothing constrains it
     resume: SamplerState | None = None  # of the interrupted answer that the prompt ends with
     # Makes the drafter of an answer, which may draw with its sampler; None: no drafts.

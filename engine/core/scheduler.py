@@ -46,6 +46,8 @@ MOST_RUNNING = 16  # answers decoded together
 _CHUNK_SECONDS = 1.0  # of a prompt while another request waits for it, at most
 _SHARED_SECONDS = 0.12  # of a prompt's chunk while other answers are being generated
 _BURST_SECONDS = 0.12  # that prompts may have beside answers before passes only decode
+_URGENT_SECONDS = 0.3  # of the chunk of a prompt that comes before the answers beside it
+_MOST_OWED_SECONDS = 1.0  # that answers are given alone after the prompts beside them
 _SMALLEST_CHUNK = 16  # tokens
 _INTERRUPTED = 32  # answers whose sampler state is remembered
 _STARVED_SECONDS, _POLL_SECONDS = 30.0, 0.005  # an answer alone waits for pages being saved
@@ -86,6 +88,7 @@ class Scheduler:
         self._interrupted: dict[tuple[str, tuple[int, ...]], SamplerState] = {}
         self._arriving = _no_arrival
         self._is_expected = False
+        self.is_beside = False  # another model takes turns with this one
         self._is_long = False  # the pass in progress is a prompt alone, for longer than a chunk
         self.device_fault: BaseException | None = None  # what a device raised in the last pass
 
@@ -246,7 +249,7 @@ class Scheduler:
             ]
             if not ready:
                 return
-            item = min(ready, key=lambda one: one.request.background)
+            item = min(ready, key=lambda one: one.request.priority)
             answers = sum(map(self._answers, self._running)) + self._answers(item)
             if answers > MOST_RUNNING or not self._start(item):
                 return
@@ -326,27 +329,28 @@ class Scheduler:
         that may be processed now.
         """
         if rows and self._prompt_seconds > _BURST_SECONDS:
-            foreground = any(not one.request.background for one, _ in rows)
-            prompts = [one for one in prompts if not (foreground or one.request.background)]
+            prompts = [one for one in prompts if _outranks(one, rows)]
         if prompts:
-            prompt = min(prompts, key=lambda one: (one.request.background, one.served))
-            chunk = self._chunk(beside_answers=bool(rows))
+            prompt = min(prompts, key=lambda one: (one.request.priority, one.served))
+            chunk = self._chunk(prompt, rows)
             rows.append((prompt, min(chunk, len(prompt.pending))))
             prompt.served = next(self._passes)
             prompt.group.was_alone &= len(self._running) == 1
         return prompts
 
-    def _chunk(self, *, beside_answers: bool) -> int:
-        """Tokens of a prompt to process in a pass, by the measured time of a token."""
-        if not beside_answers and self._is_alone:
+    def _chunk(self, prompt: RunningSequence, rows: Sequence[tuple[RunningSequence, int]]) -> int:
+        """Tokens of a prompt to process in a pass with these answers, by the measured time."""
+        if not rows and self._is_alone:
             return self.runner.chunk
-        seconds = _SHARED_SECONDS if beside_answers else _CHUNK_SECONDS
+        seconds = _SHARED_SECONDS if rows or self.is_beside else _CHUNK_SECONDS
+        if rows and _outranks(prompt, rows):
+            seconds = _URGENT_SECONDS
         fitting = int(seconds / self._token_seconds)
         return min(max(fitting, _SMALLEST_CHUNK), self.runner.chunk)
 
     @property
     def _is_alone(self) -> bool:
-        return len(self._running) == 1 and not self._waiting and not self._is_expected
+        return not (len(self._running) > 1 or self._waiting or self._is_expected or self.is_beside)
 
     def _with_pages(
         self, rows: list[tuple[RunningSequence, int]]
@@ -399,7 +403,7 @@ class Scheduler:
     def _preempt(self) -> None:
         """Take the pages of the answer that started last; it waits and starts again."""
         generation = max(
-            self._running, key=lambda one: (one.request.background, self._running.index(one))
+            self._running, key=lambda one: (one.request.priority, self._running.index(one))
         )
         self._running.remove(generation)
         self.tree.insert(generation.request.stack.key, generation.sequence, checkpoint=False)
@@ -502,7 +506,7 @@ class Scheduler:
         if not has_prompt or len(rows) == 1:
             self._prompt_seconds = max(self._prompt_seconds - seconds, 0.0)
         else:
-            self._prompt_seconds += seconds
+            self._prompt_seconds = min(self._prompt_seconds + seconds, _MOST_OWED_SECONDS)
         if not has_prompt:
             (self._busy_costs if is_busy else self._costs).learn(tokens, seconds)
         elif tokens >= 2 * _SMALLEST_CHUNK:
@@ -562,3 +566,8 @@ class Scheduler:
         event = PromptProgress(request.number, done, total, reused, request.dropped_turns)
         request.on_prompt(done, total)
         generation.group.emit(event)
+
+
+def _outranks(prompt: RunningSequence, rows: Sequence[tuple[RunningSequence, int]]) -> bool:
+    """Whether a prompt comes before all answers of a pass."""
+    return all(prompt.request.priority < one.request.priority for one, _ in rows)

@@ -68,6 +68,7 @@ class ModelLoaded:
     paged_seconds: float = 0.0  # that this takes by the measured speed of the disk; 0: not known
     runs_on: tuple[DevicePart, ...] = ()  # in the order of the layers
     moved: DeviceRefusal | None = None  # why it does not run, or not all, where it was asked to
+    beside: bool = False  # it is not the main model
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +92,12 @@ class DevicesFound:
 
 @dataclass(frozen=True, slots=True)
 class ModelUnloaded:
-    """No model is loaded any more."""
+    """A model was unloaded; after a failed load, there is no main model any more."""
 
     request: int
     freed_bytes: int = 0  # measured decrease of the process's memory
     resident_bytes: int = 0  # memory of the whole process, measured now
+    path: Path | None = None  # of its file; None: there was none
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +239,34 @@ class TokensCounted:
 
 
 @dataclass(frozen=True, slots=True)
+class Tokenized:
+    """The tokens of a text."""
+
+    request: int
+    ids: tuple[int, ...]
+    # Of each token, if asked for: its bytes, each as the character of that number.
+    pieces: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Detokenized:
+    """The text of tokens; bytes that are no UTF-8 are U+FFFD."""
+
+    request: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateApplied:
+    """A conversation as the model reads it."""
+
+    request: int
+    text: str
+    tokens: int  # of the text
+    dropped_turns: int = 0  # left out so that it fits
+
+
+@dataclass(frozen=True, slots=True)
 class Embedded:
     """The vectors of texts, each of length 1."""
 
@@ -277,10 +307,11 @@ class ConstraintChecked:
 
 @dataclass(frozen=True, slots=True)
 class MetricsRead:
-    """Metrics of the loaded model since it was loaded; without one only memory and disk."""
+    """Metrics of a model since it was loaded; without one only memory and disk."""
 
     request: int
     model: str = ""
+    path: Path | None = None
     first_token_seconds: Histogram = NO_VALUES  # from the request to the first token, of answers
     token_seconds: Histogram = NO_VALUES  # as in Finished, of tokens
     prefill_tokens_per_second: Histogram = NO_VALUES  # of prompts, without their cached part
@@ -327,6 +358,9 @@ Event = (
     | SnapshotLoaded
     | SnapshotSaved
     | TokensCounted
+    | Tokenized
+    | Detokenized
+    | TemplateApplied
     | Embedded
     | Reranked
     | Scored

@@ -1,4 +1,8 @@
-"""Requests to the engine: `engine.client.Engine.submit` gives each its id."""
+"""Requests to the engine: `engine.client.Engine.submit` gives each its id.
+
+`model` is the file of a resident model; None: the main one, which is the last loaded one that was
+not loaded beside others.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,11 @@ from engine.messages.values import (
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Load a model file, replacing the loaded model."""
+    """Load a model file in place of the main model, or beside it.
+
+    Beside others, models that were idle longest are unloaded if it does not fit otherwise, but never
+    the main one. One that is resident with the same options is ready at once.
+    """
 
     path: Path
     context: int = 0  # tokens; 0: the usual length on this computer, or what fits
@@ -41,6 +49,7 @@ class Load:
     # The most that the model may take; 0: nine tenths of the free memory. Layers that do not fit are
     # read from the file for every pass.
     memory_bytes: int = 0
+    beside: bool = False  # the main model stays
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +59,9 @@ class FindDevices:
 
 @dataclass(frozen=True, slots=True)
 class Unload:
-    """Unload the model and return its memory to the system."""
+    """Unload a model and return its memory to the system."""
+
+    model: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +85,6 @@ class Chat:
     conversation: str = ""  # id, as in Save
     adapters: tuple[AdapterUse, ...] | None = None  # None: those of the last SetAdapters
     answers: int = 1  # to the one prompt, each with its own events
-    background: bool = False  # yields to requests that are not
     # An answer that repeats itself ends, unless it has a constraint or its end tokens are ignored.
     stop_loops: bool = True
     drafts: DraftKind = DraftKind.NONE
@@ -88,6 +98,26 @@ class Chat:
     # Of all snapshots together, as in Save: what memory does not hold of this conversation
     # is written there. 0: nothing is written any more; None: as the last request said.
     budget_bytes: int | None = None
+    model: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """Continue a text, or token ids, without the chat template; otherwise as Chat."""
+
+    prompt: str | tuple[int, ...]
+    sampling: Sampling = Sampling()
+    max_tokens: int = 0  # 0: until an end token or a full context
+    stop: tuple[str, ...] = ()
+    conversation: str = ""
+    adapters: tuple[AdapterUse, ...] | None = None
+    answers: int = 1
+    stop_loops: bool = True
+    drafts: DraftKind = DraftKind.NONE
+    constraint: Constraint | None = None
+    logprobs: int = 0
+    parses_special: bool = True  # control texts such as `<|im_end|>` are the tokens of these names
+    model: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +129,7 @@ class SetAdapters:
     """
 
     adapters: tuple[AdapterUse, ...]
+    model: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +141,7 @@ class SetDraft:
 
     path: Path | None
     device: str | None = None  # as in Load; None: where the loaded model begins
+    model: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,19 +152,25 @@ class Restore:
     conversation: str  # the id given to Save
     policy: ContextPolicy = ContextPolicy.STOP
     adapters: tuple[AdapterUse, ...] | None = None  # None: those of the last SetAdapters
+    model: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """Write the cached context of a conversation in the background, unless it is saved already.
+    """Write the cached context of a text in the background, unless it is saved already.
 
-    Nothing is saved for a conversation without an answer by this model, nor with the answer of
-    another conversation; that of a conversation which had no name then is found by `answer`.
+    The text is that of an answer, once it has ended, or that of `turns`. Nothing is saved with an
+    answer of another conversation.
     """
 
     conversation: str  # id of the conversation it belongs to
     budget_bytes: int  # of all snapshots together; the least recently used are evicted
-    answer: int = 0  # request of the answer whose context is saved; 0: the conversation's last one
+    answer: int = 0  # id of the request whose answer's context is saved; 0: that of `turns`
+    turns: tuple[Turn, ...] = ()
+    adapters: tuple[AdapterUse, ...] | None = (
+        None  # of `turns`; None: those of the last SetAdapters
+    )
+    model: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +178,38 @@ class CountTokens:
     """Count the tokens of a text that is being written."""
 
     text: str
+    model: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenize:
+    """Split a text into tokens."""
+
+    text: str
+    adds_special: bool = False  # the token that begins a text too, if the model has one
+    parses_special: bool = True  # as in Complete
+    with_pieces: bool = False
+    model: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Detokenize:
+    """Join tokens to a text, control tokens by their names."""
+
+    ids: tuple[int, ...]
+    model: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyTemplate:
+    """Render a conversation as Chat does; its options are those of Chat."""
+
+    turns: tuple[Turn, ...]
+    thinking: bool | None = None
+    policy: ContextPolicy = ContextPolicy.STOP
+    tools: tuple[Tool, ...] = ()
+    template_arguments: Mapping[str, object] = field(default_factory=dict[str, object])
+    model: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +217,7 @@ class CheckConstraint:
     """Check whether a constraint can be used; needs no model, but is exact only with one."""
 
     constraint: Constraint
+    model: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +229,7 @@ class Embed:
 
     texts: tuple[str, ...]
     pooling: Pooling | None = None  # None: as the file says
+    model: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +238,7 @@ class Rerank:
 
     query: str
     documents: tuple[str, ...]
+    model: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +248,14 @@ class Score:
     text: str | tuple[int, ...]  # a text is tokenized as a prompt is, token ids are taken as given
     logprobs: int = 1  # of so many most likely tokens in each place
     adapters: tuple[AdapterUse, ...] | None = None  # None: those of the last SetAdapters
+    model: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Read the metrics of the loaded model."""
+    """Read the metrics of a model."""
+
+    model: Path | None = None
 
 
 Request = (
@@ -187,11 +263,15 @@ Request = (
     | FindDevices
     | Unload
     | Chat
+    | Complete
     | SetAdapters
     | SetDraft
     | Restore
     | Save
     | CountTokens
+    | Tokenize
+    | Detokenize
+    | ApplyTemplate
     | Embed
     | Rerank
     | Score

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 from pathlib import Path
 
 # Tags around a model's reasoning, which comes at the beginning of its text.
@@ -17,6 +17,14 @@ class Role(Enum):
     USER = "user"
     ASSISTANT = "assistant"
     TOOL = "tool"  # results of tool calls
+
+
+class Priority(IntEnum):
+    """Which requests the engine serves first."""
+
+    WINDOW = 0  # of the person in front of this machine
+    NORMAL = 1
+    BACKGROUND = 2  # when nothing else is to be done
 
 
 class CacheType(Enum):

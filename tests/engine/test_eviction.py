@@ -53,7 +53,7 @@ def llama(tmp_path: Path) -> Path:
 
 
 def host_of(bench: Bench) -> ModelSession:
-    host = bench.engine._loop._host
+    host = bench.engine._loop._residents.main.session
     assert host is not None
     return host
 

@@ -34,6 +34,7 @@ from engine import (
     Metrics,
     MetricsRead,
     ModelLoaded,
+    Priority,
     Request,
     RequestHandle,
     Role,
@@ -95,7 +96,7 @@ class Turns:
         self.wait_for(ModelLoaded)
         self.submit(2, SetDraft(self.folder / "draft.gguf"))
         self.wait_for(DraftSet)
-        host = self.engine._loop._host
+        host = self.engine._loop._residents.main.session
         assert host is not None
         self.scheduler = host._scheduler
         pool = self.scheduler.pool
@@ -117,7 +118,9 @@ class Turns:
     def submit(self, number: int, request: Request) -> None:
         """Submit a request, whose events have this number."""
         self.handles[number] = self.engine.submit(
-            request, lambda event: self.events.put(replace(event, request=number))
+            request,
+            lambda event: self.events.put(replace(event, request=number)),
+            Priority.BACKGROUND if self.random.random() < 0.1 else Priority.NORMAL,
         )
 
     def request(self, number: int) -> Request:
@@ -126,7 +129,9 @@ class Turns:
         if kind < 0.04:
             return SetAdapters(self.stack())
         if kind < 0.07:
-            return Save(f"chat {some.randrange(6)}", SNAPSHOT_BYTES)
+            answer = self.handles[some.randint(1, number - 1)]
+            name = getattr(answer.request, "conversation", "chat 0")
+            return Save(name, SNAPSHOT_BYTES, answer.id)
         if kind < 0.09:
             return Embed(tuple(some.choices(WORDS, k=some.randint(1, 5))))
         if kind < 0.10:
@@ -150,7 +155,6 @@ class Turns:
             conversation=f"chat {chat}",
             adapters=some.choice((None, None, self.stack())),
             answers=some.choice((1, 1, 1, 2)),
-            background=some.random() < 0.1,
             drafts=some.choice(tuple(DraftKind)),
             constraint=some.choice(CONSTRAINTS),
             logprobs=some.choice((0, 0, 2)),
@@ -189,7 +193,7 @@ class Turns:
     def check_pages(self) -> None:
         """All pages in use are those of the prefix tree, or on their way to the disk."""
         assert not self.scheduler.is_busy
-        assert self.engine._loop._host is not None
+        assert self.engine._loop._residents.main.session is not None
         self.engine._loop._wait_for_saver()
         self.scheduler.tree.clear()
         assert self.scheduler.pool.used_bytes == 0

@@ -230,7 +230,7 @@ def test_adapter_changed_on_disk_is_read_again(
 def test_adapter_listed_twice_is_loaded_once(bench: Bench, llama: Path, leaf: Path) -> None:
     bench.load(llama)
     bench.set_adapters(1, (leaf, 1.0), (leaf, -0.5))
-    host = bench.engine._loop._host
+    host = bench.engine._loop._residents.main.session
     assert host is not None
     (first, _), (second, _) = host._adapters.stack.entries
     assert first is second
@@ -240,7 +240,7 @@ def test_recently_used_adapters_stay_in_memory_up_to_a_limit(
     bench: Bench, llama: Path, leaf: Path
 ) -> None:
     bench.load(llama)
-    host = bench.engine._loop._host
+    host = bench.engine._loop._residents.main.session
     assert host is not None
     many = [tiny_lora.write(llama.with_name(f"{n}.gguf"), llama, seed=n) for n in range(10)]
     bench.set_adapters(1, (leaf, 1.0))

@@ -133,7 +133,7 @@ def test_an_encoder_embeds_and_scores_and_does_not_chat(encoder: Bench) -> None:
     assert failed.message.endswith("it cannot chat.")
     failed = encoder.expect(7, Restore(turns_of("hello"), "one"), Failed)
     assert failed.message.endswith("it cannot chat.")
-    assert encoder.expect(8, Save("one", 1 << 40), SnapshotSaved).tokens == 0
+    assert encoder.expect(8, Save("one", 1 << 40, answer=7), SnapshotSaved).tokens == 0
     encoder.send(5, Rerank("hello", texts * 500))
     encoder.cancel(5)
     (*_, last) = encoder.until(Reranked, Failed)

@@ -51,7 +51,7 @@ def test_a_question_waits_for_one_chunk_at_most(
     def deliver(event: Event) -> None:
         events.append(event)
         if isinstance(event, ModelLoaded):
-            scheduler = engine._loop._host._scheduler
+            scheduler = engine._loop._residents.main.session._scheduler
             scheduler.runner.chunk = 64
             scheduler._token_seconds = seconds_per_token
             send(LONG, asked("a long text " * 250, 2))

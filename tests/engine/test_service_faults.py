@@ -103,7 +103,7 @@ def test_an_answer_whose_events_cannot_be_delivered_is_not_generated_further(
     bench.react = lambda event: None
     assert isinstance(bench.generate(3, "hello", max_tokens=2)[-1], Finished)
     bench.expect(4, CountTokens("hello"), TokensCounted)
-    host = bench.engine._loop._host
+    host = bench.engine._loop._residents.main.session
     assert host is not None
     assert not host.is_busy, "nobody reads that answer"
     assert "the queue is full" in caplog.text
@@ -122,7 +122,7 @@ def test_panic_outside_a_command_fails_all_queued_commands(
     bench.react = react
     for request in (2, 3):
         bench.send(request, Chat(turns_of("hello"), sampling=GREEDY, max_tokens=2))
-    bench.send(4, Save("talk", budget_bytes=AMPLE_BYTES))
+    bench.send(4, Save("talk", AMPLE_BYTES, answer=3))
     bench.send(5, Unload())
     answers = [bench.until(Failed, Finished, SnapshotSaved, ModelUnloaded)[-1] for _ in range(4)]
     assert sorted(event.request for event in answers) == [2, 3, 4, 5]

@@ -148,7 +148,7 @@ def test_every_command_gets_exactly_one_final_event(
                 uses = (AdapterUse(paths[4 if number else 3], number),) * abs(number)
                 record.send(SetAdapters(uses))
             case "save":
-                record.send(Save("one", number))
+                record.send(Save("one", number, turns=HELLO))
             case "restore":
                 record.send(Restore(HELLO, "one"))
             case "cancel":
@@ -193,7 +193,7 @@ class SlowlyReadJobs(dict[int, Any]):
 @pytest.mark.sweep
 def test_cancel_is_safe_while_answers_begin_and_end(paths: tuple[Path, ...]) -> None:
     record = Record()
-    record.engine._loop._jobs = SlowlyReadJobs()
+    record.engine._loop._open = SlowlyReadJobs()
     record.send(Load(paths[0]))
     asked = [record.send(_generate(5 * at)) for at in range(1, 9)]
     record.engine.start()

@@ -40,6 +40,7 @@ from engine_bench import (
     GREEDY,
     SEEDED,
     TIMEOUT_SECONDS,
+    UNKNOWN,
     Bench,
     answer_text,
     computed_prompt_tokens,
@@ -132,19 +133,19 @@ def test_only_the_named_conversation_is_saved(bench: Bench, llama: Path) -> None
     bench.generate(2, "a secret", conversation="one", max_tokens=9)
     for number, command in enumerate(
         (
-            Save("two", AMPLE_BYTES),
+            Save("two", AMPLE_BYTES, UNKNOWN),
             Save("two", AMPLE_BYTES, answer=7),
             Save("two", AMPLE_BYTES, answer=2),
-            Save("", AMPLE_BYTES),
+            Save("", AMPLE_BYTES, answer=2),
         )
     ):
         assert bench.expect(10 + number, command, SnapshotSaved) == SnapshotSaved(
             10 + number, 0, 0, 0.0, 0
         )
     bench.generate(3, "another secret", max_tokens=9)
-    assert bench.expect(14, Save("two", AMPLE_BYTES), SnapshotSaved).tokens == 0
+    assert bench.expect(14, Save("two", AMPLE_BYTES, answer=2), SnapshotSaved).tokens == 0
     assert snapshots_size() == 0
-    assert bench.expect(15, Save("one", AMPLE_BYTES), SnapshotSaved).tokens
+    assert bench.expect(15, Save("one", AMPLE_BYTES, answer=2), SnapshotSaved).tokens
     assert bench.expect(16, Save("two", AMPLE_BYTES, answer=3), SnapshotSaved).tokens
 
 
@@ -349,8 +350,8 @@ def test_answers_go_on_while_a_save_waits_for_another(
         return save(*operands, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(PageStore, "save", slow)
-    for request, name in ((4, "one"), (5, "two"), (6, "two")):
-        bench.send(request, Save(name, AMPLE_BYTES))
+    for request, name, answer in ((4, "one", 2), (5, "two", 3), (6, "two", 3)):
+        bench.send(request, Save(name, AMPLE_BYTES, answer))
     assert isinstance(bench.generate(7, "something else", max_tokens=3)[-1], Finished)
     bench.cancel(6)
     assert bench.until(SnapshotSaved)[-1] == SnapshotSaved(6, 0, 0, 0.0, 0)
@@ -420,7 +421,7 @@ def test_commands_without_a_model_fail_with_message_and_remedy(bench: Bench) -> 
     for request, command in enumerate(
         (
             Restore(turns_of("hello"), "one"),
-            Save("one", AMPLE_BYTES),
+            Save("one", AMPLE_BYTES, answer=1),
             SetAdapters(()),
         )
     ):

@@ -6,7 +6,7 @@ import queue
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gguf import GGUFReader
 
@@ -43,6 +43,7 @@ from engine.gguf.reader import GGUFFile
 GREEDY = Sampling(temperature=0)
 SEEDED = Sampling(temperature=0.8, seed=11)
 TIMEOUT_SECONDS = 60  # for one event, on a busy machine
+UNKNOWN = 1 << 40  # id of no request
 AMPLE_BYTES = 1 << 40  # disk budget of snapshots that is never reached
 E = TypeVar("E", bound=Event)
 
@@ -94,7 +95,7 @@ class Bench:
         self.react(event)
         self.events.put(event)
 
-    def send(self, number: int, request: Request) -> RequestHandle:
+    def send(self, number: int, request: Request, **options: Any) -> RequestHandle:
         """Submit a request, whose events have this number in place of its id."""
         if isinstance(request, Save) and request.answer in self.handles:
             request = replace(request, answer=self.handles[request.answer].id)
@@ -102,7 +103,7 @@ class Bench:
         def deliver(event: Event) -> None:
             self._deliver(replace(event, request=number))
 
-        handle = self.handles[number] = self.engine.submit(request, deliver)
+        handle = self.handles[number] = self.engine.submit(request, deliver, **options)
         return handle
 
     def cancel(self, number: int) -> None:
@@ -142,7 +143,7 @@ class Bench:
 
     def saving(self, conversation: str = "one", budget: int = AMPLE_BYTES) -> Save:
         """The request that saves the last answer as one of this conversation."""
-        return Save(conversation, budget, self._answer)
+        return Save(conversation, budget, self._answer or UNKNOWN)
 
     def save(
         self, request: int, conversation: str = "one", budget: int = AMPLE_BYTES

@@ -24,6 +24,7 @@ from engine import (
     LoadProgress,
     ModelLoaded,
     ModelUnloaded,
+    Priority,
     PromptProgress,
     Request,
     Restore,
@@ -80,6 +81,7 @@ class FakeEngine:
     def __init__(self, notify: Callable[[Event], None], answers: list[str] | None = None) -> None:
         self.deliver = notify  # of all events: the app has one place for them
         self.commands: list[Any] = []  # the requests, each with its id as `request`, and `Cancel`
+        self.priorities: dict[int, Priority] = {}  # by id
         self._last = 0  # id of the last request
         self.answers = answers
         self.running = False
@@ -92,11 +94,14 @@ class FakeEngine:
     def stop(self) -> None:
         self.running = False
 
-    def submit(self, request: Request, deliver: Callable[[Event], None]) -> FakeHandle:
+    def submit(
+        self, request: Request, deliver: Callable[[Event], None], priority: Priority
+    ) -> FakeHandle:
         self._last += 1
         values = {each.name: getattr(request, each.name) for each in fields(request)}
         command = _numbered(type(request))(**values, request=self._last)
         self.commands.append(command)
+        self.priorities[self._last] = priority
         handle = FakeHandle(self._last, self.commands)
         if isinstance(command, CountTokens) and self.counts:
             self.deliver(TokensCounted(command.request, len(command.text.split())))

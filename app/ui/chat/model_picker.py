@@ -161,7 +161,9 @@ class ModelPicker(QWidget):
         found = [
             row
             for row in files
-            if all(word in f"{row.name} {row.model.file_name} {row.facts}".casefold() for word in words)
+            if all(
+                word in f"{row.name} {row.model.file_name} {row.facts}".casefold() for word in words
+            )
         ]
         chat = self._state.chat_model
         in_use = status.model if status.phase is ModelPhase.READY else None

@@ -56,8 +56,8 @@ class RestoreResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Text:
-    """A conversation as it was processed last."""
+class SavedText:
+    """A text that may be saved for a conversation."""
 
     conversation: str  # "": it had no name then
     stack: Stack
@@ -105,7 +105,7 @@ class DiskTier:
         self._scheduler = scheduler
         self._files = files
         self._model = model
-        self._texts: dict[str | int, _Text] = {}  # by conversation and request, the last one last
+        self._texts: dict[int, SavedText] = {}  # by request, the last one last
         self.evicted = EvictedPages(
             page_store,
             saver,
@@ -244,23 +244,20 @@ class DiskTier:
         self.evicted.set_budget(budget_bytes)
 
     def note(self, request: int, conversation: str, stack: Stack, tokens: list[int]) -> None:
-        """An answer to a conversation has ended: Save saves these tokens.
-
-        "" is a conversation without a name: its text is found by the request alone.
-        """
+        """An answer has ended: Save finds its tokens by its request."""
         self.evicted.note(request, conversation, stack, tokens)
-        for name in (request, conversation):
-            self._texts.pop(name, None)
-            if name != "":
-                self._texts[name] = _Text(conversation, stack, tokens)
+        self._texts.pop(request, None)
+        self._texts[request] = SavedText(conversation, stack, tokens)
         while len(self._texts) > _MOST_TEXTS:
             del self._texts[next(iter(self._texts))]
 
-    def save(self, request: Save, handle: RequestHandle) -> SnapshotSaved | None:
-        """Start writing a conversation's pages; None: the saver delivers the event when done.
+    def save(
+        self, request: Save, handle: RequestHandle, text: SavedText | None = None
+    ) -> SnapshotSaved | None:
+        """Start writing a text's pages; None: the saver delivers the event when done.
 
-        Nothing is written for a conversation, or an answer, that is not known, nor for an answer
-        of another conversation.
+        `text` None: that of the answer. Nothing is written for an answer that is not known, nor for
+        one of another conversation.
 
         Raises RequestError for more pages than the budget, and Cancelled.
         """
@@ -270,7 +267,7 @@ class DiskTier:
             self.evicted.name(request.answer, request.conversation)
         nothing = SnapshotSaved(handle.id, 0, 0, 0.0, 0)
         name = request.conversation
-        text = self._texts.get(request.answer) or self._texts.get(name)
+        text = text or self._texts.get(request.answer)
         if text is None or text.conversation not in ("", name):
             return nothing
         tree, pool, key = self._scheduler.tree, self._scheduler.pool, text.stack.key

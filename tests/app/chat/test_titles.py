@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 from app.chat.titles import cleaned
 from app.domain.chat import Preset
 from app.settings.table import Settings
-from engine import Chat, FinishReason, Load, Role
+from engine import Chat, FinishReason, Load, Priority, Role
 from fakes import MODEL, Cancel
 from stage import Stage, flush
 
@@ -41,7 +41,11 @@ def answer(stage: Stage, text: str = "Light is scattered.") -> None:
 
 def titling(stage: Stage) -> Chat | None:
     """The request for a title in progress."""
-    asked = [each for each in stage.engine.unfinished if each.background]
+    asked = [
+        each
+        for each in stage.engine.unfinished
+        if stage.engine.priorities[each.request] is Priority.BACKGROUND
+    ]
     return asked[-1] if asked and stage.state.titled is not None else None
 
 

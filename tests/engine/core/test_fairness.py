@@ -20,7 +20,7 @@ from engine.core import scheduler as scheduling
 from engine.core.request import SequenceGroup
 from engine.core.scheduler import Scheduler
 from engine.loading.loader import LoadedModel
-from engine.messages import PromptProgress
+from engine.messages import Priority, PromptProgress
 
 TOKEN_SECONDS = 1 / 128  # of the simulated model: exact in binary
 
@@ -106,7 +106,9 @@ def test_a_text_in_the_background_yields_to_answers_and_not_the_reverse(
     scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passes = Passes(scheduler, monkeypatch)
-    other = scheduler.submit(Request(prompt(10, 9), GREEDY, max_tokens=200, background=True))
+    other = scheduler.submit(
+        Request(prompt(10, 9), GREEDY, max_tokens=200, priority=Priority.BACKGROUND)
+    )
     step_until(scheduler, lambda: texts(other) == 1)
     before = len(passes.tokens)
     reading = scheduler.submit(Request(prompt(200), max_tokens=1))

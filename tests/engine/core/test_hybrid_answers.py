@@ -237,7 +237,7 @@ def test_a_saved_conversation_goes_on_and_its_last_turn_can_be_edited(
     turn = [*first.tokens, *prompt(240)]
     second = scheduler.run(Request(turn, SAMPLING, max_tokens=70))
     tier.note(1, "talk", NO_ADAPTERS, second.tokens)
-    save = Save("talk", budget_bytes=1 << 30)
+    save = Save("talk", 1 << 30, answer=1)
     tier.save(save, RequestHandle(save, events.append))
     saver.wait()
     (event,) = events

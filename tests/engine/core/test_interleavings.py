@@ -34,7 +34,7 @@ from engine.core.scheduler import Scheduler
 from engine.errors import RequestError
 from engine.loading.identity import ModelFiles, stamps
 from engine.loading.loader import LoadedModel, load
-from engine.messages import CacheType, Finished, FinishReason, Sampling, Save
+from engine.messages import CacheType, Finished, FinishReason, Priority, Sampling, Save
 from engine.speculative.drafter import Drafter
 from engine.speculative.lookup import LookupDrafter
 from engine.state.disk.disk_tier import DiskTier
@@ -63,7 +63,7 @@ class Asked:
     stack: int
     count: int
     most: int
-    background: bool
+    priority: Priority
     drafts: str = ""  # "lookup", or "some": partly right ones
 
     @property
@@ -89,7 +89,7 @@ class Alone:
 
     def answers(self, asked: Asked) -> list[tuple[list[int], Hashes]]:
         """Generated ids of each answer, and hashes of all its keys, values and states."""
-        key = replace(asked, background=False, drafts="")
+        key = replace(asked, priority=Priority.NORMAL, drafts="")
         if key not in self.known:
             scheduler = self.model.new_scheduler()
             ticket = scheduler.run(request_of(asked, self.stacks))
@@ -107,7 +107,7 @@ def request_of(asked: Asked, stacks: Sequence[Stack]) -> Request:
         max_tokens=asked.most,
         count=asked.count,
         stack=stacks[asked.stack],
-        background=asked.background,
+        priority=asked.priority,
     )
 
 
@@ -171,7 +171,7 @@ ASKED = st.builds(
     stack=st.sampled_from([0, 0, 0, 1, 2]),
     count=st.sampled_from([1, 1, 1, 2, 3]),
     most=st.sampled_from([1, 5, 12]),
-    background=st.booleans(),
+    priority=st.sampled_from(Priority),
     drafts=st.sampled_from(["", "", "lookup", "some"]),
 )
 STEP, SUBMIT, CANCEL, EVICT, TIGHTEN, CLEAR = (

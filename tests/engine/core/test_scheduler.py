@@ -26,7 +26,7 @@ from engine.adapters.stack import NO_ADAPTERS, Stack, load_adapter
 from engine.core.request import SamplerState, SequenceGroup
 from engine.core.scheduler import MOST_RUNNING, Scheduler
 from engine.loading.loader import LoadedModel, load
-from engine.messages import Finished, FinishReason, PromptProgress, Sampling
+from engine.messages import Finished, FinishReason, Priority, PromptProgress, Sampling
 
 pytestmark = pytest.mark.usefixtures("no_turns")
 
@@ -324,7 +324,7 @@ def test_equal_prompts_with_other_adapters_share_nothing(tmp_path: Path) -> None
 
 def test_a_prompt_does_not_wait_for_one_in_the_background(scheduler: Scheduler) -> None:
     scheduler.runner.chunk = 32
-    slow = scheduler.submit(Request(prompt(600), max_tokens=1, background=True))
+    slow = scheduler.submit(Request(prompt(600), max_tokens=1, priority=Priority.BACKGROUND))
     scheduler.step()
     quick = scheduler.submit(Request(prompt(600), GREEDY, max_tokens=1))
     step_until(scheduler, lambda: quick.done)
@@ -334,7 +334,7 @@ def test_a_prompt_does_not_wait_for_one_in_the_background(scheduler: Scheduler) 
 
 def test_background_requests_yield(scheduler: Scheduler) -> None:
     scheduler.runner.chunk = 32
-    slow = scheduler.submit(Request(prompt(600), max_tokens=1, background=True))
+    slow = scheduler.submit(Request(prompt(600), max_tokens=1, priority=Priority.BACKGROUND))
     scheduler.step()
     before = len(slow.request.events)
     quick = scheduler.submit(Request(prompt(600, 2), GREEDY, max_tokens=1))
@@ -347,7 +347,9 @@ def test_background_requests_yield(scheduler: Scheduler) -> None:
 def test_waiting_background_requests_start_last(scheduler: Scheduler) -> None:
     for at in range(MOST_RUNNING):
         scheduler.submit(Request(prompt(5), max_tokens=9 + at))
-    slow = scheduler.submit(Request(prompt(9, 2), GREEDY, max_tokens=1, background=True))
+    slow = scheduler.submit(
+        Request(prompt(9, 2), GREEDY, max_tokens=1, priority=Priority.BACKGROUND)
+    )
     quick = scheduler.submit(Request(prompt(9, 2), GREEDY, max_tokens=1))
     step_until(scheduler, lambda: quick.request.events)
     assert not slow.request.events

@@ -139,7 +139,7 @@ def test_the_disk_tier_saves_and_restores_pages_of_both_devices(
     tokens = [*PROMPT, *answer(scheduler, PROMPT, max_tokens=4).tokens]
     saving = tier(scheduler)
     saving.note(1, "talk", NO_ADAPTERS, tokens)
-    save = Save("talk", 10**9)
+    save = Save("talk", 10**9, answer=1)
     assert saving.save(save, RequestHandle(save, events.append)) is None
     saver.wait()
     assert not [event for event in events if isinstance(event, Failed)]

@@ -1,0 +1,144 @@
+"""Residents: the loaded models: the main one and those beside it, their memory and share of time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.errors import RequestError
+from engine.messages import Load, ModelLoaded
+
+if TYPE_CHECKING:
+    from engine.model_session import ModelSession
+
+
+@dataclass(slots=True, eq=False)
+class Resident:
+    """A loaded model."""
+
+    session: ModelSession
+    request: Load  # that loaded it
+    seconds: float = 0.0  # of passes; of one that was idle raised to that of the others
+    used: float = field(default_factory=time.monotonic)  # when it last worked
+    was_busy: bool = False
+
+    @property
+    def path(self) -> Path:
+        """Its file."""
+        return self.request.path
+
+
+class Residents:
+    """Used by the engine's thread; `facts` may be read by any."""
+
+    def __init__(self) -> None:
+        self._beside: dict[Path, Resident] = {}
+        self.main: Resident | None = None
+        self._seconds = 0.0  # of the resident that ran the last pass
+        self.facts: tuple[ModelLoaded, ...] = ()  # the main one first
+
+    def __iter__(self) -> Iterator[Resident]:
+        if self.main is not None:
+            yield self.main
+        yield from list(self._beside.values())
+
+    def __bool__(self) -> bool:
+        return self.main is not None or bool(self._beside)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a model has passes to run."""
+        return any(one.session.is_busy for one in self)
+
+    def find(self, path: Path | None) -> Resident | None:
+        """The resident of a file; of None the main one."""
+        if path is None or (self.main is not None and self.main.path == path):
+            return self.main
+        return self._beside.get(path)
+
+    def get(self, path: Path | None) -> Resident:
+        """The resident of a file; of None the main one. Raises RequestError."""
+        if (found := self.find(path)) is None:
+            if path is None:
+                raise RequestError("No model is loaded.", "Choose a model first.")
+            raise RequestError(f"The model {path.name} is not loaded.", "Load it first.")
+        return found
+
+    def add(self, one: Resident) -> None:
+        """Keep a model, the main one unless its request says otherwise."""
+        one.seconds = self._seconds
+        if one.request.beside:
+            self._beside[one.path] = one
+        else:
+            self._beside.pop(one.path, None)
+            self.main = one
+        self._note()
+
+    def remove(self, one: Resident) -> None:
+        """Forget a model."""
+        if one is self.main:
+            self.main = None
+        else:
+            self._beside.pop(one.path, None)
+        self._note()
+
+    def replace(self, path: Path, facts: ModelLoaded) -> None:
+        """A model is described anew: it runs elsewhere."""
+        self.facts = tuple(facts if one.path == path else one for one in self.facts)
+
+    def _note(self) -> None:
+        self.facts = tuple(one.session.loaded(0, beside=one is not self.main) for one in self)
+
+    # --- memory ---------------------------------------------------------------------------------
+
+    def beside(self) -> list[Resident]:
+        """The models beside the main one, the least recently used first."""
+        return sorted(self._beside.values(), key=lambda one: one.used)
+
+    def reclaimable(self, replaced: Collection[Resident]) -> int:
+        """Bytes that a new model finds beside what is free now; below 0 if others may take more.
+
+        The memory of those `replaced` becomes free; each other one may yet take what its full
+        context needs, and gives up what it has beyond that.
+        """
+        return sum(
+            one.session.memory_bytes - (0 if one in replaced else one.session.planned_bytes)
+            for one in self
+        )
+
+    def share_spare(self, left_bytes: int) -> None:
+        """Give each model its share of the memory that the plans leave, for cached contexts."""
+        every = list(self)
+        for one in every:
+            one.session.set_spare(left_bytes // len(every))
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def next(self, urgent: frozenset[Path], background: frozenset[Path]) -> Resident | None:
+        """The model that runs the next pass: of the busy ones, that which had the least time.
+
+        `urgent` are the files of those that a person waits for: they come first; those with nothing
+        but work in the background come last.
+        """
+        busy: list[Resident] = []
+        for one in self:
+            is_busy = one.session.is_busy and one.session.device_fault is None
+            if is_busy:
+                if not one.was_busy:
+                    one.seconds = max(one.seconds, self._seconds)
+                busy.append(one)
+            one.was_busy = is_busy
+        if not busy:
+            return None
+        return min(
+            busy, key=lambda one: (one.path not in urgent, one.path in background, one.seconds)
+        )
+
+    def charge(self, one: Resident, seconds: float) -> None:
+        """A pass of a model took so long."""
+        one.seconds += seconds
+        self._seconds = one.seconds
+        one.used = time.monotonic()

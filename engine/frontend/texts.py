@@ -1,0 +1,75 @@
+"""Requests that only need the vocabulary or the template: tokens of texts, texts of tokens, prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.errors import RequestError
+from engine.frontend.prompt import PromptBuilder
+from engine.frontend.tokenizer.tokenizer import Tokenizer
+from engine.messages import (
+    ApplyTemplate,
+    Complete,
+    CountTokens,
+    Detokenize,
+    Detokenized,
+    TemplateApplied,
+    Tokenize,
+    Tokenized,
+    TokensCounted,
+)
+
+TextRequest = CountTokens | Tokenize | Detokenize | ApplyTemplate
+TextEvent = TokensCounted | Tokenized | Detokenized | TemplateApplied
+
+
+def answered(
+    request: TextRequest, id: int, tokenizer: Tokenizer, prompts: PromptBuilder
+) -> TextEvent:
+    """The event that answers a request; a very long text takes seconds. Raises EngineError."""
+    match request:
+        case CountTokens(text=text):
+            return TokensCounted(id, len(tokenizer.encode(text, add_special=False)))
+        case Tokenize():
+            ids = tokenizer.encode(
+                request.text,
+                add_special=request.adds_special,
+                parse_special=request.parses_special,
+            )
+            pieces = (tokenizer.piece(token) for token in (ids if request.with_pieces else ()))
+            return Tokenized(id, tuple(ids), tuple(piece.decode("latin-1") for piece in pieces))
+        case Detokenize(ids=ids):
+            return Detokenized(id, tokenizer.decode(known(ids, tokenizer), special=True))
+        case ApplyTemplate():
+            prompt = prompts.answer(
+                request.turns,
+                request.policy,
+                thinking_switch(request),
+                tools=request.tools,
+                variables=request.template_arguments,
+            )
+            text, tokens = prompt.rendered.text, len(prompt.ids)
+            return TemplateApplied(id, text, tokens, prompt.dropped_turns)
+
+
+def thinking_switch(request: ApplyTemplate) -> bool | None:
+    """Whether the prompt asks for thoughts: as said, or as a variable of the template says."""
+    given = request.template_arguments.get("enable_thinking")
+    return given if request.thinking is None and isinstance(given, bool) else request.thinking
+
+
+def prompt_of(request: Complete, tokenizer: Tokenizer) -> list[int]:
+    """The tokens of a prompt. Raises RequestError for an id that the model does not have."""
+    if isinstance(request.prompt, str):
+        return tokenizer.encode(request.prompt, parse_special=request.parses_special)
+    return known(request.prompt, tokenizer)
+
+
+def known(ids: Sequence[int], tokenizer: Tokenizer) -> list[int]:
+    """The ids; raises RequestError for one that the model does not have."""
+    for token in ids:
+        if not 0 <= token < tokenizer.size:
+            raise RequestError(
+                f"The model has no token {token}.", f"Give ids from 0 to {tokenizer.size - 1}."
+            )
+    return list(ids)
