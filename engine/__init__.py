@@ -130,7 +130,6 @@ from engine.messages import (
     split_answer,
 )
 from engine.prometheus import prometheus_text
-from engine.server.bridge import Door
 from engine.state.disk.folder import delete_snapshots, snapshots_folder, snapshots_size
 
 __all__ = [
@@ -163,7 +162,6 @@ __all__ = [
     "DevicePart",
     "DeviceRefusal",
     "DevicesFound",
-    "Door",
     "DraftKind",
     "DraftSet",
     "Embed",

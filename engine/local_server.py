@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.server.bridge import Door
+from engine.client import Engine
 
 if TYPE_CHECKING:
     from engine.server.activity import Activity
@@ -53,7 +53,7 @@ class LocalServer:
 
 
 def start_server(
-    door: Door, options: LocalServerOptions, folders: Callable[[], Sequence[Path]] = lambda: ()
+    engine: Engine, options: LocalServerOptions, folders: Callable[[], Sequence[Path]] = lambda: ()
 ) -> LocalServer:
     """Start a server of an engine's models, and of those in `folders`, which any thread may call.
 
@@ -64,7 +64,7 @@ def start_server(
     from engine.server.service import ServiceOptions
 
     server = Server(
-        door,
+        engine,
         ServerOptions(
             options.host,
             options.port,

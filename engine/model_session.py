@@ -35,6 +35,7 @@ from engine.frontend.constraints.refusal import RefusedConstraint
 from engine.frontend.constraints.resume_matcher import after_thoughts
 from engine.frontend.prompt import PromptBuilder
 from engine.frontend.reasoning_budget import ThoughtPlan
+from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.frontend.tool_formats.formats import ToolFormat
 from engine.frontend.tool_formats.grammar import relaxed, tool_constraint
 from engine.frontend.tool_formats.stage import ToolCallEvents
@@ -250,6 +251,9 @@ class ModelSession:
             runs_on=model.runs_on,
             moved=model.moved,
             beside=beside,
+            template_source=model.template.source,
+            begin=_shown(model.tokenizer, model.tokenizer.bos),
+            end=_shown(model.tokenizer, model.tokenizer.eos),
         )
 
     def _template_problem(self) -> str:
@@ -644,6 +648,11 @@ def _deliver_calls(
 
 def _no_checkpoint() -> None:
     """A checkpoint of work that is not cancelled."""
+
+
+def _shown(tokenizer: Tokenizer, token: int | None) -> str:
+    """The text of a special token."""
+    return "" if token is None else tokenizer.piece(token).decode("utf-8", "replace")
 
 
 def _page_budget(model: LoadedModel, layout: KVLayout, left_bytes: int) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from app.chat.serving import ServerStarter, ServerUse
 from app.state.server import ClientRow, LogRow
-from engine import Door, Event, LocalServer, LocalServerOptions, start_server
+from engine import Engine, Event, LocalServer, LocalServerOptions, start_server
 
 
 class ShownServer:
@@ -54,15 +54,15 @@ class ShownServer:
 
 def shared_engine(
     folders: Callable[[], Sequence[Path]],
-) -> tuple[Callable[[Callable[[Event], None]], Door], ServerStarter]:
+) -> tuple[Callable[[Callable[[Event], None]], Engine], ServerStarter]:
     """The maker of the window's engine, and what starts a server of the same engine.
 
     `folders` has models beside the models folder; any thread may call it.
     """
-    made: list[Door] = []
+    made: list[Engine] = []
 
-    def engine(notify: Callable[[Event], None]) -> Door:
-        made.append(Door(notify))
+    def engine(notify: Callable[[Event], None]) -> Engine:
+        made.append(Engine(notify))
         return made[-1]
 
     def start(options: LocalServerOptions) -> ShownServer:

@@ -295,6 +295,13 @@ def _add_serve(commands: _SubParsersAction[Parser], runs: Mapping[str, Run]) -> 
         metavar="MINUTES",
         help="that a model stays loaded after its last answer; -1: for ever (5)",
     )
+    serve.add_argument(
+        "--alias",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a further name of the first model; *: any name that no other model has",
+    )
     serve.add_argument("--only", action="store_true", help="load no other models for clients")
     serve.add_argument("--log-texts", action="store_true", help="keep texts in the log in memory")
     serve.add_argument("-c", "--context", type=int, default=0, help="tokens; 0: by the memory")

@@ -13,10 +13,10 @@ from engine.cli import options as options_of
 from engine.cli.files import read_text
 from engine.cli.options import Options
 from engine.cli.output import print_status
+from engine.client import Engine
 from engine.errors import EngineError, RequestError
 from engine.loading.library import find_model
 from engine.messages import Event, Failed, Load, ModelLoaded
-from engine.server.bridge import Door
 
 _KEY_VARIABLE = "TOKONOMA_API_KEY"
 _FOREVER = -1.0  # seconds that a model is kept
@@ -29,7 +29,7 @@ def serve(options: Options) -> None:
     from engine.server.serve import Server, ServerOptions
     from engine.server.service import ServiceOptions
 
-    door = Door()
+    engine = Engine()
     made = ServerOptions(
         host=options.host,
         port=options.port,
@@ -38,21 +38,22 @@ def serve(options: Options) -> None:
             keep_seconds=_FOREVER if options.keep < 0 else 60.0 * options.keep,
             loads=not options.only,
             context=options.context,
+            aliases=tuple(options.alias),
             adapters=tuple(options_of.adapters(options)),
             keeps_texts=options.log_texts,
         ),
     )
-    server = Server(door, made)
+    server = Server(engine, made)
     ended = threading.Event()
 
     def end(number: int, frame: FrameType | None) -> None:
         ended.set()
 
     before = {one: signal.signal(one, end) for one in (signal.SIGINT, signal.SIGTERM)}
-    door.start()
+    engine.start()
     try:
         if options.model is not None:
-            _load(door, options)
+            _load(engine, options)
         server.start()
         print(
             f"Listening at {server.address} (for OpenAI's clients: {server.address}/v1)", flush=True
@@ -62,12 +63,12 @@ def serve(options: Options) -> None:
         ended.wait()
     finally:
         server.stop()
-        door.stop()
+        engine.stop()
         for one, handler in before.items():
             signal.signal(one, handler)
 
 
-def _load(door: Door, options: Options) -> None:
+def _load(engine: Engine, options: Options) -> None:
     """Load the main model; raises EngineError."""
     arrived: queue.SimpleQueue[Event] = queue.SimpleQueue()
     load = Load(
@@ -78,7 +79,7 @@ def _load(door: Door, options: Options) -> None:
         memory_bytes=options_of.memory(options),
         embeddings=True,
     )
-    door.submit(load, arrived.put)
+    engine.submit(load, arrived.put)
     while not isinstance(event := arrived.get(), ModelLoaded):
         if isinstance(event, Failed):
             raise EngineError(event.message, event.remedy, event.fault)

@@ -69,6 +69,9 @@ class ModelLoaded:
     runs_on: tuple[DevicePart, ...] = ()  # in the order of the layers
     moved: DeviceRefusal | None = None  # why it does not run, or not all, where it was asked to
     beside: bool = False  # it is not the main model
+    template_source: str = ""  # the chat template in Jinja
+    begin: str = ""  # text of the token that begins a text; "": there is none
+    end: str = ""  # text of the token that ends one
 
 
 @dataclass(frozen=True, slots=True)

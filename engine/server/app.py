@@ -14,16 +14,19 @@ from engine.server.errors import ApiError
 from engine.server.guards import Guards, Security
 from engine.server.http import error_response, family_of
 from engine.server.limits import Limits
-from engine.server.llama import state
-from engine.server.openai import chat, embeddings, models, responses
+from engine.server.llama import completion, state, tokens
+from engine.server.openai import chat, completions, embeddings, models, responses
 from engine.server.service import Service
 
 # Each module has `routes(service)`, a list of Starlette's routes.
 _MODULES = (
     models,
     chat,
+    completions,
     embeddings,
     state,
+    tokens,
+    completion,
     responses,
     messages,
     lm_studio,

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from typing import TypeVar, cast
 
-from engine.client import Engine, RequestHandle
+from engine.client import Engine
 from engine.errors import EngineError
 from engine.messages import (
     Event,
@@ -17,8 +17,6 @@ from engine.messages import (
     Finished,
     Load,
     LoadProgress,
-    ModelLoaded,
-    ModelMoved,
     ModelUnloaded,
     PromptProgress,
     Request,
@@ -31,52 +29,6 @@ T = TypeVar("T", bound=Event)
 R = TypeVar("R")
 
 
-class Door:
-    """Requests of several clients to one engine, each with events of its own."""
-
-    def __init__(self, notify: Callable[[Event], None] = lambda event: None) -> None:
-        """`notify` is that of `Engine`."""
-        self.engine = Engine(self._unasked)
-        self._notify = notify
-        self._resident: ModelLoaded | None = None
-
-    @property
-    def resident(self) -> tuple[ModelLoaded, ...]:
-        """The loaded models, the main one first."""
-        return () if self._resident is None else (self._resident,)
-
-    def start(self) -> None:
-        """Start the engine's thread."""
-        self.engine.start()
-
-    def stop(self) -> None:
-        """Cancel all requests and end the engine's thread."""
-        self.engine.stop()
-
-    def submit(
-        self, request: Request, deliver: Callable[[Event], None], client: str = ""
-    ) -> RequestHandle:
-        """Queue a request, from any thread; `deliver` gets its events on the engine's thread."""
-
-        def noted(event: Event) -> None:
-            self._note(event)
-            deliver(event)
-
-        return self.engine.submit(request, noted)
-
-    def _unasked(self, event: Event) -> None:
-        self._note(event)
-        self._notify(event)
-
-    def _note(self, event: Event) -> None:
-        if isinstance(event, ModelLoaded):
-            self._resident = event
-        elif isinstance(event, ModelMoved):
-            self._resident = event.loaded
-        elif isinstance(event, ModelUnloaded):
-            self._resident = None
-
-
 def is_final(request: Request, event: Event) -> bool:
     """Whether an event is the last of its request."""
     if isinstance(event, ModelUnloaded):
@@ -86,7 +38,7 @@ def is_final(request: Request, event: Event) -> bool:
     return not isinstance(event, Text | Thought | ToolCallDelta | PromptProgress | LoadProgress)
 
 
-async def events(door: Door, request: Request, client: str = "") -> AsyncGenerator[Event, None]:
+async def events(engine: Engine, request: Request, client: str = "") -> AsyncGenerator[Event, None]:
     """The events of a request up to the final one; raises EngineError instead of Failed.
 
     Closing the generator early cancels the request. The engine never waits for a reader.
@@ -104,14 +56,16 @@ async def events(door: Door, request: Request, client: str = "") -> AsyncGenerat
             with suppress(RuntimeError):  # the loop is closed: nobody reads
                 loop.call_soon_threadsafe(wake.set)
 
-    handle = door.submit(request, deliver, client)
+    handle = engine.submit(request, deliver, client=client)
     is_over = False
     try:
         while not is_over:
+            if wake.is_set():
+                await asyncio.sleep(0)  # others have their turn, however fast events come
             await wake.wait()
             wake.clear()
             is_waking = False
-            while arrived:
+            for _ in range(len(arrived)):
                 event = arrived.popleft()
                 is_over = is_final(request, event)
                 if isinstance(event, Failed):
@@ -122,10 +76,10 @@ async def events(door: Door, request: Request, client: str = "") -> AsyncGenerat
             handle.cancel()
 
 
-async def answer(door: Door, request: Request, kind: type[T], client: str = "") -> T:
+async def answer(engine: Engine, request: Request, kind: type[T], client: str = "") -> T:
     """The event of type `kind` that ends a request; raises EngineError."""
     last: Event | None = None
-    async for event in events(door, request, client):
+    async for event in events(engine, request, client):
         last = event
     assert isinstance(last, kind), "a request ended with another event"
     return last

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from engine.errors import EngineError, Fault, FaultKind
+from engine.errors import Busy, EngineError, Fault, FaultKind
 
 TOO_LONG = "context_length_exceeded"  # code of a prompt that does not fit; with both sizes
 
@@ -122,6 +122,8 @@ def bad_field(name: str, problem: str) -> ApiError:
 
 def from_engine(error: EngineError) -> ApiError:
     """An error of the engine as the response to the request that met it."""
+    if isinstance(error, Busy):
+        return ApiError(503, error.sentence, code="busy", retry_seconds=error.retry_after)
     return from_fault(error.sentence, error.fault)
 
 

@@ -199,6 +199,7 @@ class _Sender:
     async def _part(self, frame: bytes) -> None:
         self._sent = time.monotonic()
         await self.send({"type": "http.response.body", "body": frame, "more_body": True})
+        await asyncio.sleep(0)  # a client that has gone away is noticed before the next part
 
     async def _ping(self) -> None:
         """Send a comment now and then while there is nothing else: proxies cut silent streams."""

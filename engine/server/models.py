@@ -10,14 +10,15 @@ import re
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine.errors import EngineError
+from engine.client import Engine
+from engine.errors import EngineError, FaultKind
 from engine.loading.library import installed_models, model_label, model_name, model_parts
 from engine.messages import Load, ModelLoaded, ModelUnloaded, Unload
-from engine.server.bridge import Door, answer, in_thread
+from engine.server.bridge import answer, in_thread
 from engine.server.errors import ApiError
 
 KEEP_SECONDS = 300.0  # after the last answer, as Ollama keeps models
@@ -44,38 +45,42 @@ class Models:
 
     def __init__(
         self,
-        door: Door,
+        engine: Engine,
         folders: Callable[[], Sequence[Path]] = lambda: (),
         *,
         keep_seconds: float = KEEP_SECONDS,
         loads: bool = True,
         context: int = 0,
+        aliases: Sequence[str] = (),
     ) -> None:
         """`folders` has models beside the models folder; `loads` is whether other models than the
-        loaded ones are loaded on demand, with contexts of `context` tokens, 0: as the app chooses.
+        loaded ones are loaded on demand, with contexts of `context` tokens, 0: as the app chooses;
+        `aliases` are further names of the main model, "*" any name that no other model has.
         """
-        self._door = door
+        self._engine = engine
         self._folders = folders
         self.keep_seconds = keep_seconds
         self._loads = loads
         self._context = context
+        self._aliases = {alias.lower() for alias in aliases}
         self._searched: tuple[float, list[Path]] = (-_SEARCHED_SECONDS, [])
         self._leases: Counter[Path] = Counter()
         self._timers: dict[Path, asyncio.TimerHandle] = {}
         self._unloads: set[asyncio.Task[None]] = set()
-        self._free = asyncio.Condition()  # a lease ended, or a model was loaded
-        self._is_loading = False
+        self._free = asyncio.Condition()  # a lease ended, or the loaded models changed
+        self._is_changing = False  # a model is being loaded or unloaded
+        self._is_swapping = False  # no answer may begin meanwhile
 
     async def cards(self) -> list[ModelCard]:
         """All models, the main one first."""
-        resident = {one.path: one for one in self._door.resident}
+        resident = {one.path: one for one in self._engine.resident}
         at, found = self._searched
         if time.monotonic() - at > _SEARCHED_SECONDS:
             found = await in_thread(lambda: installed_models(self._folders()))
             self._searched = time.monotonic(), found
         first = list(resident)
         paths: list[Path] = list(dict.fromkeys([*first[:1], *found, *first]))
-        main = first[0] if first else None
+        main = first[0] if first and not resident[first[0]].beside else None
         names = Counter(_stem(path).lower() for path in paths)
         made: list[ModelCard] = []
         for path in paths:
@@ -102,6 +107,8 @@ class Models:
             for card in cards:
                 if wanted and wanted in ({card.name.lower()} if is_exact else _names(card)):
                     return card
+        if cards and cards[0].is_main and ({wanted, "*"} & self._aliases):
+            return cards[0]
         names = ", ".join(card.name for card in cards[:_MOST_NAMED]) or "none"
         what = f"There is no model {name[:200]!r}" if wanted else "No model is named or loaded"
         raise ApiError(404, f"{what}; installed: {names}.", code="model_not_found", param="model")
@@ -115,18 +122,10 @@ class Models:
         Raises ApiError for an unknown name, EngineError where it cannot be loaded.
         """
         card = await self.find(name)
+        loaded = await self._lease(card)
         path = card.path
-        async with self._free:
-            await self._free.wait_for(lambda: not self._is_loading)
-            self._is_loading = (loaded := self._resident(path)) is None
-            if loaded is not None:
-                self._lease(path)
-        if loaded is None:
-            loaded = await self._load(card)
         try:
-            yield ModelCard(
-                card.name, path, card.label, card.size_bytes, card.changed, loaded, card.is_main
-            )
+            yield replace(card, loaded=loaded)
         finally:
             self._leases[path] -= 1
             if not self._leases[path]:
@@ -138,7 +137,7 @@ class Models:
         """When a loaded model is unloaded, in seconds since the epoch; None: never."""
         if (timer := self._timers.get(path)) is not None:
             return time.time() + timer.when() - asyncio.get_running_loop().time()
-        is_kept = self.keep_seconds < 0 or self._is_main(path)
+        is_kept = self.keep_seconds < 0 or not self._is_beside(path)
         return None if is_kept else time.time() + self.keep_seconds
 
     async def close(self) -> None:
@@ -149,44 +148,66 @@ class Models:
             task.cancel()
         await asyncio.gather(*self._unloads, return_exceptions=True)
 
-    def _is_main(self, path: Path) -> bool:
-        return next((one.path for one in self._door.resident), None) == path
+    def _is_beside(self, path: Path) -> bool:
+        """Whether it is loaded beside the main model, for clients."""
+        found = self._resident(path)
+        return found is not None and found.beside
 
     def _resident(self, path: Path) -> ModelLoaded | None:
-        return next((one for one in self._door.resident if one.path == path), None)
+        return next((one for one in self._engine.resident if one.path == path), None)
 
-    def _lease(self, path: Path) -> None:
+    async def _lease(self, card: ModelCard) -> ModelLoaded:
+        """Keep a model from being unloaded, and load it if need be; one is loaded at a time."""
+        path = card.path
+        async with self._free:
+            await self._free.wait_for(lambda: not self._is_changing or self._is_usable(path))
+            if (loaded := self._resident(path)) is not None:
+                self._take(path)
+                return loaded
+            self._is_changing = True
+        try:
+            loaded = await self._load(card)
+            self._take(path)
+            return loaded
+        finally:
+            self._is_changing = self._is_swapping = False
+            await asyncio.shield(self._notify())
+
+    def _is_usable(self, path: Path) -> bool:
+        return not self._is_swapping and self._resident(path) is not None
+
+    def _take(self, path: Path) -> None:
         self._leases[path] += 1
         if (timer := self._timers.pop(path, None)) is not None:
             timer.cancel()
 
     async def _load(self, card: ModelCard) -> ModelLoaded:
-        """Load a model; answers of others end first, and new ones wait."""
+        """Load a model; if it does not fit beside others, when their answers have ended."""
+        if not self._loads:
+            raise ApiError(
+                403,
+                f"The model {card.name} is not loaded, and this server loads none for clients.",
+                code="model_not_loaded",
+                param="model",
+            )
+        load = Load(card.path, context=self._context, embeddings=True, beside=True)
         try:
-            if not self._loads:
-                raise ApiError(
-                    403,
-                    f"The model {card.name} is not loaded, and this server loads none for clients.",
-                    code="model_not_loaded",
-                    param="model",
-                )
-            async with self._free:
-                await self._free.wait_for(lambda: not self._leases)
-            load = Load(card.path, context=self._context, embeddings=True)
-            loaded = await answer(self._door, load, ModelLoaded)
-            self._lease(card.path)
-            return loaded
-        finally:
-            self._is_loading = False
-            await asyncio.shield(self._notify())
+            return await answer(self._engine, load, ModelLoaded)
+        except EngineError as error:
+            if error.fault.kind is not FaultKind.MEMORY or not self._leases:
+                raise
+        self._is_swapping = True  # new answers wait, those that run end
+        async with self._free:
+            await self._free.wait_for(lambda: not self._leases)
+        return await answer(self._engine, load, ModelLoaded)
 
     async def _notify(self) -> None:
         async with self._free:
             self._free.notify_all()
 
     def _keep(self, path: Path, seconds: float) -> None:
-        """Unload a model after a time; a negative one: never."""
-        if seconds < 0 or self._is_main(path):
+        """Unload a model after a time; a negative one: never. The main model is its owner's."""
+        if seconds < 0 or not self._is_beside(path):
             return
         loop = asyncio.get_running_loop()
         self._timers[path] = loop.call_later(seconds, self._start_unload, path)
@@ -198,12 +219,17 @@ class Models:
         task.add_done_callback(self._unloads.discard)
 
     async def _unload(self, path: Path) -> None:
-        if self._leases[path] or self._resident(path) is None:
-            return
+        async with self._free:
+            await self._free.wait_for(lambda: not self._is_changing)
+            if path in self._leases or not self._is_beside(path):
+                return
+            self._is_changing = self._is_swapping = True
         try:
-            await answer(self._door, Unload(), ModelUnloaded)
-        except EngineError:  # it is unloaded when memory is needed
-            return
+            with suppress(EngineError):  # it is unloaded when memory is needed
+                await answer(self._engine, Unload(path), ModelUnloaded)
+        finally:
+            self._is_changing = self._is_swapping = False
+            await asyncio.shield(self._notify())
 
 
 def _stem(path: Path) -> str:

@@ -15,6 +15,7 @@ from engine.server.values import Done, Timings, Usage
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+FINGERPRINT = "build-tokonoma"  # programs written for llama.cpp look for the b
 MOST_ANSWERS = 16
 MOST_LOGPROBS = 100
 MOST_SCALE = 2.0  # of an adapter
@@ -37,7 +38,7 @@ _REASONS = {
 
 def model_name(call: Call) -> str:
     """The name of the model; "", which OpenAI's own routes must be given, is the loaded one."""
-    if call.request.url.path.startswith("/v1/") and "model" not in call.body.values:
+    if call.request.url.path.startswith("/v1/") and "model" not in call.body:
         call.body.fail(
             "model", 'is missing; give a name of /v1/models, or "" for the loaded model.'
         )

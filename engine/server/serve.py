@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 
 import uvicorn
 
+from engine.client import Engine
 from engine.errors import RequestError
 from engine.server.activity import Activity
 from engine.server.app import application
-from engine.server.bridge import Door
 from engine.server.guards import Security
 from engine.server.limits import HOST, PORT, Limits
 from engine.server.protocol import protocol
@@ -38,10 +38,10 @@ class ServerOptions:
 class Server:
     """The HTTP server of one engine; started and stopped from any thread."""
 
-    def __init__(self, door: Door, options: ServerOptions | None = None) -> None:
+    def __init__(self, engine: Engine, options: ServerOptions | None = None) -> None:
         """The engine outlives the server: stopping ends the server's requests only."""
         self.options = options or ServerOptions()
-        self.service = Service(door, self.options.service)
+        self.service = Service(engine, self.options.service)
         self._socket: socket.socket | None = None
         self._thread: threading.Thread | None = None
         self._server: uvicorn.Server | None = None

@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from engine.client import Engine
 from engine.messages import (
     AdapterUse,
+    ApplyTemplate,
     Chat,
+    Complete,
+    Detokenize,
+    Detokenized,
     Embed,
     Embedded,
     Finished,
+    FinishReason,
     Metrics,
     MetricsRead,
     PromptProgress,
     Rerank,
     Reranked,
     Sampling,
+    Score,
+    Scored,
+    TemplateApplied,
     Text,
     Thought,
+    Tokenize,
+    Tokenized,
+    TokenLogprobs,
     ToolCallDelta,
 )
 from engine.server.activity import Activity, Client, Recorder
-from engine.server.bridge import Door, answer, events
+from engine.server.bridge import answer, events
 from engine.server.models import KEEP_SECONDS, ModelCard, Models
 from engine.server.values import (
     Begun,
@@ -33,6 +46,7 @@ from engine.server.values import (
     Content,
     Delta,
     Done,
+    Progress,
     Reasoning,
     Timings,
     Usage,
@@ -48,6 +62,7 @@ class ServiceOptions:
     keep_seconds: float = KEEP_SECONDS  # that a model stays loaded after its last answer; <0: ever
     loads: bool = True  # models are loaded when a client names them
     context: int = 0  # tokens of models loaded so; 0: as the app chooses
+    aliases: tuple[str, ...] = ()  # further names of the main model; "*": any unknown one
     adapters: tuple[AdapterUse, ...] = ()  # of the main model, as /lora-adapters lists them
     keeps_texts: bool = False  # in the log
 
@@ -55,17 +70,18 @@ class ServiceOptions:
 class Service:
     """The engine as the APIs see it; used on the server's event loop."""
 
-    def __init__(self, door: Door, options: ServiceOptions | None = None) -> None:
+    def __init__(self, engine: Engine, options: ServiceOptions | None = None) -> None:
         options = options or ServiceOptions()
-        self.door = door
+        self.engine = engine
         self.recorder = Recorder(options.keeps_texts)
         self.adapters = list(options.adapters)
         self.models = Models(
-            door,
+            engine,
             options.folders,
             keep_seconds=options.keep_seconds,
             loads=options.loads,
             context=options.context,
+            aliases=options.aliases,
         )
 
     async def close(self) -> None:
@@ -88,34 +104,20 @@ class Service:
         """
         async with self.models.use(wanted.model, wanted.keep_seconds) as card:
             assert card.loaded is not None
-            base = card.loaded.sampling or Sampling()
-            request = Chat(
-                wanted.turns,
-                replace(base, **wanted.sampling),
-                max_tokens=wanted.max_tokens,
-                stop=wanted.stop,
-                thinking=wanted.thinking,
-                thinking_budget=wanted.thinking_budget,
-                adapters=self._adapters(wanted, card),
-                answers=wanted.answers,
-                stop_loops=False,
-                constraint=wanted.constraint,
-                logprobs=wanted.logprobs,
-                tools=wanted.tools,
-                tool_choice=wanted.tool_choice,
-                parallel_tool_calls=wanted.parallel_tool_calls,
-                template_arguments=wanted.template_arguments,
-            )
+            request = self._request(wanted, card)
             splitters = [_Splitter(at) for at in range(wanted.answers)]
-            has_begun = False
-            stream = events(self.door, request, wanted.client.key)
+            began = 0.0  # when the prompt was first read
+            stream = events(self.engine, request, wanted.client.key)
             async with aclosing(stream) as found:
                 async for event in found:
-                    if isinstance(event, PromptProgress) and not has_begun:
-                        has_begun = True
-                        begun = Begun(card.name, event.total_tokens, event.reused_tokens)
-                        self._note(wanted, begun)
-                        yield begun
+                    if isinstance(event, PromptProgress):
+                        if not began:
+                            began = time.perf_counter()
+                            begun = Begun(card.name, event.total_tokens, event.reused_tokens)
+                            self._note(wanted, begun)
+                            yield begun
+                        if wanted.reports_progress:
+                            yield _progress(event, time.perf_counter() - began)
                     elif isinstance(event, Text | Thought):
                         for delta in splitters[event.answer].push(event):
                             self._note(wanted, delta)
@@ -131,16 +133,64 @@ class Service:
 
     async def count(self, wanted: Wanted) -> int:
         """The tokens of a prompt, with the markup of its turns and tools; raises as `generate`."""
-        async with aclosing(self.generate(wanted)) as deltas:
-            async for delta in deltas:
-                if isinstance(delta, Begun):
-                    return delta.prompt
-        raise AssertionError("an answer ended before it began")
+        return (await self.apply_template(wanted)).tokens
+
+    async def read(self, wanted: Wanted) -> tuple[str, Done]:
+        """The name of the model and the end of an answer without tokens to a prompt."""
+        async with self.models.use(wanted.model, wanted.keep_seconds) as card:
+            prompt = wanted.prompt or ""
+            if isinstance(prompt, str):
+                request = Tokenize(prompt, adds_special=True, model=card.path)
+                prompt = (await answer(self.engine, request, Tokenized, wanted.client.key)).ids
+            done = Done(0, FinishReason.LENGTH, Usage(len(prompt)), Timings())
+            self._note(wanted, Begun(card.name, len(prompt), 0))
+        return card.name, done
+
+    async def score(self, wanted: Wanted) -> tuple[TokenLogprobs, ...]:
+        """The tokens of a prompt with their log probabilities; the first one's is 0."""
+        assert wanted.prompt is not None
+        async with self.models.use(wanted.model, wanted.keep_seconds) as card:
+            adapters = self._adapters(wanted, card)
+            request = Score(wanted.prompt, max(wanted.logprobs, 1), adapters, model=card.path)
+            return (await answer(self.engine, request, Scored, wanted.client.key)).tokens
+
+    async def tokenize(
+        self,
+        model: str,
+        text: str,
+        *,
+        adds_special: bool = False,
+        parses_special: bool = True,
+        with_pieces: bool = False,
+    ) -> tuple[ModelCard, Tokenized]:
+        """The model and the tokens of a text; raises ApiError and EngineError."""
+        async with self.models.use(model) as card:
+            request = Tokenize(text, adds_special, parses_special, with_pieces, card.path)
+            return card, await answer(self.engine, request, Tokenized)
+
+    async def detokenize(self, model: str, ids: tuple[int, ...]) -> str:
+        """The text of tokens; raises ApiError and EngineError."""
+        async with self.models.use(model) as card:
+            return (await answer(self.engine, Detokenize(ids, card.path), Detokenized)).text
+
+    async def apply_template(self, wanted: Wanted) -> TemplateApplied:
+        """A conversation as the model reads it; raises ApiError and EngineError."""
+        async with self.models.use(wanted.model, wanted.keep_seconds) as card:
+            request = ApplyTemplate(
+                wanted.turns,
+                wanted.thinking,
+                tools=wanted.tools,
+                template_arguments=wanted.template_arguments,
+                model=card.path,
+            )
+            return await answer(self.engine, request, TemplateApplied, wanted.client.key)
 
     async def embed(self, model: str, texts: Sequence[str], client: Client) -> tuple[str, Embedded]:
         """The name of the model and the vectors of texts; raises ApiError and EngineError."""
         async with self.models.use(model) as card:
-            found = await answer(self.door, Embed(tuple(texts)), Embedded, client.key)
+            found = await answer(
+                self.engine, Embed(tuple(texts), model=card.path), Embedded, client.key
+            )
         return card.name, found
 
     async def rerank(
@@ -148,21 +198,58 @@ class Service:
     ) -> tuple[str, Reranked]:
         """The name of the model and the scores of documents; raises ApiError and EngineError."""
         async with self.models.use(model) as card:
-            request = Rerank(query, tuple(documents))
-            found = await answer(self.door, request, Reranked, client.key)
+            request = Rerank(query, tuple(documents), card.path)
+            found = await answer(self.engine, request, Reranked, client.key)
         return card.name, found
 
     async def metrics(self, model: str) -> MetricsRead:
         """Metrics of a loaded model; without one only memory and disk."""
         if model:
-            async with self.models.use(model):
-                return await answer(self.door, Metrics(), MetricsRead)
-        return await answer(self.door, Metrics(), MetricsRead)
+            async with self.models.use(model) as card:
+                return await answer(self.engine, Metrics(card.path), MetricsRead)
+        return await answer(self.engine, Metrics(), MetricsRead)
 
     def change(self, keep_seconds: float, *, keeps_texts: bool) -> None:
         """Change how long models are kept, and whether the log holds texts; from any thread."""
         self.models.keep_seconds = keep_seconds
         self.recorder.keeps_texts = keeps_texts
+
+    def _request(self, wanted: Wanted, card: ModelCard) -> Chat | Complete:
+        """The engine's request of an answer."""
+        base = (card.loaded.sampling if card.loaded is not None else None) or Sampling()
+        drawn = replace(base, **wanted.sampling)
+        adapters = self._adapters(wanted, card)
+        if wanted.prompt is not None:
+            return Complete(
+                wanted.prompt,
+                drawn,
+                max_tokens=wanted.max_tokens,
+                stop=wanted.stop,
+                adapters=adapters,
+                answers=wanted.answers,
+                stop_loops=False,
+                constraint=wanted.constraint,
+                logprobs=wanted.logprobs,
+                model=card.path,
+            )
+        return Chat(
+            wanted.turns,
+            drawn,
+            max_tokens=wanted.max_tokens,
+            stop=wanted.stop,
+            thinking=wanted.thinking,
+            thinking_budget=wanted.thinking_budget,
+            adapters=adapters,
+            answers=wanted.answers,
+            stop_loops=False,
+            constraint=wanted.constraint,
+            logprobs=wanted.logprobs,
+            tools=wanted.tools,
+            tool_choice=wanted.tool_choice,
+            parallel_tool_calls=wanted.parallel_tool_calls,
+            template_arguments=wanted.template_arguments,
+            model=card.path,
+        )
 
     def _note(self, wanted: Wanted, delta: Delta) -> None:
         """Write a delta into the log."""
@@ -193,6 +280,10 @@ class Service:
 def new_id(prefix: str) -> str:
     """An id for an answer or a call: "chatcmpl-" and 24 random characters."""
     return f"{prefix}{secrets.token_hex(12)}"
+
+
+def _progress(event: PromptProgress, seconds: float) -> Progress:
+    return Progress(event.done_tokens, event.total_tokens, event.reused_tokens, seconds)
 
 
 def _done(event: Finished) -> Done:

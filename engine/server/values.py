@@ -42,6 +42,7 @@ class Wanted:
     answers: int = 1
     template_arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     adapters: tuple[AdapterUse, ...] | None = None  # None: those of the server
+    reports_progress: bool = False  # with deltas of `Progress`
     keep_seconds: float | None = (
         None  # the model stays loaded; None: as the server is set; <0: ever
     )
@@ -81,6 +82,16 @@ class Begun:
     model: str  # its name, as in `Service.models`
     prompt: int  # tokens
     cached: int  # of these
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A part of the prompt was read; only where that was asked for."""
+
+    done: int  # tokens, with the cached ones
+    total: int
+    cached: int
+    seconds: float  # since the first
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,4 +135,4 @@ class Done:
     stop: str = ""  # the stop string that ended it
 
 
-Delta = Begun | Reasoning | Content | CallDelta | Done
+Delta = Begun | Progress | Reasoning | Content | CallDelta | Done

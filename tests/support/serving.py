@@ -9,44 +9,48 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
-from engine import Event, Failed, Load, Metrics, MetricsRead, ModelLoaded
-from engine.server.bridge import Door
+from engine import Engine, Event, Failed, Load, Metrics, MetricsRead, ModelLoaded, Request
 from engine.server.serve import Server, ServerOptions
 
 TIMEOUT_SECONDS = 60
+E = TypeVar("E", bound=Event)
 
 
 class Served:
     """A running engine and server; `model` is loaded as the main one."""
 
     def __init__(self, model: Path | None = None, options: ServerOptions | None = None) -> None:
-        self.door = Door()
-        self.door.start()
+        self.engine = Engine()
+        self.engine.start()
         if model is not None:
             self.load(model)
-        self.server = Server(self.door, replace(options or ServerOptions(), port=0))
+        self.server = Server(self.engine, replace(options or ServerOptions(), port=0))
         self.server.start()
         self.http = httpx.Client(base_url=self.server.address, timeout=TIMEOUT_SECONDS)
 
     def load(self, path: Path) -> ModelLoaded:
         ended: queue.Queue[Event] = queue.Queue()
-        self.door.submit(Load(path), ended.put)
+        self.engine.submit(Load(path), ended.put)
         while not isinstance(event := ended.get(timeout=TIMEOUT_SECONDS), ModelLoaded):
             assert not isinstance(event, Failed), event
+        return event
+
+    def ask(self, request: Request, kind: type[E]) -> E:
+        """The last event of a request to the engine itself."""
+        ended: queue.Queue[Event] = queue.Queue()
+        self.engine.submit(request, ended.put)
+        event = ended.get(timeout=TIMEOUT_SECONDS)
+        assert isinstance(event, kind), event
         return event
 
     @property
     def running(self) -> int:
         """Answers in progress in the engine."""
-        ended: queue.Queue[Event] = queue.Queue()
-        self.door.submit(Metrics(), ended.put)
-        event = ended.get(timeout=TIMEOUT_SECONDS)
-        assert isinstance(event, MetricsRead), event
-        return event.running
+        return self.ask(Metrics(), MetricsRead).running
 
     def socket(self) -> socket.socket:
         """A plain connection to the server."""
@@ -65,7 +69,7 @@ class Served:
     def close(self) -> None:
         self.http.close()
         self.server.stop()
-        self.door.stop()
+        self.engine.stop()
 
     def get(self, path: str, **options: Any) -> Any:
         response = self.http.get(path, **options)

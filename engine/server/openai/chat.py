@@ -17,6 +17,7 @@ from engine.server.fields import Fields
 from engine.server.http import END_OF_STREAM, Call, Stream, json_response, post, sse
 from engine.server.openai import messages
 from engine.server.options import (
+    FINGERPRINT,
     MOST_LOGPROBS,
     answer_limit,
     answers,
@@ -33,7 +34,16 @@ from engine.server.options import (
 )
 from engine.server.sampling import sampling
 from engine.server.service import Service, new_id
-from engine.server.values import Begun, CallDelta, Content, Delta, Done, Reasoning, Wanted
+from engine.server.values import (
+    Begun,
+    CallDelta,
+    Content,
+    Delta,
+    Done,
+    Progress,
+    Reasoning,
+    Wanted,
+)
 
 
 def routes(service: Service) -> list[Route]:
@@ -50,13 +60,23 @@ def routes(service: Service) -> list[Route]:
         includes = options is not None and options.flag("include_usage")
         return Stream(_chunks(shape, wanted.answers, deltas, includes_usage=includes), error=_error)
 
-    return [post("/v1/chat/completions", complete), post("/chat/completions", complete)]
+    async def count(call: Call) -> Response:
+        return json_response({"input_tokens": await service.count(_wanted(call, service))})
+
+    return [
+        post("/v1/chat/completions", complete),
+        post("/chat/completions", complete),
+        post("/v1/chat/completions/input_tokens", count),
+        post("/chat/completions/input_tokens", count),
+    ]
 
 
 def _wanted(call: Call, service: Service) -> Wanted:
     body = call.body
     switch, budget = thinking(body)
     tools = messages.tools(body)
+    if body.flag("add_generation_prompt") and body.flag("continue_final_message"):
+        body.fail("continue_final_message", "and `add_generation_prompt` cannot both be true.")
     return Wanted(
         model=model_name(call),
         turns=messages.turns(body),
@@ -74,6 +94,7 @@ def _wanted(call: Call, service: Service) -> Wanted:
         template_arguments=template_arguments(body),
         adapters=lora(body, service),
         keep_seconds=keep_seconds(body),
+        reports_progress=body.flag("return_progress") and body.flag("stream"),
         exchange=call.exchange,
     )
 
@@ -112,7 +133,7 @@ class _Answer:
                 call["function"]["arguments"] += delta.arguments
             case Done():
                 self.done = delta
-            case Begun():
+            case Begun() | Progress():
                 pass
 
     @property
@@ -149,7 +170,7 @@ class _Shape:
             "object": kind,
             "created": self.created,
             "model": self.model,
-            "system_fingerprint": "tokonoma",
+            "system_fingerprint": FINGERPRINT,
             "choices": list(choices),
         }
 
@@ -174,7 +195,7 @@ async def _whole(shape: _Shape, count: int, deltas: AsyncGenerator[Delta, None])
     async for delta in deltas:
         if isinstance(delta, Begun):
             shape.model = delta.model
-        else:
+        elif not isinstance(delta, Progress):
             made[delta.answer].add(delta)
     ended = [one.done for one in made if one.done is not None]
     choices = [
@@ -206,6 +227,9 @@ async def _chunks(
                 for answer in range(count):
                     yield sse(shape.chunk(answer, {"role": "assistant", "content": None}))
                 continue
+            if isinstance(delta, Progress):
+                yield sse(shape.chunk(0, {}) | {"prompt_progress": _progress(delta)})
+                continue
             answer = delta.answer
             if isinstance(delta, Done):
                 ended.append(delta)
@@ -218,8 +242,19 @@ async def _chunks(
                 chunk["choices"][0]["logprobs"] = shape.logprobs(tokens)
                 yield sse(chunk)
     if includes_usage:
-        yield sse(shape.made("chat.completion.chunk", []) | {"usage": usage(ended)})
+        last = shape.made("chat.completion.chunk", []) | {"usage": usage(ended)}
+        yield sse(last | ({"timings": timings(ended[0])} if ended else {}))
     yield END_OF_STREAM
+
+
+def _progress(delta: Progress) -> dict[str, Any]:
+    """llama.cpp's progress of reading a prompt."""
+    return {
+        "total": delta.total,
+        "cache": delta.cached,
+        "processed": delta.done,
+        "time_ms": round(delta.seconds * 1e3),
+    }
 
 
 def _part(delta: Reasoning | Content | CallDelta) -> dict[str, Any]:

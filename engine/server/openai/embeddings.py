@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from engine.server.errors import ApiError
 from engine.server.http import Call, json_response, post
+from engine.server.openai.completions import prompts
 from engine.server.service import Service
 
 
@@ -24,7 +25,7 @@ def routes(service: Service) -> list[Route]:
             raise ApiError(
                 400, "`input` is missing; give a text or a list of texts.", param="input"
             )
-        texts = body.texts(name)
+        texts = await _texts(call, service, name)
         form = body.choice("encoding_format", ("float", "base64"), "float")
         model, found = await service.embed(body.text("model"), texts, call.client)
         call.exchange.model, call.exchange.prompt_tokens = model, found.tokens
@@ -64,6 +65,16 @@ def routes(service: Service) -> list[Route]:
         post("/v1/reranking", rerank),
         post("/reranking", rerank),
     ]
+
+
+async def _texts(call: Call, service: Service, name: str) -> list[str]:
+    """The texts of a body: one or several, or the token ids of these."""
+    value = call.body.get(name)
+    if not isinstance(value, list) or not any(isinstance(one, list | int) for one in value):
+        return list(call.body.texts(name))
+    model = call.body.text("model")
+    found = prompts(call.body, name)
+    return [one if isinstance(one, str) else await service.detokenize(model, one) for one in found]
 
 
 def _encoded(vector: tuple[float, ...], form: str) -> list[float] | str:

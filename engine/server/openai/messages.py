@@ -40,7 +40,10 @@ def turns(body: Fields) -> tuple[Turn, ...]:
     """The turns of `messages`; raises ApiError for one that is wrong."""
     if not body.objects("messages"):
         body.fail("messages", "is missing or empty; give a list of messages.")
-    return prepared([_turn(one) for one in body.objects("messages")])
+    made = [_turn(one) for one in body.objects("messages")]
+    if len(made) > 1 and made[-1].role is made[-2].role is Role.ASSISTANT:
+        body.fail("messages", "ends with two messages of the assistant; only one can be continued.")
+    return prepared(made)
 
 
 def _turn(message: Fields) -> Turn:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncGenerator
 
 import pytest
 
+from engine.errors import EngineError
+from engine.server.values import Begun, Content, Delta
 from serving import Served, chat
 
 PATH = "/v1/chat/completions"
@@ -44,6 +47,35 @@ def test_usage_is_only_streamed_when_asked_for(served: Served, options: dict) ->
     assert not any("usage" in chunk for chunk in chunks)
 
 
+def test_the_progress_of_a_prompt_is_reported_when_asked_for(served: Served) -> None:
+    chunks = served.stream(PATH, chat("a new text " * 60, return_progress=True))
+    found = [one["prompt_progress"] for one in chunks if "prompt_progress" in one]
+    assert found[0]["cache"] == found[0]["processed"] < found[0]["total"]
+    assert found[-1]["processed"] == found[-1]["total"]
+    assert not any("prompt_progress" in one for one in served.stream(PATH, chat()))
+
+
+def test_the_tokens_of_a_prompt_are_counted(served: Served) -> None:
+    count = served.post(f"{PATH}/input_tokens", chat())["input_tokens"]
+    assert count == served.post(PATH, chat())["usage"]["prompt_tokens"]
+
+
+def test_an_error_in_mid_stream_is_its_last_event(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(wanted: object) -> AsyncGenerator[Delta, None]:
+        yield Begun("tiny-served", 3, 0)
+        yield Content("a")
+        raise EngineError("The disk is full.", "Free some space.")
+
+    monkeypatch.setattr(served.server.service, "generate", broken)
+    with served.http.stream("POST", PATH, json=chat(stream=True)) as response:
+        lines = [json.loads(line[6:]) for line in response.iter_lines() if line]
+    assert response.status_code == 200
+    assert lines[1]["choices"][0]["delta"]["content"] == "a"
+    assert lines[-1]["error"]["message"] == "The disk is full. Free some space."
+
+
 def test_several_answers_have_indexes(served: Served) -> None:
     found = served.post(PATH, chat(n=3, temperature=1.0))
     assert [choice["index"] for choice in found["choices"]] == [0, 1, 2]
@@ -66,6 +98,8 @@ def test_a_schema_and_log_probabilities(served: Served) -> None:
         ({"messages": "hello"}, "messages"),
         ({"messages": []}, "messages"),
         ({"messages": [{"content": "x"}]}, "messages[0].role"),
+        ({"messages": [{"role": "assistant", "content": "x"}] * 2}, "messages"),
+        ({"add_generation_prompt": True, "continue_final_message": True}, "continue_final_message"),
         ({"messages": [{"role": "user", "content": 3}]}, "content"),
         ({"temperature": "hot"}, "temperature"),
         ({"top_p": 2}, "top_p"),
@@ -97,7 +131,7 @@ def test_openais_route_needs_a_model_and_llamas_does_not(served: Served) -> None
     del body["model"]
     assert served.error(PATH, body)["error"]["param"] == "model"
     assert served.post("/chat/completions", body)["model"] == "tiny-served"
-    assert served.post(PATH, body | {"model": None})["model"] == "tiny-served"
+    assert served.error(PATH, body | {"model": None})["error"]["param"] == "model"
 
 
 def test_an_unknown_model_is_not_found(served: Served) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -94,22 +96,20 @@ def test_a_swap_waits_for_the_answer_that_runs(library: Served) -> None:
 
 
 def contents(lines: list[str]) -> list[str]:
-    import json
-
     values = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
     return [one["choices"][0]["delta"].get("content") or "" for one in values]
 
 
 def test_requests_for_one_model_load_it_once(library: Served) -> None:
     loads: list[object] = []
-    submit = library.door.submit
+    submit = library.engine.submit
 
     def counted(request: Any, *rest: Any, **named: Any) -> Any:
         if isinstance(request, Load):
             loads.append(request)
         return submit(request, *rest, **named)
 
-    library.door.submit = counted
+    library.engine.submit = counted
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: answer(library, "First-Model-Q8_0"), range(8)))
     assert len(set(found)) == 1
@@ -144,5 +144,49 @@ def test_a_server_may_load_nothing(folder: Path) -> None:
         assert answer(made, "second_model-F32")
         error = made.error(CHAT, chat(model="First-Model-Q8_0"), 403)["error"]
         assert error["code"] == "model_not_loaded"
+    finally:
+        made.close()
+
+
+def test_further_names_are_the_main_models(folder: Path) -> None:
+    for aliases, others in ((("gpt-9", "x"), 404), (("*",), 200)):
+        options = ServiceOptions(lambda: (folder,), aliases=aliases)
+        made = Served(folder / "second_model-F32.gguf", ServerOptions(service=options))
+        try:
+            body = chat(model="GPT-9")
+            assert made.http.post(CHAT, json=body).status_code == 200
+            assert made.http.post(CHAT, json=chat(model="other")).status_code == others
+            assert made.post(CHAT, chat(model="First Model"))["model"] == "First-Model-Q8_0"
+        finally:
+            made.close()
+
+
+def test_a_model_is_unloaded_after_a_while_and_the_main_one_stays(folder: Path) -> None:
+    options = ServiceOptions(lambda: (folder,), keep_seconds=0.05)
+    made = Served(folder / "second_model-F32.gguf", ServerOptions(service=options))
+    try:
+        assert answer(made, "First Model")
+        assert answer(made, "")
+        wait_until(lambda: len(made.engine.resident) == 1)
+        time.sleep(0.2)
+        (left,) = made.engine.resident
+        assert left.name != "First-Model-Q8_0"
+        assert left.path.name == "second_model-F32.gguf"
+        assert answer(made, "First Model")
+    finally:
+        made.close()
+
+
+def test_a_model_beside_the_main_one_leaves_its_cache(folder: Path) -> None:
+    options = ServiceOptions(lambda: (folder,))
+    made = Served(folder / "second_model-F32.gguf", ServerOptions(service=options))
+    try:
+        text = "a long text that is read once " * 10
+        made.post(CHAT, chat(text))
+        assert answer(made, "First Model")
+        usage = made.post(CHAT, chat(text))["usage"]
+        cached = usage["prompt_tokens_details"]["cached_tokens"]
+        assert cached > 0.9 * usage["prompt_tokens"]
+        assert [one.beside for one in made.engine.resident] == [False, True]
     finally:
         made.close()

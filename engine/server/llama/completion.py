@@ -1,0 +1,156 @@
+"""llama.cpp's own completions: a text continued, with everything it tells about it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from engine.messages import FinishReason, TokenLogprobs
+from engine.server.errors import ApiError, Family
+from engine.server.http import Call, Stream, json_response, post, sse
+from engine.server.openai.completions import prompts
+from engine.server.options import (
+    MOST_LOGPROBS,
+    answer_limit,
+    constraint,
+    lora,
+    stop_strings,
+    timings,
+)
+from engine.server.sampling import sampling
+from engine.server.service import Service
+from engine.server.values import Begun, Content, Delta, Done, Reasoning, Wanted
+
+_STOP_TYPES = {
+    FinishReason.END: "eos",
+    FinishReason.STOP: "word",
+    FinishReason.LENGTH: "limit",
+    FinishReason.CONTEXT: "limit",
+}
+
+
+def routes(service: Service) -> list[Route]:
+    """The routes of this module."""
+
+    async def complete(call: Call) -> Response | Stream:
+        body = call.body
+        found = prompts(body)
+        limit = answer_limit(body, least=0)
+        wanted = Wanted(
+            model=body.text("model"),
+            prompt=found[0],
+            sampling=sampling(body),
+            max_tokens=limit or 0,
+            stop=stop_strings(body),
+            constraint=constraint(body),
+            logprobs=body.integer("n_probs", 0, 0, MOST_LOGPROBS),
+            adapters=lora(body, service),
+            exchange=call.exchange,
+        )
+        states = [_State(replace(wanted, prompt=one)) for one in found]
+        if body.flag("stream"):
+            if len(found) > 1 or limit is None:
+                body.fail("stream", "needs one prompt and a token at least.")
+            return Stream(_chunks(states[0], service.generate(wanted)), error=_error)
+        made = [await _answer(service, one, is_read_only=limit is None) for one in states]
+        return json_response(made[0] if len(made) == 1 else made)
+
+    return [post("/completion", complete), post("/completions", complete)]
+
+
+@dataclass(slots=True)
+class _State:
+    """An answer so far."""
+
+    wanted: Wanted
+    model: str = ""
+    text: list[str] = field(default_factory=list[str])
+    logprobs: list[TokenLogprobs] = field(default_factory=list[TokenLogprobs])
+    done: Done | None = None
+
+    def add(self, delta: Delta) -> None:
+        """Take in a delta."""
+        match delta:
+            case Begun():
+                self.model = delta.model
+            case Content() | Reasoning():
+                self.text.append(delta.text)
+                self.logprobs += delta.logprobs
+            case Done():
+                self.done = delta
+            case _:
+                pass
+
+    def part(self, text: str, logprobs: Sequence[TokenLogprobs]) -> dict[str, Any]:
+        """A part of a stream."""
+        made: dict[str, Any] = {"index": 0, "content": text, "stop": False, "id_slot": 0}
+        return made | self._probabilities(logprobs)
+
+    def last(self, text: str | None = None) -> dict[str, Any]:
+        """The response, or with `text` the last part of a stream."""
+        assert self.done is not None, "the answer goes on"
+        usage, reason = self.done.usage, self.done.finish_reason
+        made: dict[str, Any] = {
+            "index": 0,
+            "content": "".join(self.text) if text is None else text,
+            "stop": True,
+            "id_slot": 0,
+            "model": self.model,
+            "tokens_predicted": usage.generated,
+            "tokens_evaluated": usage.prompt,
+            "tokens_cached": usage.prompt + usage.generated,
+            "prompt": self.wanted.prompt if isinstance(self.wanted.prompt, str) else "",
+            "has_new_line": any("\n" in one for one in self.text),
+            "truncated": False,
+            "stop_type": _STOP_TYPES.get(reason, "none"),
+            "stopping_word": "",
+            "timings": timings(self.done),
+        }
+        return made | (self._probabilities(self.logprobs) if text is None else {})
+
+    def _probabilities(self, tokens: Sequence[TokenLogprobs]) -> dict[str, Any]:
+        if not self.wanted.logprobs:
+            return {}
+        return {"completion_probabilities": [_probability(one) for one in tokens]}
+
+
+def _probability(token: TokenLogprobs) -> dict[str, Any]:
+    rows = [(one.token, one.text, one.logprob) for one in token.top]
+    return _row(token.token, token.text, token.logprob) | {
+        "top_logprobs": [_row(*row) for row in rows]
+    }
+
+
+def _row(token: int, text: str, logprob: float) -> dict[str, Any]:
+    return {"id": token, "token": text, "bytes": list(text.encode()), "logprob": logprob}
+
+
+async def _answer(service: Service, state: _State, *, is_read_only: bool) -> dict[str, Any]:
+    """The response for one prompt."""
+    if is_read_only:
+        state.model, state.done = await service.read(state.wanted)
+        return state.last()
+    async with aclosing(service.generate(state.wanted)) as deltas:
+        async for delta in deltas:
+            state.add(delta)
+    return state.last()
+
+
+async def _chunks(
+    state: _State, deltas: AsyncGenerator[Delta, None]
+) -> AsyncGenerator[bytes, None]:
+    async with aclosing(deltas) as made:
+        async for delta in made:
+            state.add(delta)
+            if isinstance(delta, Content | Reasoning):
+                yield sse(state.part(delta.text, delta.logprobs))
+    yield sse(state.last(""))
+
+
+def _error(error: ApiError) -> bytes:
+    return sse(error.body(Family.OPENAI))

@@ -1,0 +1,315 @@
+"""Completions of texts without a chat template: OpenAI's, with the prompt echoed and scored."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from engine.messages import TokenLogprobs
+from engine.server.errors import ApiError, Family
+from engine.server.fields import Fields
+from engine.server.http import END_OF_STREAM, Call, Stream, json_response, post, sse
+from engine.server.options import (
+    FINGERPRINT,
+    MOST_LOGPROBS,
+    answer_limit,
+    answers,
+    constraint,
+    finish_reason,
+    lora,
+    model_name,
+    stop_strings,
+    timings,
+    usage,
+)
+from engine.server.sampling import sampling
+from engine.server.service import Service, new_id
+from engine.server.values import Begun, Content, Done, Reasoning, Wanted
+
+_USUAL_TOKENS = 16  # of an answer, as in OpenAI's API
+_MOST_PROMPTS = 256
+_TOGETHER = 8  # prompts of one request that are answered at once
+
+Prompt = str | tuple[int, ...]
+
+
+def routes(service: Service) -> list[Route]:
+    """The routes of this module."""
+
+    async def complete(call: Call) -> Response | Stream:
+        body = call.body
+        wanted = _wanted(call, service)
+        shape = _Shape(body.flag("echo"), body.integer("logprobs", -1, -1, MOST_LOGPROBS))
+        limit = answer_limit(body, least=0) if _has_limit(body) else _USUAL_TOKENS
+        tasks = [
+            _Task(replace(wanted, prompt=one, max_tokens=limit or 0), number, limit is None)
+            for number, one in enumerate(prompts(body))
+        ]
+        if body.flag("stream"):
+            options = body.object("stream_options")
+            includes = options is not None and options.flag("include_usage")
+            return Stream(_chunks(service, shape, tasks, includes_usage=includes), error=_error)
+        return json_response(await _whole(service, shape, tasks))
+
+    return [post("/v1/completions", complete)]
+
+
+def prompts(body: Fields, name: str = "prompt") -> list[Prompt]:
+    """The prompts in a field: a text, token ids, or a list of these."""
+    value = body.get(name)
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list) or not value:
+        body.fail(name, "must be a text, a list of texts, or of token ids.")
+    if all(_is_token(one) for one in value):
+        return [tuple(value)]
+    if len(value) > _MOST_PROMPTS:
+        body.fail(name, f"has {len(value)} prompts; give {_MOST_PROMPTS} at most.")
+    found: list[Prompt] = []
+    for at, one in enumerate(value):
+        if isinstance(one, list) and one and all(_is_token(token) for token in one):
+            found.append(tuple(one))
+        elif isinstance(one, str):
+            found.append(one)
+        else:
+            body.fail(f"{name}[{at}]", "must be a text or a list of token ids.")
+    return found
+
+
+def _is_token(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31
+
+
+def _has_limit(body: Fields) -> bool:
+    return any(name in body for name in ("max_tokens", "max_completion_tokens", "n_predict"))
+
+
+def _wanted(call: Call, service: Service) -> Wanted:
+    body = call.body
+    if body.text("suffix"):
+        body.fail("suffix", "is not supported: the text before it cannot be completed towards it.")
+    count = answers(body)
+    if body.integer("best_of", count) != count:
+        body.fail("best_of", "must be equal to `n`.")
+    return Wanted(
+        model=model_name(call),
+        sampling=sampling(body),
+        stop=stop_strings(body),
+        constraint=constraint(body),
+        logprobs=max(body.integer("logprobs", -1, -1, MOST_LOGPROBS), 1)
+        if "logprobs" in body
+        else 0,
+        answers=count,
+        adapters=lora(body, service),
+        exchange=call.exchange,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """One of the prompts of a request."""
+
+    wanted: Wanted
+    number: int
+    is_read_only: bool  # no token is generated
+
+
+@dataclass(slots=True)
+class _Answer:
+    """One answer to a prompt so far."""
+
+    text: list[str] = field(default_factory=list[str])
+    logprobs: list[TokenLogprobs] = field(default_factory=list[TokenLogprobs])
+    done: Done | None = None
+
+
+@dataclass(slots=True)
+class _Shape:
+    """What all objects of one response have in common."""
+
+    echoes: bool
+    top: int  # most likely tokens in log probabilities; -1: there are none
+    model: str = ""
+    id: str = field(default_factory=lambda: new_id("cmpl-"))
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def made(self, choices: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """An object of this response."""
+        return {
+            "id": self.id,
+            "object": "text_completion",
+            "created": self.created,
+            "model": self.model,
+            "system_fingerprint": FINGERPRINT,
+            "choices": list(choices),
+        }
+
+    def choice(
+        self,
+        index: int,
+        text: str,
+        tokens: Sequence[TokenLogprobs],
+        done: Done | None,
+        start: int = 0,
+    ) -> dict[str, Any]:
+        """A choice, or a part of one whose text begins at the character `start`."""
+        return {
+            "index": index,
+            "text": text,
+            "logprobs": _logprobs(tokens, self.top, start) if self.top >= 0 and tokens else None,
+            "finish_reason": finish_reason(done.finish_reason) if done else None,
+        }
+
+
+def _logprobs(tokens: Sequence[TokenLogprobs], top: int, start: int) -> dict[str, Any]:
+    """Log probabilities as four lists. Nothing comes before the first token of a prompt."""
+    offsets = [start]
+    for token in tokens:
+        offsets.append(offsets[-1] + len(token.text))
+    return {
+        "tokens": [token.text for token in tokens],
+        "token_logprobs": [token.logprob if token.top else None for token in tokens],
+        "top_logprobs": [_top(token, top) if token.top else None for token in tokens],
+        "text_offset": offsets[:-1],
+    }
+
+
+def _top(token: TokenLogprobs, count: int) -> dict[str, float]:
+    """The most likely tokens by their text, with the token that is there; the likeliest of equal
+    texts counts.
+    """
+    found: dict[str, float] = {}
+    for one in token.top[:count]:
+        found.setdefault(one.text, one.logprob)
+    found.setdefault(token.text, token.logprob)
+    return found
+
+
+async def _prompt(service: Service, shape: _Shape, task: _Task) -> tuple[str, list[TokenLogprobs]]:
+    """The text of a prompt that is echoed, and its tokens if log probabilities are wanted."""
+    wanted = task.wanted
+    assert wanted.prompt is not None
+    tokens: list[TokenLogprobs] = []
+    if shape.echoes and shape.top >= 0:
+        tokens = list(await service.score(wanted))
+    if not shape.echoes:
+        return "", tokens
+    if isinstance(wanted.prompt, str):
+        return wanted.prompt, tokens
+    return await service.detokenize(wanted.model, wanted.prompt), tokens
+
+
+async def _answered(
+    service: Service, shape: _Shape, task: _Task
+) -> tuple[list[dict[str, Any]], list[Done]]:
+    """The choices of one prompt."""
+    wanted = task.wanted
+    text, tokens = await _prompt(service, shape, task)
+    made = [_Answer([text], list(tokens)) for _ in range(wanted.answers)]
+    if task.is_read_only:
+        done = await service.read(wanted)
+        shape.model = done[0]
+        for one in made:
+            one.done = done[1]
+    else:
+        async with aclosing(service.generate(wanted)) as deltas:
+            async for delta in deltas:
+                if isinstance(delta, Begun):
+                    shape.model = delta.model
+                elif isinstance(delta, Content | Reasoning):
+                    made[delta.answer].text.append(delta.text)
+                    made[delta.answer].logprobs += delta.logprobs
+                elif isinstance(delta, Done):
+                    made[delta.answer].done = delta
+    first = task.number * wanted.answers
+    choices = [
+        shape.choice(first + at, "".join(one.text), one.logprobs, one.done)
+        for at, one in enumerate(made)
+    ]
+    return choices, [one.done for one in made if one.done is not None]
+
+
+async def _whole(service: Service, shape: _Shape, tasks: Sequence[_Task]) -> dict[str, Any]:
+    gate = asyncio.Semaphore(_TOGETHER)
+
+    async def one(task: _Task) -> tuple[list[dict[str, Any]], list[Done]]:
+        async with gate:
+            return await _answered(service, shape, task)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            running = [group.create_task(one(task)) for task in tasks]
+    except* Exception as errors:  # noqa: BLE001  the first one is the response
+        raise _first(errors) from None
+    found = [task.result() for task in running]
+    choices = [choice for made, _ in found for choice in made]
+    counts = [usage(ended) for _, ended in found]
+    result = shape.made(choices) | {"usage": _sum(counts)}
+    return result | ({"timings": timings(found[0][1][0])} if found[0][1] else {})
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    inner = errors.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
+
+
+def _sum(counts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The usage of several prompts."""
+    made: dict[str, Any] = {}
+    for count in counts:
+        for name, value in count.items():
+            if isinstance(value, dict):
+                made[name] = _sum([made.get(name, {}), value])
+            else:
+                made[name] = made.get(name, 0) + value
+    return made
+
+
+async def _chunks(
+    service: Service, shape: _Shape, tasks: Sequence[_Task], *, includes_usage: bool
+) -> AsyncGenerator[bytes, None]:
+    """The events of a streamed response: one prompt after the other."""
+    counts: list[dict[str, Any]] = []
+    for task in tasks:
+        text, tokens = await _prompt(service, shape, task)
+        ended: list[Done] = []
+        first, count = task.number * task.wanted.answers, task.wanted.answers
+        lengths = dict.fromkeys(range(count), len(text))
+        if task.is_read_only:
+            shape.model, done = await service.read(task.wanted)
+            for at in range(count):
+                ended.append(done)
+                yield sse(shape.made([shape.choice(first + at, text, tokens, done)]))
+            counts.append(usage(ended))
+            continue
+        async with aclosing(service.generate(task.wanted)) as deltas:
+            async for delta in deltas:
+                if isinstance(delta, Begun):
+                    shape.model = delta.model
+                    for at in range(count if text or tokens else 0):
+                        yield sse(shape.made([shape.choice(first + at, text, tokens, None)]))
+                elif isinstance(delta, Content | Reasoning):
+                    start = lengths[delta.answer]
+                    lengths[delta.answer] += len(delta.text)
+                    index = first + delta.answer
+                    choice = shape.choice(index, delta.text, delta.logprobs, None, start)
+                    yield sse(shape.made([choice]))
+                elif isinstance(delta, Done):
+                    ended.append(delta)
+                    choice = shape.choice(first + delta.answer, "", (), delta)
+                    yield sse(shape.made([choice]) | {"timings": timings(delta)})
+        counts.append(usage(ended))
+    if includes_usage:
+        yield sse(shape.made([]) | {"usage": _sum(counts)})
+    yield END_OF_STREAM
+
+
+def _error(error: ApiError) -> bytes:
+    return sse(error.body(Family.OPENAI))
