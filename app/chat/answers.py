@@ -19,8 +19,9 @@ from app.chat.adapters import Adapters
 from app.chat.planner import Branch, Uses
 from app.chat.prompts import memory_start
 from app.chat.runner import Runner
-from app.chat.running_answer import QueuedAnswer, RunningAnswer
+from app.chat.running_answer import QueuedAnswer, RunningAnswer, asked_elsewhere
 from app.domain.answer_details import AnswerDetails
+from app.domain.answer_request import AnswerRequest
 from app.domain.deltas import (
     AnswerEnd,
     AnswerFailed,
@@ -29,14 +30,18 @@ from app.domain.deltas import (
     PromptProgressDelta,
     TextDelta,
     ThoughtDelta,
+    WaitingDelta,
 )
 from app.domain.message import Message, MessageState, StopReason
-from app.domain.model_ref import ModelRef
+from app.domain.model_ref import ModelRef, Remote
 from app.domain.parts import ErrorPart, Parts, without_error
 from app.engines.client import EngineClient
 from app.engines.local import LocalAnswer
+from app.engines.remote.engines import RemoteEngines
+from app.engines.remote_client import RemoteAnswer, RemoteClient
 from app.engines.run import Waiting, start
 from app.state.chat import Generation, ModelPhase, ModelStatus, Notice, State
+from app.state.faults import explain
 from app.state.performance import tokens_per_second
 from app.store.store import Store
 from app.store.writer import StoreQueue
@@ -89,6 +94,7 @@ class Answers:
         ended: Callable[[int, int], None],
         report: Callable[[Exception], None],
         *,
+        remote: RemoteEngines | None = None,
         used: Callable[[AnswerUsage], None] = lambda _: None,
         want_model: Callable[[ModelRef | None], None] = lambda _: None,
         began: Callable[[int], None] = lambda _: None,
@@ -104,6 +110,7 @@ class Answers:
         self._report, self._on_used = report, used
         self._adapters = adapters
         self._runner = runner
+        self._remote = RemoteClient(remote, runner) if remote is not None else None
         self._on_ended = ended
         self._jobs: deque[QueuedAnswer] = deque()
         self._running: list[RunningAnswer] = []  # the oldest first
@@ -120,12 +127,14 @@ class Answers:
         message: Message,
         command: Callable[[], Chat],
         *,
+        request: Callable[[], AnswerRequest] | None = None,
         adapters: Uses | None = None,
         model: ModelRef | None = None,
     ) -> None:
         """Queue `message` as the answer that a command asks for, made when its model is loaded.
 
-        `adapters` and `model` replace the conversation's.
+        `request` is the same of an engine elsewhere. `adapters` and `model` replace the
+        conversation's.
         """
         ids = [each.id for each in self._state.branches[message.conversation]]
         is_alternative = message.id not in ids
@@ -139,6 +148,7 @@ class Answers:
             message.id,
             message.parts,
             command,
+            request,
             adapters,
             model,
             is_alternative=is_alternative,
@@ -155,7 +165,11 @@ class Answers:
         """Request the queued answers that can be, and update the note of each waiting one.
 
         When none is in progress or can be requested, the model of the first one is asked for.
+        Engines elsewhere answer at once: nothing has to be loaded for them.
         """
+        for job in [job for job in self._jobs if self._is_remote(job) and not self._closed]:
+            self._jobs.remove(job)
+            job.turn.put(())
         checking = False  # adapters of an answer
         ready = self._state.model.phase is ModelPhase.READY
         passed: list[QueuedAnswer] = []  # of other models, which wait longer
@@ -188,6 +202,12 @@ class Answers:
         """
         self._closed = True
         self.stop_writing()
+
+    def stop_remote(self) -> None:
+        """Close the connections of answers by engines elsewhere, after `close`."""
+        if self._remote is not None:
+            self._remote.stop()
+            self._remote.drain()
 
     def stop(self, conversation_id: int | None) -> None:
         """Stop the answers of a conversation, requested or queued; their text stays."""
@@ -264,7 +284,7 @@ class Answers:
     async def _write(self, job: QueuedAnswer) -> None:
         """One answer, from its place in the queue to its end."""
         uses = await job.turn  # its model is loaded, and its adapters are checked
-        running = self._begin(job, uses)
+        running = self._begin_elsewhere(job) if self._is_remote(job) else self._begin(job, uses)
         used = AnswerUsage()
         try:
             async for delta in running.run.deltas():
@@ -275,6 +295,9 @@ class Answers:
                         self._on_prompt(running, delta)
                     case TextDelta() | ThoughtDelta():
                         self._on_text(running, delta)
+                    case WaitingDelta():
+                        note = waiting_words(delta)
+                        self._state.set_waiting(running.message, running.conversation, note)
                     case AnswerUsage():
                         used = delta
                     case AnswerEnd():
@@ -288,17 +311,34 @@ class Answers:
     def _begin(self, job: QueuedAnswer, uses: Uses) -> RunningAnswer:
         """Request an answer, which these adapters are used for."""
         command = job.command()
-        self._set_model_name(job)
+        self._set_model_name(job, self._state.model.name)
         run = self._runner.answer(job.branch, uses, command, is_alternative=job.is_alternative)
         parts, loaded = without_error(job.parts), self._state.model.loaded
-        job.running = running = RunningAnswer(LocalAnswer(run), job, command, uses, loaded, parts)
+        running = RunningAnswer(LocalAnswer(run), job, command, uses, loaded, parts)
+        return self._add(running, self._state.model.model)
+
+    def _begin_elsewhere(self, job: QueuedAnswer) -> RunningAnswer:
+        """Request an answer of an engine elsewhere."""
+        model = self._model(job)
+        assert self._remote is not None
+        assert job.request is not None
+        assert isinstance(model, Remote)
+        request = job.request()
+        self._set_model_name(job, self._state.model_name(model))
+        run = RemoteAnswer(self._remote, model, request)
+        parts = without_error(job.parts)
+        running = RunningAnswer(run, job, asked_elsewhere(request), (), None, parts)
+        return self._add(running, model)
+
+    def _add(self, running: RunningAnswer, model: ModelRef | None) -> RunningAnswer:
+        """An answer is in progress from now on."""
+        job = running.job
+        job.running = running
         self._running.append(running)
-        self._state.set_generation(
-            Generation(run.id, job.conversation, job.message, self._state.model.model)
-        )
+        self._state.set_generation(Generation(running.run.id, job.conversation, job.message, model))
         self._state.set_queued(job.message, None)
         self._state.set_waiting(job.message, job.conversation, "")
-        if len(self._running) > 1 and not self._turns.isActive():
+        if len(self._local()) > 1 and not self._turns.isActive():
             self._turns.start()
         return running
 
@@ -395,6 +435,14 @@ class Answers:
         """The model that an answer waits for; None: any."""
         return job.model or self._state.settings(job.conversation).model
 
+    def _is_remote(self, job: QueuedAnswer) -> bool:
+        """Whether an engine elsewhere writes an answer."""
+        return self._remote is not None and isinstance(self._model(job), Remote)
+
+    def _local(self) -> list[RunningAnswer]:
+        """The answers in progress of the engine in this process, the oldest first."""
+        return [running for running in self._running if running.loaded is not None]
+
     def _fits(self, job: QueuedAnswer) -> bool:
         """Whether an answer is to be written by the loaded model, or the one being loaded."""
         return self._model(job) in (None, self._state.model.model)
@@ -402,7 +450,7 @@ class Answers:
     def _want_next(self) -> None:
         """Ask for the model of the first answer that needs one, once none is in progress."""
         loading = self._state.model.phase is ModelPhase.LOADING
-        if self._running or loading or self._held or self._closed:
+        if self._local() or loading or self._held or self._closed:
             return
         ready = self._state.model.phase is ModelPhase.READY
         waiting = (job for job in self._jobs if not (ready and self._fits(job)))
@@ -413,7 +461,7 @@ class Answers:
     def _note(self, job: QueuedAnswer) -> str:
         if not self._fits(job) and (model := self._model(job)) is not None:
             name = self._state.model_name(model)
-            if job.is_alternative and self._running:
+            if job.is_alternative and self._local():
                 return tr("Waits: loads {name} after the first answer", name=name)
             return tr("Waits: loads {name} after other answers", name=name)
         match self._state.model.phase:
@@ -431,9 +479,10 @@ class Answers:
         for job in self._jobs:
             self._state.set_waiting(job.message, job.conversation, self._note(job))
         queued = tr("Queued: another answer is being written")
-        for running in list(self._running):
+        local = self._local()
+        for running in local:
             current = self._state.generations.get(running.run.id)
-            is_first = running is self._running[0]
+            is_first = running is local[0]
             waits = running.overdue and not is_first and not (current and current.started)
             note = queued if waits else ""
             self._state.set_waiting(running.message, running.conversation, note)
@@ -443,9 +492,9 @@ class Answers:
             running.overdue = True
         self._show_notes()
 
-    def _set_model_name(self, job: QueuedAnswer) -> None:
-        """Name the loaded model in an answer that it begins: another was in use when it was asked."""
-        message, name = self._state.message(job.message), self._state.model.name
+    def _set_model_name(self, job: QueuedAnswer, name: str) -> None:
+        """Name the model in an answer that it begins: another was in use when it was asked."""
+        message = self._state.message(job.message)
         if message is None or message.model == name or job.parts:
             return
         self._state.change(replace(message, model=name))
@@ -542,11 +591,11 @@ class Answers:
         running.ended = True
         id = running.run.id
         current = self._state.generations.get(id)
-        is_first = running is self._running[0]
+        local = self._local()
         self._running.remove(running)
         self._runner.on_answer_ended(id, started=current is not None and current.started)
-        if is_first and self._running:
-            self._running[0].has_its_turn()
+        if len(local) > 1 and running is local[0]:
+            local[1].has_its_turn()
         self._state.set_waiting(running.message, running.conversation, "")
         self._state.end_generation(id)
 
@@ -570,6 +619,12 @@ class Answers:
 
 def _with_error(parts: Parts, error: ErrorPart | None) -> Parts:
     return parts if error is None else (*parts, error)
+
+
+def waiting_words(delta: WaitingDelta) -> str:
+    """What an answer of an engine elsewhere waits for."""
+    shown = explain(delta.error.fault, delta.error.file, delta.error.message)
+    return shown.sentence
 
 
 def full_notice(model: ModelStatus) -> Notice:

@@ -50,7 +50,7 @@ class ChatModels:
         """Answer in a chat by this model from now on; a new chat follows the model in use."""
         before = self._state.settings(conversation).model
         self._choice = conversation, before, model
-        if conversation is not None or before is not None:
+        if conversation is not None or before is not None or isinstance(model, Remote):
             self._set(conversation, model)
 
     def undo_choice(self) -> None:

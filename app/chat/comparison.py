@@ -15,9 +15,11 @@ from app.chat.planner import Uses
 from app.chat.prompts import PromptBuilder
 from app.chat.running_answer import sampling_details
 from app.domain.answer_details import AnswerDetails
+from app.domain.answer_request import AnswerRequest
 from app.domain.generation_settings import GenerationSettings
 from app.domain.ids import new_id
 from app.domain.message import Message, MessageState
+from app.settings.samplers import SAMPLERS
 from app.state.chat import Notice, State
 from app.store.store import Store, StoredBranch
 from app.store.writer import StoreQueue
@@ -104,10 +106,24 @@ class Comparisons:
                 adapters=side.adapters,
             )
 
+        def elsewhere(side: Chat) -> Callable[[], AnswerRequest]:
+            """The same of an engine elsewhere."""
+            usual = self._prompts.usual_sampling()
+            values = {name: getattr(side.sampling, name) for name in SAMPLERS}
+            chosen = {name: each for name, each in values.items() if each != getattr(usual, name)}
+
+            def request() -> AnswerRequest:
+                made = self._prompts.request(asked.conversation, branch)
+                return replace(made, sampling={**made.sampling, **chosen}, thinking=side.thinking)
+
+            return request
+
         answers = self._add(asked, siblings, details)
         chosen = (left.model, right.model)
         for message, each, model in zip(answers, sides, chosen, strict=True):
-            self._answers.enqueue(message, asks(each), adapters=each.adapters, model=model)
+            self._answers.enqueue(
+                message, asks(each), request=elsewhere(each), adapters=each.adapters, model=model
+            )
 
     def keep(self, message_id: int) -> None:
         """Make one of two compared answers, which has ended, the answer of the branch.

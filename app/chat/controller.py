@@ -165,6 +165,7 @@ class Controller(QObject):
             runner,
             self._on_answer_ended,
             self.report,
+            remote=outside.remote if outside else None,
             used=lambda used: self.performance.on_answered(used),
             want_model=self._load_for_answers,
             began=lambda conversation: self.chat_models.on_answer(conversation),
@@ -348,6 +349,7 @@ class Controller(QObject):
         self.outbox.close()
         self.titles.close()
         self._answers.close()
+        self._answers.stop_remote()
         self.switch.drop()
         self.sessions.shut_down()
         self.library.close()
@@ -664,6 +666,7 @@ class Controller(QObject):
         self._answers.enqueue(
             message,
             lambda: self._prompts.command(message.conversation, branch, extra),
+            request=lambda: self._prompts.request(message.conversation, branch, extra),
             model=model,
         )
 

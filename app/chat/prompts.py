@@ -8,13 +8,17 @@ in the notation that most models with tools were trained on. Images and errors a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
+from itertools import dropwhile
 
+from app.domain.answer_request import AnswerRequest, PromptMessage
 from app.domain.chat_settings import ResolvedText
 from app.domain.message import AnswerAgain, Message
 from app.domain.model_ref import ModelRef
-from app.domain.parts import Part, ToolResultPart, prompt_text
+from app.domain.parts import Part, TextPart, ToolResultPart, prompt_text, without_error
 from app.domain.variables import has_variables, resolved
+from app.settings.samplers import SAMPLERS
 from app.settings.table import Settings, sampling, thinking
 from app.state.chat import State
 from app.system.translation import number, tr
@@ -88,6 +92,42 @@ class PromptBuilder:
             policy=chat.policy,
             constraint=chat.constraint,
         )
+
+    def request(
+        self, conversation: int, messages: Sequence[Message], extra: str = ""
+    ) -> AnswerRequest:
+        """The same for an engine elsewhere, which is sent only the sampling that the user chose.
+
+        The model and its context are those of the engine, see `RemoteEngines.generate`.
+        """
+        app, chat = self._settings(None), self._state.settings(conversation)
+        chosen = {name: getattr(app, name) for name in app.own_sampling.split()}
+        sampling = {name: value for name, value in chosen.items() if name in SAMPLERS}
+        return AnswerRequest(
+            "",
+            prompt_messages(messages, self.instructions(conversation), extra),
+            sampling | dict(chat.sampling),
+            app.max_tokens,
+            chat.stop,
+            chat.thinks(thinking(app)),
+            chat.constraint,
+        )
+
+
+def prompt_messages(
+    messages: Sequence[Message], system: str, extra: str = ""
+) -> tuple[PromptMessage, ...]:
+    """The messages of a branch with all their parts; see `turns_of` for a greeting."""
+    greeting, _ = _greeting(_groups(messages))
+    if greeting:
+        system = f"{system.rstrip()}\n\n{GREETED}\n{greeting}".lstrip()
+        messages = list(dropwhile(lambda each: each.role is Role.ASSISTANT, messages))
+    made = [PromptMessage(Role.SYSTEM, (TextPart(system),))] if system.strip() else []
+    made += [PromptMessage(each.role, without_error(each.parts)) for each in messages if each.parts]
+    at = max((at for at, each in enumerate(made) if each.role is Role.USER), default=-1)
+    if extra and at >= 0:
+        made[at] = replace(made[at], parts=(*made[at].parts, TextPart(f"\n\n{extra}")))
+    return tuple(made)
 
 
 def turns_of(messages: Sequence[Message], system: str) -> tuple[Turn, ...]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from app.chat.planner import Branch, Uses
 from app.domain.answer_details import AnswerDetails
+from app.domain.answer_request import AnswerRequest
+from app.domain.connection import short_name
 from app.domain.deltas import AnswerEnd, AnswerUsage, TextDelta, ThoughtDelta
 from app.domain.growing import append_text
 from app.domain.model_ref import ModelRef
@@ -30,6 +32,7 @@ class QueuedAnswer:
     message: int
     parts: Parts  # of the answer so far; not empty when it is continued
     command: Callable[[], Chat]  # made once the model is loaded, whose settings are in it
+    request: Callable[[], AnswerRequest] | None  # the same of an engine elsewhere
     adapters: Uses | None  # None: the conversation's
     model: ModelRef | None = None  # None: the conversation's
     overtaken: int = 0  # by how many later answers of the loaded model
@@ -46,9 +49,9 @@ class RunningAnswer:
 
     run: AnswerRun
     job: QueuedAnswer
-    command: Chat  # what was asked for
+    command: Chat  # what was asked for; of an engine elsewhere, what is known of it
     uses: Uses  # adapters that it is written with
-    loaded: ModelLoaded | None  # the model that writes it
+    loaded: ModelLoaded | None  # the model that writes it; None: it is elsewhere
     parts: Parts  # of the message so far; at first those that it continues
     unsaved: list[str] = field(default_factory=list)
     tokens_per_second: float = 0.0
@@ -109,7 +112,7 @@ class RunningAnswer:
         loaded, asked = self.loaded, self.command
         earlier = self.job.before or AnswerDetails()
         return AnswerDetails(
-            model=loaded.name if loaded else end.model,
+            model=loaded.name if loaded else short_name(end.model),
             format=loaded.format if loaded else "",
             ended=time.time(),
             reused_tokens=used.cached_tokens,
@@ -132,6 +135,17 @@ class RunningAnswer:
             edited=earlier.edited,
             extra=earlier.extra,
         )
+
+
+def asked_elsewhere(request: AnswerRequest) -> Chat:
+    """What is known of a request to an engine elsewhere: a value that was not sent counts as off."""
+    off = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
+    return Chat(
+        (),
+        replace(off, **dict(request.sampling)),
+        thinking=request.thinking,
+        constraint=request.constraint,
+    )
 
 
 def sampling_details(used: Sampling, thinking: bool | None) -> dict[str, Any]:

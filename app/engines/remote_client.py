@@ -12,7 +12,7 @@ import itertools
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
@@ -23,6 +23,7 @@ from app.domain.model_ref import Remote
 from app.domain.remote_fault import RemoteFaultKind
 from app.engines.remote.engines import RemoteEngines
 from app.engines.remote.errors import RemoteError
+from app.engines.run import Waiting
 
 _log = logging.getLogger(__name__)
 _DRAIN_MILLISECONDS = 16
@@ -152,6 +153,33 @@ class RemoteClient(QObject):
             wakes, self._awake = not self._awake, True
         if wakes:
             self._woken.emit()
+
+
+class RemoteAnswer:
+    """An answer that an engine elsewhere writes: `AnswerRun`."""
+
+    def __init__(self, client: RemoteClient, model: Remote, request: AnswerRequest) -> None:
+        self._came = Waiting[Told]()
+        self._handle = client.submit(model, request, self._came.put)
+
+    @property
+    def id(self) -> int:
+        """Unique in the process."""
+        return self._handle.id
+
+    def cancel(self) -> None:
+        """End it now."""
+        self._handle.cancel()
+
+    async def deltas(self) -> AsyncIterator[Delta]:
+        """What is written; raises RemoteError."""
+        while True:
+            told = await self._came
+            if isinstance(told, RemoteError):
+                raise told
+            yield told
+            if isinstance(told, AnswerEnd):
+                return
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

@@ -81,10 +81,12 @@ def formats_of(kind: ServerKind) -> frozenset[ConstraintKind]:
 
 def request_body(request: AnswerRequest, kind: ServerKind, read: ReadImage) -> Body:
     """The body for a server; reads images, so it may block. Raises OSError."""
-    continues = request.continues
+    messages = _messages(request.messages, read)
+    last: Body = messages[-1] if messages else {}
+    continues = last.get("role") == "assistant" and "tool_calls" not in last
     body: Body = {
         "model": request.model,
-        "messages": _messages(request.messages, read),
+        "messages": messages,
         "stream": True,
         "stream_options": {"include_usage": True},
     }
