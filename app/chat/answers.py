@@ -201,7 +201,9 @@ class Answers:
         All can be continued in the next run.
         """
         self._closed = True
-        self.stop_writing()
+        self._engine.drain()
+        for running in list(self._running):
+            self._stop(running)
 
     def stop_remote(self) -> None:
         """Close the connections of answers by engines elsewhere, after `close`."""
@@ -227,9 +229,9 @@ class Answers:
             self._drop(job, MessageState.STOPPED, StopReason.USER)
 
     def stop_writing(self) -> None:
-        """Stop every requested answer; queued ones stay queued."""
+        """Stop every requested answer of the loaded model; queued ones stay queued."""
         self._engine.drain()
-        for running in list(self._running):
+        for running in self._local():
             self._stop(running)
 
     def stop_waiting(self, model: ModelRef) -> None:

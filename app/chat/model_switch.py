@@ -13,9 +13,9 @@ from app.chat import model_loader
 from app.chat.answers import Answers
 from app.chat.model_loader import ModelLoader
 from app.chat.snapshots import SnapshotController
-from app.domain.model_ref import Local
+from app.domain.model_ref import Local, Remote
 from app.library.settings_editor import ModelSettingsEditor
-from app.state.chat import ModelPhase, Notice, State
+from app.state.chat import Generation, ModelPhase, Notice, State
 from app.system.translation import tr, trn
 from engine import DEFAULT_CACHE, model_label
 
@@ -56,7 +56,7 @@ class ModelSwitch:
         waits = trn(
             "{name} loads after the current answer.",
             "{name} loads after the current answers.",
-            len(self._state.generations),
+            len(self._writing()),
             name=name,
         )
         self._change(lambda: self._load(path), waits, tr("Load now"))
@@ -66,7 +66,7 @@ class ModelSwitch:
         waits = trn(
             "The model is unloaded after the current answer.",
             "The model is unloaded after the current answers.",
-            len(self._state.generations),
+            len(self._writing()),
         )
         self._change(self._unload, waits, tr("Unload now"))
 
@@ -83,19 +83,24 @@ class ModelSwitch:
         self._answers.hold(False)
 
     def _change(self, change: Callable[[], None], waits: str, now: str) -> None:
-        generations = self._state.generations
+        generations = self._writing()
         if not generations or self._state.model.phase is not ModelPhase.READY:
             self._make(change)
             return
         self._waiting = change
         self._answers.hold(True)
-        if not all(generation.stopping for generation in generations.values()):
+        if not all(generation.stopping for generation in generations):
             remedy = tr("Close this to keep {name}.", name=self._state.model.name)
             self._state.set_notice(NOTICE, Notice(waits, remedy, now))
 
     def _on_generations(self) -> None:
-        if self._waiting is not None and not self._state.generations:
+        if self._waiting is not None and not self._writing():
             self._make(self._waiting)
+
+    def _writing(self) -> list[Generation]:
+        """The answers in progress of the loaded model; those of engines elsewhere go on."""
+        running = self._state.generations.values()
+        return [each for each in running if not isinstance(each.model, Remote)]
 
     def _make(self, change: Callable[[], None]) -> None:
         """Make a change; queued answers are requested from the model that is there after it."""

@@ -1,0 +1,277 @@
+"""The window with a model that runs elsewhere: choose, ask, stop, continue, and every way to fail."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app.chat.engine_directory import RemoteDirectory
+from app.chat.network import Outside
+from app.domain.message import Message, MessageState
+from app.domain.model_ref import Local, Remote
+from app.domain.parts import ThoughtPart
+from app.domain.remote_fault import RemoteFault, RemoteFaultKind
+from app.engines.remote.connections import ConnectionStore
+from app.engines.remote.engines import RemoteEngines
+from app.engines.remote.keys import KeyStore, NoKeyring
+from app.net.offline import Gate
+from app.settings.table import Settings
+from app.state.connections import EngineEdit
+from app.ui.transcript.endings import ending
+from engine import Chat
+from fakes import MODEL
+from hostile_server import (
+    Reply,
+    Server,
+    Step,
+    answer,
+    chunk,
+    error,
+    event,
+    json_reply,
+    serving,
+    stream,
+)
+from stage import Stage
+
+OTHER = MODEL.with_name("other.gguf")
+KEY = "sk-very-secret-0123456789"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as made:
+        rows = [{"id": "big", "max_model_len": 4096, "owned_by": "vllm"}]
+        made.on("/v1/models", json_reply({"data": rows}))
+        yield made
+
+
+def no_ring() -> Any:
+    raise NoKeyring("this system has none")
+
+
+class Elsewhere(Stage):
+    """The window with one connection, whose model the shown chat uses."""
+
+    def __init__(self, folder: Path, server: Server, qtbot: QtBot) -> None:
+        self.qtbot = qtbot
+        store = ConnectionStore(
+            folder / "connections.json", KeyStore(folder / "keys.json", no_ring)
+        )
+        gate = Gate()
+        directory = RemoteDirectory(store, gate.allow, Settings)
+        self.connection = directory.save(EngineEdit("", "Office", server.address, key=KEY))
+        directory.models(self.connection)
+        outside = Outside(None, directory, RemoteEngines(store, gate.allow))
+        super().__init__(folder, outside=outside)
+        self.ref = Remote(self.connection, "big")
+
+    def use(self) -> None:
+        """Choose the model in the picker, as the user does."""
+        self.until(lambda: bool(self.state.served))
+        self.window.open_picker()
+        rows = self.window.picker.files
+        names = [rows.index(row).data() for row in range(rows.rowCount())]
+        self.window.picker.list.setCurrentIndex(rows.index(names.index("big")))
+        self.window.picker.list.choose_first()
+
+    def until(self, true: Callable[[], bool]) -> None:
+        self.qtbot.waitUntil(lambda: true())
+
+    def ask(self, text: str = "Why?") -> None:
+        assert self.controller.send(text)
+
+    def ended(self) -> Message:
+        """The last answer, once it has ended."""
+        self.until(lambda: bool(self.state.messages) and not self.state.generations)
+        self.wait_until_idle()
+        return self.state.messages[-1]
+
+
+@pytest.fixture
+def window(qtbot: QtBot, tmp_path: Path, server: Server) -> Iterator[Elsewhere]:
+    made = Elsewhere(tmp_path, server, qtbot)
+    made.start()
+    yield made
+    made.close()
+
+
+def test_model_is_chosen_and_answers_without_any_model_loaded(
+    window: Elsewhere, server: Server
+) -> None:
+    usage = {"prompt_tokens": 12, "completion_tokens": 5}
+    server.chat(answer("Because ", "of it.", usage=usage))
+    window.use()
+    assert window.window.top_bar.model_button.text() == "big"
+    assert not window.window.chat.model_line.isVisible()
+    assert window.states.connections.destination == f"127.0.0.1:{server.port}"
+    assert "127.0.0.1" in window.window.chat.empty_view.sentence.text()
+    window.ask()
+    message = window.ended()
+    assert message.text == "Because of it."
+    assert (message.state, message.model) == (MessageState.COMPLETE, "big")
+    assert (message.prompt_tokens, message.generated_tokens) == (12, 5)
+    assert message.details is not None
+    assert message.details.model == "served"
+    assert server.asked[0]["model"] == "big"
+    assert server.asked[0]["messages"] == [{"role": "user", "content": "Why?"}]
+    assert "temperature" not in server.asked[0]
+    assert not any(isinstance(each, Chat) for each in window.engine.commands)
+    assert window.state.settings(window.state.current).model == window.ref
+    assert not window.state.capabilities.adapters
+    assert not window.window.actions_by_id["adapters"].isEnabled()
+    window.ask("And then?")
+    window.ended()
+    assert [each["role"] for each in server.asked[1]["messages"]] == ["user", "assistant", "user"]
+
+
+def test_thoughts_are_a_part_of_their_own(window: Elsewhere, server: Server) -> None:
+    server.chat(stream(chunk(None, reasoning_content="Hm"), chunk("Yes"), chunk(finish="stop")))
+    window.use()
+    window.ask()
+    message = window.ended()
+    assert [part.text for part in message.parts if isinstance(part, ThoughtPart)] == ["Hm"]
+    assert message.text.endswith("Yes")
+
+
+def test_chosen_sampling_and_instructions_are_sent(window: Elsewhere, server: Server) -> None:
+    server.chat(answer("A"))
+    window.use()
+    window.controller.change_settings(
+        system_prompt="Be brief.", temperature=0.3, own_sampling="temperature", max_tokens=50
+    )
+    window.ask()
+    window.ended()
+    sent = server.asked[0]
+    assert (sent["temperature"], sent["max_tokens"]) == (0.3, 50)
+    assert sent["messages"][0] == {"role": "system", "content": "Be brief."}
+    assert "top_k" not in sent
+
+
+def test_stop_keeps_the_text_and_closes_the_socket(window: Elsewhere, server: Server) -> None:
+    server.chat(Reply([event(chunk("Half")), Step.HOLD]))
+    window.use()
+    window.ask()
+    window.until(lambda: window.state.messages[-1].text == "Half")
+    started = time.monotonic()
+    window.controller.stop()
+    window.until(lambda: not window.state.generations)
+    window.until(server.received[-1].gone.is_set)
+    assert time.monotonic() - started < 5
+    message = window.ended()
+    assert (message.text, message.state) == ("Half", MessageState.STOPPED)
+
+
+def test_cut_line_keeps_the_text_and_can_be_continued(window: Elsewhere, server: Server) -> None:
+    server.chat(Reply([event(chunk("One, two,")), 0.05, Step.CLOSE]))
+    window.use()
+    window.ask("Count")
+    message = window.ended()
+    assert message.state is MessageState.FAILED
+    assert message.text == "One, two,"
+    assert message.error is not None
+    fault = message.error.fault
+    assert isinstance(fault, RemoteFault)
+    assert (fault.kind, fault.partial) == (RemoteFaultKind.CUT, True)
+    assert "was cut in the middle" in ending(message)
+    server.chat(answer(" three."))
+    window.controller.continue_answer(message.id)
+    message = window.ended()
+    assert message.text == "One, two, three."
+    assert message.state is MessageState.COMPLETE
+    assert server.asked[-1]["messages"][-1] == {"role": "assistant", "content": "One, two,"}
+    assert server.asked[-1]["continue_final_message"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (error("Invalid key", 401), "does not accept the key"),
+        (error("Rate limit", 429, Retry_After="3600"), "limits the number of requests"),
+        (error("The model `big` does not exist.", 404), "does not have the model big"),
+        (error("This model's maximum context length is 4096 tokens. However, your request has "
+               "5000 input tokens", 400), "This chat has 5,000 tokens, and the model takes 4,096."),
+        (Reply([b"<html><title>Sign in</title>"], headers={"Content-Type": "text/html"}),
+         "answered with a web page: “Sign in”"),
+        (Reply([Step.RESET]), "closed the connection before it answered"),
+    ],
+)  # fmt: skip
+def test_every_error_is_one_sentence_under_the_message(
+    window: Elsewhere, server: Server, reply: Reply, words: str
+) -> None:
+    server.chat(reply)
+    window.use()
+    window.ask()
+    message = window.ended()
+    assert message.state is MessageState.FAILED
+    assert words in ending(message)
+    assert KEY not in ending(message)
+    server.chat(answer("Now"))
+    window.ask("Again")
+    assert window.ended().text == "Now"
+
+
+def test_answer_says_that_its_server_loads_the_model(window: Elsewhere, server: Server) -> None:
+    loading = error("Loading model", 503, 503, "unavailable_error")
+    server.chat(loading, answer("Ready"))
+    notes: list[str] = []
+    window.state.waiting_changed.connect(lambda *_: notes.extend(window.state.waiting.values()))
+    window.use()
+    window.ask()
+    assert window.ended().text == "Ready"
+    assert any("still loading the model" in note for note in notes)
+    assert not window.state.waiting
+
+
+def test_other_chat_is_answered_by_the_loaded_model_meanwhile(
+    window: Elsewhere, server: Server
+) -> None:
+    server.chat(Reply([event(chunk("Elsewhere")), Step.HOLD]))
+    window.use()
+    window.ask()
+    first = window.state.current
+    window.until(lambda: window.state.messages[-1].text == "Elsewhere")
+    window.controller.new_conversation()
+    for model in (MODEL, OTHER):  # neither waits for the answer elsewhere, nor stops it
+        window.controller.load_model(model)
+        window.engine.finish_load()
+        window.wait_until_idle()
+    window.controller.send("Here?")
+    window.engine.write("Here.")
+    window.engine.finish()
+    window.wait_until_idle()
+    assert window.state.messages[-1].text == "Here."
+    assert [each.model for each in window.state.generations.values()] == [window.ref]
+    assert window.state.settings(window.state.current).model == Local(OTHER)
+    assert first is not None
+    assert window.state.settings(first).model == window.ref
+
+
+def test_deleted_connection_is_one_sentence(window: Elsewhere, server: Server) -> None:
+    server.chat(answer("A"))
+    window.use()
+    window.ask()
+    window.ended()
+    window.controller.network.connections.delete(window.connection)
+    window.until(lambda: not window.state.served)
+    window.wait_until_idle()
+    assert not window.controller.send("And now?")
+    assert any("not set up here" in str(notice) for notice in window.state.notices.values())
+
+
+def test_quitting_interrupts_an_answer_that_can_be_continued(
+    window: Elsewhere, server: Server
+) -> None:
+    server.chat(Reply([event(chunk("Half")), Step.HOLD]))
+    window.use()
+    window.ask()
+    window.until(lambda: window.state.messages[-1].text == "Half")
+    window.controller.shut_down()
+    assert window.state.messages[-1].state is MessageState.INTERRUPTED
+    assert window.state.messages[-1].text == "Half"
+    window.until(server.received[-1].gone.is_set)
