@@ -183,36 +183,39 @@ class Loop:
             job = self._carry_out(handle)
         if job is not None:
             self._jobs[handle.id] = job
+            self._go_on(handle, job)
         else:
             self._mark_done(handle)
 
     def _advance(self) -> None:
-        """Deliver the events of all jobs, then run one pass of a model for its answers."""
-        turn = self._next_resident()
+        """Run one pass of a model for its answers, and go on with all jobs."""
+        started, turn = time.perf_counter(), self._next_resident()
         if turn is not None:
             turn.session.set_beside(self._works_beside(turn))
-        started = time.perf_counter()
+            turn.session.step(self._has_request)
         for id, job in list(self._jobs.items()):
             handle = self._open[id]
-            if self._waits_for_turn(handle, turn):
-                continue
-            finished = True
-            with self._outcome(handle):
-                if handle.is_overdue:
-                    raise _overdue()
-                for event in job:
-                    if event is None:  # it goes on after the next pass
-                        finished = False
-                        break
-                    handle.deliver(event)
-            if finished:
-                job.close()  # if `deliver` raised, the answer is not generated any further
-                self._mark_done(handle)
+            if not self._waits_for_turn(handle, turn):
+                self._go_on(handle, job)
         if turn is not None:
-            turn.session.step(self._has_request)
             self._residents.charge(turn, time.perf_counter() - started)
             if (fault := turn.session.device_fault) is not None and self._loading is None:
                 self._move(turn, fault)
+
+    def _go_on(self, handle: RequestHandle, job: Job) -> None:
+        """Deliver the events that a job has now, up to the final one."""
+        finished = True
+        with self._outcome(handle):
+            if handle.is_overdue:
+                raise _overdue()
+            for event in job:
+                if event is None:  # it goes on after the next pass
+                    finished = False
+                    break
+                handle.deliver(event)
+        if finished:
+            job.close()  # if `deliver` raised, the answer is not generated any further
+            self._mark_done(handle)
 
     def _next_resident(self) -> Resident | None:
         """The model that runs the next pass."""

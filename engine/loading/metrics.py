@@ -18,6 +18,7 @@ def read_metrics(
     return MetricsRead(
         request,
         model=model.name,
+        path=model.path,
         first_token_seconds=found.first_token.read(FIRST_TOKEN_SECONDS),
         token_seconds=found.token.read(TOKEN_SECONDS),
         prefill_tokens_per_second=found.prefill.read(TOKENS_PER_SECOND),
