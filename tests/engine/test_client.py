@@ -100,8 +100,9 @@ def ended(bench: Bench, *numbers: int) -> dict[int, list[Event]]:
 
 
 def slow(bench: Bench) -> None:
-    """Let tokens come slowly, so that an answer goes on until it is cancelled."""
-    bench.react = lambda event: time.sleep(0.002) if isinstance(event, Text) else None
+    """Let tokens and tensors come slowly, so that an answer goes on until it is cancelled."""
+    seconds = {Text: 0.002, LoadProgress: 0.02}
+    bench.react = lambda event: time.sleep(seconds.get(type(event), 0.0))
 
 
 def when(bench: Bench, number: int, kind: type, do: Callable[[], object], tokens: int = 2) -> None:
