@@ -7,6 +7,7 @@ torch nor the GGUF reader.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from engine.core.handle import Deliver, RequestHandle
 from engine.core.loop import Loop
@@ -51,15 +52,20 @@ class Engine:
     """
 
     def __init__(
-        self, notify: Callable[[Event], None] = _ignore, *, limits: Limits | None = None
+        self,
+        notify: Callable[[Event], None] = _ignore,
+        *,
+        limits: Limits | None = None,
+        snapshots: Path | None = None,
     ) -> None:
         """`notify` is given the events that belong to no request, whose `request` is 0.
 
         ModelMoved: a model's device failed, the model was loaded again on the processor, and running
         answers continue. ModelUnloaded: that failed too, or another model needed the memory of one
-        beside the main one. It is called as `deliver` is.
+        beside the main one. It is called as `deliver` is. `snapshots` is the folder of saved
+        conversations; None: that of the program's data.
         """
-        self._loop = Loop(notify, limits or Limits())
+        self._loop = Loop(notify, limits or Limits(), snapshots)
 
     @property
     def resident(self) -> tuple[ModelLoaded, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -387,7 +387,7 @@ class ModelSession:
         try:
             ids = yield from _in_background(build, "prompt", checkpoint)
             if 0 < len(ids) < self._scheduler.context:
-                yield from self._disk.restore(stack, ids, "", checkpoint)
+                yield from self._disk.restore(stack, ids, wanted.conversation, checkpoint)
             if wanted.constraint is not None:
                 compiling = partial(self._scheduler.grammars.compile, wanted.constraint)
                 yield from _in_background(compiling, "grammar", checkpoint)
@@ -586,13 +586,20 @@ class ModelSession:
         self._refuse_without_answers()
         started = time.perf_counter()
         stack = self._adapters.stack_of(request.adapters, handle.checkpoint)
-        build = partial(self._prompts.conversation, request.turns, request.policy)
-        prompt = yield from _in_background(build, "prompt", handle.checkpoint)
-        found = yield from self._disk.restore(
-            stack, prompt.ids, request.conversation, handle.checkpoint
-        )
+        fresh: Sequence[int]
+        dropped, is_text = 0, not request.turns
+        if not is_text:
+            build = partial(self._prompts.conversation, request.turns, request.policy)
+            prompt = yield from _in_background(build, "prompt", handle.checkpoint)
+            fresh, dropped = prompt.ids, prompt.dropped_turns
+        elif request.text:
+            encode = partial(self.model.tokenizer.encode, request.text)
+            fresh = yield from _in_background(encode, "prompt", handle.checkpoint)
+        else:
+            fresh = self._disk.saved_text(request.conversation)
+        found = yield from self._disk.restore(stack, fresh, request.conversation, handle.checkpoint)
         seconds = time.perf_counter() - started
-        ids = self._scheduler.spelled_as_cached(stack, prompt.ids)
+        ids = self._scheduler.spelled_as_cached(stack, fresh)
         ready, total = self._scheduler.tree.match(stack.key, ids).length, len(ids)
         handle.checkpoint()
         yield SnapshotLoaded(
@@ -605,8 +612,9 @@ class ModelSession:
             if total <= self._scheduler.context
             else 0.0,
             str(found.refused or ""),
-            prompt.dropped_turns,
+            dropped,
             found.refused.fault if found.refused else OTHER_FAULT,
+            tuple(ids) if is_text else (),
         )
 
     def save_snapshot(

@@ -82,9 +82,13 @@ class Loop:
     others go on between its tensors.
     """
 
-    def __init__(self, notify: Callable[[Event], None], limits: Limits) -> None:
-        """`notify` is given the events that belong to no request."""
-        self._notify = notify
+    def __init__(
+        self, notify: Callable[[Event], None], limits: Limits, folder: Path | None = None
+    ) -> None:
+        """`notify` is given the events that belong to no request; `folder` is that of saved
+        conversations, None: the usual one.
+        """
+        self._notify, self._folder = notify, folder
         self._thread: threading.Thread | None = None
         self._changed = threading.Condition()
         self._queue = RequestQueue(limits)
@@ -480,7 +484,7 @@ class Loop:
         )
         if self._saver is None or self._snapshots is None:
             self._saver = Saver()
-            self._snapshots = PageStore(snapshots_folder())
+            self._snapshots = PageStore(self._folder or snapshots_folder())
         # Beside others, their caches may have grown meanwhile.
         plan = model.plan if residents else model.plan.with_weights(resident_memory() - before)
         if plan is not model.plan:

@@ -391,6 +391,7 @@ class RunningSequence:
             thought_tokens=thought_tokens,
             thought_seconds=thoughts.seconds if thoughts else 0.0,
             thought_budget_reached=thoughts.is_exhausted if thoughts else False,
+            token_ids=tuple(self.tokens),
             stop=self._stops.found,
         )
 

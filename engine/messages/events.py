@@ -186,6 +186,7 @@ class Finished:
     thought_seconds: float = 0.0  # of the generated ones
     thought_budget_reached: bool = False  # the budget ended the thoughts
     stop: str = ""  # the stop string that ended it
+    token_ids: tuple[int, ...] = ()  # generated, without the end token
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +221,7 @@ class SnapshotLoaded:
     refused: str  # one sentence: why the saved file was rejected; empty: none was
     dropped_turns: int = 0  # that do not fit: the first ones after the instructions
     fault: Fault = OTHER_FAULT  # `refused` as a code
+    token_ids: tuple[int, ...] = ()  # of the text; empty for turns
 
 
 @dataclass(frozen=True, slots=True)

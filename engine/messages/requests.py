@@ -146,10 +146,14 @@ class SetDraft:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Restore the saved KV cache that shares the longest prefix with a conversation."""
+    """Restore the saved KV cache that shares the longest prefix with a conversation.
+
+    Without turns and without a text it is the text that was saved last with the conversation.
+    """
 
     turns: tuple[Turn, ...]
     conversation: str  # the id given to Save
+    text: str = ""  # in place of turns: continued without the chat template
     policy: ContextPolicy = ContextPolicy.STOP
     adapters: tuple[AdapterUse, ...] | None = None  # None: those of the last SetAdapters
     model: Path | None = None

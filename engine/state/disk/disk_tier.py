@@ -182,6 +182,15 @@ class DiskTier:
         refused = restore.refusal(self._store, files, key, scheduler.context, conversation)
         return RestoreResult(refused=refused or damaged)
 
+    def saved_text(self, conversation: str) -> list[int]:
+        """The tokens that were saved last with a conversation, with those of an interrupted answer;
+        none if nothing was.
+        """
+        for saved in self._store.sequences():
+            if saved.belongs_to(conversation) and saved.fault is None:
+                return [*saved.tokens, *resume.pending(saved.resume)]
+        return []
+
     def _read(
         self, stack: Stack, match: Match, checkpoint: Checkpoint
     ) -> Generator[None, None, tuple[int, SnapshotError | None]]:

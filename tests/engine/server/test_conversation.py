@@ -100,6 +100,8 @@ def test_a_packed_text_comes_back(text: str) -> None:
     assert pack(text).isascii()
 
 
-@pytest.mark.parametrize("word", ["", "gAAAAABpM0Yj", "tkn1.!", "tkn1.é", "tkn1._w==", pack("a")[:-1]])
+@pytest.mark.parametrize(
+    "word", ["", "gAAAAABpM0Yj", "tkn1.!", "tkn1.é", "tkn1._w==", pack("a")[:-1]]
+)
 def test_other_words_are_not_unpacked(word: str) -> None:
     assert unpack(word) is None
