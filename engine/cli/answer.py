@@ -3,55 +3,81 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing, nullcontext
 from pathlib import Path
+from typing import Any, cast
 
-from engine.adapters.stack import Stack
 from engine.cli import options as options_of
+from engine.cli.client import Client
 from engine.cli.files import constraint
-from engine.cli.interruption import interruptible
-from engine.cli.loading import adapter_stack, drafts, load_model
 from engine.cli.options import Options
 from engine.cli.output import Answer, report, write_metrics
 from engine.cli.sampling_options import sampling
-from engine.core.cancellation import Cancellation
-from engine.core.request import AnswerEvent, AnswerRequest
-from engine.core.scheduler import Scheduler
 from engine.errors import RequestError, SnapshotError
-from engine.frontend.constraints.resume_matcher import after_thoughts
-from engine.frontend.reasoning_budget import ThoughtPlan
-from engine.frontend.template import AnswerPrompt, prompt_ids
-from engine.loading.identity import ModelFiles
-from engine.loading.library import data_folder
-from engine.loading.loader import LoadedModel
-from engine.loading.metrics import read_metrics
-from engine.messages import Finished, Role, TaggedText, Text, Thought, Turn
-from engine.speculative.draft_registry import maker
-from engine.state.disk import disk_tier, session_file
-from engine.state.disk.folder import snapshots_size
-from engine.state.disk.page_file import StateKey
+from engine.messages import (
+    Chat,
+    Complete,
+    Event,
+    Finished,
+    Metrics,
+    MetricsRead,
+    Restore,
+    Role,
+    Sampling,
+    Save,
+    SnapshotLoaded,
+    SnapshotSaved,
+    TaggedText,
+    Text,
+    Thought,
+    Turn,
+)
+from engine.state.disk.folder import is_snapshots_folder
+
+_SESSION = "session"  # name of the one conversation in a folder of --session
+_AMPLE_BYTES = 1 << 60
 
 
 def chat(options: Options) -> None:
     """One turn through the model's chat template."""
-    _check(options)
-    thinking, budget = options_of.thinking(options)
-    model = load_model(options)
-    system = (Turn(Role.SYSTEM, options.system),) if options.system else ()
-    turns = (*system, Turn(Role.USER, options.prompt))
-    opens = constraint(options) is not None
-    prompt = model.template.render_answer(turns, enable_thinking=thinking, opens_thoughts=opens)
-    fresh = prompt_ids(model.tokenizer, prompt.text)
-    thoughts = ThoughtPlan(model.template.markers, budget, prompt.begun)
-    _answer(options, model, fresh, prompt=prompt, thoughts=thoughts)
+    _answer(options, is_chat=True)
 
 
 def complete(options: Options) -> None:
-    """Raw continuation of a text."""
-    _check(options)
-    model = load_model(options)
-    # Encoding "" would give a begin token; an empty prompt means to continue the session instead.
-    _answer(options, model, model.tokenizer.encode(options.prompt) if options.prompt else [])
+    """Raw continuation of a text; without one, of that of the session."""
+    _answer(options, is_chat=False)
+
+
+def turns_of(options: Options) -> tuple[Turn, ...]:
+    """The turns of a chat."""
+    system = (Turn(Role.SYSTEM, options.system),) if options.system else ()
+    return (*system, Turn(Role.USER, options.prompt))
+
+
+def request_of(
+    options: Options,
+    recommended: Sampling | None,
+    prompt: str | tuple[int, ...] | tuple[Turn, ...],
+) -> Chat | Complete:
+    """The request that the options ask for, with turns or with a text or its token ids.
+
+    `recommended` are the sampling parameters of the model file.
+    """
+    asked: dict[str, Any] = {
+        "sampling": sampling(options, recommended),
+        "max_tokens": options.max_tokens,
+        "conversation": "" if options.session is None else _SESSION,
+        "adapters": tuple(options_of.adapters(options)),
+        "answers": options.answers,
+        "stop_loops": not options.allow_loops,
+        "drafts": options_of.drafts(options),
+        "constraint": constraint(options),
+        "logprobs": options.logprobs,
+    }
+    if not isinstance(prompt, str) and prompt and isinstance(prompt[0], Turn):
+        thinking, budget = options_of.thinking(options)
+        turns = cast("tuple[Turn, ...]", prompt)
+        return Chat(turns, thinking=thinking, thinking_budget=budget, **asked)
+    return Complete(cast("str | tuple[int, ...]", prompt), **asked)
 
 
 def _check(options: Options) -> None:
@@ -62,123 +88,88 @@ def _check(options: Options) -> None:
         )
 
 
-def _answer(
-    options: Options,
-    model: LoadedModel,
-    fresh: list[int],
-    *,
-    prompt: AnswerPrompt | None = None,
-    thoughts: ThoughtPlan | None = None,
-) -> None:
+def _answer(options: Options, *, is_chat: bool) -> None:
     """Stream the first answer to stdout and print others after it; with --json, one object.
 
-    The prefix shared with --session is reused; without a prompt, the session's last answer is
-    continued. Ctrl-C ends the answers early; what they have is still printed and saved.
+    Ctrl-C ends the answers early; what they have is still printed and saved.
     """
-    scheduler, stack = model.new_scheduler(), adapter_stack(options, model)
-    wanted, begun = constraint(options), ""
-    if prompt is not None:
-        wanted, begun = after_thoughts(wanted, prompt.begun, model.template.markers)
-    cached = _restored(options, model, scheduler, stack)
-    draft_model = drafts(options, model)
-    cancellation = Cancellation()
+    _check(options)
+    turns = turns_of(options) if is_chat else ()
+    # Encoding "" would give a token that begins a text; it means to continue the session instead.
+    prompt = turns or options.prompt or ()
+    request_of(options, None, prompt)  # raises for a bad option before the model is loaded
     answers = _Answers(options)
-    with (
-        interruptible(cancellation.cancel),
-        closing(draft_model) if draft_model else nullcontext(),
-    ):
-        group = scheduler.submit(
-            AnswerRequest(
-                scheduler.spelled_as_cached(stack, fresh) if fresh else cached,
-                sampling(options, model.sampling),
-                max_tokens=options.max_tokens,
-                stop=model.template.stop if prompt else (),
-                opening=prompt.opening if prompt else "",
-                thoughts=thoughts,
-                count=options.answers,
-                stop_loops=not options.allow_loops,
-                stack=stack,
-                drafter=maker(options_of.drafts(options), draft_model),
-                constraint=wanted,
-                begun=begun,
-                logprobs=options.logprobs,
-                deliver=answers.deliver,
-                cancellation=cancellation,
-            )
-        )
-        while not group.done:
-            scheduler.step()
-    if group.error is not None:
-        raise group.error
-    for number, tokens in group.answers.items():
-        answers.answers[number].tokens = tokens
-    report(options, model, [one for one in answers.answers if one.finished is not None])
-    if options.metrics is not None:
-        write_metrics(options.metrics, read_metrics(model, scheduler, 0, snapshots_size()))
-    if options.session is not None:
-        session_file.save(
-            _session_path(options), scheduler, stack, group.tokens, _key(model, stack), model
-        )
-    if cancellation.is_cancelled:
+    with Client(options, _session(options)) as client:
+        if options.session is not None:
+            saved = _restore(options, client, turns).token_ids
+            prompt = prompt or saved
+        request = request_of(options, client.model.sampling, prompt)
+        number, is_interrupted = client.run(request, answers.receive)
+        report(options, client.model, [one for one in answers.found if one.finished is not None])
+        if options.metrics is not None:
+            write_metrics(options.metrics, client.result(Metrics(), MetricsRead))
+        if options.session is not None:
+            client.result(Save(_SESSION, _AMPLE_BYTES, number), SnapshotSaved)
+    if is_interrupted:
         raise KeyboardInterrupt
 
 
 class _Answers:
-    """The answers so far; the text of the first one is streamed."""
+    """The answers so far; the text of the first one is streamed if it is alone."""
 
     def __init__(self, options: Options) -> None:
-        self.answers = [Answer() for _ in range(options.answers)]
-        self._tagged = [TaggedText() for _ in self.answers]
+        self.found = [Answer() for _ in range(options.answers)]
+        self._tagged = [TaggedText() for _ in self.found]
         self._streams = not options.json and options.answers == 1
 
-    def deliver(self, event: AnswerEvent) -> None:
-        """Take in an event of the engine."""
+    def receive(self, event: Event) -> None:
+        """Take in an event of the request."""
         if isinstance(event, Text | Thought):
-            text = self._tagged[event.answer].push(event)
-            self.answers[event.answer].text += text
-            self.answers[event.answer].logprobs += event.logprobs
+            answer, text = self.found[event.answer], self._tagged[event.answer].push(event)
+            answer.text += text
+            answer.logprobs += event.logprobs
             if self._streams:
                 print(text, end="", flush=True)
         elif isinstance(event, Finished):
-            self.answers[event.answer].finished = event
+            self.found[event.answer].finished = event
 
 
-def _restored(
-    options: Options, model: LoadedModel, scheduler: Scheduler, stack: Stack
-) -> list[int]:
-    """The tokens in the file of --session, if it exists; their KV pages are in the scheduler."""
-    if options.session is None:
-        return []
-    path = _session_path(options)
-    session_file.remove_leftovers(path)
-    if not path.exists():
-        return []
-    try:
-        return session_file.load(path, scheduler, stack, _key(model, stack))
-    except SnapshotError as error:
+def _restore(options: Options, client: Client, turns: tuple[Turn, ...] = ()) -> SnapshotLoaded:
+    """Read what --session has of a prompt, or of the text saved last, into memory.
+
+    Raises SnapshotError if it cannot be used.
+    """
+    text = options.prompt if not turns else ""
+    adapters = tuple(options_of.adapters(options))
+    found = client.result(Restore(turns, _SESSION, text, adapters=adapters), SnapshotLoaded)
+    if found.refused:
         raise SnapshotError(
-            str(error), f"Give --session another name, or delete {path} to start over."
-        ) from error
-
-
-def _session_path(options: Options) -> Path:
-    """The file of --session, links resolved; raises before the answer if it is not writable."""
-    path = Path(os.path.realpath(options.session))
-    if path.exists() and not path.is_file():
-        kind = "a folder" if path.is_dir() else "not a regular file"
-        raise RequestError(
-            f"--session {options.session!r} is {kind}.", "Give it the name of a file."
+            found.refused,
+            f"Give --session another name, or delete {options.session} to start over.",
+            found.fault,
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not os.access(path.parent, os.W_OK):
+    return found
+
+
+def _session(options: Options) -> Path | None:
+    """The folder of --session, links resolved; raises before the answer if it is not usable."""
+    if options.session is None:
+        return None
+    path = Path(os.path.realpath(options.session))
+    if path.exists() and not path.is_dir():
         raise RequestError(
-            f"The folder of --session, {path.parent}, is not writable.",
-            "Give a name in another folder, or change the folder's permissions.",
+            f"--session {options.session!r} is a file, and sessions are folders now.",
+            "Give it another name; a file of an older version cannot be read any more.",
+        )
+    if path.is_dir() and any(path.iterdir()) and not is_snapshots_folder(path):
+        raise RequestError(
+            f"--session {options.session!r} is a folder of other files.",
+            "Give it the name of a folder of its own.",
+        )
+    path.mkdir(parents=True, exist_ok=True)
+    if not os.access(path, os.W_OK):
+        raise RequestError(
+            f"The folder of --session, {path}, is not writable.",
+            "Give another name, or change the folder's permissions.",
         )
     return path
-
-
-def _key(model: LoadedModel, stack: Stack) -> StateKey:
-    paths = [Path(one.path) for one in model.files]
-    files = ModelFiles(paths, model.files, data_folder() / "hashes.json")
-    return disk_tier.identify(files, model, stack)

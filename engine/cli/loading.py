@@ -11,8 +11,6 @@ from engine.loading.device_choice import PROCESSOR
 from engine.loading.library import find_model
 from engine.loading.loader import LoadedModel, load
 from engine.loading.memory import MemoryPlan, Paging
-from engine.speculative.draft_registry import Drafts
-from engine.speculative.vocabulary import VocabularyMap
 
 
 def load_model(
@@ -72,19 +70,3 @@ def adapter_stack(options: Options, model: LoadedModel) -> Stack:
     return Stack(
         [(load_adapter(use.path, base), use.strength) for use in options_of.adapters(options)]
     )
-
-
-def drafts(options: Options, target: LoadedModel) -> Drafts | None:
-    """The model of --draft, loaded beside the target."""
-    if options.draft is None:
-        return None
-    model = load(
-        find_model(options.draft),
-        device=options_of.device(options),
-        backend=options.backend,
-        context=target.plan.context,
-        threads=None,
-        cache=options_of.cache_type(options),
-    )
-    vocabulary = VocabularyMap(target.tokenizer, model.tokenizer)
-    return Drafts(model.new_runner, model.plan.context, vocabulary)

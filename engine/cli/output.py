@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.cli.options import Options
-from engine.loading.loader import LoadedModel
-from engine.messages import Finished, FinishReason, MetricsRead, TokenLogprobs
+from engine.messages import Finished, FinishReason, MetricsRead, ModelLoaded, TokenLogprobs
 from engine.prometheus import prometheus_text
 
 _ENDED = {FinishReason.REPETITION: "stopped: the model was repeating itself"}  # beside the values
@@ -27,12 +26,11 @@ class Answer:
     """One answer to the prompt, as far as it has come."""
 
     text: str = ""
-    tokens: list[int] = field(default_factory=list)  # without the end token
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     finished: Finished | None = None
 
 
-def report(options: Options, model: LoadedModel, answers: Sequence[Answer]) -> None:
+def report(options: Options, model: ModelLoaded, answers: Sequence[Answer]) -> None:
     """Print what has not been streamed of the answers, and their statistics.
 
     As one JSON object: the fields of the first answer, and `answers` with those of each if several
@@ -52,12 +50,12 @@ def report(options: Options, model: LoadedModel, answers: Sequence[Answer]) -> N
         _print_statistics(answer.finished)
 
 
-def _fields(options: Options, model: LoadedModel, answer: Answer) -> dict[str, object]:
+def _fields(options: Options, model: ModelLoaded, answer: Answer) -> dict[str, object]:
     finished = answer.finished
     assert finished is not None
     return {
         "text": answer.text,
-        "token_ids": answer.tokens,
+        "token_ids": list(finished.token_ids),
         "prompt_tokens": finished.prompt_tokens,
         "reused_tokens": finished.reused_tokens,
         "generated_tokens": finished.generated_tokens,
@@ -74,7 +72,7 @@ def _fields(options: Options, model: LoadedModel, answer: Answer) -> dict[str, o
         "thought_budget_reached": finished.thought_budget_reached,
         "incomplete": finished.incomplete,
         "seed": finished.seed,
-        "backend": model.backends,
+        "backend": model.kernels,
         **({"logprobs": [_logprobs(one) for one in answer.logprobs]} if options.logprobs else {}),
     }
 

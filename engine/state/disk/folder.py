@@ -21,6 +21,11 @@ def snapshots_folder() -> Path:
     return data_folder() / "sessions"
 
 
+def is_snapshots_folder(path: Path) -> bool:
+    """Whether a folder holds snapshots, and not files of others."""
+    return (path / cleanup.PAGES).is_dir()
+
+
 def snapshots_size() -> int:
     """Disk space of all snapshots in bytes."""
     return cleanup.total_size(snapshots_folder())

@@ -14,8 +14,9 @@ from engine import CacheType
 from engine.adapters.stack import NO_ADAPTERS
 from engine.errors import FaultKind, SnapshotError
 from engine.loading.loader import LoadedModel, load
-from engine.state.disk import session_file
 from engine.state.disk.disk_tier import state_key
+from engine.state.disk.restore import check_origin
+from engine.state.disk.sequence_file import SavedSequence
 from kernels import backends
 
 SHA = "0" * 64
@@ -75,17 +76,11 @@ def test_the_key_names_the_backend_and_how_it_stores_weights(tmp_path: Path) -> 
         assert native.computation == loaded(path, SHORT, cache=CacheType.F16).computation
 
 
-def test_a_session_file_of_another_context_is_refused(tmp_path: Path) -> None:
-    path, tokens = written("phi3-long", tmp_path)
+def test_saved_pages_of_another_context_are_refused(tmp_path: Path) -> None:
+    path, _ = written("phi3-long", tmp_path)
     short, long = loaded(path, 32), loaded(path, LONG)
-    scheduler = short.new_scheduler()
-    text = [*tokens[:20], *answer(scheduler, tokens[:20], max_tokens=4).tokens]
-    key = state_key(SHA, NO_ADAPTERS, short)
-    file = tmp_path / "session"
-    assert session_file.save(file, scheduler, NO_ADAPTERS, text, key, short)
-    assert session_file.load(file, short.new_scheduler(), NO_ADAPTERS, key) == text
+    saved = SavedSequence(tmp_path, 0, 0, state_key(SHA, NO_ADAPTERS, short))
+    check_origin(saved, state_key(SHA, NO_ADAPTERS, short), 32)
     with pytest.raises(SnapshotError, match="another context size") as refused:
-        session_file.load(
-            file, long.new_scheduler(), NO_ADAPTERS, state_key(SHA, NO_ADAPTERS, long)
-        )
+        check_origin(saved, state_key(SHA, NO_ADAPTERS, long), LONG)
     assert refused.value.fault.kind is FaultKind.SAVED_COMPUTATION

@@ -17,9 +17,10 @@ from engine.core.scheduler import Scheduler
 from engine.errors import SnapshotError
 from engine.loading.identity import ModelFiles, stamps
 from engine.loading.loader import LoadedModel, load
-from engine.state.disk import session_file
 from engine.state.disk.disk_tier import DiskTier, RestoreResult, state_key
+from engine.state.disk.restore import check_origin
 from engine.state.disk.saver import Saver
+from engine.state.disk.sequence_file import SavedSequence
 from engine.state.disk.store import PageStore
 from kernels.backends import BACKENDS
 from other_device import Elsewhere, OtherDevice
@@ -72,26 +73,6 @@ def test_answers_run_together(path: Path, device: OtherDevice) -> None:
     assert on_devices(scheduler) == {False, True}
 
 
-@pytest.mark.parametrize("type", list(CacheType))
-@pytest.mark.parametrize("order", [(NATIVE, "torch:meta"), ("torch:meta", NATIVE)])
-def test_a_session_file_of_a_split_model_is_restored(
-    path: Path, device: OtherDevice, order: tuple[str, str], type: CacheType, tmp_path: Path
-) -> None:
-    model = split(path, *order, type)
-    scheduler, restored = model.new_scheduler(), model.new_scheduler()
-    first = answer(scheduler, PROMPT, max_tokens=4)
-    tokens = [*PROMPT, *first.tokens]
-    key = state_key(SHA, NO_ADAPTERS, model)
-    assert session_file.save(tmp_path / "s", scheduler, NO_ADAPTERS, tokens, key, model)
-    assert session_file.load(tmp_path / "s", restored, NO_ADAPTERS, key) == tokens
-    assert on_devices(restored) == {False, True}
-    for one, other in zip(pages(scheduler, tokens), pages(restored, tokens), strict=True):
-        assert torch.equal(one, other)
-    one, other = (answer(each, tokens, max_tokens=4) for each in (scheduler, restored))
-    assert other.finished.reused_tokens == one.finished.reused_tokens > 512
-    assert other.tokens == one.tokens
-
-
 def test_pages_of_another_placement_are_refused(
     path: Path, device: OtherDevice, tmp_path: Path
 ) -> None:
@@ -109,12 +90,10 @@ def test_pages_of_another_placement_are_refused(
     assert state_key(SHA, NO_ADAPTERS, load(path, backend=NATIVE, context=64)) == keys[2]
     # The pages of another device have the same layout; it rounds otherwise.
     assert state_key(SHA, NO_ADAPTERS, load(path, backend="torch:meta", context=64)) not in keys
-    scheduler = models[0].new_scheduler()
-    tokens = [*PROMPT, *answer(scheduler, PROMPT, max_tokens=4).tokens]
-    session_file.save(tmp_path / "s", scheduler, NO_ADAPTERS, tokens, keys[0], models[0])
-    for model, key in zip(models[1:], keys[1:], strict=True):
+    saved = SavedSequence(tmp_path, 0, 0, keys[0])
+    for key in keys[1:]:
         with pytest.raises(SnapshotError, match="another layout of the cache"):
-            session_file.load(tmp_path / "s", model.new_scheduler(), NO_ADAPTERS, key)
+            check_origin(saved, key, 1024)
 
 
 def test_the_disk_tier_saves_and_restores_pages_of_both_devices(
