@@ -141,7 +141,7 @@ def _restore(options: Options, client: Client, turns: tuple[Turn, ...] = ()) -> 
     """
     text = options.prompt if not turns else ""
     adapters = tuple(options_of.adapters(options))
-    found = client.result(Restore(turns, _SESSION, text, adapters=adapters), SnapshotLoaded)
+    found = client.result(Restore(turns, _SESSION, adapters=adapters, text=text), SnapshotLoaded)
     if found.refused:
         raise SnapshotError(
             found.refused,

@@ -153,10 +153,10 @@ class Restore:
 
     turns: tuple[Turn, ...]
     conversation: str  # the id given to Save
-    text: str = ""  # in place of turns: continued without the chat template
     policy: ContextPolicy = ContextPolicy.STOP
     adapters: tuple[AdapterUse, ...] | None = None  # None: those of the last SetAdapters
     model: Path | None = None
+    text: str = ""  # in place of turns: continued without the chat template
 
 
 @dataclass(frozen=True, slots=True)
