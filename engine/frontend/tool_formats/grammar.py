@@ -37,7 +37,7 @@ def tool_constraint(
     if choice is ToolChoice.NONE or not tools:
         return None
     if isinstance(choice, str):
-        tools = [tool for tool in tools if tool.name == choice]
+        parallel, tools = False, [tool for tool in tools if tool.name == choice]
         if not tools:
             raise RequestError(
                 f"The tool {choice!r} that the answer must call is not among the tools.",

@@ -39,6 +39,7 @@ def joined(pieces: Sequence[Piece]) -> str:
     return "".join(text for _, text in pieces)
 
 
+MEANT = (Kind.TEXT, Kind.THOUGHT)
 PLAIN = tokenizer_with()
 OF_HARMONY = tokenizer_with(*FAMILIES["gpt-oss"].tokens, control=("<|end|>", "<|return|>"))
 
@@ -189,6 +190,26 @@ def test_an_incomplete_character_at_the_budget_is_left_out() -> None:
     for token in OF_HARMONY.encode(HARMONY.ends + "ö", add_special=False):
         text += joined(stream.push(token, counted=False))
     assert text == "<think></think>ö"
+
+
+@pytest.mark.parametrize("tokenizer", [PLAIN, OF_HARMONY], ids=["bytes", "tokens"])
+def test_a_message_of_a_tool_call_ends_thoughts(tokenizer: Tokenizer) -> None:
+    call = "<|end|><|start|>assistant<|channel|>commentary to=functions.f<|message|>{}"
+    shown = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>")
+
+    def run(*pieces: str, calls_end: bool) -> list[tuple[Kind, str]]:
+        stream = AnswerStream(HARMONY, tokenizer, shown=shown, calls_end=calls_end)
+        ids = [one for each in pieces for one in tokenizer.encode(each, add_special=False)]
+        found = [piece for one in ids for piece in stream.push(one)] + list(stream.flush())
+        texts = {kind: "".join(text for each, text in found if each is kind) for kind in Kind}
+        return [(kind, text) for kind, text in texts.items() if text and kind in MEANT]
+
+    begun = HARMONY.opens, "ab"
+    assert run(*begun, call, calls_end=True) == [(Kind.TEXT, call), (Kind.THOUGHT, "ab")]
+    assert run(*begun, call, calls_end=False) == [(Kind.THOUGHT, "ab" + call)]
+    # Other thoughts and the answer are what they were.
+    final = run(*begun, HARMONY.again, "c", HARMONY.ends, "yes", calls_end=True)
+    assert final == [(Kind.TEXT, "yes"), (Kind.THOUGHT, "ab\n\nc")]
 
 
 def test_a_token_that_ends_answers_may_end_thoughts() -> None:

@@ -125,3 +125,21 @@ def test_variables_reach_the_template(value: bool) -> None:
     prompt = template.render((Turn(Role.USER, "Well?"),), variables=variables)
     assert "Well?" in prompt
     assert prompt.endswith(f"terse{value}")
+
+
+def test_results_may_be_in_a_field_of_the_message_with_their_calls() -> None:
+    source = (
+        "{% if tools %}{{ tools | tojson }}{% endif %}"
+        "{% for m in messages %}<|turn>{{ m.role }}\n{{ m.content }}"
+        "{% for c in m.tool_calls or [] %}call:{{ c.function.name }}"
+        "{{ c.function.arguments | tojson }}{% endfor %}"
+        "{% for r in m.tool_responses or [] %}response:{{ r.name }}={{ r.response }}"
+        "{% endfor %}<turn|>{% endfor %}{% if add_generation_prompt %}<|turn>model{% endif %}"
+    )
+    template = ChatTemplate(source, bos="", eos="")
+    assert template.tool_style.results_field == "tool_responses"
+    prompt = template.render(ASKED, tools=[WEATHER])
+    assert (
+        'I look.call:get_weather{"city": "Zürich"}response:get_weather=20 degrees<turn|>' in prompt
+    )
+    assert "<|turn>tool" not in prompt

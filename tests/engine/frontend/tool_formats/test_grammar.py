@@ -131,6 +131,8 @@ def test_a_named_tool_is_called_perhaps_after_thoughts(
     assert allows(grammars, tokenizer, named, text)
     assert allows(grammars, tokenizer, named, f"<think>\nWell.\n</think>\n\n{text}")
     assert not allows(grammars, tokenizer, named, "<think>\nWell.\n</think>\n\nHello!")
+    twice = written(name, [call({}, 0, "get_time"), call({}, 1, "get_time")])
+    assert not allows(grammars, tokenizer, named, twice)
     assert not allows(grammars, tokenizer, named, written(name, [call(RIGHT[0])]))
 
 
