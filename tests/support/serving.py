@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import httpx
 
 from engine import Engine, Event, Failed, Load, Metrics, MetricsRead, ModelLoaded, Request
+from engine.client import Limits
 from engine.server.serve import Server, ServerOptions
 
 TIMEOUT_SECONDS = 60
@@ -23,8 +24,13 @@ E = TypeVar("E", bound=Event)
 class Served:
     """A running engine and server; `model` is loaded as the main one."""
 
-    def __init__(self, model: Path | None = None, options: ServerOptions | None = None) -> None:
-        self.engine = Engine()
+    def __init__(
+        self,
+        model: Path | None = None,
+        options: ServerOptions | None = None,
+        limits: Limits = Limits(),  # noqa: B008  frozen
+    ) -> None:
+        self.engine = Engine(limits=limits)
         self.engine.start()
         if model is not None:
             self.load(model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +114,21 @@ def test_a_wrong_key_is_an_authentication_error(tiny_model: Path) -> None:
             client.models.list()
     finally:
         made.close()
+
+
+def test_tools_are_called(client: Any) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"city": {"enum": ["Rome"]}},
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+    tool: Any = {"type": "function", "function": {"name": "weather", "parameters": schema}}
+    found = client.chat.completions.create(
+        model="tiny-served", messages=QUESTION, tools=[tool], tool_choice="required", max_tokens=300
+    )
+    (choice,) = found.choices
+    assert choice.finish_reason == "tool_calls"
+    call = choice.message.tool_calls[0]
+    assert call.function.name == "weather"
+    assert json.loads(call.function.arguments) == {"city": "Rome"}

@@ -16,6 +16,7 @@ import httpx
 import pytest
 from starlette.routing import Route
 
+from engine.client import Limits as QueueLimits
 from engine.server.app import application
 from engine.server.guards import Security
 from engine.server.limits import Limits
@@ -187,6 +188,24 @@ def test_a_client_that_goes_away_while_its_prompt_is_read_frees_it(served: Serve
     wait_until(lambda: served.running == 1)
     connection.close()
     wait_until(lambda: served.running == 0, 5.0)
+
+
+def test_a_full_queue_asks_to_come_back_later(tiny_model: Path) -> None:
+    made = Served(tiny_model, limits=QueueLimits(requests=3, per_client=1))
+    try:
+        with made.http.stream("POST", CHAT, json=chat(**LONG, stream=True)) as running:
+            next(running.iter_lines())
+            for body in (chat(), chat(stream=True)):
+                refused = made.http.post(CHAT, json=body)
+                assert refused.status_code == 503
+                assert int(refused.headers["retry-after"]) >= 1
+                assert refused.json()["error"]["code"] == "busy"
+            other = made.http.post(CHAT, json=chat(), headers={"User-Agent": "another"})
+            assert other.status_code == 200
+        wait_until(lambda: made.running == 0)
+        wait_until(lambda: made.http.post(CHAT, json=chat()).status_code == 200)
+    finally:
+        made.close()
 
 
 def test_abandoned_connections_leave_nothing(served: Served) -> None:
