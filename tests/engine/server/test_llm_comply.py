@@ -7,7 +7,10 @@ here see pictures.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import llm_comply
 import pytest
@@ -19,6 +22,22 @@ from llm_comply.schema import SpecLoader
 from llm_comply.tests import get_tests
 
 import scripted_model
+from engine.messages import FinishReason, Logprob, TokenLogprobs
+from engine.server.anthropic.message_events import MessageEvents
+from engine.server.errors import ApiError, Family
+from engine.server.fields import Fields
+from engine.server.openai.response_events import ResponseEvents
+from engine.server.openai.responses import parse
+from engine.server.values import (
+    Begun,
+    CallDelta,
+    Content,
+    Delta,
+    Done,
+    Reasoning,
+    Timings,
+    Usage,
+)
 from serving import Served
 
 SPECS = Path(llm_comply.__file__).parent / "specs"
@@ -31,6 +50,7 @@ FORMATS = {
 REASONS = "gpt-5-claude-opus"
 REASONING = ("chat-reasoning-summary", "reasoning-summary", "anth-thinking-display")
 PICTURES = ("chat-image-input", "image-input", "anth-image-input")
+TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 CASES = [(form, case.id) for form in FORMATS for case in get_tests(form) if case.id not in PICTURES]
 pytestmark = pytest.mark.filterwarnings("ignore:jsonschema.RefResolver:DeprecationWarning")
 
@@ -67,3 +87,52 @@ def test_a_case_passes(servers: dict[bool, Served], form: str, case: str) -> Non
 def test_all_three_formats_have_cases() -> None:
     assert len(CASES) == 28
     assert all(any(case in (form, one) for form, one in CASES) for case in REASONING)
+
+
+SPOKEN: tuple[Delta, ...] = (
+    Begun("tiny", 10, 4),
+    Reasoning("I look."),
+    Content("Well.", logprobs=(TokenLogprobs(5, "Well.", -0.5, (Logprob(5, "Well.", -0.5),)),)),
+    CallDelta(0, "a", "f", '{"x": 1}'),
+    CallDelta(1, "b", "g"),
+)
+# Known to OpenAI's own clients under these names only; the suite has others for them.
+OWN_NAMES = ("response.reasoning_text.", "response.reasoning_summary_text.")
+
+
+@pytest.mark.parametrize("reason", [FinishReason.TOOL_CALLS, FinishReason.LENGTH])
+@pytest.mark.parametrize("summarizes", [True, False])
+def test_events_of_responses_fit_their_schemas(reason: FinishReason, summarizes: bool) -> None:
+    spec = SpecLoader(str(SPECS / FORMATS["open-responses"]))
+    request = Fields(
+        {"model": "m", "input": "hello", "tools": [TOOL], "reasoning": {"effort": "low"}}
+    )
+    url = SimpleNamespace(path="/v1/responses")
+    call: Any = SimpleNamespace(body=request, exchange=None, request=SimpleNamespace(url=url))
+    options = replace(parse(call).events, summarizes=summarizes, packs=True, top_logprobs=1)
+    writer = ResponseEvents(options)
+    done = Done(0, reason, Usage(10, 4, 7, 3), Timings())
+    for delta in (*SPOKEN, done):
+        for event in writer.push(delta):
+            if not event["type"].startswith(OWN_NAMES):
+                assert spec.validate_sse_event(event["type"], event) == []
+    assert spec.validate(writer.response, "ResponseResource") == []
+    failed = ResponseEvents(options)
+    assert list(failed.push(SPOKEN[0]))
+    event = failed.fail(ApiError(500, "The engine stopped."))
+    assert spec.validate_sse_event(event["type"], event) == []
+
+
+@pytest.mark.parametrize("hides_thoughts", [True, False])
+def test_events_of_messages_fit_their_schemas(hides_thoughts: bool) -> None:
+    spec = SpecLoader(str(SPECS / FORMATS["anthropic"]))
+    writer = MessageEvents(hides_thoughts=hides_thoughts)
+    done = Done(0, FinishReason.TOOL_CALLS, Usage(10, 4, 7, 3), Timings())
+    for event in [one for delta in (*SPOKEN, done) for one in writer.push(delta)]:
+        if event["type"] != "ping":
+            name = "".join(part.capitalize() for part in event["type"].split("_"))
+            assert spec.validate(event, f"{name}Event") == []
+    assert spec.validate(writer.message, "Message") == []
+    for status in (400, 401, 403, 404, 429, 500, 503):
+        error = ApiError(status, "It cannot be answered.")
+        assert spec.validate(error.body(Family.ANTHROPIC), "ErrorResponse") == []
