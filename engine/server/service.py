@@ -15,6 +15,7 @@ from engine.messages import (
     ApplyTemplate,
     Chat,
     Complete,
+    ContextPolicy,
     Detokenize,
     Detokenized,
     Embed,
@@ -248,6 +249,7 @@ class Service:
             tool_choice=wanted.tool_choice,
             parallel_tool_calls=wanted.parallel_tool_calls,
             template_arguments=wanted.template_arguments,
+            policy=ContextPolicy.DROP_OLDEST if wanted.drops_oldest else ContextPolicy.STOP,
             model=card.path,
         )
 

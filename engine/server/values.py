@@ -42,6 +42,7 @@ class Wanted:
     answers: int = 1
     template_arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     adapters: tuple[AdapterUse, ...] | None = None  # None: those of the server
+    drops_oldest: bool = False  # turns, where a conversation does not fit; else it is refused
     reports_progress: bool = False  # with deltas of `Progress`
     keep_seconds: float | None = (
         None  # the model stays loaded; None: as the server is set; <0: ever

@@ -113,6 +113,7 @@ def _wanted(call: Call) -> Wanted:
         template_arguments={"reasoning_effort": effort} if isinstance(effort, str) else {},
         constraint=_constraint(body),
         logprobs=max(top, 1) if body.flag("logprobs") else 0,
+        drops_oldest=body.flag("truncate", True),
         keep_seconds=keep_seconds(body),
         exchange=call.exchange,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from starlette.responses import Response
@@ -20,7 +21,10 @@ def routes(service: Service) -> list[Route]:
 
     async def listed(call: Call) -> Response:
         cards = [_card(card) for card in await service.cards()]
-        return json_response({"object": "list", "data": cards, "models": cards})
+        ids = [card["id"] for card in cards]
+        ends = {"first_id": ids[0], "last_id": ids[-1]} if ids else {}  # for Anthropic's clients
+        made = {"object": "list", "data": cards, "models": cards, "has_more": False}
+        return json_response(made | ends)
 
     async def one(call: Call) -> Response:
         card = await service.models.find(call.request.path_params["name"])
@@ -52,6 +56,9 @@ def _card(card: ModelCard) -> dict[str, Any]:
         "created": int(card.changed),
         "owned_by": "tokonoma",
         "name": card.label,
+        "type": "model",  # with the next two, a model in Anthropic's list
+        "display_name": card.label,
+        "created_at": datetime.fromtimestamp(card.changed, UTC).isoformat(timespec="seconds"),
         "slug": card.name,
         "max_model_len": loaded.context if loaded else None,
         "context_length": loaded.context if loaded else None,

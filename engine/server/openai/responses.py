@@ -152,6 +152,7 @@ def parse(call: Call) -> ResponseRequest:
         tools=tools,
         tool_choice=choice,
         parallel_tool_calls=body.flag("parallel_tool_calls", True),
+        drops_oldest=body.choice("truncation", ("auto", "disabled"), "disabled") == "auto",
         keep_seconds=keep_seconds(body),
         exchange=call.exchange,
     )
@@ -264,7 +265,7 @@ def _echoed(body: Fields, wanted: Wanted, effort: str, summary: str) -> dict[str
         "top_logprobs": body.integer("top_logprobs", 0),
         "max_output_tokens": wanted.max_tokens or None,
         "max_tool_calls": body.get("max_tool_calls"),
-        "truncation": "disabled",
+        "truncation": "auto" if wanted.drops_oldest else "disabled",
         "store": False,
         "background": False,
         "service_tier": "default",

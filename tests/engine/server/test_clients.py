@@ -148,6 +148,13 @@ def test_anthropic_a_message(anthropic: Any) -> None:
     assert counted.input_tokens == found.usage.input_tokens + found.usage.cache_read_input_tokens
 
 
+def test_anthropic_lists_models(anthropic: Any) -> None:
+    (found,) = [one for one in anthropic.models.list() if one.id == MODEL]
+    assert found.type == "model"
+    assert found.created_at.year > 2000
+    assert anthropic.models.retrieve(MODEL).display_name == MODEL
+
+
 def test_anthropic_a_stream_adds_up(anthropic: Any) -> None:
     options = {"model": MODEL, "max_tokens": 50, "messages": QUESTION}
     with anthropic.messages.stream(**options) as stream:

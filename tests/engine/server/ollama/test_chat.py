@@ -199,6 +199,20 @@ def test_a_prompt_is_answered(scripted: Served) -> None:
     assert found["prompt_eval_count"] > 0
 
 
+def test_a_raw_prompt_is_continued_as_it_is(scripted: Served) -> None:
+    raw = "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+    body = {"model": "scripted", "prompt": raw, "raw": True, "stream": False}
+    assert scripted.post("/api/generate", body)["response"] == "One two three."
+
+
+def test_the_oldest_messages_are_left_out_unless_told(scripted: Served) -> None:
+    long = [{"role": "user", "content": "word " * 500}, {"role": "assistant", "content": "Yes."}]
+    body = {"model": "scripted", "messages": [*long * 9, *HELLO], "stream": False}
+    assert scripted.post("/api/chat", body)["message"]["content"] == "One two three."
+    refused = scripted.error("/api/chat", body | {"truncate": False})
+    assert "context" in refused["error"]
+
+
 @pytest.mark.parametrize("path", ["/api/chat", "/api/generate"])
 def test_without_a_question_the_model_is_loaded(scripted: Served, path: str) -> None:
     assert scripted.post(path, {"model": "scripted"})["done_reason"] == "load"

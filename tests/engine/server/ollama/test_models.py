@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import scripted_model
 import tiny_encoders
 from engine.server.serve import ServerOptions
 from engine.server.service import ServiceOptions
-from serving import Served
+from serving import Served, chat, wait_until
 
 FILES = ("scripted", "encoder")
 
@@ -47,6 +48,22 @@ def test_only_loaded_models_run(served: Served) -> None:
     assert running["name"] == "scripted"
     assert running["context_length"] == 4096
     assert running["expires_at"] > "2100"  # the window's model stays
+
+
+def test_a_model_is_kept_as_long_as_its_last_client_says(tmp_path: Path) -> None:
+    for name in ("main", "other"):
+        scripted_model.write(tmp_path / f"{name}.gguf")
+    options = ServerOptions(service=ServiceOptions(folders=lambda: (tmp_path,)))
+    served = Served(tmp_path / "main.gguf", options)
+    try:
+        served.post("/v1/chat/completions", chat(model="other", keep_alive="1h"))
+        listed = {one["name"]: one["expires_at"] for one in served.get("/api/ps")["models"]}
+        left = datetime.fromisoformat(listed["other"]) - datetime.now(UTC)
+        assert 3500 < left.total_seconds() <= 3600
+        served.post("/api/chat", {"model": "other", "keep_alive": 0})
+        wait_until(lambda: len(served.get("/api/ps")["models"]) == 1)
+    finally:
+        served.close()
 
 
 def test_the_root_says_that_there_is_a_server(served: Served) -> None:

@@ -230,3 +230,6 @@ def test_a_prompt_that_is_too_long_is_told_before_the_stream(scripted: Served) -
     body = {"model": "scripted", "input": "word " * 9000, "stream": True}
     found = scripted.error(PATH, body)
     assert found["error"]["code"] == "context_length_exceeded"
+    old = [{"role": "user", "content": "word " * 9000}, {"role": "assistant", "content": "Yes."}]
+    body = {"model": "scripted", "input": [*old, {"role": "user", "content": "hello"}]}
+    assert scripted.post(PATH, body | {"truncation": "auto"})["truncation"] == "auto"
