@@ -10,20 +10,34 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, assert_never
 
 from app.domain.deltas import Delta
 from engine import (
+    AdaptersSet,
+    ConstraintChecked,
+    DevicesFound,
+    DraftSet,
+    Embedded,
     Event,
     Failed,
     Finished,
     Load,
     LoadProgress,
+    MetricsRead,
+    ModelLoaded,
     ModelMoved,
     ModelUnloaded,
     PromptProgress,
     Request,
+    Reranked,
+    Scored,
+    SnapshotLoaded,
+    SnapshotSaved,
     Text,
+    Thought,
+    TokensCounted,
+    ToolCallDelta,
     Unload,
 )
 
@@ -153,7 +167,9 @@ class Run:
     def _is_last(self, event: Event) -> bool:
         """Whether the request is over with this event."""
         match event:
-            case LoadProgress() | PromptProgress() | Text() | ModelMoved():
+            case LoadProgress() | PromptProgress() | ModelMoved():
+                return False
+            case Text() | Thought() | ToolCallDelta():
                 return False
             case Finished():
                 return event.last
@@ -161,8 +177,14 @@ class Run:
                 # A failing load first reports that the model before it was unloaded.
                 failing = isinstance(self.request, Load) and not self.is_cancelled
                 return isinstance(self.request, Unload) or not failing
-            case _:
+            case ModelLoaded() | DevicesFound() | Failed() | AdaptersSet() | DraftSet():
                 return True
+            case SnapshotLoaded() | SnapshotSaved() | TokensCounted() | MetricsRead():
+                return True
+            case Embedded() | Reranked() | Scored() | ConstraintChecked():
+                return True
+            case _:
+                assert_never(event)
 
 
 class AnswerRun(Protocol):

@@ -17,7 +17,7 @@ from app.domain.ids import new_id
 from app.domain.message import Message, MessageState
 from app.domain.model_ref import Local
 from app.engines.local import LocalClient
-from app.engines.run import start
+from app.engines.run import Run, start
 from app.settings.table import Settings
 from app.state.adapters import AdapterState
 from app.state.chat import Generation, ModelPhase, ModelStatus, State
@@ -121,9 +121,15 @@ class AdapterStage:
     def _count(self) -> None:
         self.settled += 1
 
-    async def _load(self) -> None:
-        loaded = await self.link.submit(Load(MODEL)).result(ModelLoaded)
-        status = ModelStatus(ModelPhase.READY, Local(loaded.path), loaded.name, loaded=loaded)
+    async def _load(self, run: Run) -> None:
+        loaded = await run.result(ModelLoaded)
+        status = ModelStatus(
+            ModelPhase.READY,
+            Local(loaded.path),
+            loaded.name,
+            loaded=loaded,
+            kept=run.is_cancelled,
+        )
         self.state.set_model(status)
 
     @property
@@ -138,9 +144,16 @@ class AdapterStage:
     def load(self) -> None:
         """Load another model."""
         self.state.set_model(replace(self.state.model, phase=ModelPhase.LOADING))
-        start(self._load(), reraise)
+        start(self._load(self.link.submit(Load(MODEL))), reraise)
         self.engine.finish_load()
         self.drain()
+
+    def load_and_cancel(self) -> None:
+        """Begin to load another model, and change one's mind: the engine keeps the one it has."""
+        self.state.set_model(replace(self.state.model, phase=ModelPhase.LOADING))
+        run = self.link.submit(Load(MODEL))
+        start(self._load(run), reraise)
+        run.cancel()
 
     def start_answer(self, conversation: int | None, *, without_adapters: bool = False) -> bool:
         """Start an answer; False while the engine has to set the adapter stack first."""

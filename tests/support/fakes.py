@@ -34,6 +34,7 @@ from engine import (
     SnapshotLoaded,
     SnapshotSaved,
     Text,
+    Thought,
     TokensCounted,
     Unload,
 )
@@ -236,6 +237,10 @@ class FakeEngine:
         for index, piece in enumerate(_words(text)):
             count = tokens or index + 1
             self.deliver(Text(self._request(request), piece, count, 40 + count))
+
+    def think(self, text: str, request: int = 0) -> None:
+        """Stream a part of the thoughts before an answer."""
+        self.deliver(Thought(self._request(request), text, 1, 41))
 
     def interleave(self, texts: Mapping[int, str]) -> None:
         """Stream parts of several answers, by request: a word of each in turn."""

@@ -24,8 +24,7 @@ from adapter_stage import (
 )
 from app.state.adapters import AdapterEntry
 from app.state.chat import ModelPhase, ModelStatus
-from engine import AdapterUse, Load, SetAdapters
-from fakes import MODEL
+from engine import AdapterUse, SetAdapters
 
 
 @pytest.fixture
@@ -141,8 +140,7 @@ def test_cancelled_load_keeps_the_stack_of_the_old_model(stage: AdapterStage) ->
     begin(stage)
     stage.adapters.add(PIRATE)
     stage.accept()
-    stage.state.set_model(replace(stage.state.model, phase=ModelPhase.LOADING))
-    stage.link.cancel(stage.link.send(Load(MODEL)))
+    stage.load_and_cancel()
     stage.state.show(None)
     stage.engine.finish_load()  # the engine's report of the model it has kept
     stage.drain()

@@ -17,6 +17,8 @@ from app.domain.deltas import (
     EndReason,
     PromptProgressDelta,
     TextDelta,
+    ThoughtDelta,
+    ToolCallDelta,
 )
 from app.engines.local import LocalAnswer, LocalClient, batches
 from app.engines.run import RequestFailed, Run, Waiting, start
@@ -33,9 +35,11 @@ from engine import (
     ModelUnloaded,
     PromptProgress,
     Text,
+    Thought,
     TokensCounted,
     Unload,
 )
+from engine import ToolCallDelta as ToolCallEvent
 from fakes import MODEL, FakeEngine
 from stage import reraise
 
@@ -272,6 +276,25 @@ def test_text_that_has_come_together_is_one_delta(link: Link) -> None:
     ]
     assert deltas[4:] == [AnswerEnd(EndReason.LENGTH, seed=5)]
     assert not failures
+
+
+def test_thoughts_and_calls_are_deltas_of_their_own(link: Link) -> None:
+    deltas, _ = read_answer(link)
+    link.deliver(
+        Thought(1, "H", 1, 41),
+        Thought(1, "m.", 2, 42),
+        Text(1, "Yes.", 3, 43),
+        ToolCallEvent(1, 0, "c1", "time", "{", 4, 44),
+        ToolCallEvent(1, 0, "", "", "}", 5, 45),
+        end(1),
+    )
+    assert deltas[:4] == [
+        ThoughtDelta("Hm.", 2, 42),
+        TextDelta("Yes.", 3, 43),
+        ToolCallDelta(0, "c1", "time", "{", 4, 44),
+        ToolCallDelta(0, "", "", "}", 5, 45),
+    ]
+    assert isinstance(deltas[-1], AnswerEnd)
 
 
 @pytest.mark.parametrize("reason", FinishReason)
