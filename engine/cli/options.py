@@ -300,7 +300,7 @@ def _add_serve(commands: _SubParsersAction[Parser], runs: Mapping[str, Run]) -> 
         action="append",
         default=[],
         metavar="NAME",
-        help="a further name of the first model; *: any name that no other model has",
+        help="a name of the first model, which lists show; *: any name that no other model has",
     )
     serve.add_argument("--only", action="store_true", help="load no other models for clients")
     serve.add_argument("--log-texts", action="store_true", help="keep texts in the log in memory")

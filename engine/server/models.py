@@ -24,6 +24,7 @@ from engine.server.errors import ApiError
 KEEP_SECONDS = 300.0  # after the last answer, as Ollama keeps models
 _SEARCHED_SECONDS = 2.0  # until the folders are searched again
 _PART = re.compile(r"-\d{5}-of-\d{5}$")
+ANY = "*"  # alias: any name that no model has
 _MOST_NAMED = 50  # models in the sentence about an unknown one
 
 
@@ -31,13 +32,15 @@ _MOST_NAMED = 50  # models in the sentence about an unknown one
 class ModelCard:
     """An installed or loaded model, as lists of models show it."""
 
-    name: str  # unique: the stem of its file, with its folder where another file has the same
+    # Unique: the first alias, or the stem of its file, with its folder where another has the same.
+    name: str
     path: Path
     label: str  # display name with the quantization
     size_bytes: int
     changed: float  # of the file, seconds since the epoch
     loaded: ModelLoaded | None = None
     is_main: bool = False
+    aliases: tuple[str, ...] = ()  # further names that its owner gave it
 
 
 class Models:
@@ -62,7 +65,8 @@ class Models:
         self.keep_seconds = keep_seconds
         self._loads = loads
         self._context = context
-        self._aliases = {alias.lower() for alias in aliases}
+        self._aliases = tuple(alias for alias in aliases if alias != ANY)
+        self._takes_any = ANY in aliases
         self._searched: tuple[float, list[Path]] = (-_SEARCHED_SECONDS, [])
         self._leases: Counter[Path] = Counter()
         self._timers: dict[Path, asyncio.TimerHandle] = {}
@@ -94,7 +98,10 @@ class Models:
             size, changed = sum(one.st_size for one in files), max(one.st_mtime for one in files)
             loaded = resident.get(path)
             label = model_label(path)
-            made.append(ModelCard(name, path, label, size, changed, loaded, path == main))
+            aliases = self._aliases if path == main else ()
+            name = aliases[0] if aliases else name
+            card = ModelCard(name, path, label, size, changed, loaded, path == main, aliases)
+            made.append(card)
         return made
 
     async def find(self, name: str) -> ModelCard:
@@ -107,7 +114,7 @@ class Models:
             for card in cards:
                 if wanted and wanted in ({card.name.lower()} if is_exact else _names(card)):
                     return card
-        if cards and cards[0].is_main and ({wanted, "*"} & self._aliases):
+        if cards and cards[0].is_main and self._takes_any:
             return cards[0]
         names = ", ".join(card.name for card in cards[:_MOST_NAMED]) or "none"
         what = f"There is no model {name[:200]!r}" if wanted else "No model is named or loaded"
@@ -239,5 +246,8 @@ def _stem(path: Path) -> str:
 def _names(card: ModelCard) -> set[str]:
     """Further names of a model, in lower case."""
     path = card.path
-    names = (path.name, path.stem, _stem(path), card.label, model_name(path), str(path))
+    names = (
+        *card.aliases,
+        *(path.name, path.stem, _stem(path), card.label, model_name(path), str(path)),
+    )
     return {name.lower() for name in names}

@@ -63,7 +63,7 @@ class ServiceOptions:
     keep_seconds: float = KEEP_SECONDS  # that a model stays loaded after its last answer; <0: ever
     loads: bool = True  # models are loaded when a client names them
     context: int = 0  # tokens of models loaded so; 0: as the app chooses
-    aliases: tuple[str, ...] = ()  # further names of the main model; "*": any unknown one
+    aliases: tuple[str, ...] = ()  # names of the main model, the first shown; "*": any unknown one
     adapters: tuple[AdapterUse, ...] = ()  # of the main model, as /lora-adapters lists them
     keeps_texts: bool = False  # in the log
 

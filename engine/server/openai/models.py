@@ -60,6 +60,7 @@ def _card(card: ModelCard) -> dict[str, Any]:
         "display_name": card.label,
         "created_at": datetime.fromtimestamp(card.changed, UTC).isoformat(timespec="seconds"),
         "slug": card.name,
+        "aliases": list(card.aliases),
         "max_model_len": loaded.context if loaded else None,
         "context_length": loaded.context if loaded else None,
         "meta": facts,

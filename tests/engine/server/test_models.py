@@ -148,14 +148,19 @@ def test_a_server_may_load_nothing(folder: Path) -> None:
         made.close()
 
 
-def test_further_names_are_the_main_models(folder: Path) -> None:
-    for aliases, others in ((("gpt-9", "x"), 404), (("*",), 200)):
+def test_aliases_are_the_main_models(folder: Path) -> None:
+    """The first one is its name in lists and answers, in place of its file's."""
+    stem = "second_model-F32"
+    for aliases, others, name in ((("gpt-9", "x"), 404, "gpt-9"), (("*",), 200, stem)):
         options = ServiceOptions(lambda: (folder,), aliases=aliases)
         made = Served(folder / "second_model-F32.gguf", ServerOptions(service=options))
         try:
             body = chat(model="GPT-9")
-            assert made.http.post(CHAT, json=body).status_code == 200
+            assert made.post(CHAT, body)["model"] == name
+            assert made.post(CHAT, chat(model=stem))["model"] == name
             assert made.http.post(CHAT, json=chat(model="other")).status_code == others
+            first = made.get("/v1/models")["data"][0]
+            assert (first["id"], first["aliases"]) == (name, [one for one in aliases if one != "*"])
             assert made.post(CHAT, chat(model="First Model"))["model"] == "First-Model-Q8_0"
         finally:
             made.close()
