@@ -276,11 +276,19 @@ class ModelSession:
         """Whether texts are being read."""
         return self._reading > 0
 
-    def set_beside(self, is_beside: bool) -> None:
-        """Whether another model takes turns with this one: passes are short then."""
-        self._scheduler.is_beside = self._embedder.is_beside = is_beside
+    def set_beside(self, between_layers: Callable[[], None] | None) -> None:
+        """Whether another model takes turns with this one: passes are short then.
+
+        `between_layers` is called during the passes of answers; None: this one runs alone.
+        """
+        self._scheduler.between_layers = between_layers
+        self._embedder.is_beside = between_layers is not None
         if self._ranker is not None:
-            self._ranker.is_beside = is_beside
+            self._ranker.is_beside = between_layers is not None
+
+    def drop_cancelled(self) -> None:
+        """End the answers that were cancelled."""
+        self._scheduler.drop_cancelled()
 
     def step(self, arriving: Callable[[], bool]) -> None:
         """Run one pass over the answers in progress; see `Scheduler.step`."""

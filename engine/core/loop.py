@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
@@ -97,6 +98,7 @@ class Loop:
         self._loading: RequestHandle | None = None  # whose model is being loaded
         self._turned = 0.0  # time when the last turn during a load ended
         self._turn_seconds = 0.0  # that it took
+        self._was_cancelled = False  # since the last look
         self._stopping = False
         self._residents = Residents()
         self._saver: Saver | None = None
@@ -124,6 +126,7 @@ class Loop:
 
     def wake(self) -> None:
         """A request was cancelled: look at the queue again."""
+        self._was_cancelled = True
         with self._changed:
             self._changed.notify()
 
@@ -195,7 +198,8 @@ class Loop:
         """Run one pass of a model for its answers, and go on with all jobs."""
         started, turn = time.perf_counter(), self._next_resident()
         if turn is not None:
-            turn.session.set_beside(self._works_beside(turn))
+            beside = partial(self._drop_cancelled, turn) if self._works_beside(turn) else None
+            turn.session.set_beside(beside)
             turn.session.step(self._has_request)
         for id, job in list(self._jobs.items()):
             handle = self._open[id]
@@ -203,8 +207,18 @@ class Loop:
                 self._go_on(handle, job)
         if turn is not None:
             self._residents.charge(turn, time.perf_counter() - started)
-            if (fault := turn.session.device_fault) is not None and self._loading is None:
-                self._move(turn, fault)
+        if self._loading is None:
+            for one in self._residents:
+                if (fault := one.session.device_fault) is not None:
+                    self._move(one, fault)
+
+    def _drop_cancelled(self, turn: Resident) -> None:
+        """During a pass of a model: end the answers of others that were cancelled."""
+        if self._was_cancelled:
+            self._was_cancelled = False
+            for one in self._residents:
+                if one is not turn:
+                    one.session.drop_cancelled()
 
     def _go_on(self, handle: RequestHandle, job: Job) -> None:
         """Deliver the events that a job has now, up to the final one."""
@@ -535,6 +549,7 @@ class Loop:
         one.session.close()
         self._residents.remove(one)
         del one.session  # which others that hold `one` would keep in memory
+        self._residents.share_all()
         backends.release()
         trim_heap()
 

@@ -115,6 +115,11 @@ class Residents:
         for one in every:
             one.session.set_spare(left_bytes // len(every))
 
+    def share_all(self) -> None:
+        """Give a model that is alone again what its own plan left."""
+        if len(every := list(self)) == 1:
+            every[0].session.set_spare(every[0].session.model.plan.left_bytes)
+
     # --- time -----------------------------------------------------------------------------------
 
     def next(self, urgent: frozenset[Path], background: frozenset[Path]) -> Resident | None:

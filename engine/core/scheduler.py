@@ -88,7 +88,8 @@ class Scheduler:
         self._interrupted: dict[tuple[str, tuple[int, ...]], SamplerState] = {}
         self._arriving = _no_arrival
         self._is_expected = False
-        self.is_beside = False  # another model takes turns with this one
+        # Of a model that takes turns with another: called between the layers of a pass.
+        self.between_layers: Callable[[], None] | None = None
         self._is_long = False  # the pass in progress is a prompt alone, for longer than a chunk
         self.device_fault: BaseException | None = None  # what a device raised in the last pass
 
@@ -169,10 +170,10 @@ class Scheduler:
         self._arriving, self._is_expected = arriving, is_expected
         for one in self._running:
             if one.request.cancellation.is_cancelled:
-                self._drop_cancelled()
+                self.drop_cancelled()
                 break
         if self._waiting:
-            self._drop_cancelled()
+            self.drop_cancelled()
             self._admit()
         if not self._running:
             return
@@ -181,7 +182,7 @@ class Scheduler:
             if rows:
                 self._run(rows)
         except Cancelled:
-            self._drop_cancelled()
+            self.drop_cancelled()
         except BaseException as fault:  # noqa: BLE001  each request gets its final event
             error = memory_error(fault)
             is_retried = error is not None and not self._refused
@@ -223,7 +224,8 @@ class Scheduler:
 
     # --- schedule -------------------------------------------------------------------------------
 
-    def _drop_cancelled(self) -> None:
+    def drop_cancelled(self) -> None:
+        """End the requests that were cancelled, and give their pages back."""
         for item in list(self._waiting):
             if item.request.cancellation.is_cancelled:
                 self._waiting.remove(item)
@@ -342,7 +344,7 @@ class Scheduler:
         """Tokens of a prompt to process in a pass with these answers, by the measured time."""
         if not rows and self._is_alone:
             return self.runner.chunk
-        seconds = _SHARED_SECONDS if rows or self.is_beside else _CHUNK_SECONDS
+        seconds = _SHARED_SECONDS if rows or self.between_layers else _CHUNK_SECONDS
         if rows and _outranks(prompt, rows):
             seconds = _URGENT_SECONDS
         fitting = int(seconds / self._token_seconds)
@@ -350,7 +352,8 @@ class Scheduler:
 
     @property
     def _is_alone(self) -> bool:
-        return not (len(self._running) > 1 or self._waiting or self._is_expected or self.is_beside)
+        is_shared = self._is_expected or self.between_layers is not None
+        return len(self._running) == 1 and not self._waiting and not is_shared
 
     def _with_pages(
         self, rows: list[tuple[RunningSequence, int]]
@@ -486,6 +489,8 @@ class Scheduler:
                 self._finish(one)
 
     def _checkpoint(self) -> None:
+        if self.between_layers is not None:
+            self.between_layers()
         for one in self._running:
             if one.request.cancellation.is_cancelled:
                 raise Cancelled

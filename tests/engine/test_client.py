@@ -468,3 +468,30 @@ def test_a_snapshot_is_saved_of_the_turns_that_are_given(
     for number, text in ((7, one), (8, two)):
         found = bench.expect(number, Restore(turns_of(text), "1"), SnapshotLoaded)
         assert (found.restored_tokens > 100) is (text is one)
+
+
+def test_a_client_of_another_model_frees_its_pages_during_a_pass(
+    bench: Bench, models: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cancelled answer does not wait for the end of a pass of the other model."""
+    bench.expect(2, Load(models[1], beside=True), ModelLoaded)
+    main, beside = (one.session._scheduler for one in bench.engine._loop._residents)
+    step, in_pass = main.runner.step, list[bool]()
+
+    def watched(rows: Any, checkpoint: Callable[[], None]) -> Any:
+        is_cancelling = bool(beside.sequences) and bool(main.sequences) and not in_pass
+        if is_cancelling:
+            bench.cancel(3)
+        found = step(rows, checkpoint)
+        if is_cancelling:
+            in_pass.append(not beside.sequences)
+        return found
+
+    monkeypatch.setattr(main.runner, "step", watched)
+    bench.send(3, Chat(turns_of("beside"), GREEDY, stop_loops=False, model=models[1]))
+    bench.until(Text)
+    bench.send(4, Chat(turns_of("a question " * 30), GREEDY, max_tokens=2))
+    found = ended(bench, 3, 4)
+    assert in_pass == [True]
+    assert finished(found[3]).reason is FinishReason.CANCELLED
+    assert finished(found[4]).generated_tokens == 2
