@@ -16,6 +16,7 @@ from app.domain.deltas import Delta
 from engine import (
     AdaptersSet,
     ConstraintChecked,
+    Detokenized,
     DevicesFound,
     DraftSet,
     Embedded,
@@ -34,8 +35,10 @@ from engine import (
     Scored,
     SnapshotLoaded,
     SnapshotSaved,
+    TemplateApplied,
     Text,
     Thought,
+    Tokenized,
     TokensCounted,
     ToolCallDelta,
     Unload,
@@ -180,6 +183,8 @@ class Run:
             case ModelLoaded() | DevicesFound() | Failed() | AdaptersSet() | DraftSet():
                 return True
             case SnapshotLoaded() | SnapshotSaved() | TokensCounted() | MetricsRead():
+                return True
+            case Tokenized() | Detokenized() | TemplateApplied():
                 return True
             case Embedded() | Reranked() | Scored() | ConstraintChecked():
                 return True

@@ -74,16 +74,16 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def held_at_loads(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Bytes that the GPU holds at the beginning of each load that replaces the model on it."""
-    from engine import model_moves
+    from engine import device_failover
 
     held: list[int] = []
-    load = model_moves.load
+    load = device_failover.load
 
     def watched(*operands: object, **options: object) -> object:
         held.append(gpu.held)
         return load(*operands, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(model_moves, "load", watched)
+    monkeypatch.setattr(device_failover, "load", watched)
     return held
 
 
@@ -246,14 +246,14 @@ def test_an_answer_can_be_stopped_while_the_model_moves(
 def test_without_memory_for_the_processor_the_answer_ends_and_the_engine_goes_on(
     bench: Bench, gpu: FakeGpu, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from engine import model_moves
+    from engine import device_failover
 
     def refuse(*operands: object, **options: object) -> object:
         raise OutOfMemory("The model needs 9 GB.", "Close other programs.")
 
     loaded(bench, path)
     with monkeypatch.context() as patch:
-        patch.setattr(model_moves, "load", refuse)
+        patch.setattr(device_failover, "load", refuse)
         gpu.fail(RuntimeError("CUDA error: unknown error"), 60)
         events = answers(bench, asked(2))
     failed = events[2][-1]
