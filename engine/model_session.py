@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from engine.adapter_cache import AdapterCache
 from engine.adapters.stack import Stack
+from engine.core.cancellation import Awaited
 from engine.core.failover_state import FailoverState, without_frames
 from engine.core.handle import RequestHandle
 from engine.core.prompt_scorer import PromptScorer
@@ -311,7 +312,7 @@ class ModelSession:
 
     def generate(
         self, wanted: Chat | Complete, handle: RequestHandle
-    ) -> Generator[Event | None, None, None]:
+    ) -> Generator[Awaited | None, None, None]:
         """Generate answers, reusing the longest cached or saved prefix of the conversation.
 
         Their events are delivered by `step`, where they arise; yields None until they have ended.
@@ -386,7 +387,7 @@ class ModelSession:
 
     def _complete(
         self, wanted: Complete, handle: RequestHandle
-    ) -> Generator[Event | None, None, None]:
+    ) -> Generator[Awaited | None, None, None]:
         """Continue a text without the template."""
         checkpoint = handle.checkpoint
         stack = self._adapters.stack_of(wanted.adapters, checkpoint)
@@ -429,13 +430,13 @@ class ModelSession:
         conversation: str,
         handle: RequestHandle,
         timer: PrefillTimer,
-    ) -> Generator[None, None, None]:
+    ) -> Generator[Awaited, None, None]:
         """Let the scheduler answer a request, which delivers its events."""
         stack, group = request.stack, self._scheduler.submit(request)
         self._disk.evicted.note(handle.id, conversation, stack, request.prompt)
         try:
             while not group.done:
-                yield None
+                yield group
         except GeneratorExit:  # no event of it is delivered any more
             handle.cancel()
             group.fail(Cancelled())

@@ -1,8 +1,17 @@
-"""Cancellation: a flag of a request that any thread may set and that its work looks at."""
+"""Flags between a request and its work: that it is cancelled, and that what it waits for is done."""
 
 from __future__ import annotations
 
 from engine.errors import Cancelled
+
+
+class Awaited:
+    """What a job waits for while others go on; `done` is a plain flag, read before every pass."""
+
+    __slots__ = ("done",)
+
+    def __init__(self) -> None:
+        self.done = False
 
 
 class Cancellation:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
 from engine.cancelled_events import cancelled
+from engine.core.cancellation import Awaited
 from engine.core.handle import RequestHandle
 from engine.core.queue import Limits, RequestQueue
 from engine.core.residents import Resident, Residents
@@ -65,7 +66,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Job = Generator[Event | None, None, None]  # of a request; None: it goes on after the next pass
+# Of a request. None: it goes on after the next pass, Awaited: once that is done.
+Job = Generator[Event | Awaited | None, None, None]
 
 _POLL_SECONDS = 0.005  # between two looks at work on other threads
 _SHORT = 8  # a context that memory limits leaves less than this part of its pages
@@ -95,6 +97,7 @@ class Loop:
         self._queue = RequestQueue(limits)
         self._open: dict[int, RequestHandle] = {}  # begun and not ended, by id
         self._jobs: dict[int, Job] = {}  # of these, those that go on beside others
+        self._awaited: dict[int, Awaited] = {}  # what a job waits for, if it is not the next pass
         self._loading: RequestHandle | None = None  # whose model is being loaded
         self._turned = 0.0  # time when the last turn during a load ended
         self._turn_seconds = 0.0  # that it took
@@ -198,11 +201,15 @@ class Loop:
         """Run one pass of a model for its answers, and go on with all jobs."""
         started, turn = time.perf_counter(), self._next_resident()
         if turn is not None:
-            beside = partial(self._drop_cancelled, turn) if self._works_beside(turn) else None
-            turn.session.set_beside(beside)
+            others = self._loading is not None or len(self._residents.every) > 1
+            if (is_beside := others and self._works_beside(turn)) is not turn.is_beside:
+                turn.is_beside = is_beside
+                turn.session.set_beside(partial(self._drop_cancelled, turn) if is_beside else None)
             turn.session.step(self._has_request)
         for id, job in list(self._jobs.items()):
-            handle = self._open[id]
+            handle, awaited = self._open[id], self._awaited.get(id)
+            if awaited is not None and not awaited.done and handle.deadline is None:
+                continue
             if not self._waits_for_turn(handle, turn):
                 self._go_on(handle, job)
         if turn is not None:
@@ -227,8 +234,10 @@ class Loop:
             if handle.is_overdue:
                 raise _overdue()
             for event in job:
-                if event is None:  # it goes on after the next pass
+                if event is None or isinstance(event, Awaited):
                     finished = False
+                    if event is not None:
+                        self._awaited[handle.id] = event
                     break
                 handle.deliver(event)
         if finished:
@@ -237,6 +246,8 @@ class Loop:
 
     def _next_resident(self) -> Resident | None:
         """The model that runs the next pass."""
+        if len(self._residents.every) < 2:
+            return self._residents.next(frozenset(), frozenset())
         urgent, foreground = set[Path](), set[Path]()
         for id in self._jobs:
             handle = self._open[id]
@@ -291,7 +302,7 @@ class Loop:
 
     def _has_work(self) -> bool:
         with self._changed:
-            return not self._stopping or bool(self._queue or self._open)
+            return not self._stopping or bool(self._open or self._queue)
 
     def _unanswered(self) -> list[RequestHandle]:
         """Running and queued requests; the caller must hold the lock."""
@@ -300,6 +311,7 @@ class Loop:
     def _mark_done(self, handle: RequestHandle) -> None:
         with self._changed:
             self._jobs.pop(handle.id, None)
+            self._awaited.pop(handle.id, None)
             self._open.pop(handle.id, None)
             self._queue.on_end(handle, time.perf_counter() - handle.arrived)
 
@@ -312,6 +324,7 @@ class Loop:
             unanswered = [one for one in self._unanswered() if one is not self._loading]
             self._queue.clear()
             self._jobs.clear()
+            self._awaited.clear()
         for one in self._residents:
             one.session.stop(error)
         for handle in unanswered:
@@ -333,15 +346,16 @@ class Loop:
     def _next(self) -> RequestHandle | None:
         """The next request, if one can begin now; waits for one if there is nothing else to do."""
         with self._changed:
-            while not (self._queue or self._open or self._stopping):
+            while not (self._open or self._queue or self._stopping):
                 self._changed.wait()
             found = self._find_next()
             if found is not None:
                 self._queue.remove(found)
                 self._open[found.id] = found
                 return found
-            has_work = self._queue or self._open
-            if self._loading is None and has_work and not self._residents.is_busy:
+            has_work = self._open or self._queue
+            goes_on = self._loading is not None or self._awaited or self._residents.is_busy
+            if has_work and not goes_on:
                 self._changed.wait(_POLL_SECONDS)  # the work is on other threads
             return None
 

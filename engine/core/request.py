@@ -8,7 +8,7 @@ from collections.abc import Sequence as Tokens
 from dataclasses import dataclass, field
 
 from engine.adapters.stack import NO_ADAPTERS, Stack
-from engine.core.cancellation import Cancellation
+from engine.core.cancellation import Awaited, Cancellation
 from engine.errors import Fault, FaultKind, PromptTooLong, RequestError
 from engine.frontend.constraints.matcher import Matcher
 from engine.frontend.reasoning_budget import ThoughtPlan
@@ -69,7 +69,7 @@ class AnswerRequest:
 
 
 @dataclass(slots=True, eq=False)
-class SequenceGroup:
+class SequenceGroup(Awaited):
     """The sequences of one prompt: a request with its answers, and how it ended."""
 
     request: AnswerRequest

@@ -24,11 +24,11 @@ class Resident:
     seconds: float = 0.0  # of passes; of one that was idle raised to that of the others
     used: float = field(default_factory=time.monotonic)  # when it last worked
     was_busy: bool = False
+    is_beside: bool = False  # another one takes turns with it
+    path: Path = field(init=False)  # of its file
 
-    @property
-    def path(self) -> Path:
-        """Its file."""
-        return self.request.path
+    def __post_init__(self) -> None:
+        self.path = self.request.path
 
 
 class Residents:
@@ -38,20 +38,19 @@ class Residents:
         self._beside: dict[Path, Resident] = {}
         self.main: Resident | None = None
         self._seconds = 0.0  # of the resident that ran the last pass
-        self.facts: tuple[ModelLoaded, ...] = ()  # the main one first
+        self.every: tuple[Resident, ...] = ()  # the main one first
+        self.facts: tuple[ModelLoaded, ...] = ()  # likewise
 
     def __iter__(self) -> Iterator[Resident]:
-        if self.main is not None:
-            yield self.main
-        yield from list(self._beside.values())
+        return iter(self.every)
 
     def __bool__(self) -> bool:
-        return self.main is not None or bool(self._beside)
+        return bool(self.every)
 
     @property
     def is_busy(self) -> bool:
         """Whether a model has passes to run."""
-        return any(one.session.is_busy for one in self)
+        return any(one.session.is_busy for one in self.every)
 
     def find(self, path: Path | None) -> Resident | None:
         """The resident of a file; of None the main one."""
@@ -69,7 +68,7 @@ class Residents:
 
     def add(self, one: Resident) -> None:
         """Keep a model, the main one unless its request says otherwise."""
-        one.seconds = self._seconds
+        one.seconds, one.is_beside = self._seconds, False
         if one.request.beside:
             self._beside[one.path] = one
         else:
@@ -90,6 +89,7 @@ class Residents:
         self.facts = tuple(facts if one.path == path else one for one in self.facts)
 
     def _note(self) -> None:
+        self.every = (*([] if self.main is None else [self.main]), *self._beside.values())
         self.facts = tuple(one.session.loaded(0, beside=one is not self.main) for one in self)
 
     # --- memory ---------------------------------------------------------------------------------
@@ -129,15 +129,15 @@ class Residents:
         but work in the background come last.
         """
         busy: list[Resident] = []
-        for one in self:
+        for one in self.every:
             is_busy = one.session.is_busy and one.session.device_fault is None
             if is_busy:
                 if not one.was_busy:
                     one.seconds = max(one.seconds, self._seconds)
                 busy.append(one)
             one.was_busy = is_busy
-        if not busy:
-            return None
+        if len(busy) < 2:
+            return busy[0] if busy else None
         return min(
             busy, key=lambda one: (one.path not in urgent, one.path in background, one.seconds)
         )

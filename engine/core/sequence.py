@@ -307,7 +307,7 @@ class RunningSequence:
         if self._stops.is_active:
             pieces = self._stops.push(pieces)
         self._show(pieces, len(settled))
-        if self._stops.stopped:
+        if self._stops.found:
             self.reason = FinishReason.STOP
         elif self.matcher is not None and self.matcher.is_finished:
             self.reason = FinishReason.END
