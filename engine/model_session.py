@@ -360,6 +360,9 @@ class ModelSession:
         if (form := prompt.tool_format) and wanted.tool_choice is not ToolChoice.NONE:
             deliver = partial(_deliver_calls, ToolCallEvents(form, wanted.tools), handle.deliver)
             plan = replace(plan, shown=form.markers, calls_end=form.has_messages)
+            if form.has_messages and constraint is not None and constraint.required:
+                # The marker that a budget writes begins the answer, where a call must begin.
+                plan = replace(plan, budget=None)
         timer = self._prefill.timer()
         request = AnswerRequest(
             self._scheduler.spelled_as_cached(stack, prompt.ids),

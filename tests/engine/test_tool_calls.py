@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import thinkers
 import tiny
 import tool_templates
 from engine import (
@@ -132,3 +133,37 @@ def test_bad_requests_fail_with_a_sentence(bench: Bench, tmp_path: Path) -> None
     events = bench.generate(4, "hello", tools=(Tool("f", "", "[]"),), max_tokens=4)
     assert isinstance(events[-1], Failed)
     assert "schema of the tool 'f' is not a JSON object" in events[-1].message
+
+
+@pytest.mark.parametrize("family", ["Qwen3", "Qwen3.5", "gpt-oss"])
+def test_a_call_comes_after_thoughts_that_their_budget_ends(
+    bench: Bench, tmp_path: Path, family: str
+) -> None:
+    bench.load(thinkers.write(tmp_path / "thinks.gguf", thinkers.FAMILIES[family]))
+    for request, (choice, budget) in enumerate(
+        (
+            (ToolChoice.REQUIRED, 6),
+            (ToolChoice.REQUIRED, 0),
+            ("get_weather", None),
+            (ToolChoice.AUTO, 6),
+        ),
+        2,
+    ):
+        events = bench.generate(
+            request,
+            "hello",
+            tools=(WEATHER,),
+            tool_choice=choice,
+            parallel_tool_calls=False,
+            thinking=None if budget == 0 else True,
+            thinking_budget=budget,
+            max_tokens=200,
+        )
+        found = calls(events)
+        is_call = finished(events).reason is FinishReason.TOOL_CALLS
+        assert len(found) == is_call
+        if choice is ToolChoice.REQUIRED and (budget == 0 or family != "gpt-oss"):
+            assert is_call  # others think, or write, for ever
+        assert all(name == "get_weather" for name, _ in found)
+        assert all(given["unit"] in ("c", "f") for _, given in found)
+        assert "tool_call" not in answer_text(events)

@@ -68,6 +68,8 @@ class ToolRules:
     rules: dict[str, list[list[dict[str, Any]]]]
     schemas: list[dict[str, Any] | bool]
     after: dict[str, str]  # the rule that follows each trigger; empty: `start` is all of the answer
+    # What begins and ends thoughts before the answer, in which triggers mean nothing.
+    thoughts: tuple[str, str] | None
 
 
 def rules_of(found: Any) -> ToolRules | None:
@@ -75,7 +77,9 @@ def rules_of(found: Any) -> ToolRules | None:
     if not isinstance(found, dict):
         return None
     given = cast("dict[str, Any]", found)
-    return ToolRules(given["rules"], given["schemas"], given.get("after", {}))
+    thoughts = given.get("thoughts")
+    after = given.get("after", {})
+    return ToolRules(given["rules"], given["schemas"], after, tuple(thoughts) if thoughts else None)
 
 
 Control = Callable[[str], int | None]  # the control token of a text
@@ -211,7 +215,7 @@ class _Heads:
         return " | ".join(self.names)
 
 
-def _heads(triggers: Sequence[str], name: str, control: Control) -> _Heads:
+def _heads(triggers: Sequence[str], name: str, control: Control, text: str = "TEXT") -> _Heads:
     lines: list[str] = []
     names = [f"{name}_{at}" for at in range(len(triggers))]
     for rule, trigger in zip(names, triggers, strict=True):
@@ -219,9 +223,9 @@ def _heads(triggers: Sequence[str], name: str, control: Control) -> _Heads:
         parts = [trigger] if whole else [part for part in _TAG.split(trigger) if part]
         pieces = [_tag(part, control) for part in parts]
         if any(piece.startswith("<[") for piece in pieces):  # control tokens are no text
-            lines.append(f"{rule}: TEXT {' '.join(pieces)}")
+            lines.append(f"{rule}: {text} {' '.join(pieces)}")
         else:
-            lines.append(f"{rule}[lazy]: TEXT {_quoted(trigger)}")
+            lines.append(f"{rule}[lazy]: {text} {_quoted(trigger)}")
     return _Heads(lines, names)
 
 
@@ -283,15 +287,37 @@ def _rule_lines(
     if not rules.after:
         lines = [re.sub(r"\Astart:", "whole:", line) for line in lines]
         after = dict.fromkeys(after, "whole")
-    heads = _heads(list(after), "head", control)
+    text, start = "TEXT", ""
+    begins: set[int | None] = set()
+    if rules.thoughts is not None:
+        opens, ends = rules.thoughts
+        pieces = [_tag(part, control) for part in _PARTS.findall(opens)]
+        begins = {control(part) for part in _PARTS.findall(opens)} - {None}
+        if begins:
+            lines += ["SPACE: /[ \\n]+/", f"opening: SPACE? {' '.join(pieces)}"]
+        else:  # a text that begins so is thoughts, and no free text
+            opening = f"/[ \\n]*{_escaped(opens)}"
+            lines += [f"OPENING: {opening}/", f"FREE: TEXT & ~{opening}(.|\\n)*/"]
+            lines.append("opening: OPENING")
+            text = "FREE"
+        until = _heads([ends], "ending", control)
+        lines += [*until.lines, f"thoughts: opening {until.names[0]}"]
+        start = "thoughts? "
+    heads = _heads(list(after), "head", control, text)
     calls = [f"{head} {rule}" for head, rule in zip(heads.names, after.values(), strict=True)]
     begun = {control(part) for one in after for part in (one, *_TAG.split(one)) if part}
-    free = ",".join(str(token) for token in controls if token not in begun)
+    free = ",".join(str(token) for token in controls if token not in begun | begins)
     prefix = "segment*" if free else ""
     if free:
-        lines.append(f"segment: TEXT <[{free}]> | <[{free}]>")
-    free_answer = "" if constraint.required else f" | {prefix} TEXT"
-    return [*lines, *heads.lines, f"start: {prefix} ({' | '.join(calls)}){free_answer}"]
+        lines.append(f"segment: {text} <[{free}]> | <[{free}]>")
+    free_answer = "" if constraint.required else f" | {prefix} {text}"
+    lines.append(f"answer: {prefix} ({' | '.join(calls)}){free_answer}")
+    return [*lines, *heads.lines, f"start: {start}answer"]
+
+
+def _escaped(text: str) -> str:
+    """A text as part of a regular expression in slashes."""
+    return re.escape(text).replace("\\ ", " ").replace("\\\n", "\\n").replace("/", "\\/")
 
 
 def _call(number: int, tool: Tool, trigger: str, control: Control) -> str:

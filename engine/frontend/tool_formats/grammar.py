@@ -31,8 +31,8 @@ def tool_constraint(
 ) -> Constraint | None:
     """The constraint of an answer with these tools; None: it has none.
 
-    `thoughts`: an answer that must call may begin with some. Raises RequestError for a choice that
-    is no tool.
+    `thoughts`: the answer may begin with some, in which no call begins. Raises RequestError for a
+    choice that is no tool.
     """
     if choice is ToolChoice.NONE or not tools:
         return None
@@ -46,7 +46,10 @@ def tool_constraint(
     made = _Grammar(tool_format, tools, parallel=parallel)
     if choice is ToolChoice.AUTO:
         after = made.after()
-        text = json.dumps({"rules": made.rules, "schemas": made.schemas, "after": after})
+        free = {"rules": made.rules, "schemas": made.schemas, "after": after}
+        if thoughts is not None and thoughts.can_think and not tool_format.has_messages:
+            free["thoughts"] = [thoughts.opens, thoughts.ends]
+        text = json.dumps(free)
         return Constraint(ConstraintKind.TOOLS, text, trigger=tuple(after))
     space = made.rule("space", [{"pattern": r"[ \n]{1,3}"}], [])
     start = [space, *made.whole()]

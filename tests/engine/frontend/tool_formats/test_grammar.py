@@ -172,3 +172,40 @@ def test_a_tool_with_many_optional_arguments_can_be_called_twice(
     calls = [call({"argument_1": 3, "argument_44": "x"}), call({"argument_3": 2.5}, 1)]
     assert allows(grammars, tokenizer, made, written(name, calls))
     assert not allows(grammars, tokenizer, made, written(name, [call({"argument_1": "x"})]))
+
+
+@pytest.mark.parametrize("markers", [("<think>", "</think>"), ("[THINK]", "[/THINK]")])
+def test_a_marker_in_thoughts_begins_no_call(
+    markers: tuple[str, str], tokenizer: Tokenizer, grammars: Grammars
+) -> None:
+    opens, ends = markers
+    form = template("hermes").tool_format
+    made = tool_constraint(
+        form,
+        TOOLS,
+        ToolChoice.AUTO,
+        parallel=True,
+        thoughts=ThoughtMarkers(opens, ends, can_think=True),
+    )
+    assert made is not None
+    text = written("hermes", [call(RIGHT[0])])
+    thoughts = f"{opens}\nI write <tool_call> tags or not.\n{ends}\n\n"
+    for right in (thoughts + "Hello!", f"\n{thoughts}I look.\n{text}", text, "Hello <thin", ""):
+        assert allows(grammars, tokenizer, made, right), right
+    for wrong in (thoughts + "<tool_call> is", f"{opens} I", f"{thoughts}<tool_call>\n{{}}"):
+        assert not allows(grammars, tokenizer, made, wrong), wrong
+
+
+def test_thoughts_may_begin_with_a_control_token(tokenizer: Tokenizer, grammars: Grammars) -> None:
+    form, opens = template("hermes").tool_format, "<|im_start|>"
+    control = tokenizer.token_id(opens)
+    assert control is not None
+    assert tokenizer.is_control(control)
+    markers = ThoughtMarkers(opens, "</think>", can_think=True)
+    made = tool_constraint(form, TOOLS, ToolChoice.AUTO, parallel=True, thoughts=markers)
+    assert made is not None
+    thoughts = [control, *tokenizer.encode_within("I write <tool_call> or not.</think>\n\n")]
+    for text in ("Hello!", written("hermes", [call(RIGHT[0])])):
+        for tokens in (thoughts + tokenizer.encode_within(text), tokenizer.encode_within(text)):
+            matcher = Matcher(grammars.compile(made))
+            assert matcher.allowed(tokens) == len(tokens)
