@@ -94,7 +94,8 @@ class ToolCallEvents:
             is_whole = event.reason is FinishReason.END
             for delta in stage.finish(cut=not is_whole):
                 yield _event(delta, event)
-            reason = FinishReason.TOOL_CALLS if is_whole and stage.calls else event.reason
+            ends = event.reason in (FinishReason.END, FinishReason.STOP)
+            reason = FinishReason.TOOL_CALLS if ends and stage.calls else event.reason
             yield replace(event, reason=reason)
             return
         is_thought = isinstance(event, Thought)

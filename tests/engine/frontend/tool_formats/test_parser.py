@@ -10,9 +10,9 @@ import tool_templates
 from engine.frontend.template import ChatTemplate
 from engine.frontend.tool_formats.formats import ToolFormat
 from engine.frontend.tool_formats.parser import CallDelta, Delta, TextDelta, ToolCallParser
-from engine.frontend.tool_formats.stage import ToolCallStage
+from engine.frontend.tool_formats.stage import ToolCallEvents, ToolCallStage
 from engine.frontend.tool_formats.tables import FORMATS
-from engine.messages import Tool
+from engine.messages import Finished, FinishReason, Text, Tool, ToolCallDelta
 
 TOOLS = (
     Tool("f", "", '{"type": "object", "properties": {"a": {"type": "integer"}, "b": {}}}'),
@@ -135,3 +135,21 @@ def test_a_call_in_thoughts_counts_only_if_these_never_end() -> None:
     assert [one.name for one in open_ended if isinstance(one, CallDelta)] == ["f"]
     none = run(("thought", "I write <tool_call> and stop."))
     assert thought(none) == "I write <tool_call> and stop."
+
+
+@pytest.mark.parametrize("reason", FinishReason)
+def test_an_answer_that_ends_with_calls_says_so(reason: FinishReason) -> None:
+    text = 'So:\n<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
+    events = ToolCallEvents(FORMATS["hermes"], TOOLS)
+    made = [one for at in text for one in events.of(Text(7, at, 1, 2))]
+    made += events.of(Finished(7, reason, 1, 0, 30, 0.1, 0.1, 31))
+    calls = [one for one in made if isinstance(one, ToolCallDelta)]
+    assert [(one.request, one.index, one.name, one.arguments) for one in calls] == [
+        (7, 0, "f", '{"a": 1}')
+    ]
+    assert "".join(one.text for one in made if isinstance(one, Text)) == "So:"
+    assert len([one for one in made if isinstance(one, Text)]) >= len(text) - 3  # progress goes on
+    last = made[-1]
+    assert isinstance(last, Finished)
+    ends = reason in (FinishReason.END, FinishReason.STOP)
+    assert last.reason is (FinishReason.TOOL_CALLS if ends else reason)
