@@ -52,6 +52,9 @@ def routes(service: Service) -> list[Route]:
                 one["document"] = {"text": document}
         results.sort(key=lambda one: -one["relevance_score"])
         most = body.integer("top_n", len(results), least=0)
+        if name == "texts":  # the form of Hugging Face's server for embeddings
+            rows = [{"index": one["index"], "score": one["relevance_score"]} for one in results]
+            return json_response(rows[:most])
         usage = {"prompt_tokens": found.tokens, "total_tokens": found.tokens}
         return json_response(
             {"model": model, "object": "list", "usage": usage, "results": results[:most]}
