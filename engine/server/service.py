@@ -208,7 +208,8 @@ class Service:
         if model:
             async with self.models.use(model) as card:
                 return await answer(self.engine, Metrics(card.path), MetricsRead)
-        return await answer(self.engine, Metrics(), MetricsRead)
+        first = next((one.path for one in self.engine.resident), None)
+        return await answer(self.engine, Metrics(first), MetricsRead)
 
     def change(self, keep_seconds: float, *, keeps_texts: bool) -> None:
         """Change how long models are kept, and whether the log holds texts; from any thread."""

@@ -56,7 +56,8 @@ class Served:
     @property
     def running(self) -> int:
         """Answers in progress in the engine."""
-        return self.ask(Metrics(), MetricsRead).running
+        models = self.engine.resident
+        return sum(self.ask(Metrics(one.path), MetricsRead).running for one in models)
 
     def socket(self) -> socket.socket:
         """A plain connection to the server."""

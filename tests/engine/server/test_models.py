@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import tiny
-from engine import Load
+from engine import Failed, Fault, FaultKind, Load, RequestHandle
 from engine.server.serve import ServerOptions
 from engine.server.service import ServiceOptions
 from engine_bench import with_printable_output
@@ -64,6 +64,7 @@ def test_the_list_says_what_is_loaded(library: Served) -> None:
     assert states() == {"First-Model-Q8_0": "installed", "second_model-F32": "installed"}
     answer(library, "second_model-F32")
     assert states()["second_model-F32"] == "loaded"
+    assert 'model_info{name="second model"} 1' in library.http.get("/metrics").text
     assert library.get("/v1/models/second_model-F32")["max_model_len"] == 1024
 
 
@@ -195,3 +196,27 @@ def test_a_model_beside_the_main_one_leaves_its_cache(folder: Path) -> None:
         assert [one.beside for one in made.engine.resident] == [False, True]
     finally:
         made.close()
+
+
+def test_where_memory_is_short_a_load_waits_for_the_answers(library: Served) -> None:
+    assert answer(library, "First Model")
+    submit, running = library.engine.submit, []
+
+    def short(request: Any, deliver: Any, *rest: Any, **named: Any) -> Any:
+        if isinstance(request, Load) and not request.path.name.startswith("First"):
+            running.append(library.running)
+            if len(running) == 1:
+                fault = Fault(FaultKind.MEMORY)
+                deliver(Failed(0, "The model does not fit.", "Unload one.", fault=fault))
+                return RequestHandle(request, deliver)
+        return submit(request, deliver, *rest, **named)
+
+    library.engine.submit = short  # type: ignore[method-assign]
+    body = chat(model="First Model", max_tokens=900, n=16, ignore_eos=True, temperature=0)
+    with ThreadPoolExecutor() as pool:
+        long = pool.submit(library.post, CHAT, body)
+        wait_until(lambda: library.running > 0)
+        assert answer(library, "second_model-F32")
+        assert {one["finish_reason"] for one in long.result(60)["choices"]} == {"length"}
+    assert running[0] > 0
+    assert running[1:] == [0]
