@@ -59,13 +59,18 @@ class Conversation:
         self._turns[-1] = Turn(Role.ASSISTANT, (*parts, part))
 
     def result(self, call_id: str, text: str, name: str = "") -> None:
-        """Add what a tool gave back: of the call with this id, else of the first one by the name."""
+        """Add what a tool gave back: of the call with this id, else of the first one by the name.
+
+        Where there is no such call it becomes the user's: agents tell of events so, or left out the
+        call with the oldest messages, and templates refuse a result without one.
+        """
         for at, call in enumerate(self._calls):
             if call.id == call_id or (not call_id and name in ("", call.name)):
                 del self._calls[at]
-                call_id, name = call.id, call.name
-                break
-        self._turns.append(Turn(Role.TOOL, (ToolResult(call_id, name, text),)))
+                result = ToolResult(call.id, call.name, text)
+                self._turns.append(Turn(Role.TOOL, (result,)))
+                return
+        self.user(f"{name}: {text}" if name else text)
 
     def turns(self) -> tuple[Turn, ...]:
         """The conversation so far."""

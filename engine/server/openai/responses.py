@@ -306,7 +306,8 @@ def _read_item(item: Fields, conversation: Conversation) -> None:
         call_id = item.required_text("call_id")
         conversation.assistant(ToolCall(call_id, name, call_arguments(arguments)))
     elif kind in ("function_call_output", "custom_tool_call_output"):
-        conversation.result(item.required_text("call_id"), result_text(item, "output"))
+        text = result_text(item, "output")
+        conversation.result(item.text("call_id"), text, item.text("name"))
     elif kind == "compaction":
         summary = unpack(item.required_text("encrypted_content"))
         if summary is None:

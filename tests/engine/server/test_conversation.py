@@ -46,6 +46,14 @@ def test_a_result_without_an_id_belongs_to_the_first_call_of_its_name() -> None:
     assert found == ["2", "1", "3"]
 
 
+def test_a_result_without_a_call_is_the_users() -> None:
+    made = Conversation()
+    made.user("Go on.")
+    made.result("", "Win.", "goal")
+    made.result("left out", "sun")
+    assert made.turns() == (Turn(Role.USER, "Go on.\n\ngoal: Win.\n\nsun"),)
+
+
 def test_instructions_between_messages_become_the_users() -> None:
     made = Conversation()
     made.system("x-anthropic-billing-header: cc_version=2.1; cch=1a2b3;")

@@ -124,6 +124,12 @@ def test_reasoning_is_read_from_where_it_is_whole(item: dict[str, Any], text: st
     assert parsed(input=items).wanted.turns[0].content == (ReasoningPart(text),)
 
 
+def test_what_codex_tells_of_its_goal_is_read() -> None:
+    told = {"type": "function_call_output", "name": "goal", "namespace": "agent", "output": "Win."}
+    turns = parsed(input=[{"role": "user", "content": "Go on."}, told]).wanted.turns
+    assert [turn.text for turn in turns] == ["Go on.\n\ngoal: Win."]
+
+
 @pytest.mark.parametrize("item", [{"summary": None}, {"summary": []}, {"content": []}, {}])
 def test_reasoning_without_text_is_left_out(item: dict[str, Any]) -> None:
     items = [{"type": "reasoning", "id": "r"} | item, {"role": "user", "content": "hello"}]
