@@ -95,12 +95,13 @@ class Answers:
         report: Callable[[Exception], None],
         *,
         remote: RemoteEngines | None = None,
-        used: Callable[[AnswerUsage], None] = lambda _: None,
+        used: Callable[[AnswerUsage, str], None] = lambda _used, _model: None,
         want_model: Callable[[ModelRef | None], None] = lambda _: None,
         began: Callable[[int], None] = lambda _: None,
     ) -> None:
         """`ended` is called with the conversation and the message of each answer that has ended,
-        `report` with an unexpected exception, `used` with what an answer took, `want_model` with the model that has to be loaded for the next answer, None: any, and
+        `report` with an unexpected exception, `used` with what an answer took and the name of its
+        model, `want_model` with the model that has to be loaded for the next answer, None: any, and
         `began` with the conversation of an answer that its own model has begun.
         """
         self._want_model, self._on_began = want_model, began
@@ -201,7 +202,7 @@ class Answers:
         All can be continued in the next run.
         """
         self._closed = True
-        self._engine.drain()
+        self._drain()
         for running in list(self._running):
             self._stop(running)
 
@@ -213,7 +214,7 @@ class Answers:
 
     def stop(self, conversation_id: int | None) -> None:
         """Stop the answers of a conversation, requested or queued; their text stays."""
-        self._engine.drain()  # an answer whose first text has come already has started
+        self._drain()
         for running in list(self._running):
             if running.conversation == conversation_id:
                 self._stop(running)
@@ -222,7 +223,7 @@ class Answers:
 
     def stop_answer(self, message_id: int) -> None:
         """Stop one answer, requested or queued; its text stays."""
-        self._engine.drain()
+        self._drain()
         for running in [one for one in self._running if one.message == message_id]:
             self._stop(running)
         for job in [job for job in self._jobs if job.message == message_id]:
@@ -230,7 +231,7 @@ class Answers:
 
     def stop_writing(self) -> None:
         """Stop every requested answer of the loaded model; queued ones stay queued."""
-        self._engine.drain()
+        self._drain()
         for running in self._local():
             self._stop(running)
 
@@ -379,6 +380,7 @@ class Answers:
         state, stop = _ENDS.get(end.reason, _COMPLETE)
         if end.reason is EndReason.CANCELLED and running.interrupted:
             state, stop = MessageState.INTERRUPTED, ""
+        details = running.details(used, end)
         self._end(
             running,
             state,
@@ -386,9 +388,9 @@ class Answers:
             prompt_tokens=used.prompt_tokens,
             generated_tokens=used.generated_tokens,
             seconds=used.prompt_seconds + used.decode_seconds,
-            details=running.details(used, end),
+            details=details,
         )
-        self._on_used(used)
+        self._on_used(used, details.model)
 
     def _on_failed(self, running: RunningAnswer, failed: AnswerFailed) -> None:
         """Mark the answer as failed."""
@@ -420,6 +422,12 @@ class Answers:
         self.start_next()
 
     # --- steps ----------------------------------------------------------------------------------
+
+    def _drain(self) -> None:
+        """Take what has come: an answer whose first text has come already has started."""
+        self._engine.drain()
+        if self._remote is not None:
+            self._remote.drain()
 
     def _start(self, running: RunningAnswer) -> Generation:
         """The progress of an answer that the engine works on from now on."""

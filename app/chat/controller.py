@@ -1,7 +1,7 @@
-"""The chat controller: turns user intents into engine commands, and engine events into state.
+"""The chat controller: turns user intents into requests, and what comes of them into state.
 
-Only it and its parts call the engine and the store. Every intent returns at once: the state has
-changed when it returns, and the disk follows soon after. `app.chat.events` handles the events.
+Only it and its parts call the engines and the store. Every intent returns at once: the state has
+changed when it returns, and the disk follows soon after. Each part awaits what it has asked for.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class Controller(QObject):
             self._on_answer_ended,
             self.report,
             remote=outside.remote if outside else None,
-            used=lambda used: self.performance.on_answered(used),
+            used=lambda used, model: self.performance.on_answered(used, model),
             want_model=self._load_for_answers,
             began=lambda conversation: self.chat_models.on_answer(conversation),
         )

@@ -51,14 +51,13 @@ class Performance:
             self._reading = True
             start(self._read_metrics(), self._on_fault)
 
-    def on_answered(self, used: AnswerUsage) -> None:
-        """An answer has ended; one without text is left out."""
+    def on_answered(self, used: AnswerUsage, model: str) -> None:
+        """An answer of a model has ended; one without text is left out."""
         if used.generated_tokens < 1:
             return
-        loaded = self._state.model.loaded
         self._performance.add(
             AnswerFigures(
-                model=loaded.name if loaded else "",
+                model=model,
                 generated_tokens=used.generated_tokens,
                 tokens_per_second=tokens_per_second(used.generated_tokens, used.decode_seconds),
                 first_token_seconds=used.first_token_seconds,

@@ -188,6 +188,8 @@ class Run:
                 return True
             case Embedded() | Reranked() | Scored() | ConstraintChecked():
                 return True
+            case Tokenized() | Detokenized() | TemplateApplied():
+                return True
             case _:
                 assert_never(event)
 

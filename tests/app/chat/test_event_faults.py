@@ -8,7 +8,7 @@ import pytest
 
 from app.domain.message import Message, MessageState
 from app.state.chat import ModelPhase
-from engine import CacheType, Chat, FinishReason
+from engine import CacheType, Chat, FinishReason, Metrics, MetricsRead
 from fakes import MODEL, Cancel
 from stage import Stage, until
 
@@ -119,6 +119,56 @@ def test_answer_ends_even_if_interrupting_it_raises(
         stage.wait_until_idle()
     assert stored_answer(stage) == ("Because", MessageState.INTERRUPTED)
     assert not stage.state.busy
+    assert stage.controller.send("Two")
+
+
+def test_answer_that_cannot_be_asked_for_is_interrupted(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.ready(MODEL)
+    faults = fail_once(monkeypatch, stage.controller._prompts, "command")
+    stage.controller.send("One")
+    stage.wait_until_idle()
+    assert faults() == 1
+    assert stored_answer(stage) == ("", MessageState.INTERRUPTED)
+    assert stage.engine.count(Chat) == 0
+    assert stage.state.notices["fault"].detail == "KeyError"
+    assert not stage.state.busy
+    assert stage.controller.send("Two")
+    stage.engine.write("Here.")
+    stage.engine.finish()
+    stage.wait_until_idle()
+    assert stored_answer(stage) == ("Here.", MessageState.COMPLETE)
+
+
+def test_metrics_are_read_again_after_an_exception(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.ready(MODEL)
+    faults = fail_once(monkeypatch, stage.states.performance, "set_metrics")
+    for answers in range(2):
+        stage.controller.performance.refresh()
+        request = stage.engine.last(Metrics).request
+        stage.engine.deliver(MetricsRead(request, "Small", running=answers))
+        stage.drain()
+    assert faults() == 1
+    assert stage.states.performance.metrics.running == 1
+    assert stage.engine.count(Metrics) == 2
+
+
+def test_model_is_loaded_after_an_exception_while_one_was_unloaded(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.ready(MODEL)
+    stage.controller.unload_model()
+    faults = fail_once(monkeypatch, stage.state, "set_model")
+    stage.engine.finish_unload()
+    stage.drain()
+    assert faults() == 1
+    stage.controller.load_model(MODEL)
+    stage.engine.finish_load()
+    stage.drain()
+    assert stage.state.model.phase is ModelPhase.READY
     assert stage.controller.send("Two")
 
 

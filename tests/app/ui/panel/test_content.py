@@ -158,7 +158,7 @@ def test_the_fault_of_a_schema_is_shown_at_its_line(
 ) -> None:
     described(card, AnswerFormat.SCHEMA, text)
     asked = stage.engine.last(CheckConstraint)
-    (checked,) = filter(None, check(asked, None, lambda: None))
+    (checked,) = filter(None, check(asked.constraint, asked.request, None, lambda: None))
     stage.engine.deliver(checked)
     stage.drain()
     marks = card.format.field.editor.extraSelections()
