@@ -9,6 +9,7 @@ import pytest
 from app.chat.continuation import NOTICE as ENDED_NOTICE
 from app.chat.conversations import title_of
 from app.domain.message import AnswerAgain, Message, MessageState, StopReason
+from app.domain.model_ref import Local
 from app.domain.parts import ErrorPart, FilePart, Parts, TextPart, ThoughtPart, clipboard_text
 from app.settings.table import Settings, load
 from app.state.chat import ModelFile, ModelPhase
@@ -344,11 +345,11 @@ def test_another_model_loads_and_answers_again(stage: Stage) -> None:
     assert window.picker_card.isVisible()
     window.picker_card.close_card()  # given up
     window.open_picker()
-    window.picker.chosen.emit(MODEL)
+    window.picker.chosen.emit(Local(MODEL))
     assert stage.state.messages[-1].id == first.id
     window.transcript.regenerate_requested.emit(first.id, AnswerAgain.OTHER_MODEL)
     other = MODEL.with_name("Other.gguf")
-    window.picker.chosen.emit(other)
+    window.picker.chosen.emit(Local(other))
     stage.drain()
     stage.engine.finish_load("Other")
     stage.drain()
