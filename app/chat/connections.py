@@ -199,6 +199,7 @@ class Connections(QObject):
 
         def answered(models: Sequence[str]) -> None:
             self._show(id, state=EngineState.READY, models=tuple(models))
+            self._read()  # its name and address may have been found out
 
         def failed(fault: EngineFault) -> None:
             self._show(id, state=EngineState.FAILED, problem=str(fault), remedy=fault.remedy)

@@ -52,7 +52,7 @@ class RemoteDirectory:
                 addresses.server_name(each.address),
                 shown_headers(each),
                 each.has_key,
-                models=tuple(model.id for model in each.models if model.chats),
+                models=tuple(model.label for model in each.models if model.chats),
             )
             for each in self._store.all()
         ]
@@ -116,7 +116,7 @@ class RemoteDirectory:
             raise _fault(error) from error
         except JsonFileError as error:
             raise EngineFault(str(error), error.remedy) from error
-        return [model.id for model in found.models if model.chats]
+        return [model.label for model in found.models if model.chats]
 
     def find(self) -> Sequence[FoundRow]:
         """The engines that answer on this machine."""

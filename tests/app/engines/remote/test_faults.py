@@ -88,6 +88,10 @@ OVERFLOWS = [
       "tokens.", "type": "BadRequestError", "code": 400}}, 400, 1025, 1024),
     ({"error": {"message": "The decoder prompt (length 9000) is longer than the maximum model length "
       "of 8192. Make sure that `max_model_len` is no smaller.", "code": 400}}, 400, 9000, 8192),
+    ({"error": {"message": "This model's maximum context length is 1024 tokens. However, your prompt "
+      "contains at least 1025 input tokens, which exceeds this limit even without any output tokens. "
+      "Please reduce the length of the input prompt.", "type": "BadRequestError",
+      "param": "input_tokens", "code": 400}}, 400, 0, 1024),
     # LM Studio
     ({"error": "Trying to keep the first 10136 tokens when context the overflows. However, the model "
       "is loaded with context length of only 7866 tokens, which is not enough."}, 400, 10136, 7866),
