@@ -69,7 +69,8 @@ def tools_for(message: Message, *, busy: bool, last: bool = True, speech: str = 
         tools.append(Tool("word", word, lasting=True))
     if message.details and message.details.edited:
         tools.append(Tool("word", tr("Edited"), lasting=True))
-    if message.state in _UNFINISHED and last and not busy:
+    cut = message.state is MessageState.FAILED and bool(clipboard_text(message.parts))
+    if (message.state in _UNFINISHED or cut) and last and not busy:
         full = message.stop == StopReason.CONTEXT
         tip = tr("Continue without the oldest messages") if full else tr("Continue this answer")
         tools.append(Tool("continue", tip, tr("Continue"), lasting=True))

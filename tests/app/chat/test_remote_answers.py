@@ -23,6 +23,7 @@ from app.net.offline import Gate
 from app.settings.table import Settings
 from app.state.connections import EngineEdit
 from app.ui.transcript.endings import ending
+from app.ui.transcript.message_tools import tools_for
 from engine import Chat
 from fakes import MODEL
 from hostile_server import (
@@ -179,6 +180,7 @@ def test_cut_line_keeps_the_text_and_can_be_continued(window: Elsewhere, server:
     assert isinstance(fault, RemoteFault)
     assert (fault.kind, fault.partial) == (RemoteFaultKind.CUT, True)
     assert "was cut in the middle" in ending(message)
+    assert "continue" in [tool.name for tool in tools_for(message, busy=False)]
     server.chat(answer(" three."))
     window.controller.continue_answer(message.id)
     message = window.ended()
@@ -211,6 +213,7 @@ def test_every_error_is_one_sentence_under_the_message(
     assert message.state is MessageState.FAILED
     assert words in ending(message)
     assert KEY not in ending(message)
+    assert "continue" not in [tool.name for tool in tools_for(message, busy=False)]
     server.chat(answer("Now"))
     window.ask("Again")
     assert window.ended().text == "Now"
