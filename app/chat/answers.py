@@ -202,9 +202,15 @@ class Answers:
         All can be continued in the next run.
         """
         self._closed = True
-        self._drain()
+        self.drain()
         for running in list(self._running):
             self._stop(running)
+
+    def drain(self) -> None:
+        """Take what engines have sent: an answer whose first text has come has started."""
+        self._engine.drain()
+        if self._remote is not None:
+            self._remote.drain()
 
     def stop_remote(self) -> None:
         """Close the connections of answers by engines elsewhere, after `close`."""
@@ -214,7 +220,7 @@ class Answers:
 
     def stop(self, conversation_id: int | None) -> None:
         """Stop the answers of a conversation, requested or queued; their text stays."""
-        self._drain()
+        self.drain()
         for running in list(self._running):
             if running.conversation == conversation_id:
                 self._stop(running)
@@ -223,7 +229,7 @@ class Answers:
 
     def stop_answer(self, message_id: int) -> None:
         """Stop one answer, requested or queued; its text stays."""
-        self._drain()
+        self.drain()
         for running in [one for one in self._running if one.message == message_id]:
             self._stop(running)
         for job in [job for job in self._jobs if job.message == message_id]:
@@ -231,7 +237,7 @@ class Answers:
 
     def stop_writing(self) -> None:
         """Stop every requested answer of the loaded model; queued ones stay queued."""
-        self._drain()
+        self.drain()
         for running in self._local():
             self._stop(running)
 
@@ -317,7 +323,8 @@ class Answers:
         self._set_model_name(job, self._state.model.name)
         run = self._runner.answer(job.branch, uses, command, is_alternative=job.is_alternative)
         parts, loaded = without_error(job.parts), self._state.model.loaded
-        running = RunningAnswer(LocalAnswer(run), job, command, uses, loaded, parts)
+        name = self._state.model.name
+        running = RunningAnswer(LocalAnswer(run), job, command, uses, name, loaded, parts)
         return self._add(running, self._state.model.model)
 
     def _begin_elsewhere(self, job: QueuedAnswer) -> RunningAnswer:
@@ -327,10 +334,11 @@ class Answers:
         assert job.request is not None
         assert isinstance(model, Remote)
         request = job.request()
-        self._set_model_name(job, self._state.model_name(model))
+        name = self._state.model_name(model)
+        self._set_model_name(job, name)
         run = RemoteAnswer(self._remote, model, request)
         parts = without_error(job.parts)
-        running = RunningAnswer(run, job, asked_elsewhere(request), (), None, parts)
+        running = RunningAnswer(run, job, asked_elsewhere(request), (), name, None, parts)
         return self._add(running, model)
 
     def _add(self, running: RunningAnswer, model: ModelRef | None) -> RunningAnswer:
@@ -390,13 +398,13 @@ class Answers:
             seconds=used.prompt_seconds + used.decode_seconds,
             details=details,
         )
-        self._on_used(used, details.model)
+        self._on_used(used, running.name)
 
     def _on_failed(self, running: RunningAnswer, failed: AnswerFailed) -> None:
         """Mark the answer as failed."""
         if self._check_adapters_again(running, failed.error):
             return
-        error = replace(failed.error, file=failed.error.file or self._state.model.name)
+        error = replace(failed.error, file=failed.error.file or running.name)
         self._end(running, MessageState.FAILED, error=error)
         if failed.full:
             self._full = running.conversation, running.message
@@ -422,12 +430,6 @@ class Answers:
         self.start_next()
 
     # --- steps ----------------------------------------------------------------------------------
-
-    def _drain(self) -> None:
-        """Take what has come: an answer whose first text has come already has started."""
-        self._engine.drain()
-        if self._remote is not None:
-            self._remote.drain()
 
     def _start(self, running: RunningAnswer) -> Generation:
         """The progress of an answer that the engine works on from now on."""

@@ -329,7 +329,7 @@ class Controller(QObject):
 
     def drain(self) -> None:
         """Process the engine's queued events now, without waiting for the timer."""
-        self._engine.drain()
+        self._answers.drain()
 
     def close(self) -> None:
         """Stop the engine, save its last output, then close the store; may block."""
@@ -363,7 +363,7 @@ class Controller(QObject):
 
     def save(self) -> None:
         """Process the engine's last events; queue unsaved text and adapters for the store."""
-        self._engine.drain()
+        self._answers.drain()
         self.adapters.flush()
         self._answers.save()
 

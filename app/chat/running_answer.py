@@ -11,7 +11,6 @@ from typing import Any
 from app.chat.planner import Branch, Uses
 from app.domain.answer_details import AnswerDetails
 from app.domain.answer_request import AnswerRequest
-from app.domain.connection import short_name
 from app.domain.deltas import AnswerEnd, AnswerUsage, TextDelta, ThoughtDelta
 from app.domain.growing import append_text
 from app.domain.model_ref import ModelRef
@@ -51,7 +50,8 @@ class RunningAnswer:
     job: QueuedAnswer
     command: Chat  # what was asked for; of an engine elsewhere, what is known of it
     uses: Uses  # adapters that it is written with
-    loaded: ModelLoaded | None  # the model that writes it; None: it is elsewhere
+    name: str  # of the model that writes it
+    loaded: ModelLoaded | None  # that model; None: it is elsewhere
     parts: Parts  # of the message so far; at first those that it continues
     unsaved: list[str] = field(default_factory=list)
     tokens_per_second: float = 0.0
@@ -112,7 +112,7 @@ class RunningAnswer:
         loaded, asked = self.loaded, self.command
         earlier = self.job.before or AnswerDetails()
         return AnswerDetails(
-            model=loaded.name if loaded else short_name(end.model),
+            model=self.name,
             format=loaded.format if loaded else "",
             ended=time.time(),
             reused_tokens=used.cached_tokens,

@@ -118,7 +118,7 @@ def test_model_is_chosen_and_answers_without_any_model_loaded(
     assert (message.state, message.model) == (MessageState.COMPLETE, "big")
     assert (message.prompt_tokens, message.generated_tokens) == (12, 5)
     assert message.details is not None
-    assert message.details.model == "served"
+    assert message.details.model == "big"
     assert server.asked[0]["model"] == "big"
     assert server.asked[0]["messages"] == [{"role": "user", "content": "Why?"}]
     assert "temperature" not in server.asked[0]
