@@ -13,7 +13,8 @@ TOO_LONG = "context_length_exceeded"  # code of a prompt that does not fit; with
 class Family(Enum):
     """Family of APIs, which decides the shape of error bodies."""
 
-    OPENAI = "openai"  # also llama.cpp's routes
+    OPENAI = "openai"
+    LLAMA = "llama"  # OpenAI's shape, with llama.cpp's words for a prompt that does not fit
     ANTHROPIC = "anthropic"
     OLLAMA = "ollama"
 
@@ -74,7 +75,11 @@ class ApiError(Exception):
         kind = _OPENAI.get(
             self.status, "invalid_request_error" if self.is_fault else "server_error"
         )
-        error = {"message": str(self), "type": kind, "code": self.code, "param": self.param}
+        message = str(self)
+        if family is Family.LLAMA and self.code == TOO_LONG:
+            kind = "exceed_context_size_error"
+            message += " It exceeds the available context size."
+        error = {"message": message, "type": kind, "code": self.code, "param": self.param}
         return {"error": error | self.details}
 
     @property

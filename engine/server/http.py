@@ -85,11 +85,9 @@ def family_of(path: str) -> Family:
     """The family of APIs that a path belongs to."""
     if path.startswith("/v1/messages"):
         return Family.ANTHROPIC
-    return (
-        Family.OLLAMA
-        if path.startswith("/api/") and not path.startswith("/api/v0/")
-        else Family.OPENAI
-    )
+    if path.startswith(("/v1/", "/api/v0/")):
+        return Family.OPENAI
+    return Family.OLLAMA if path.startswith("/api/") else Family.LLAMA
 
 
 def get(path: str, handler: Handler) -> Route:

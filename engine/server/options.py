@@ -11,7 +11,7 @@ from engine.messages import AdapterUse, Constraint, ConstraintKind, FinishReason
 from engine.server.fields import Fields
 from engine.server.http import Call
 from engine.server.service import Service
-from engine.server.values import Done, Timings, Usage
+from engine.server.values import Done, Progress, Timings, Usage
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
@@ -189,9 +189,10 @@ def usage(ended: list[Done]) -> dict[str, Any]:
 
 
 def timings(done: Done) -> dict[str, Any]:
-    """llama.cpp's timings of an answer."""
+    """llama.cpp's timings of an answer; the first token comes with the prompt, and takes no time."""
     times: Timings = done.timings
     read, made = done.usage.prompt - done.usage.cached, done.usage.generated
+    later = max(made - 1, 0) if times.decode_seconds else 0
     found = {
         "cache_n": done.usage.cached,
         "prompt_n": read,
@@ -200,12 +201,25 @@ def timings(done: Done) -> dict[str, Any]:
         "prompt_per_second": read / times.prompt_seconds if times.prompt_seconds else 0.0,
         "predicted_n": made,
         "predicted_ms": times.decode_seconds * 1e3,
-        "predicted_per_token_ms": times.decode_seconds * 1e3 / max(made, 1),
-        "predicted_per_second": made / times.decode_seconds if times.decode_seconds else 0.0,
+        "predicted_per_token_ms": times.decode_seconds * 1e3 / later if later else 0.0,
+        "predicted_per_second": later / times.decode_seconds if later else 0.0,
     }
     if times.drafted:
         found |= {"draft_n": times.drafted, "draft_n_accepted": times.accepted}
     return found
+
+
+def progress(delta: Progress) -> dict[str, Any]:
+    """llama.cpp's progress of reading a prompt, with the timings so far."""
+    shown = {
+        "total": delta.total,
+        "cache": delta.cached,
+        "processed": delta.done,
+        "time_ms": round(delta.seconds * 1e3),
+    }
+    usage = Usage(delta.done, delta.cached)
+    so_far = Done(0, FinishReason.LENGTH, usage, Timings(delta.seconds))
+    return {"prompt_progress": shown, "timings": timings(so_far)}
 
 
 def keep_seconds(body: Fields) -> float | None:

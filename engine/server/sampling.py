@@ -59,8 +59,14 @@ def sampling(body: Fields) -> dict[str, Any]:
     if "dry_sequence_breakers" in body:
         found["dry_breakers"] = body.texts("dry_sequence_breakers")
     if "logit_bias" in body:
-        found["logit_bias"] = tuple(_biases(body))
+        found["logit_bias"] = tuple(one for one in _biases(body) if isinstance(one[0], int))
     return found
+
+
+def text_biases(body: Fields) -> tuple[tuple[str, float], ...]:
+    """Biases of `logit_bias` for all tokens of a text, as llama.cpp takes them beside token ids."""
+    given = _biases(body) if "logit_bias" in body else []
+    return tuple((text, bias) for text, bias in given if isinstance(text, str))
 
 
 def llama_names(sampling: Sampling) -> dict[str, Any]:
@@ -73,8 +79,8 @@ def _whole(value: float | None) -> int | None:
     return None if value is None else int(value)
 
 
-def _biases(body: Fields) -> list[tuple[int, float]]:
-    """Biases as an object by token id, or as llama.cpp's list of pairs; `false`: never."""
+def _biases(body: Fields) -> list[tuple[int | str, float]]:
+    """Biases as an object by token id or text, or as llama.cpp's list of pairs; `false`: never."""
     given = body.get("logit_bias")
     if isinstance(given, dict):
         pairs: list[Any] = [[key, value] for key, value in given.items()]
@@ -82,7 +88,7 @@ def _biases(body: Fields) -> list[tuple[int, float]]:
         pairs = [[one["token"], one.get("bias")] if _is_row(one) else one for one in given]
     else:
         body.fail("logit_bias", "must be an object of token ids and numbers.")
-    made: list[tuple[int, float]] = []
+    made: list[tuple[int | str, float]] = []
     for pair in pairs:
         if not (isinstance(pair, list) and len(pair) == 2):
             body.fail("logit_bias", "must have pairs of a token id and a number.")
@@ -90,7 +96,8 @@ def _biases(body: Fields) -> list[tuple[int, float]]:
         if isinstance(token, str) and token.isdecimal() and len(token) < 10:
             token = int(token)
         is_number = isinstance(value, int | float) and not math.isnan(value)
-        if isinstance(token, bool) or not isinstance(token, int) or not is_number or token < 0:
+        is_token = isinstance(token, int) and not isinstance(token, bool) and token >= 0
+        if not (is_token or (isinstance(token, str) and token)) or not is_number:
             body.fail("logit_bias", f"must have token ids and numbers, not {str(pair)[:50]}.")
         never = value is False or value <= _NEVER
         made.append((token, -math.inf if never else float(value)))

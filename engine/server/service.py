@@ -105,7 +105,7 @@ class Service:
         """
         async with self.models.use(wanted.model, wanted.keep_seconds) as card:
             assert card.loaded is not None
-            request = self._request(wanted, card)
+            request = self._request(await self._biased(wanted, card), card)
             splitters = [_Splitter(at) for at in range(wanted.answers)]
             began = 0.0  # when the prompt was first read
             stream = events(self.engine, request, wanted.client.key)
@@ -215,6 +215,16 @@ class Service:
         """Change how long models are kept, and whether the log holds texts; from any thread."""
         self.models.keep_seconds = keep_seconds
         self.recorder.keeps_texts = keeps_texts
+
+    async def _biased(self, wanted: Wanted, card: ModelCard) -> Wanted:
+        """The same with the biases of texts as biases of their tokens."""
+        if not wanted.text_biases:
+            return wanted
+        found: list[tuple[int, float]] = list(wanted.sampling.get("logit_bias", ()))
+        for text, bias in wanted.text_biases:
+            split = await answer(self.engine, Tokenize(text, model=card.path), Tokenized)
+            found += [(token, bias) for token in split.ids]
+        return replace(wanted, sampling={**wanted.sampling, "logit_bias": tuple(found)})
 
     def _request(self, wanted: Wanted, card: ModelCard) -> Chat | Complete:
         """The engine's request of an answer."""

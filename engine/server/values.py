@@ -41,6 +41,7 @@ class Wanted:
     logprobs: int = 0  # of so many most likely tokens; 0: none
     answers: int = 1
     template_arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    text_biases: tuple[tuple[str, float], ...] = ()  # of logits, for all tokens of each text
     adapters: tuple[AdapterUse, ...] | None = None  # None: those of the server
     drops_oldest: bool = False  # turns, where a conversation does not fit; else it is refused
     reports_progress: bool = False  # with deltas of `Progress`

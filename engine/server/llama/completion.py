@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.routing import Route
 
-from engine.messages import FinishReason, TokenLogprobs
+from engine.messages import FinishReason, Sampling, TokenLogprobs
 from engine.server.errors import ApiError, Family
 from engine.server.http import Call, Stream, json_response, post, sse
 from engine.server.openai.completions import prompts
@@ -19,12 +20,13 @@ from engine.server.options import (
     answer_limit,
     constraint,
     lora,
+    progress,
     stop_strings,
     timings,
 )
-from engine.server.sampling import sampling
+from engine.server.sampling import llama_names, sampling, text_biases
 from engine.server.service import Service
-from engine.server.values import Begun, Content, Delta, Done, Reasoning, Wanted
+from engine.server.values import Begun, Content, Delta, Done, Progress, Reasoning, Wanted
 
 _STOP_TYPES = {
     FinishReason.END: "eos",
@@ -39,20 +41,31 @@ def routes(service: Service) -> list[Route]:
 
     async def complete(call: Call) -> Response | Stream:
         body = call.body
-        found = prompts(body)
+        if body.flag("post_sampling_probs"):
+            body.fail("post_sampling_probs", "is not supported; probabilities are the model's own.")
+        found = await prompts(service, body)
         limit = answer_limit(body, least=0)
+        shown = body.integer("n_probs", 0, 0, MOST_LOGPROBS)
+        returns_tokens = body.flag("return_tokens")
         wanted = Wanted(
             model=body.text("model"),
             prompt=found[0],
             sampling=sampling(body),
+            text_biases=text_biases(body),
             max_tokens=limit or 0,
             stop=stop_strings(body),
             constraint=constraint(body),
-            logprobs=body.integer("n_probs", 0, 0, MOST_LOGPROBS),
+            logprobs=max(shown, int(returns_tokens)),
             adapters=lora(body, service),
+            reports_progress=body.flag("return_progress") and body.flag("stream"),
             exchange=call.exchange,
         )
-        states = [_State(replace(wanted, prompt=one)) for one in found]
+        fields = body.texts("response_fields")
+        settings = await _settings(service, wanted)
+        states = [
+            _State(replace(wanted, prompt=one), shown, returns_tokens, settings, fields)
+            for one in found
+        ]
         if body.flag("stream"):
             if len(found) > 1 or limit is None:
                 body.fail("stream", "needs one prompt and a token at least.")
@@ -68,6 +81,10 @@ class _State:
     """An answer so far."""
 
     wanted: Wanted
+    shown: int  # most likely tokens that are shown beside each token; 0: none is
+    returns_tokens: bool
+    settings: dict[str, Any]  # of the request, as the response repeats them
+    fields: tuple[str, ...] = ()  # of the response, all others are left out; none: all
     model: str = ""
     text: list[str] = field(default_factory=list[str])
     logprobs: list[TokenLogprobs] = field(default_factory=list[TokenLogprobs])
@@ -89,7 +106,7 @@ class _State:
     def part(self, text: str, logprobs: Sequence[TokenLogprobs]) -> dict[str, Any]:
         """A part of a stream."""
         made: dict[str, Any] = {"index": 0, "content": text, "stop": False, "id_slot": 0}
-        return made | self._probabilities(logprobs)
+        return made | {"tokens": self._tokens(logprobs)} | self._probabilities(logprobs)
 
     def last(self, text: str | None = None) -> dict[str, Any]:
         """The response, or with `text` the last part of a stream."""
@@ -98,6 +115,8 @@ class _State:
         made: dict[str, Any] = {
             "index": 0,
             "content": "".join(self.text) if text is None else text,
+            "tokens": self._tokens(self.logprobs) if text is None else [],
+            "generation_settings": self.settings | {"seed": self.done.seed},
             "stop": True,
             "id_slot": 0,
             "model": self.model,
@@ -106,21 +125,53 @@ class _State:
             "tokens_cached": usage.prompt + usage.generated,
             "prompt": self.wanted.prompt if isinstance(self.wanted.prompt, str) else "",
             "has_new_line": any("\n" in one for one in self.text),
-            "truncated": False,
+            "truncated": reason is FinishReason.CONTEXT,
             "stop_type": _STOP_TYPES.get(reason, "none"),
-            "stopping_word": "",
+            "stopping_word": self.done.stop,
             "timings": timings(self.done),
         }
-        return made | (self._probabilities(self.logprobs) if text is None else {})
+        made |= self._probabilities(self.logprobs) if text is None else {}
+        return {name: _at(made, name) for name in self.fields} if self.fields else made
+
+    def _tokens(self, tokens: Sequence[TokenLogprobs]) -> list[int]:
+        return [one.token for one in tokens] if self.returns_tokens else []
 
     def _probabilities(self, tokens: Sequence[TokenLogprobs]) -> dict[str, Any]:
-        if not self.wanted.logprobs:
+        if not self.shown:
             return {}
-        return {"completion_probabilities": [_probability(one) for one in tokens]}
+        return {"completion_probabilities": [_probability(one, self.shown) for one in tokens]}
 
 
-def _probability(token: TokenLogprobs) -> dict[str, Any]:
-    rows = [(one.token, one.text, one.logprob) for one in token.top]
+async def _settings(service: Service, wanted: Wanted) -> dict[str, Any]:
+    """The options of a request under llama.cpp's names; null is a bias that forbids a token."""
+    card = await service.models.find(wanted.model)
+    base = (card.loaded.sampling if card.loaded is not None else None) or Sampling()
+    drawn = replace(base, **wanted.sampling)
+    biases = [
+        {"token": token, "bias": None if bias == -math.inf else bias}
+        for token, bias in drawn.logit_bias
+    ]
+    if drawn.ignore_end and card.loaded is not None and card.loaded.end:
+        _, end = await service.tokenize(card.name, card.loaded.end)
+        biases += [{"token": token, "bias": None} for token in end.ids]
+    return llama_names(drawn) | {
+        "n_predict": wanted.max_tokens or -1,
+        "stop": list(wanted.stop),
+        "ignore_eos": drawn.ignore_end,
+        "logit_bias": biases,
+        "n_probs": wanted.logprobs,
+    }
+
+
+def _at(value: Any, path: str) -> Any:
+    """The value at a path such as "generation_settings/n_predict"; None where there is none."""
+    for name in path.split("/"):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _probability(token: TokenLogprobs, shown: int) -> dict[str, Any]:
+    rows = [(one.token, one.text, one.logprob) for one in token.top[:shown]]
     return _row(token.token, token.text, token.logprob) | {
         "top_logprobs": [_row(*row) for row in rows]
     }
@@ -149,6 +200,8 @@ async def _chunks(
             state.add(delta)
             if isinstance(delta, Content | Reasoning):
                 yield sse(state.part(delta.text, delta.logprobs))
+            elif isinstance(delta, Progress):
+                yield sse(state.part("", ()) | progress(delta))
     yield sse(state.last(""))
 
 

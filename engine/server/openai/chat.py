@@ -26,13 +26,14 @@ from engine.server.options import (
     keep_seconds,
     lora,
     model_name,
+    progress,
     stop_strings,
     template_arguments,
     thinking,
     timings,
     usage,
 )
-from engine.server.sampling import sampling
+from engine.server.sampling import sampling, text_biases
 from engine.server.service import Service, new_id
 from engine.server.values import (
     Begun,
@@ -55,7 +56,10 @@ def routes(service: Service) -> list[Route]:
         shape = _Shape(body.integer("top_logprobs", body.integer("n_probs", 0)))
         deltas = service.generate(wanted)
         if not body.flag("stream"):
-            return json_response(await _whole(shape, wanted.answers, deltas))
+            found = await _whole(shape, wanted.answers, deltas)
+            if body.flag("verbose"):
+                found["__verbose"] = {"prompt": (await service.apply_template(wanted)).text}
+            return json_response(found)
         options = body.object("stream_options")
         includes = options is not None and options.flag("include_usage")
         return Stream(_chunks(shape, wanted.answers, deltas, includes_usage=includes), error=_error)
@@ -84,6 +88,7 @@ def _wanted(call: Call, service: Service) -> Wanted:
         tool_choice=messages.tool_choice(body, tools),
         parallel_tool_calls=body.flag("parallel_tool_calls", True),
         sampling=sampling(body),
+        text_biases=text_biases(body),
         max_tokens=answer_limit(body) or 0,
         stop=stop_strings(body),
         thinking=switch,
@@ -228,7 +233,7 @@ async def _chunks(
                     yield sse(shape.chunk(answer, {"role": "assistant", "content": None}))
                 continue
             if isinstance(delta, Progress):
-                yield sse(shape.chunk(0, {}) | {"prompt_progress": _progress(delta)})
+                yield sse(shape.chunk(0, {}) | progress(delta))
                 continue
             answer = delta.answer
             if isinstance(delta, Done):
@@ -245,16 +250,6 @@ async def _chunks(
         last = shape.made("chat.completion.chunk", []) | {"usage": usage(ended)}
         yield sse(last | ({"timings": timings(ended[0])} if ended else {}))
     yield END_OF_STREAM
-
-
-def _progress(delta: Progress) -> dict[str, Any]:
-    """llama.cpp's progress of reading a prompt."""
-    return {
-        "total": delta.total,
-        "cache": delta.cached,
-        "processed": delta.done,
-        "time_ms": round(delta.seconds * 1e3),
-    }
 
 
 def _part(delta: Reasoning | Content | CallDelta) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from engine.messages import TokenLogprobs
 from engine.server.errors import ApiError, Family
 from engine.server.fields import Fields
 from engine.server.http import END_OF_STREAM, Call, Stream, json_response, post, sse
+from engine.server.openai import messages
 from engine.server.options import (
     FINGERPRINT,
     MOST_LOGPROBS,
@@ -29,7 +30,7 @@ from engine.server.options import (
     timings,
     usage,
 )
-from engine.server.sampling import sampling
+from engine.server.sampling import sampling, text_biases
 from engine.server.service import Service, new_id
 from engine.server.values import Begun, Content, Done, Reasoning, Wanted
 
@@ -50,7 +51,7 @@ def routes(service: Service) -> list[Route]:
         limit = answer_limit(body, least=0) if _has_limit(body) else _USUAL_TOKENS
         tasks = [
             _Task(replace(wanted, prompt=one, max_tokens=limit or 0), number, limit is None)
-            for number, one in enumerate(prompts(body))
+            for number, one in enumerate(await prompts(service, body))
         ]
         if body.flag("stream"):
             options = body.object("stream_options")
@@ -61,26 +62,53 @@ def routes(service: Service) -> list[Route]:
     return [post("/v1/completions", complete)]
 
 
-def prompts(body: Fields, name: str = "prompt") -> list[Prompt]:
-    """The prompts in a field: a text, token ids, or a list of these."""
+async def prompts(service: Service, body: Fields, name: str = "prompt") -> list[Prompt]:
+    """The prompts in a field: a text, token ids, both in turn, or a list of these.
+
+    A text may be an object with a `prompt_string`, or with `content` in parts, as llama.cpp has it.
+    """
     value = body.get(name)
-    if isinstance(value, str):
-        return [value]
-    if not isinstance(value, list) or not value:
-        body.fail(name, "must be a text, a list of texts, or of token ids.")
-    if all(_is_token(one) for one in value):
-        return [tuple(value)]
+    if not isinstance(value, list):
+        return [_text(body, name, value)]
+    if not value:
+        body.fail(name, "is empty; give a text, a list of texts, or of token ids.")
+    if any(_is_token(one) for one in value):
+        return [await _joined(service, body, name, value)]
     if len(value) > _MOST_PROMPTS:
         body.fail(name, f"has {len(value)} prompts; give {_MOST_PROMPTS} at most.")
-    found: list[Prompt] = []
-    for at, one in enumerate(value):
-        if isinstance(one, list) and one and all(_is_token(token) for token in one):
-            found.append(tuple(one))
-        elif isinstance(one, str):
-            found.append(one)
-        else:
-            body.fail(f"{name}[{at}]", "must be a text or a list of token ids.")
-    return found
+    return [
+        await _joined(service, body, f"{name}[{at}]", one)
+        if isinstance(one, list) and one
+        else _text(body, f"{name}[{at}]", one)
+        for at, one in enumerate(value)
+    ]
+
+
+async def _joined(service: Service, body: Fields, name: str, parts: list[Any]) -> tuple[int, ...]:
+    """The token ids of one prompt in parts, which are token ids and texts."""
+    found: list[int] = []
+    for at, part in enumerate(parts):
+        if _is_token(part):
+            found.append(part)
+            continue
+        text = _text(body, f"{name}[{at}]", part)
+        _, split = await service.tokenize(body.text("model"), text, adds_special=not at)
+        found += split.ids
+    return tuple(found)
+
+
+def _text(body: Fields, name: str, value: Any) -> str:
+    """The text of a prompt."""
+    if isinstance(value, dict):
+        fields = Fields(value, f"{body.path}{name}.")
+        if "multimodal_data" in fields:
+            fields.fail("multimodal_data", "cannot be read by this model; send text.")
+        if isinstance(value.get("content"), list):
+            return messages.content(fields)
+        value = value.get("prompt_string")
+    if not isinstance(value, str):
+        body.fail(name, "must be a text, a list of texts, or of token ids.")
+    return value
 
 
 def _is_token(value: Any) -> bool:
@@ -101,6 +129,7 @@ def _wanted(call: Call, service: Service) -> Wanted:
     return Wanted(
         model=model_name(call),
         sampling=sampling(body),
+        text_biases=text_biases(body),
         stop=stop_strings(body),
         constraint=constraint(body),
         logprobs=max(body.integer("logprobs", -1, -1, MOST_LOGPROBS), 1)

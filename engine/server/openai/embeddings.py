@@ -72,11 +72,8 @@ def routes(service: Service) -> list[Route]:
 
 async def _texts(call: Call, service: Service, name: str) -> list[str]:
     """The texts of a body: one or several, or the token ids of these."""
-    value = call.body.get(name)
-    if not isinstance(value, list) or not any(isinstance(one, list | int) for one in value):
-        return list(call.body.texts(name))
     model = call.body.text("model")
-    found = prompts(call.body, name)
+    found = await prompts(service, call.body, name)
     return [one if isinstance(one, str) else await service.detokenize(model, one) for one in found]
 
 

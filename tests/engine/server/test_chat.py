@@ -107,7 +107,7 @@ def test_a_schema_and_log_probabilities(served: Served) -> None:
         ({"n": 0}, "n"),
         ({"n": 1000}, "n"),
         ({"stop": [1]}, "stop[0]"),
-        ({"logit_bias": {"a": 1}}, "logit_bias"),
+        ({"logit_bias": {"": 1}}, "logit_bias"),
         ({"tools": {}}, "tools"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"response_format": "json"}, "response_format"),
