@@ -47,7 +47,7 @@ def microseconds(beginning: str, characters: int) -> float:
         2, 1, None, Role.ASSISTANT, (), MessageState.STREAMING, 0.0, "", "", 0, 0, 0.0, 1, 1
     )
     state.show(1, [message])
-    job = QueuedAnswer(Branch(1), 1, 2, (), lambda: Chat(()), None)
+    job = QueuedAnswer(Branch(1), 1, 2, (), lambda: Chat(()), request=None, adapters=None)
     asked = Chat(())
     running = RunningAnswer(LocalAnswer(Run(asked, _Handle())), job, asked, (), None, ())
     times: list[float] = []
