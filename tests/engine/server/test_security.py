@@ -261,9 +261,12 @@ def fuzz(served: Served, random: random.Random, count: int) -> None:
     paths = [one.path for one in app.routes if isinstance(one, Route) and "POST" in one.methods]
     assert len(paths) > 5
     for _ in range(count):
-        body = chat(max_tokens=2) | {
-            name: junk(random, 0) for name in random.sample(NAMES, random.randrange(4))
-        }
+        limits = {"max_output_tokens": 2, "options": {"num_predict": 2}}  # of other APIs
+        body = (
+            chat(max_tokens=2)
+            | limits
+            | {name: junk(random, 0) for name in random.sample(NAMES, random.randrange(4))}
+        )
         response = served.http.post(random.choice(paths), json=body)
         assert response.status_code < 500, (body, response.text)
         assert "Traceback" not in response.text
