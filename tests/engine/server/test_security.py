@@ -195,7 +195,8 @@ def test_a_full_queue_asks_to_come_back_later(tiny_model: Path) -> None:
     made = Served(tiny_model, limits=QueueLimits(requests=3, per_client=1))
     try:
         with made.http.stream("POST", CHAT, json=chat(**LONG, stream=True)) as running:
-            next(running.iter_lines())
+            lines = running.iter_lines()  # kept: dropping it closes the connection
+            next(lines)
             for body in (chat(), chat(stream=True)):
                 refused = made.http.post(CHAT, json=body)
                 assert refused.status_code == 503
@@ -312,7 +313,8 @@ def test_stopping_ends_running_streams(tiny_model: Path) -> None:
     made = Served(tiny_model)
     try:
         with made.http.stream("POST", CHAT, json=chat(**LONG, stream=True)) as response:
-            next(response.iter_lines())
+            lines = response.iter_lines()
+            next(lines)
             address = made.server.address
             made.server.stop()
         assert made.server.address == ""

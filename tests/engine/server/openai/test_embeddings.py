@@ -79,7 +79,7 @@ def test_a_model_says_what_it_was_not_made_for(beside: Served) -> None:
     ("path", "body", "field"),
     [
         (PATH, {}, "input"),
-        (PATH, {"input": [1, "a"]}, "input[0]"),
+        (PATH, {"input": [1, {}]}, "input[1]"),
         (PATH, {"input": 3}, "input"),
         (PATH, {"input": "a", "encoding_format": "hex"}, "encoding_format"),
         ("/v1/rerank", {"documents": ["a"]}, "query"),
