@@ -129,7 +129,7 @@ class Turns:
         if kind < 0.04:
             return SetAdapters(self.stack())
         if kind < 0.07:
-            answer = self.handles[some.randint(1, number - 1)]
+            answer = self.handles[some.choice(sorted(self.handles))]
             name = getattr(answer.request, "conversation", "chat 0")
             return Save(name, SNAPSHOT_BYTES, answer.id)
         if kind < 0.09:
