@@ -184,8 +184,6 @@ class Run:
                 return True
             case SnapshotLoaded() | SnapshotSaved() | TokensCounted() | MetricsRead():
                 return True
-            case Tokenized() | Detokenized() | TemplateApplied():
-                return True
             case Embedded() | Reranked() | Scored() | ConstraintChecked():
                 return True
             case Tokenized() | Detokenized() | TemplateApplied():
