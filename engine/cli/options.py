@@ -279,7 +279,8 @@ def _add_serve(commands: _SubParsersAction[Parser], runs: Mapping[str, Run]) -> 
         action="append",
         default=[],
         metavar="ORIGIN",
-        help="web pages that may use the server, such as http://localhost:3000; *: all",
+        help="web pages that may use the server, such as http://localhost:3000; localhost: those"
+        " of this computer; *: all",
     )
     serve.add_argument(
         "--allow-host",

@@ -37,7 +37,8 @@ class Security:
     """Who may use the server."""
 
     key: str = ""  # "": none is needed
-    origins: tuple[str, ...] = ()  # of web pages, as "http://localhost:3000"; "*": all
+    # Of web pages, as "http://localhost:3000"; "localhost": all of this computer; "*": all.
+    origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()  # further names of this machine
     is_local: bool = True  # it listens on loopback addresses only
 
@@ -90,7 +91,7 @@ class Guards:
             self._check_host(headers)
             self._check_origin(headers, origin)
             if scope["method"] == "OPTIONS":
-                return Response(status_code=204)
+                return Response()
             if scope["path"] not in PUBLIC_PATHS:
                 await self._check_key(headers)
         except ApiError as error:
@@ -118,7 +119,10 @@ class Guards:
         )
 
     def _allows(self, origin: str) -> bool:
-        return "*" in self._security.origins or origin in self._security.origins
+        allowed = self._security.origins
+        if "localhost" in allowed and _is_of_this_computer(origin):
+            return True
+        return "*" in allowed or origin in allowed
 
     async def _check_key(self, headers: Headers) -> None:
         if not self._security.key:
@@ -169,6 +173,15 @@ def _host_name(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].rstrip(".")
+
+
+def _is_of_this_computer(origin: str) -> bool:
+    """Whether a page comes from a server on this computer."""
+    scheme, _, host = origin.partition("://")
+    name = _host_name(host)
+    if scheme not in ("http", "https") or "/" in host:
+        return False
+    return name == "localhost" or (_is_address(name) and ipaddress.ip_address(name).is_loopback)
 
 
 def _is_address(name: str) -> bool:

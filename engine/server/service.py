@@ -112,13 +112,14 @@ class Service:
             async with aclosing(stream) as found:
                 async for event in found:
                     if isinstance(event, PromptProgress):
+                        now = time.perf_counter()
                         if not began:
-                            began = time.perf_counter()
+                            began = now
                             begun = Begun(card.name, event.total_tokens, event.reused_tokens)
                             self._note(wanted, begun)
                             yield begun
                         if wanted.reports_progress:
-                            yield _progress(event, time.perf_counter() - began)
+                            yield _progress(event, now - began)
                     elif isinstance(event, Text | Thought):
                         for delta in splitters[event.answer].push(event):
                             self._note(wanted, delta)

@@ -21,16 +21,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--port", default="8080")
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--ctx-size", default="0")
+    parser.add_argument("--ctx-size", type=int, default=0)
     parser.add_argument("--alias", default="")
     parser.add_argument("--api-key", action="append", default=[])
     parser.add_argument("--cors-origins", default="")
-    parser.add_argument("--parallel", default="")
+    parser.add_argument("--parallel", type=int, default=1)
     parser.add_argument("--lora", action="append", default=[])
     asked, _ = parser.parse_known_args()
     command = [sys.executable, "-m", "engine", "serve", "--only", "--keep", "-1"]
     command += ["--model", os.environ["SERVED_MODEL"], "--host", asked.host, "--port", asked.port]
-    command += ["--context", asked.ctx_size]
+    # Its slots share the context; ours have one each.
+    command += ["--context", str(asked.ctx_size // asked.parallel)]
+    for alias in [*filter(None, asked.alias.split(",")), "*"]:  # it answers to any name
+        command += ["--alias", alias]
     for key in asked.api_key:
         command += ["--key", key]
     for origin in asked.cors_origins.split(","):

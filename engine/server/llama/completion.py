@@ -46,7 +46,7 @@ def routes(service: Service) -> list[Route]:
         found = await prompts(service, body)
         limit = answer_limit(body, least=0)
         shown = body.integer("n_probs", 0, 0, MOST_LOGPROBS)
-        returns_tokens = body.flag("return_tokens")
+        returns_tokens = body.flag("return_tokens", body.flag("stream"))
         wanted = Wanted(
             model=body.text("model"),
             prompt=found[0],
