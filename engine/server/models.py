@@ -66,7 +66,7 @@ class Models:
         self._loads = loads
         self._context = context
         self._aliases = tuple(alias for alias in aliases if alias != ANY)
-        self._takes_any = ANY in aliases
+        self.takes_any = ANY in aliases  # a name that no model has is the main one's
         self._searched: tuple[float, list[Path]] = (-_SEARCHED_SECONDS, [])
         self._leases: Counter[Path] = Counter()
         self._timers: dict[Path, asyncio.TimerHandle] = {}
@@ -114,7 +114,7 @@ class Models:
             for card in cards:
                 if wanted and wanted in ({card.name.lower()} if is_exact else _names(card)):
                     return card
-        if cards and cards[0].is_main and self._takes_any:
+        if cards and cards[0].is_main and self.takes_any:
             return cards[0]
         names = ", ".join(card.name for card in cards[:_MOST_NAMED]) or "none"
         what = f"There is no model {name[:200]!r}" if wanted else "No model is named or loaded"

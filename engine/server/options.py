@@ -36,9 +36,13 @@ _REASONS = {
 }
 
 
-def model_name(call: Call) -> str:
-    """The name of the model; "", which OpenAI's own routes must be given, is the loaded one."""
-    if call.request.url.path.startswith("/v1/") and "model" not in call.body:
+def model_name(call: Call, *, may_lack: bool = False) -> str:
+    """The name of the model; "", which OpenAI's own routes must be given, is the loaded one.
+
+    `may_lack`: they too may leave it out, as with llama-server, where any name will do.
+    """
+    is_openai = call.request.url.path.startswith("/v1/")
+    if is_openai and "model" not in call.body and not may_lack:
         call.body.fail(
             "model", 'is missing; give a name of /v1/models, or "" for the loaded model.'
         )

@@ -82,7 +82,7 @@ def _wanted(call: Call, service: Service) -> Wanted:
     if body.flag("add_generation_prompt") and body.flag("continue_final_message"):
         body.fail("continue_final_message", "and `add_generation_prompt` cannot both be true.")
     return Wanted(
-        model=model_name(call),
+        model=model_name(call, may_lack=service.models.takes_any),
         turns=messages.turns(body),
         tools=tools,
         tool_choice=messages.tool_choice(body, tools),

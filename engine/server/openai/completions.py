@@ -127,7 +127,7 @@ def _wanted(call: Call, service: Service) -> Wanted:
     if body.integer("best_of", count) != count:
         body.fail("best_of", "must be equal to `n`.")
     return Wanted(
-        model=model_name(call),
+        model=model_name(call, may_lack=service.models.takes_any),
         sampling=sampling(body),
         text_biases=text_biases(body),
         stop=stop_strings(body),

@@ -6,6 +6,7 @@ have them, and CLIENTS_NODE the folder with `node_modules`.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -16,10 +17,17 @@ from pathlib import Path
 import pytest
 
 import scripted_model
+from engine import Score, Scored
 from serving import Served
 
 pytestmark = pytest.mark.slow
 CLIENTS = Path(__file__).parent / "clients"
+QUESTIONS = [
+    ("the quick brown", ["fox jumps over", "tree sleeps", "answer"]),
+    ("hello there, how", ["are you today?", "dog under the old tree", "fox"]),
+    ("one two three", ["four five", "the lazy dog", "question"]),
+    ("this is the answer", ["to that question.", "brown fox", "hello"]),
+]
 EDIT = 'notes.py\n```\ngreeting = "bye"\n```\n'
 
 
@@ -84,3 +92,36 @@ def test_npm_packages(scripted: Served, tmp_path: Path) -> None:
     shutil.copy(CLIENTS / "npm_packages.mjs", tmp_path)
     run([node, "npm_packages.mjs", scripted.server.address, "scripted"], tmp_path)
     assert scripted.running == 0
+
+
+def test_the_probe_of_canitoolcall_is_clean_with_the_starter(starter_model: Path) -> None:
+    python = interpreter("canitoolcall")
+    made = Served(starter_model)
+    try:
+        script = str(CLIENTS / "tool_call_probe.py")
+        run([python, script, made.server.address, starter_model.stem])
+    finally:
+        made.close()
+
+
+def sum_of(served: Served, question: str, choice: str) -> float:
+    """The log probability of a choice by the engine itself."""
+    whole = served.post("/tokenize", {"content": f"{question} {choice}"})["tokens"]
+    before = len(served.post("/tokenize", {"content": question})["tokens"])
+    found = served.ask(Score(tuple(whole)), Scored)
+    return sum(one.logprob for one in found.tokens[before:])
+
+
+def test_a_score_of_lm_eval_is_the_engines_own(served: Served, tmp_path: Path) -> None:
+    python = interpreter("lm_eval")
+    rows = [{"question": ask, "choices": given, "answer": 0} for ask, given in QUESTIONS]
+    data, output = tmp_path / "data.jsonl", tmp_path / "output.json"
+    data.write_text("\n".join(json.dumps(row) for row in rows))
+    script = str(CLIENTS / "lm_eval_task.py")
+    run([python, script, served.server.address, "tiny-served", str(data), str(output)])
+    found = json.loads(output.read_text())
+    own = [[sum_of(served, ask, choice) for choice in given] for ask, given in QUESTIONS]
+    for scores, sums in zip(found["scores"], own, strict=True):
+        assert scores == pytest.approx(sums, abs=1e-6)
+    best = [max(range(len(sums)), key=sums.__getitem__) == 0 for sums in own]
+    assert found["accuracy"] == sum(best) / len(best)

@@ -160,6 +160,8 @@ def test_aliases_are_the_main_models(folder: Path) -> None:
             assert made.post(CHAT, body)["model"] == name
             assert made.post(CHAT, chat(model=stem))["model"] == name
             assert made.http.post(CHAT, json=chat(model="other")).status_code == others
+            nameless = made.http.post(CHAT, json=chat(model=None)).status_code
+            assert nameless == (400 if others == 404 else 200)
             first = made.get("/v1/models")["data"][0]
             assert (first["id"], first["aliases"]) == (name, [one for one in aliases if one != "*"])
             assert made.post(CHAT, chat(model="First Model"))["model"] == "First-Model-Q8_0"
