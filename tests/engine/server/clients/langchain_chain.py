@@ -42,7 +42,9 @@ for method in ("json_schema", "function_calling"):
     made = chat.with_structured_output(Place, method=method).invoke("weather?")
     assert made == Place(city=VALUE), (method, made)
 asked = [HumanMessage("weather?")]
-called = chat.bind_tools([weather], tool_choice="any", parallel_tool_calls=False).invoke(asked)
+# Strict: else the schema allows further arguments, and the model draws some.
+tools = chat.bind_tools([weather], tool_choice="any", parallel_tool_calls=False, strict=True)
+called = tools.invoke(asked)
 (call,) = called.tool_calls
 assert (call["name"], call["args"]) == ("weather", {"city": VALUE})
 asked += [called, ToolMessage(weather.invoke(call["args"]), tool_call_id=call["id"])]
