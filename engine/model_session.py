@@ -435,7 +435,9 @@ class ModelSession:
         timer: PrefillTimer,
     ) -> Generator[Awaited, None, None]:
         """Let the scheduler answer a request, which delivers its events."""
-        stack, group = request.stack, self._scheduler.submit(request)
+        stack = request.stack
+        request.on_end = partial(self._disk.note, handle.id, conversation, stack)
+        group = self._scheduler.submit(request)
         self._disk.evicted.note(handle.id, conversation, stack, request.prompt)
         try:
             while not group.done:
@@ -444,9 +446,6 @@ class ModelSession:
             handle.cancel()
             group.fail(Cancelled())
             raise
-        for answer in group.answers.values():
-            tokens = [*request.prompt, *answer]
-            self._disk.note(handle.id, conversation, stack, tokens)
         if group.error is not None:
             raise group.error
         if group.was_alone:
