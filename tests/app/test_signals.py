@@ -12,7 +12,6 @@ import app
 
 # Signals with an `int` that is no such id. Those with an id are `Signal(object)`.
 SMALL = {
-    "Runner.context_lost(int)",  # request of the engine
     "AdapterList.moved(int,int)",  # indexes, as in the next ones
     "AdapterList.removed(int)",
     "AdapterList.strength_changed(int,double)",

@@ -49,7 +49,7 @@ def microseconds(beginning: str, characters: int) -> float:
     state.show(1, [message])
     job = QueuedAnswer(Branch(1), 1, 2, (), lambda: Chat(()), request=None, adapters=None)
     asked = Chat(())
-    running = RunningAnswer(LocalAnswer(Run(asked, _Handle())), job, asked, (), None, ())
+    running = RunningAnswer(LocalAnswer(Run(asked, _Handle())), job, asked, (), "Model", None, ())
     times: list[float] = []
     text = beginning + LINE * (characters // len(LINE))
     for word in (text, *[" word"] * WORDS):

@@ -74,7 +74,7 @@ class Handle:
 def running_answer(parts: Parts = ()) -> RunningAnswer:
     asked = Chat(())
     job = QueuedAnswer(Branch(1), 1, 7, parts, lambda: asked, request=None, adapters=None)
-    return RunningAnswer(LocalAnswer(Run(asked, Handle())), job, asked, (), None, parts)
+    return RunningAnswer(LocalAnswer(Run(asked, Handle())), job, asked, (), "Model", None, parts)
 
 
 @pytest.mark.parametrize("beginning", BEGINNINGS)
