@@ -56,6 +56,7 @@ from engine.messages import (
     Chat,
     Complete,
     Constraint,
+    ConstraintKind,
     ContextPolicy,
     DraftSet,
     Embed,
@@ -358,7 +359,9 @@ class ModelSession:
         plan = ThoughtPlan(markers, budget, rendered.begun, rendered.continued)
         deliver: Callable[[AnswerEvent], None] = handle.deliver
         if (form := prompt.tool_format) and wanted.tool_choice is not ToolChoice.NONE:
-            deliver = partial(_deliver_calls, ToolCallEvents(form, wanted.tools), handle.deliver)
+            is_written = constraint is not None and constraint.kind is ConstraintKind.TOOLS
+            calls = ToolCallEvents(form, wanted.tools, constrained=is_written)
+            deliver = partial(_deliver_calls, calls, handle.deliver)
             plan = replace(plan, shown=form.markers, calls_end=form.has_messages)
             if form.has_messages and constraint is not None and constraint.required:
                 # The marker that a budget writes begins the answer, where a call must begin.

@@ -7,8 +7,9 @@ cut is never given out, and so that markers within a text argument do not end it
 from __future__ import annotations
 
 import html
+import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -24,6 +25,7 @@ from engine.frontend.tool_formats.values import (
     read_gemma,
     read_json,
     typed,
+    types_of,
 )
 
 _NAME = r"[^\s<>\[\](){}\"'`,]{1,200}"
@@ -84,7 +86,7 @@ class ToolFormat:
             return ("<|start|>", "<|channel|>", "<|end|>", "<|call|>", "<|return|>")
         found = [_first_part(self.section[0]), self.call_begin]
         if self.kind is Kind.TAGGED:  # the call's own marker, where the one around it is missing
-            found.append(_tags(self.begin)[-1].strip())
+            found.append(marker_tags(self.begin)[-1].strip())
         found += self.noise
         return tuple(dict.fromkeys(one for one in found if one))
 
@@ -116,7 +118,7 @@ class ToolFormat:
         """Tells of each piece behind a text, which ends in a call, whether the call may be whole."""
         if self.kind in (Kind.JSON, Kind.NAMED, Kind.PYTHON):
             return Depth(text, python=self.kind is Kind.PYTHON).push
-        marker, tail = (_tags(self.end) or [">"])[0].strip(), [text[-40:]]
+        marker, tail = (marker_tags(self.end) or [">"])[0].strip(), [text[-40:]]
 
         def push(piece: str) -> bool:
             tail[0] = (tail[0] + piece)[-len(marker) - len(piece) :]
@@ -124,13 +126,38 @@ class ToolFormat:
 
         return push
 
+    def heads(self, names: Iterable[str]) -> dict[str, str]:
+        """By the names of tools, what a call that the grammar writes has before its arguments.
+
+        Without the marker before every call.
+        """
+        made: dict[str, str] = {}
+        index = ":0" if self.name_prefix else ""
+        for name in names:
+            match self.kind:
+                case Kind.JSON:
+                    made[name] = (
+                        f'{{"{self.name_key}": {json.dumps(name)}, "{self.arguments_key}": '
+                    )
+                case Kind.NAMED:
+                    made[name] = f"{self.name_prefix}{name}{index}{self.name_end}"
+                case Kind.TAGGED:
+                    made[name] = name + self.name_end
+                case Kind.PYTHON:
+                    made[name] = f"{name}("
+                case Kind.GEMMA:
+                    made[name] = f"{name}{{"
+                case Kind.HARMONY:
+                    made[name] = name
+        return made
+
     # --- patterns -------------------------------------------------------------------------------
 
     @cached_property
     def head(self) -> re.Pattern[str]:
         """Of a NAMED or TAGGED call: up to the end of its name."""
         begin = f"(?:{_loose(self.begin)})"
-        if self.kind is Kind.TAGGED and len(tags := _tags(self.begin)) > 1:
+        if self.kind is Kind.TAGGED and len(tags := marker_tags(self.begin)) > 1:
             begin = f"(?:{_loose(self.begin)}|{_loose(tags[-1])})"
         given = f"(?:{_loose(self.id_marker)}(?P<id>[\\w-]+)\\s*)?" if self.id_marker else ""
         return re.compile(
@@ -141,7 +168,7 @@ class ToolFormat:
     def key(self) -> re.Pattern[str]:
         """Of a TAGGED call: an argument up to its value."""
         key = r"(?P<key>[^\n\"]+?)" if self.key_end.startswith('"') else r"(?P<key>[^<>\n]+?)"
-        tags = _tags(self.key_end)
+        tags = marker_tags(self.key_end)
         if len(tags) > 1:  # models leave out the tag that opens the value
             end = rf"{_loose(''.join(tags[:-1]))}(?:\s*{_loose(tags[-1])})?"
         else:
@@ -151,7 +178,7 @@ class ToolFormat:
     @cached_property
     def tail(self) -> re.Pattern[str]:
         """What ends a call; only its first marker must be there."""
-        first, *rest = _tags(self.end) or [""]
+        first, *rest = marker_tags(self.end) or [""]
         return re.compile(
             r"\s*" + _loose(first) + "".join(rf"(?:\s*{_loose(one)})?" for one in rest)
         )
@@ -187,9 +214,9 @@ class ToolFormat:
             raise NotACall
         value, raw, end = read_json(text, at)
         items = cast("list[Any]", value) if isinstance(value, list) else [value]
-        calls = [self._object_call(one) for one in items]
-        if not isinstance(value, list):  # the arguments as they are written
-            calls = [self._with_source(calls[0], raw)]
+        calls, place = [self._object_call(one) for one in items], 0
+        for number, call in enumerate(calls):  # the arguments as they are written
+            calls[number], place = self._with_source(call, raw, place)
         if not calls or (self.at_start and not all(call.name in schemas for call in calls)):
             raise NotACall
         return calls, self._after_end(text, end, final=final)
@@ -211,17 +238,20 @@ class ToolFormat:
         identity = given.get(self.id_key) if self.id_key else None
         return Call(name, dumped(found), identity if isinstance(identity, str) else "")
 
-    def _with_source(self, call: Call, raw: str) -> Call:
-        """The call with its arguments as the model wrote them, if the text shows where they are."""
-        for found in re.finditer(r'"(?:arguments|parameters)"\s*:\s*(?=\{)', raw):
+    def _with_source(self, call: Call, raw: str, at: int) -> tuple[Call, int]:
+        """The call with its arguments as the model wrote them behind `at`, and their end.
+
+        As it is, if the text does not show where they are.
+        """
+        for found in re.compile(r'"(?:arguments|parameters)"\s*:\s*(?=\{)').finditer(raw, at):
             end = balanced_end(raw, found.end())
             source = raw[found.end() : end]
             try:
                 if dumped(read_json(source, 0)[0]) == call.arguments:
-                    return Call(call.name, read_json(source, 0)[1], call.id)
+                    return Call(call.name, read_json(source, 0)[1], call.id), end
             except (Incomplete, NotACall):
                 continue
-        return call
+        return call, at
 
     def _read_named(
         self, text: str, schemas: Mapping[str, Any], *, final: bool
@@ -233,11 +263,11 @@ class ToolFormat:
         value, raw, end = read_json(text, at)
         if not isinstance(value, dict):
             raise NotACall
-        name, identity = self._named(head["name"], schemas)
+        name, identity = self.named(head["name"], schemas)
         end = self._after_end(text, end, final=final)
         return [Call(name, raw, head.groupdict().get("id") or identity)], end
 
-    def _named(self, name: str, schemas: Mapping[str, Any]) -> tuple[str, str]:
+    def named(self, name: str, schemas: Mapping[str, Any]) -> tuple[str, str]:
         """The name and the id in what stands in the place of a name: `functions.name:0`."""
         if not self.name_prefix or name in schemas:
             return name, ""
@@ -264,14 +294,12 @@ class ToolFormat:
             at = _spaces(text, at)
             tail = self.tail.match(text, at)
             if tail is not None:
-                rest = "".join(_tags(self.end)[1:])
-                if (
-                    not final
-                    and _may_begin(text[tail.end() :], rest)
-                    and not tail[0].endswith(rest)
-                ):
-                    raise Incomplete
-                return [Call(name, dumped(arguments))], tail.end()
+                rest, end = "".join(marker_tags(self.end)[1:]), tail.end()
+                if _may_begin(text[end:], rest) and not tail[0].endswith(rest):
+                    if not final:
+                        raise Incomplete
+                    end = len(text)  # the answer ends within the marker
+                return [Call(name, dumped(arguments))], end
             found = self.key.match(text, at)
             if found is None:
                 raise _undecided(text[at:], 400 + len(self.key_begin) + len(self.key_end))
@@ -279,29 +307,36 @@ class ToolFormat:
             if attributes:
                 key = html.unescape(key)
             value, at = self._value(text, found.end(), properties.keys() - arguments.keys(), final)
-            arguments[key] = self._typed(value, attributes, properties.get(key), given)
+            arguments[key] = self.typed(value, attributes, properties.get(key), given)
 
     def _value(self, text: str, at: int, keys: Any, final: bool) -> tuple[str, int]:
         """The value at `at`, and where the next argument or the call's end begins."""
-        begin, place = at, at
-        marker = self.value_end.strip()
+        end, after = self.value_end_in(text, at, keys, final=final)
+        return self.bare(text[at:end]), after
+
+    def value_end_in(self, text: str, begin: int, keys: Any, *, final: bool) -> tuple[int, int]:
+        """The end of the value at `begin`, and where the next argument or the call's end begins.
+
+        `keys`: of the arguments that may follow. Raises Incomplete.
+        """
+        place, marker = begin, self.value_end.strip()
         while (end := text.find(marker, place)) >= 0:
             after = end + len(marker)
             if early := self._next_key(text, begin, end, keys):
-                return self._bare(text[begin:early]), early
+                return early, early
             rest = text[after:].lstrip()
             if self.tail.match(rest) or self.key.match(rest):
-                return self._bare(text[begin:end]), after
-            if not final and _may_begin(rest, (_tags(self.end) or [""])[0], self.key_begin):
+                return end, after
+            if not final and _may_begin(rest, (marker_tags(self.end) or [""])[0], self.key_begin):
                 raise Incomplete
             place = after
         if not final:
             raise Incomplete
         # The marker after the last value is missing: the call's end ends it.
-        found = re.compile(_loose((_tags(self.end) or [""])[0])).search(text, begin)
+        found = re.compile(_loose((marker_tags(self.end) or [""])[0])).search(text, begin)
         if found is None or not self.end:
             raise Incomplete
-        return self._bare(text[begin : found.start()]), found.start()
+        return found.start(), found.start()
 
     def _next_key(self, text: str, begin: int, end: int, keys: Any) -> int:
         """Where a line within a value begins another argument of the tool; 0: nowhere."""
@@ -310,19 +345,26 @@ class ToolFormat:
                 return found.start()
         return 0
 
-    def _bare(self, value: str) -> str:
+    def bare(self, value: str) -> str:
         """A value without the line ends that belong to its markers."""
         if self.key_end.endswith("\n"):
             value = value.removeprefix("\n")
         return value.removesuffix("\n") if self.value_end.startswith("\n") else value
 
-    def _typed(self, value: str, attributes: str, schema: Any, root: Any) -> Any:
-        given = dict(_ATTRIBUTE.findall(attributes))
-        if "true" in (given.get("string"), str(given.get("type") == "string").lower()):
+    def typed(self, value: str, attributes: str, schema: Any, root: Any) -> Any:
+        """The value of an argument that is written as a text, with the attributes of its marker."""
+        if self.is_text(attributes, schema, root):
             return value
-        if given:
+        if _ATTRIBUTE.search(attributes):
             return typed(value, {"type": ["null", "boolean", "number", "array", "object"]})
         return typed(value, schema, root)
+
+    def is_text(self, attributes: str, schema: Any, root: Any) -> bool:
+        """Whether an argument is a text, whatever is written."""
+        given = dict(_ATTRIBUTE.findall(attributes))
+        if given:
+            return "true" in (given.get("string"), str(given.get("type") == "string").lower())
+        return types_of(schema, root) == {"string"}
 
     def _read_python(
         self, text: str, schemas: Mapping[str, Any], *, final: bool
@@ -368,9 +410,10 @@ class ToolFormat:
         found = re.compile(r"\s*" + _loose(self.end)).match(text, at)
         if found:
             return found.end()
-        rest, marker = text[at:].lstrip(), "".join(self.end.split())
-        if not final and marker.startswith("".join(rest.split())):
-            raise Incomplete
+        if "".join(self.end.split()).startswith("".join(text[at:].split())):
+            if not final:
+                raise Incomplete
+            return len(text)
         return at
 
 
@@ -400,11 +443,20 @@ def _may_begin(rest: str, *markers: str) -> bool:
     return False
 
 
-def _tags(marker: str) -> list[str]:
+def marker_tags(marker: str) -> list[str]:
     """The tags of a marker, each with what is behind it."""
     return [
         one for one in re.split(r"(?<=>)\s*(?=<)|(?<=>)\s+|(?<=\])\s*(?=\[)", marker.strip()) if one
     ]
+
+
+def open_suffix(text: str, markers: Sequence[str]) -> int:
+    """Length of the longest end of a text that may be the beginning of a marker."""
+    longest = max(map(len, markers), default=0)
+    for length in range(min(len(text), longest), 0, -1):
+        if any(one.startswith(text[-length:]) for one in markers):
+            return length
+    return 0
 
 
 def _first_part(marker: str) -> str:

@@ -144,15 +144,12 @@ class _Grammar:
         """The rule of a call of a tool, behind what is before every call."""
         form, number = self._format, len(self.rules)
         schema = _object_schema(tool)
-        name = f"call_{number}"
+        name, head = f"call_{number}", form.heads([tool.name])[tool.name]
         match form.kind:
             case Kind.JSON:
-                head = f'{{"{form.name_key}": {json.dumps(tool.name)}, "{form.arguments_key}": '
                 end = "}" if form.is_list else "}" + form.end
                 return self.rule(name, [_text(head), self._schema(schema), _text(end)])
             case Kind.NAMED:
-                index = ":0" if form.name_prefix else ""
-                head = f"{form.name_prefix}{tool.name}{index}{form.name_end}"
                 return self.rule(name, [_text(head), self._schema(schema), _text(form.end)])
             case Kind.HARMONY:
                 ends = (
@@ -160,13 +157,13 @@ class _Grammar:
                     "<|channel|>commentary <|constrain|>json<|message|>",
                 )
                 header = self.rule(f"header_{number}", *([_text(end)] for end in ends))
-                return self.rule(name, [_text(tool.name), header, self._schema(schema)])
+                return self.rule(name, [_text(head), header, self._schema(schema)])
             case Kind.TAGGED:
-                head, sep, end = tool.name + form.name_end, form.key_sep, form.end
+                sep, end = form.key_sep, form.end
             case Kind.PYTHON:
-                head, sep, end = f"{tool.name}(", ", ", ")"
+                sep, end = ", ", ")"
             case Kind.GEMMA:
-                head, sep, end = f"{tool.name}{{", ",", f"}}{form.end}"
+                sep, end = ",", f"}}{form.end}"
         arguments = self._arguments(name, schema, schema, sep, end)
         return self.rule(name, [_text(head), arguments])
 

@@ -14,21 +14,30 @@ from engine.frontend.tool_formats.values import Depth, Incomplete, NotACall, dum
 _ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|start|>")
 _BEGINS = ("<|start|>", "<|channel|>", "<|end|>", "<|call|>", "<|return|>")
 _PREFIX = "functions."
+_HEADS = ("commentary", "assistant", "analysis")  # before a recipient, by which the grammar begins
 _ROLE_FIRST = re.compile(r"\s*to=")
 _HEADER = re.compile(
     r"(?:\s*<\|(?:end|call|return)\|>)*\s*(?:<\|start\|>\s*assistant)?(?:\s*to=(?P<role>[^\s<]+))?\s*"
     r"(?:<\|channel\|>\s*(?P<channel>\w*)(?:\s*to=(?P<recipient>[^\s<]+))?[^<]*)?"
+    r"(?:<\|channel\|>[^<]*)?"
     r"(?:<\|constrain\|>[^<]*)?<\|message\|>"
 )
 _LONGEST_HEADER = 400  # characters
+SURE_MARKER = 3  # characters by which the beginning of a marker is told from text
 
-Found = Call | tuple[str, bool]  # a call; or a text, and whether it is a thought
+# A call; a piece of one that grows; or a text, and whether it is a thought.
+Found = Call | tuple[int, str, str] | tuple[str, bool]
 
 
 class HarmonyReader:
-    """Reads the messages of one answer."""
+    """Reads the messages of one answer.
 
-    def __init__(self) -> None:
+    `grows`: calls with headers as the grammar has them follow it, and are given out in pieces.
+    """
+
+    def __init__(self, *, grows: bool = False) -> None:
+        self._grows = grows
+        self._is_sure = False  # the grammar has written the header
         self._is_begin = True
         self._is_header = False
         self._channel = "final"
@@ -47,7 +56,7 @@ class HarmonyReader:
             elif self._recipient:
                 step = self._call(held, found, final=final, cut=cut)
             else:
-                step = self._text(held, found, final=final)
+                step = self._text(held, found, final=final, cut=cut)
             if step is None:
                 return held, found
             held = step
@@ -78,6 +87,7 @@ class HarmonyReader:
                 return held[_LONGEST_HEADER:]
             return "" if final and held else None
         recipient = found["role"] or found["recipient"] or ""
+        self._is_sure = self._grows and any(f"{one} to={recipient}" in found[0] for one in _HEADS)
         self._open(found["channel"] or "", "" if recipient == "assistant" else recipient)
         return held[found.end() :]
 
@@ -91,8 +101,14 @@ class HarmonyReader:
             body = held.lstrip()
             if self._depth is None:
                 self._depth, self._seen = Depth(""), 0
-            is_whole = self._depth.push(held[self._seen :])
+            begin = max(self._seen, len(held) - len(body))
+            end = self._depth.closing(held[begin:])
+            is_whole = end >= 0 or (bool(body) and body[0] not in "[{")
             self._seen = len(held)
+            self._is_sure = self._is_sure and body[:1] in ("", "{")
+            if self._is_sure:
+                piece = held[begin : begin + end if end >= 0 else None]
+                found.append((0, self._recipient.removeprefix(_PREFIX), piece))
             if not (final or is_whole):
                 return None
             try:
@@ -114,9 +130,11 @@ class HarmonyReader:
         self._recipient, self._channel = "", "none"
         return held[at:]
 
-    def _text(self, held: str, found: list[Found], *, final: bool) -> str | None:
-        at = _first(held, _BEGINS)
-        certain = at if at is not None else len(held) - (0 if final else _open(held))
+    def _text(self, held: str, found: list[Found], *, final: bool, cut: bool) -> str | None:
+        at, begun = _first(held, _BEGINS), _open(held)
+        if final and not (cut and begun >= SURE_MARKER):
+            begun = 0
+        certain = at if at is not None else len(held) - begun
         text, rest = held[:certain], held[certain:]
         if text and self._channel in ("analysis", "final", "commentary"):
             found.append((text, self._channel == "analysis"))

@@ -1,7 +1,8 @@
 """ToolCallParser: splits the text of an answer into texts and tool calls while it is generated.
 
-A call is given out when it is whole, so that no client ever has part of one. The same text gives
-the same texts and calls, whatever the pieces it comes in.
+A call that a grammar guarantees is given out while it grows; any other when it is whole, since
+until then it may turn out to be text. The same text gives the same texts and calls, whatever the
+pieces it comes in.
 """
 
 from __future__ import annotations
@@ -10,17 +11,17 @@ import json
 import secrets
 import string
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from engine.frontend.tool_formats.formats import Call, Kind, ToolFormat
-from engine.frontend.tool_formats.harmony import HarmonyReader
+from engine.frontend.tool_formats.formats import Call, Kind, ToolFormat, open_suffix
+from engine.frontend.tool_formats.growing import GrowingCalls, Piece
+from engine.frontend.tool_formats.harmony import SURE_MARKER, HarmonyReader
 from engine.frontend.tool_formats.values import Incomplete, NotACall
 from engine.messages import Tool
 
 _ID_LETTERS = string.ascii_letters + string.digits
 _LONG = 1000  # characters of a call that is not read again for every piece
-_SURE_MARKER = 3  # characters by which the beginning of a marker is told from text
 _SEPARATORS = " \r\n\t;,"  # between calls without markers
 _ID_LENGTH = 9  # of an id that the model did not give: as some templates ask for
 
@@ -47,10 +48,20 @@ Delta = TextDelta | CallDelta
 
 
 class ToolCallParser:
-    """Parses one answer."""
+    """Parses one answer.
 
-    def __init__(self, tool_format: ToolFormat, tools: Sequence[Tool]) -> None:
-        self.calls = 0  # so far
+    `constrained`: behind the marker that begins calls, the text has the form that the grammar of
+    these tools writes.
+    """
+
+    def __init__(
+        self, tool_format: ToolFormat, tools: Sequence[Tool], *, constrained: bool = False
+    ) -> None:
+        self.calls = 0  # whole ones so far
+        self._begun: list[CallDelta] = []  # calls in part, each with its arguments so far
+        self._is_constrained = constrained
+        self._is_sure = False  # the held call began with the marker that the grammar waits for
+        self._growing: GrowingCalls | None = None
         self._format = tool_format
         self._schemas: dict[str, Any] = {tool.name: _schema(tool.schema) for tool in tools}
         self._held = ""
@@ -62,7 +73,13 @@ class ToolCallParser:
         self._may_end: Callable[[str], bool] | None = None
         self._is_after_call = False  # no text was behind the last call
         self._is_marked = False  # a marker was before the held text, where calls need none
-        self._harmony = HarmonyReader() if tool_format.kind is Kind.HARMONY else None
+        is_harmony = tool_format.kind is Kind.HARMONY
+        self._harmony = HarmonyReader(grows=constrained) if is_harmony else None
+
+    @property
+    def ends_in_call(self) -> bool:
+        """Whether the text so far ends within a call of which a part was given out."""
+        return bool(self._begun)
 
     @property
     def is_reading(self) -> bool:
@@ -72,8 +89,10 @@ class ToolCallParser:
     def push(self, text: str) -> list[Delta]:
         """Add a piece of the answer; returns what is certain."""
         self._held += text
+        if self._growing is not None:
+            self._grow(self._growing, text)
         if self._may_end is not None and not self._may_end(text):
-            return []
+            return self._given()
         return self._taken(final=False, cut=False)
 
     def finish(self, *, cut: bool = False) -> list[Delta]:
@@ -89,6 +108,9 @@ class ToolCallParser:
         else:
             while self._step(final=final, cut=cut):
                 pass
+        return self._given()
+
+    def _given(self) -> list[Delta]:
         deltas, self._deltas = self._deltas, []
         return deltas
 
@@ -97,6 +119,8 @@ class ToolCallParser:
         for one in found:
             if isinstance(one, Call):
                 self._add(one)
+            elif len(one) == 3:
+                self._add_piece(one)
             else:
                 self._deltas.append(TextDelta(*one))
 
@@ -126,8 +150,8 @@ class ToolCallParser:
             self._held, self._is_call = self._held[at:], True
             return True
         if final:
-            begun = _open_suffix(self._held, self._format.begins)
-            if cut and begun >= _SURE_MARKER:  # of a call
+            begun = open_suffix(self._held, self._format.begins)
+            if cut and begun >= SURE_MARKER:  # of a call
                 self._held = self._held[:-begun].rstrip()
             spaces = _SEPARATORS if self._format.at_start else None
             is_rest = self._is_after_call and not self._held.strip(spaces)
@@ -136,7 +160,7 @@ class ToolCallParser:
             return False
         if self._format.at_start and self._is_after_call and not self._held.strip(_SEPARATORS):
             return False
-        certain = len(self._held) - _open_suffix(self._held, self._format.begins)
+        certain = len(self._held) - open_suffix(self._held, self._format.begins)
         certain = len(self._held[:certain].rstrip())
         self._give(self._held[:certain])
         self._held = self._held[certain:]
@@ -180,6 +204,8 @@ class ToolCallParser:
                 return True
         if opening and not self._in_section and self._held.startswith(form.begins[0]):
             return self._open_section(opening, final=final, cut=cut)
+        if self._is_constrained and self._growing is None:
+            self._begin_growing()
         try:
             calls, end = form.read(self._held, self._schemas, final=final)
         except Incomplete:
@@ -188,8 +214,24 @@ class ToolCallParser:
             return self._no_call()
         for call in calls:
             self._add(call)
-        self._held, self._is_call = self._held[end:], False
+        self._end_call(end)
         return True
+
+    def _end_call(self, end: int) -> None:
+        self._held, self._is_call, self._growing = self._held[end:], False, None
+
+    def _begin_growing(self) -> None:
+        """Read the held text as a call that grows, if the grammar has written its beginning."""
+        form = self._format
+        marker = "" if form.at_start or self._in_section else form.begins[0]
+        is_sure = self._is_sure if self._in_section else not form.section[0].strip()
+        self._growing = GrowingCalls(form, self._schemas)
+        if is_sure and self._held.startswith(marker):
+            self._grow(self._growing, self._held)
+
+    def _grow(self, growing: GrowingCalls, text: str) -> None:
+        for piece in growing.push(text):
+            self._add_piece(piece)
 
     def _open_section(self, opening: str, *, final: bool, cut: bool) -> bool:
         parts = opening.split()
@@ -199,6 +241,7 @@ class ToolCallParser:
             if wanted.startswith(packed):
                 return self._cut(cut=cut) if final else False
             return self._no_call()
+        self._is_sure = self._held.startswith(opening)
         at = count = 0
         while count < len(wanted):
             count += not self._held[at].isspace()
@@ -214,27 +257,55 @@ class ToolCallParser:
 
     def _cut(self, *, cut: bool) -> bool:
         """The answer ends within a call."""
-        if not cut:
+        if not cut and not self._begun:
             return self._no_call()
-        self._held, self._is_call = "", False
+        self._end_call(len(self._held))
         return False
 
     def _no_call(self) -> bool:
         """What looked like a call is text, up to where the next one may begin."""
         form = self._format
+        if self._begun and self._growing is not None:  # what was given out stays a call
+            end = self._growing.taken
+            if end:
+                self.calls, self._begun = self.calls + len(self._begun), []
+            rest = self._held[end:].lstrip("]})") if end else ""
+            self._end_call(len(self._held) - len(rest))
+            return bool(rest)
         begin = max((one for one in form.begins if self._held.startswith(one)), key=len, default="")
         length = len(begin) or 1
         if not self._in_section:
             self._give(self._held[:length])
             self._has_text = True
-        self._held, self._is_call = self._held[length:], False
+        self._end_call(length)
         return True
 
     def _add(self, call: Call) -> None:
-        identity = call.id or "".join(secrets.choice(_ID_LETTERS) for _ in range(_ID_LENGTH))
-        self._deltas.append(CallDelta(self.calls, identity, call.name, call.arguments))
+        if self._begun:  # what is missing of it
+            begun = self._begun.pop(0)
+            rest = call.arguments.removeprefix(begun.arguments)
+            if rest and rest != call.arguments:
+                self._deltas.append(CallDelta(begun.index, "", "", rest))
+        else:
+            self._deltas.append(self._first(self.calls, call.name, call.id, call.arguments))
         self.calls += 1
         self._is_after_call = True
+
+    def _first(self, index: int, name: str, identity: str, arguments: str) -> CallDelta:
+        identity = identity or "".join(secrets.choice(_ID_LETTERS) for _ in range(_ID_LENGTH))
+        return CallDelta(index, identity, name, arguments)
+
+    def _add_piece(self, piece: Piece) -> None:
+        number, name, arguments = piece
+        if number == len(self._begun):
+            name, identity = self._format.named(name, self._schemas)
+            delta = self._first(self.calls + number, name, identity, arguments)
+            self._begun.append(delta)
+            self._deltas.append(delta)
+        elif arguments:
+            begun = self._begun[number]
+            self._begun[number] = replace(begun, arguments=begun.arguments + arguments)
+            self._deltas.append(CallDelta(begun.index, "", "", arguments))
 
 
 def _schema(text: str) -> Any:
@@ -242,12 +313,3 @@ def _schema(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return {}
-
-
-def _open_suffix(text: str, markers: Sequence[str]) -> int:
-    """Length of the longest end of a text that may be the beginning of a marker."""
-    longest = max(map(len, markers), default=0)
-    for length in range(min(len(text), longest), 0, -1):
-        if any(one.startswith(text[-length:]) for one in markers):
-            return length
-    return 0

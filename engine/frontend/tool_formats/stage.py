@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from engine.frontend.tool_formats.formats import ToolFormat
 from engine.frontend.tool_formats.parser import CallDelta, Delta, TextDelta, ToolCallParser
@@ -14,11 +15,14 @@ class ToolCallStage:
     """Takes thoughts and texts of an answer, and gives out these and the calls among them.
 
     A call in thoughts is one if the answer ends in these: the model forgot to end them.
+    `constrained`: a grammar guarantees the form of calls in the text.
     """
 
-    def __init__(self, tool_format: ToolFormat, tools: Sequence[Tool]) -> None:
+    def __init__(
+        self, tool_format: ToolFormat, tools: Sequence[Tool], *, constrained: bool = False
+    ) -> None:
         self._format, self._tools = tool_format, tools
-        self._parser = ToolCallParser(tool_format, tools)
+        self._parser = ToolCallParser(tool_format, tools, constrained=constrained)
         self._thought = ""  # held: it may begin with a call
         self._holds = False
         self._is_begin = True  # of the text: the white space that templates write after thoughts
@@ -26,9 +30,9 @@ class ToolCallStage:
         self._markers = () if own else tool_format.begins
 
     @property
-    def calls(self) -> int:
-        """The calls so far."""
-        return self._parser.calls
+    def ends_with_calls(self) -> bool:
+        """Whether there are calls, and all of them are whole."""
+        return bool(self._parser.calls) and not self._parser.ends_in_call
 
     def thought(self, text: str) -> list[Delta]:
         """Add a piece of thoughts."""
@@ -77,10 +81,15 @@ class ToolCallStage:
 
 
 class ToolCallEvents:
-    """The events of a request with tools: those of calls in place of their text."""
+    """The events of a request with tools: those of calls in place of their text.
 
-    def __init__(self, tool_format: ToolFormat, tools: Sequence[Tool]) -> None:
-        self._format, self._tools = tool_format, tools
+    `constrained`: a grammar guarantees the form of calls, which are given out while they grow.
+    """
+
+    def __init__(
+        self, tool_format: ToolFormat, tools: Sequence[Tool], *, constrained: bool = False
+    ) -> None:
+        self._new_stage = partial(ToolCallStage, tool_format, tools, constrained=constrained)
         self._stages: dict[int, ToolCallStage] = {}  # by the number of the answer
 
     def of(
@@ -89,13 +98,13 @@ class ToolCallEvents:
         """What an event of the answer becomes; an answer that ends with calls says so."""
         stage = self._stages.get(event.answer)
         if stage is None:
-            stage = self._stages[event.answer] = ToolCallStage(self._format, self._tools)
+            stage = self._stages[event.answer] = self._new_stage()
         if isinstance(event, Finished):
             is_whole = event.reason is FinishReason.END
             for delta in stage.finish(cut=not is_whole):
                 yield _event(delta, event)
             ends = event.reason in (FinishReason.END, FinishReason.STOP)
-            reason = FinishReason.TOOL_CALLS if ends and stage.calls else event.reason
+            reason = FinishReason.TOOL_CALLS if ends and stage.ends_with_calls else event.reason
             yield replace(event, reason=reason)
             return
         is_thought = isinstance(event, Thought)

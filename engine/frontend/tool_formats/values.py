@@ -52,9 +52,16 @@ class Depth:
 
     def push(self, text: str) -> bool:
         """Add a piece; returns whether the text ends outside of all brackets."""
-        if self._is_escaped and text:
-            text, self._is_escaped = text[1:], False
-        for letter in _MARKS.findall(text):
+        self.closing(text)
+        return self._depth <= 0 and not self._quote
+
+    def closing(self, text: str) -> int:
+        """Add a piece; returns where in it the outermost bracket is closed first; -1: nowhere."""
+        begin = 1 if self._is_escaped and text else 0
+        self._is_escaped = self._is_escaped and not text
+        closed = -1
+        for found in _MARKS.finditer(text, begin):
+            letter = found[0]
             if self._quote:
                 if letter[0] == "\\":
                     self._is_escaped = len(letter) == 1
@@ -66,7 +73,9 @@ class Depth:
                 self._depth += 1
             elif letter in "]})":
                 self._depth -= 1
-        return self._depth <= 0 and not self._quote
+                if self._depth <= 0 and closed < 0:
+                    closed = found.end()
+        return closed
 
 
 def balanced_end(text: str, at: int, *, python: bool = False) -> int:
@@ -114,7 +123,7 @@ def _lenient(raw: str) -> Any:
         return json.loads(raw, strict=False, parse_constant=_refuse)
     except (ValueError, RecursionError):
         pass
-    return python_value(_parsed_python(raw).body)
+    return python_literal(raw)
 
 
 def _refuse(constant: str) -> Any:
@@ -241,6 +250,11 @@ def python_calls(text: str) -> list[tuple[str, dict[str, Any]]]:
     return made
 
 
+def python_literal(text: str) -> Any:
+    """The value of one literal. Raises NotACall."""
+    return python_value(_parsed_python(text).body)
+
+
 def python_value(node: ast.expr) -> Any:
     """The value of a literal, with JSON's names for constants too."""
     match node:
@@ -287,7 +301,7 @@ def read_gemma(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
     while text[at] != close:
         key = ""
         if is_object:
-            key, at = _gemma_key(text, at)
+            key, at = gemma_key(text, at)
         value, at = read_gemma(text, at, depth + 1)
         items.append(value)
         pairs[key] = value
@@ -299,7 +313,8 @@ def read_gemma(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
     return (pairs if is_object else items), at + 1
 
 
-def _gemma_key(text: str, at: int) -> tuple[str, int]:
+def gemma_key(text: str, at: int) -> tuple[str, int]:
+    """The name of the value that `at` begins, and where it is. Raises Incomplete and NotACall."""
     if text.startswith(GEMMA_QUOTE, at):
         value, at = read_gemma(text, at)
         at = _skip(text, at)
