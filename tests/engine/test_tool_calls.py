@@ -84,7 +84,9 @@ def test_an_answer_that_must_call_calls_as_the_schema_says(
         assert answer_text(events) == ""
 
 
-def test_a_call_that_the_limit_cuts_is_not_given_out(bench: Bench, tmp_path: Path) -> None:
+def test_a_call_that_the_limit_cuts_before_its_arguments_is_not_given_out(
+    bench: Bench, tmp_path: Path
+) -> None:
     load(bench, tmp_path, "hermes")
     options = {"tools": (WEATHER,), "tool_choice": ToolChoice.REQUIRED}
     for request, tokens in enumerate((8, 20, 40), 2):
@@ -92,6 +94,29 @@ def test_a_call_that_the_limit_cuts_is_not_given_out(bench: Bench, tmp_path: Pat
         assert calls(events) == []
         assert answer_text(events) == ""
         assert finished(events).reason is FinishReason.LENGTH
+
+
+@pytest.mark.parametrize("name", ["qwen3-xml", "mistral-v11", "llama-4", "gemma-4"])
+def test_a_call_that_the_limit_cuts_has_the_beginning_of_its_arguments(
+    bench: Bench, tmp_path: Path, name: str
+) -> None:
+    load(bench, tmp_path, name)
+    schema = json.loads(WEATHER.schema)
+    schema["properties"]["text"] = {"type": "string"}
+    schema["required"] = ["unit", "text"]
+    tool = Tool("get_weather", "", json.dumps(schema))
+    options = {"tools": (tool,), "tool_choice": ToolChoice.REQUIRED, "sampling": SEEDED}
+    found: list[str] = []
+    for request, tokens in enumerate((120, 160), 2):
+        events = bench.generate(request, "hello", max_tokens=tokens, **options)
+        deltas = [event for event in events if isinstance(event, ToolCallDelta)]
+        assert deltas[0].name == "get_weather"
+        assert not any(one.name or one.id for one in deltas[1:])
+        assert finished(events).reason is FinishReason.LENGTH
+        assert answer_text(events) == ""
+        found.append("".join(one.arguments for one in deltas))
+    assert found[1].startswith(found[0])
+    assert len(found[1]) > len(found[0]) > 0
 
 
 def test_an_answer_without_a_call_is_text(bench: Bench, tmp_path: Path) -> None:

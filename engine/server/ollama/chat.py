@@ -227,9 +227,7 @@ class Lines:
 
     def push(self, delta: Delta) -> Iterator[Line]:
         """The lines of a delta."""
-        if self._call is not None and not (
-            isinstance(delta, CallDelta) and delta.index == self._call.index
-        ):
+        if self._call is not None and self._ends_call(delta, self._call):
             yield self._complete_call()
         match delta:
             case Begun(model):
@@ -249,6 +247,17 @@ class Lines:
                 self._call = replace(first, arguments=before + delta.arguments)
             case Done():
                 yield self._finish(delta)
+
+    @staticmethod
+    def _ends_call(delta: Delta, call: CallDelta) -> bool:
+        """Whether a call is whole before a delta; one without a text may come within it."""
+        match delta:
+            case CallDelta(index):
+                return index != call.index
+            case Reasoning(text) | Content(text):
+                return bool(text)
+            case _:
+                return isinstance(delta, Done)
 
     def _probabilities(self, logprobs: tuple[TokenLogprobs, ...]) -> Line:
         made = [logprob(one, self.top_logprobs) for one in logprobs]

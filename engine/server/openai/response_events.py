@@ -76,7 +76,10 @@ class ResponseEvents:
                     yield from self._open("reasoning")
                     yield self._grow("reasoning", text)
             case Content(text):
-                if text or (delta.logprobs and self._item is not None):
+                # Tokens without a text of their own belong to the message that grows, if one does.
+                if text or (
+                    delta.logprobs and self._item and self._item.value["type"] == "message"
+                ):
                     yield from self._open("message")
                     yield self._grow("message", text, delta.logprobs)
             case CallDelta():

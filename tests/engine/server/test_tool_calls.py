@@ -47,6 +47,8 @@ def test_chat_completions(scripted: Served) -> None:
     deltas = [one["choices"][0]["delta"] for one in lines(scripted, "/v1/chat/completions", body)]
     pieces = [one["tool_calls"][0]["function"] for one in deltas if "tool_calls" in one]
     assert json.loads("".join(one["arguments"] for one in pieces)) == ARGUMENTS
+    assert len(pieces) > 3
+    assert [one.get("name") for one in pieces] == ["weather"] + [None] * (len(pieces) - 1)
     answer = choice["message"] | {"content": None}
     result = {"role": "tool", "tool_call_id": call["id"], "content": "sun"}
     body |= {"messages": [*QUESTION, answer, result], "tool_choice": "auto"}
@@ -63,6 +65,8 @@ def test_responses(scripted: Served) -> None:
     events = lines(scripted, "/v1/responses", body | {"tool_choice": choice})
     pieces = [one["delta"] for one in events if one["type"].endswith("arguments.delta")]
     assert json.loads("".join(pieces)) == ARGUMENTS
+    assert len(pieces) > 3
+    assert sum(one["type"] == "response.output_item.added" for one in events) == len(found)
     result = {"type": "function_call_output", "call_id": call["call_id"], "output": "sun"}
     again = scripted.post("/v1/responses", body | {"input": [*QUESTION, *found, result]})
     assert again["output"][0]["content"][0]["text"] == "One two three."
@@ -77,6 +81,8 @@ def test_messages(scripted: Served) -> None:
     events = lines(scripted, "/v1/messages", body | {"tool_choice": {"type": "any"}})
     pieces = [one["delta"].get("partial_json", "") for one in events if "delta" in one]
     assert json.loads("".join(pieces)) == ARGUMENTS
+    assert sum(map(bool, pieces)) > 3
+    assert sum(one["type"] == "content_block_start" for one in events) == len(found["content"])
     result = {"type": "tool_result", "tool_use_id": call["id"], "content": "sun"}
     turns = [
         {"role": "assistant", "content": found["content"]},
@@ -87,7 +93,7 @@ def test_messages(scripted: Served) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 9, 20])
-def test_a_call_that_is_cut_is_none(scripted: Served, limit: int) -> None:
+def test_a_call_that_is_cut_before_its_name_is_none(scripted: Served, limit: int) -> None:
     choice = {"type": "function", "name": "weather"}
     body = {"model": "scripted", "input": QUESTION, "tools": [RESPONSES], "tool_choice": choice}
     found = scripted.post("/v1/responses", body | {"max_output_tokens": limit})
@@ -96,6 +102,33 @@ def test_a_call_that_is_cut_is_none(scripted: Served, limit: int) -> None:
     assert found["usage"]["output_tokens"] == limit
     body = {"model": "scripted", "input": [*QUESTION, *found["output"], *QUESTION]}
     assert scripted.post("/v1/responses", body)["status"] == "completed"
+
+
+def test_a_call_that_is_cut_in_its_arguments_has_their_beginning(scripted: Served) -> None:
+    choice = {"type": "function", "name": "weather"}
+    body = {"model": "scripted", "input": QUESTION, "tools": [RESPONSES], "tool_choice": choice}
+    whole = scripted.post("/v1/responses", body)
+    limit = {"max_output_tokens": whole["usage"]["output_tokens"] - 16}
+    found = scripted.post("/v1/responses", body | limit)
+    assert found["status"] == "incomplete"
+    call = found["output"][-1]
+    assert (call["type"], call["name"], call["status"]) == (
+        "function_call",
+        "weather",
+        "incomplete",
+    )
+    assert call["arguments"]
+    assert whole["output"][-1]["arguments"].startswith(call["arguments"])
+    result = {"type": "function_call_output", "call_id": call["call_id"], "output": "sun"}
+    body |= {"input": [*QUESTION, *found["output"], result], "tool_choice": "auto"}
+    assert scripted.post("/v1/responses", body)["status"] == "completed"
+    named = {"model": "scripted", "max_tokens": 99, "messages": QUESTION}
+    named |= {"tools": [ANTHROPIC], "tool_choice": {"type": "any"}}
+    tokens = scripted.post("/v1/messages", named)["usage"]["output_tokens"]
+    cut = scripted.post("/v1/messages", named | {"max_tokens": tokens - 18})
+    assert cut["stop_reason"] == "max_tokens"
+    assert cut["content"][-1]["type"] == "tool_use"
+    assert cut["content"][-1]["input"] == {}
 
 
 def test_ollama(scripted: Served) -> None:

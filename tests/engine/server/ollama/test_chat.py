@@ -152,6 +152,7 @@ def test_lines_have_whole_calls_and_end_with_the_numbers() -> None:
         Reasoning("I look."),
         Content("Well."),
         CallDelta(0, "a", "f", '{"x": '),
+        Content(""),
         CallDelta(0, arguments="1}"),
         CallDelta(1, "b", "g"),
         Done(0, FinishReason.TOOL_CALLS, usage, timings),
