@@ -70,6 +70,7 @@ class ToolRules:
     after: dict[str, str]  # the rule that follows each trigger; empty: `start` is all of the answer
     # What begins and ends thoughts before the answer, in which triggers mean nothing.
     thoughts: tuple[str, str] | None
+    repeats: bool  # behind calls, text and more calls may follow
 
 
 def rules_of(found: Any) -> ToolRules | None:
@@ -79,7 +80,8 @@ def rules_of(found: Any) -> ToolRules | None:
     given = cast("dict[str, Any]", found)
     thoughts = given.get("thoughts")
     after = given.get("after", {})
-    return ToolRules(given["rules"], given["schemas"], after, tuple(thoughts) if thoughts else None)
+    marks = tuple(thoughts) if thoughts else None
+    return ToolRules(given["rules"], given["schemas"], after, marks, bool(given.get("repeats")))
 
 
 Control = Callable[[str], int | None]  # the control token of a text
@@ -311,7 +313,10 @@ def _rule_lines(
     if free:
         lines.append(f"segment: {text} <[{free}]> | <[{free}]>")
     free_answer = "" if constraint.required else f" | {prefix} {text}"
-    lines.append(f"answer: {prefix} ({' | '.join(calls)}){free_answer}")
+    if rules.repeats and not constraint.required:
+        lines.append(f"answer: ({prefix} ({' | '.join(calls)}))* {prefix} {text}")
+    else:
+        lines.append(f"answer: {prefix} ({' | '.join(calls)}){free_answer}")
     return [*lines, *heads.lines, f"start: {start}answer"]
 
 

@@ -1,7 +1,7 @@
 """The grammar of an answer's tool calls, as a constraint: arguments are what a tool's schema allows.
 
-Where the model may choose, the constraint begins behind the marker of a call; the text before is
-free. Where it must call, the answer is thoughts, if it may think, and calls.
+Where the model may choose, the constraint begins behind the marker of a call; the text before and
+behind calls is free. Where it must call, the answer is thoughts, if it may think, and calls.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def tool_constraint(
     made = _Grammar(tool_format, tools, parallel=parallel)
     if choice is ToolChoice.AUTO:
         after = made.after()
-        free = {"rules": made.rules, "schemas": made.schemas, "after": after}
+        # Some models write text behind calls; after one that must be the only one, all ends.
+        repeats = parallel and not tool_format.has_messages
+        free = {"rules": made.rules, "schemas": made.schemas, "after": after, "repeats": repeats}
         if thoughts is not None and thoughts.can_think and not tool_format.has_messages:
             free["thoughts"] = [thoughts.opens, thoughts.ends]
         text = json.dumps(free)

@@ -116,7 +116,21 @@ def test_a_call_that_may_be_comes_after_any_text(
     assert allows(grammars, tokenizer, free, "Hello, a < b [1] {x}!")
     assert allows(grammars, tokenizer, free, text)
     assert allows(grammars, tokenizer, free, "<think>\nWell.\n</think>\n\nI look.\n" + text)
-    assert not allows(grammars, tokenizer, free, written(name, [call(WRONG[1])]))
+    wrong = written(name, [call(WRONG[1])])
+    assert not allows(grammars, tokenizer, free, wrong)
+    both = written(name, [call(RIGHT[0]), call(RIGHT[1], 1)])
+    for behind in (
+        "",
+        "\n",
+        "\n\nI wait for {it}.",
+        f"\nAnd then:\n{text}",
+        f"\nAnd:\n{both} Done.",
+    ):
+        assert allows(grammars, tokenizer, free, both + behind), behind
+    assert not allows(grammars, tokenizer, free, f"{text}\nAnd then:\n{wrong}")
+    single = tool_constraint(form, TOOLS, ToolChoice.AUTO, parallel=False)
+    assert single is not None
+    assert not allows(grammars, tokenizer, single, f"{text}\nAnd then:\n{text}")
 
 
 @pytest.mark.parametrize("name", ["hermes", "qwen3-xml"])
