@@ -22,6 +22,10 @@ class Capabilities:
     formats: frozenset[ConstraintKind] = frozenset()  # that an answer can be held to
     server: str = ""  # host and port of the model; "": it is on this machine
 
+    def shows(self, name: str) -> bool:
+        """Whether the window shows a capability: usable, or greyed with the reason."""
+        return getattr(self, name) or bool(self.reason(name))
+
     def reason(self, name: str) -> str:
         """Why a capability is missing, for what is greyed; "" where it is there."""
         if getattr(self, name):

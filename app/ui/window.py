@@ -462,7 +462,7 @@ class Window(QWidget):
 
     def open_adapters(self) -> None:
         """Open the panel at the adapters, if the engine has some."""
-        if self._state.capabilities.adapters:
+        if self._state.capabilities.shows("adapters"):
             self.open_panel("adapters")
 
     def toggle_panel(self) -> None:
@@ -472,7 +472,7 @@ class Window(QWidget):
 
     def toggle_adapters(self) -> None:
         """Open the panel at the adapters, or close it if it was opened there."""
-        if self._state.capabilities.adapters:
+        if self._state.capabilities.shows("adapters"):
             self.close_page()
             self.panel.toggle("adapters")
 
@@ -565,8 +565,8 @@ class Window(QWidget):
         self.setWindowTitle(f"{title} — Tokonoma" if title else "Tokonoma")
 
     def _show_capabilities(self) -> None:
-        """Offer only what the engine can do."""
-        self.actions_by_id["adapters"].setEnabled(self._state.capabilities.adapters)
+        """Offer only what the engine can do, or what the panel has a reason for."""
+        self.actions_by_id["adapters"].setEnabled(self._state.capabilities.shows("adapters"))
 
     def _show_settings(self) -> None:
         """Show in the top bar and the composer what is set in the shown chat."""

@@ -46,9 +46,7 @@ class AdapterSection(Section):
         self.note, self.is_fault = "", False  # a sentence for the foot of the panel
         # Created without parents: the layouts add them in visual order, which sets the Tab order.
         self.list = AdapterList(adapter_state)
-        self.sentence = label(
-            tr("Adapters (LoRA) change a model's style or add a skill."), "secondary"
-        )
+        self.sentence = label("", "secondary")
         self.sentence.setWordWrap(True)
         self.add_button = TextButton(tr("Add adapter"), "outlined", "plus")
         self.clear_button = TextButton(tr("Remove all"), "link")
@@ -89,6 +87,7 @@ class AdapterSection(Section):
         self.mixes.chosen.connect(self.mix_chosen)
         self.mixes.deleted.connect(self.mix_deleted)
         self.mixes.changed.connect(self._order_tabs)
+        self._state.capabilities_changed.connect(self.refresh)
         adapters.stack_changed.connect(self.refresh)
         adapters.applied_changed.connect(self.refresh)
         adapters.mixes_changed.connect(self.refresh)
@@ -113,7 +112,12 @@ class AdapterSection(Section):
         stack, mixes = self._adapters.stack, self._adapters.mixes
         self.list.refresh()
         self.list.setVisible(bool(stack))
-        self.sentence.setVisible(not stack)
+        reason = self._state.capabilities.reason("adapters")
+        usual = tr("Adapters (LoRA) change a model's style or add a skill.")
+        self.sentence.setText(reason or usual)
+        self.sentence.setVisible(bool(reason) or not stack)
+        for part in (self.list, self.add_button, self.clear_button, self.mixes):
+            part.setEnabled(not reason)
         self.clear_button.setVisible(len(stack) > 1)
         self.mixes.refresh()
         self.mixes.setVisible(bool(stack or mixes))
@@ -171,7 +175,9 @@ class AdapterSection(Section):
         adapters = self._adapters
         fault = " ".join(adapters.fault).strip()
         words = fault
-        if not words and self._state.model.phase is not ModelPhase.READY and adapters.stack:
+        if not self._state.capabilities.adapters:
+            words = fault = ""  # none is applied
+        elif not words and self._state.model.phase is not ModelPhase.READY and adapters.stack:
             words = tr("Adapters take effect once a model is loaded.")
         elif not words and adapters.pending:
             words = tr("Takes effect with the next answer.")
@@ -183,7 +189,8 @@ class AdapterSection(Section):
         messages = self._state.messages
         open_now = bool(messages) and messages[-1].undecided
         self.compare_button.setVisible(bool(self._adapters.stack and messages) and not open_now)
-        self.compare_button.setEnabled(not self._state.busy)
+        offered = not self._state.capabilities.reason("adapters")
+        self.compare_button.setEnabled(offered and not self._state.busy)
 
     def _order_tabs(self) -> None:
         rows = [stop for row in self.list.rows for stop in row.stops()]

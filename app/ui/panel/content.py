@@ -271,7 +271,7 @@ class PanelContent(QWidget):
     # --- the state ------------------------------------------------------------------------------
 
     def _show_capabilities(self) -> None:
-        self.adapters.setVisible(self._state.capabilities.adapters)
+        self.adapters.setVisible(self._state.capabilities.shows("adapters"))
 
     def _on_generations(self) -> None:
         """Remember what the answers in progress began with."""

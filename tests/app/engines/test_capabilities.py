@@ -44,6 +44,25 @@ def test_adapters_are_not_offered_by_an_engine_without_them(plain: Stage) -> Non
     assert not window.panel.adapters.isVisible()
 
 
+def test_adapters_of_a_model_elsewhere_are_greyed_with_the_reason(
+    qtbot: QtBot, plain: Stage
+) -> None:
+    plain.state.set_capabilities(Capabilities(server="gpu:8000"))
+    window = plain.window
+    window.actions_by_id["adapters"].trigger()
+    assert window.panel.is_open
+    section = window.panel.adapters
+    qtbot.waitUntil(section.isVisible)
+    assert section.sentence.text() == plain.state.capabilities.reason("adapters")
+    assert "gpu:8000" in section.sentence.text()
+    assert not section.add_button.isEnabled()
+    assert not window.panel.sheet.acceptDrops()
+    plain.state.set_capabilities(Capabilities(adapters=True))
+    assert section.add_button.isEnabled()
+    assert "gpu:8000" not in section.sentence.text()
+    assert window.panel.sheet.acceptDrops()
+
+
 def test_engine_that_only_answers_is_asked_for_nothing_else(plain: Stage) -> None:
     plain.controller.adapters.add(ADAPTER)  # a stack chosen with another engine
     for text in ("One", "Two"):
