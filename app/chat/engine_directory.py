@@ -10,6 +10,7 @@ from pathlib import Path
 from app.chat.connections import EngineFault
 from app.domain.connection import SERVER_NAMES, Connection, ServerKind
 from app.domain.parts import ImagePart
+from app.domain.remote_fault import RemoteFaultKind
 from app.engines.remote import addresses
 from app.engines.remote.connections import ConnectionStore, shown_headers
 from app.engines.remote.discovery import PORTS, discover
@@ -26,6 +27,7 @@ from app.store.blobs import Blobs
 from app.store.schema import StoreError
 from app.system import paths
 from app.system.json_file import JsonFileError
+from app.system.translation import tr
 
 
 class RemoteDirectory:
@@ -52,7 +54,8 @@ class RemoteDirectory:
                 addresses.server_name(each.address),
                 shown_headers(each),
                 each.has_key,
-                models=tuple(model.label for model in each.models if model.chats),
+                models=tuple(model.label for model in each.chat_models),
+                named=each.named,
             )
             for each in self._store.all()
         ]
@@ -76,6 +79,7 @@ class RemoteDirectory:
             known or Connection(edit.id, name, edit.address),
             name=name,
             address=edit.address,
+            named=edit.named,
             consent=edit.address if edit.allow_http else "",
         )
         try:
@@ -105,7 +109,7 @@ class RemoteDirectory:
             found = asyncio.run(engine.look())
             known_as = addresses.server_name(connection.address)
             name = SERVER_NAMES.get(found.kind, connection.name)
-            self._store.update(
+            made = self._store.update(
                 id,
                 address=found.address,
                 kind=found.kind,
@@ -113,10 +117,13 @@ class RemoteDirectory:
                 name=name if connection.name == known_as else connection.name,
             )
         except RemoteError as error:
-            raise _fault(error) from error
+            fault = _fault(error)
+            if error.fault.kind is RemoteFaultKind.NO_API:
+                fault.remedy += " " + tr("If it does not list its models, enter a name under Edit.")
+            raise fault from error
         except JsonFileError as error:
             raise EngineFault(str(error), error.remedy) from error
-        return [model.label for model in found.models if model.chats]
+        return [model.label for model in made.chat_models]
 
     def find(self) -> Sequence[FoundRow]:
         """The engines that answer on this machine."""

@@ -71,6 +71,7 @@ class Connection:
     has_key: bool = False  # there is a key for it
     secret_headers: tuple[str, ...] = ()  # names of those whose values are with the key
     models: tuple[RemoteModel, ...] = ()  # as it last listed them
+    named: tuple[str, ...] = ()  # ids of models that the user typed
     consent: str = ""  # the address for which unencrypted http was allowed
     unknown: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)  # of a newer version
 
@@ -78,6 +79,13 @@ class Connection:
     def has_secrets(self) -> bool:
         """Whether anything of it is in the keyring."""
         return self.has_key or bool(self.secret_headers)
+
+    @property
+    def chat_models(self) -> tuple[RemoteModel, ...]:
+        """The models that chat: those it listed, and those the user named besides."""
+        listed = {each.id for each in self.models}
+        named = (RemoteModel(id) for id in self.named if id not in listed)
+        return (*(each for each in self.models if each.chats), *named)
 
     def model(self, id: str) -> RemoteModel:
         """What is known of one of its models."""

@@ -35,6 +35,7 @@ class EngineRow:
     has_key: bool = False
     state: EngineState = EngineState.UNKNOWN
     models: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()  # of them those that the user typed, by id
     problem: str = ""
     remedy: str = ""
 
@@ -72,6 +73,7 @@ class EngineEdit:
     address: str
     headers: tuple[tuple[str, str], ...] = ()
     key: str | None = None  # None: it stays; "": it is removed
+    named: tuple[str, ...] = ()  # ids of models, for a server that does not list them
     allow_http: bool = False  # the user agreed that words go unencrypted
 
 

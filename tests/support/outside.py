@@ -76,7 +76,9 @@ class Directory:
         host = edit.address.split("/")[2].partition(":")[0]
         name = edit.name or host
         has_key = bool(self.keys.get(id))
-        self.engines[id] = EngineRow(id, name, edit.address, host, edit.headers, has_key)
+        self.engines[id] = EngineRow(
+            id, name, edit.address, host, edit.headers, has_key, named=edit.named
+        )
         return id
 
     def delete(self, id: str) -> None:

@@ -150,6 +150,7 @@ def _row(connection: Connection) -> dict[str, Any]:
         "has_key": connection.has_key,
         "secret_headers": list(connection.secret_headers),
         "models": [_model_row(each) for each in connection.models],
+        "named": list(connection.named),
         "consent": connection.consent,
     }
 
@@ -176,11 +177,16 @@ def _connection(row: object) -> Connection | None:
         tuple(headers),
         next((each for each in ServerKind if each.value == kind), ServerKind.OPENAI),
         values.get("has_key") is True,
-        tuple(filter(None, map(text_of, rows_of(values.get("secret_headers"))))),
+        _texts(values.get("secret_headers")),
         tuple(model for row in rows_of(values.get("models")) if (model := _model(row))),
+        _texts(values.get("named")),
         text_of(values.get("consent")),
         MappingProxyType({name: value for name, value in values.items() if name not in _KNOWN}),
     )
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(filter(None, map(text_of, rows_of(value))))
 
 
 def _model_row(model: RemoteModel) -> dict[str, Any]:

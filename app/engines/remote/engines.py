@@ -41,9 +41,9 @@ class RemoteEngines:
             return None
 
     def models(self) -> tuple[tuple[Connection, RemoteModel], ...]:
-        """The models that chat, as the connections last listed them."""
+        """The models that chat, as the connections last listed or the user named them."""
         stored = self.store.all()
-        return tuple((each, model) for each in stored for model in each.models if model.chats)
+        return tuple((each, model) for each in stored for model in each.chat_models)
 
     async def engine(self, ref: Remote) -> RemoteEngine:
         """The engine of a model; raises RemoteError if its connection or its key is not there."""

@@ -52,8 +52,8 @@ class Found:
 async def look(server: Server, purpose: Purpose = Purpose.MODELS) -> Found:
     """Find the API at a connection's address; raises RemoteError.
 
-    The address may lack "/v1". A server without a list of models is found with none: a model can be
-    named by hand.
+    The address may lack "/v1". A server without a list of models is found with none, if the user
+    has named one.
     """
     errors: list[RemoteError] = []
     for address in addresses.candidates(server.connection.address):
@@ -68,6 +68,8 @@ async def look(server: Server, purpose: Purpose = Purpose.MODELS) -> Found:
         models = [model for row in rows if (model := _model(row)) is not None]
         models = await _with_contexts(server, address, kind, models, purpose)
         return Found(address, kind, tuple(models))
+    if server.connection.named and errors[-1].fault.kind is RemoteFaultKind.NO_API:
+        return Found(server.connection.address, server.connection.kind, ())
     raise errors[0]
 
 

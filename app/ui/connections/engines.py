@@ -33,6 +33,7 @@ from app.ui.widgets.controls import (
 )
 from app.ui.widgets.wrap import WrapLayout
 
+_LINES = ("address", "name", "key", "model")
 _SHOWN_MODELS = 5  # by name; the others are counted
 
 
@@ -91,6 +92,7 @@ class EngineEditor(QFrame):
 
     saved = Signal(object)  # EngineEdit
     cancelled = Signal()
+    reached = Signal(QWidget)  # to scroll into view
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +104,10 @@ class EngineEditor(QFrame):
                 tr("Address"), tr("Such as http://192.168.1.5:8000/v1, as its program shows it.")
             )),
             ("name", Setting(tr("Name"), tr("For the list of models. Empty: its address."))),
-            ("key", Setting(tr("API key"), tr("If it asks for one. It is kept in the keyring."))),
+            ("key", Setting(tr("API key"), tr("If it asks for one. Only your account here can read it."))),
+            ("model", Setting(
+                tr("Model name"), tr("If it does not list its models. Put commas between several.")
+            )),
             ("headers", Setting(
                 tr("Headers"),
                 tr("Sent with every request, one on each line, as “Name: value”."),
@@ -131,6 +136,8 @@ class EngineEditor(QFrame):
         self.cancel.clicked.connect(self.cancelled)
         for row in self.rows.values():
             row.changed.connect(self._keep)
+        for name in _LINES:
+            self._line(name).returnPressed.connect(self.save.click)
         self.hide()
 
     @property
@@ -150,6 +157,7 @@ class EngineEditor(QFrame):
         values = {
             "address": row.address if row else address,
             "name": row.name if row else "",
+            "model": ", ".join(row.named) if row else "",
             "headers": headers,
             "key": "",
         }
@@ -163,7 +171,9 @@ class EngineEditor(QFrame):
         self.key_line.setPlaceholderText(tr("Kept; type a new one to replace it") if kept else "")
         self.show_answer("", None)
         self.show()
+        self.reached.emit(self)
         self._line("address").setFocus(Qt.FocusReason.OtherFocusReason)
+        self.reached.emit(self._line("address"))  # if it is higher than the page
 
     def show_answer(self, problem: str, question: Question | None) -> None:
         """Show what is wrong with the edit, or the question about it."""
@@ -172,10 +182,12 @@ class EngineEditor(QFrame):
         show_words(self.question, question.text if question else "")
         self.agree.setVisible(question is not None)
         self.save.setVisible(question is None)
+        if problem or question:
+            self.reached.emit(self.problem if problem else self.agree)
 
     def edited(self) -> EngineEdit:
         """What is typed."""
-        for name in ("address", "name", "key"):
+        for name in _LINES:
             field = self.rows[name].field
             assert isinstance(field, LineField)
             field.finish()
@@ -190,6 +202,7 @@ class EngineEditor(QFrame):
             self._line("address").text().strip(),
             tuple((name.strip(), value.strip()) for name, _, value in lines),
             key or ("" if self._forgets_key else None),
+            tuple(filter(None, map(str.strip, self._line("model").text().split(",")))),
         )
 
     def set_narrow(self, narrow: bool) -> None:
@@ -341,7 +354,7 @@ def _state_words(row: EngineRow) -> tuple[str, str]:
         case EngineState.READY | EngineState.UNKNOWN:  # the models of an earlier run
             count = len(row.models)
             if not count:
-                return "secondary", tr("It answers, and has no model.")
+                return "secondary", tr("It answers, and lists no model. Enter a name under Edit.")
             names = listed(map(isolated, row.models[:_SHOWN_MODELS]))
             words = trn("{count} model: {names}", "{count} models: {names}", count, names=names)
             return "secondary", words + (" …" if count > _SHOWN_MODELS else "")

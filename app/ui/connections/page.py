@@ -78,6 +78,7 @@ class ConnectionsPage(QWidget):
         self.close_button.clicked.connect(self.closed)
         self.offline.switched.connect(partial(self.changed.emit, "offline"))
         self.server.changed.connect(self.changed)
+        self.engines.editor.reached.connect(self._scroll_to, Qt.ConnectionType.QueuedConnection)
         for stop in self.findChildren(QWidget):
             if stop.focusPolicy() & Qt.FocusPolicy.TabFocus:
                 stop.installEventFilter(self)
@@ -104,6 +105,12 @@ class ConnectionsPage(QWidget):
         )
         self.offline.show_state(tr("Offline"), words, on=settings.offline)
         self.server.show_settings(settings)
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def _scroll_to(self, part: QWidget) -> None:
+        """Show a part, which is laid out by now."""
+        self.view.ensureWidgetVisible(part, 0, 24)
 
     # --- Qt -------------------------------------------------------------------------------------
 

@@ -100,6 +100,30 @@ def test_edit_of_a_connection_keeps_what_is_not_edited(
     assert directory.rows() == []
 
 
+def test_models_are_named_by_hand_where_no_list_is(
+    directory: EngineDirectory, store: ConnectionStore, server: Server
+) -> None:
+    server.on("/v1/models", json_reply({"detail": "Not Found"}, 404))
+    edit = EngineEdit("", "Mine", server.address)
+    id = directory.save(edit)
+    with pytest.raises(EngineFault) as fault:
+        directory.models(id)
+    assert "enter a name" in fault.value.remedy
+    directory.save(replace(edit, id=id, named=("mine", "other")))
+    assert directory.models(id) == ["mine", "other"]
+    (row,) = directory.rows()
+    assert (row.named, row.models) == (("mine", "other"), ("mine", "other"))
+    again = ConnectionStore(store._file, store._keys).get(id)
+    assert [model.id for model in again.chat_models] == ["mine", "other"]
+    engines = RemoteEngines(store, Gate().allow)
+    assert [model.id for _, model in engines.models()] == ["mine", "other"]
+
+
+def test_named_models_come_after_those_listed(directory: EngineDirectory, server: Server) -> None:
+    id = directory.save(EngineEdit("", "", server.address, named=("small", "hidden")))
+    assert directory.models(id) == ["big", "small", "hidden"]
+
+
 @pytest.mark.parametrize("address", ["", "ftp://x", "http://user:pass@gpu"])
 def test_wrong_addresses_are_one_sentence(directory: EngineDirectory, address: str) -> None:
     with pytest.raises(EngineFault) as fault:

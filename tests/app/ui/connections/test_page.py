@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QAbstractButton, QLineEdit, QWidget
 from pytestqt.qtbot import QtBot
@@ -215,10 +215,11 @@ def test_an_engine_is_added_by_keyboard(
     type_into(editor.rows["address"].field, "https://gpu.example/v1")
     type_into(editor.rows["name"].field, "GPU")
     type_into(editor.rows["key"].field, " secret ")
+    type_into(editor.rows["model"].field, "one, , team/two ")
     headers = editor.rows["headers"].field
     headers.editor.set_text("X-Team: a: b\n\nX-Two:c")  # type: ignore[union-attr]
     assert editor.key_line.echoMode() is QLineEdit.EchoMode.Password
-    editor.save.click()
+    qtbot.keyClick(editor.key_line, Qt.Key.Key_Return)
     settle(stage)
     assert editor.isHidden()
     (card,) = engines.cards.values()
@@ -226,11 +227,12 @@ def test_an_engine_is_added_by_keyboard(
     assert card.words.text() == "7 models: model0, model1, model2, model3, model4 …"
     (row,) = stage.states.connections.engines
     assert row.headers == (("X-Team", "a: b"), ("X-Two", "c"))
+    assert row.named == ("one", "team/two")
     assert list(directory.keys.values()) == ["secret"]
     card.edit.click()
     assert editor.key_line.text() == ""  # a kept key is not shown
     assert "replace" in editor.key_line.placeholderText()
-    assert editor.edited() == EngineEdit(row.id, "GPU", row.address, row.headers)
+    assert editor.edited() == EngineEdit(row.id, "GPU", row.address, row.headers, None, row.named)
     qtbot.keyClick(page, Qt.Key.Key_Escape)
     assert editor.isHidden()
     assert page.isVisible()
@@ -327,3 +329,22 @@ def test_escape_goes_back_to_the_chat(qtbot: QtBot, stage: Stage, page: Connecti
     assert stage.window.preferences is not None
     stage.window.preferences.connections_button.click()
     assert page.isVisible()
+
+
+def test_the_editor_and_its_problem_are_scrolled_into_view(
+    qtbot: QtBot, stage: Stage, page: ConnectionsPage
+) -> None:
+    stage.window.resize(1000, 900)
+    editor = page.engines.editor
+    page.engines.add.click()
+
+    def is_seen(part: QWidget) -> bool:
+        port = page.view.viewport()
+        return port.rect().contains(part.rect().translated(part.mapTo(port, QPoint())))
+
+    qtbot.waitUntil(lambda: is_seen(editor))
+    stage.window.resize(700, 420)
+    line = type_into(editor.rows["address"].field, "nonsense")
+    qtbot.keyClick(line, Qt.Key.Key_Return)
+    settle(stage)
+    qtbot.waitUntil(lambda: is_seen(editor.problem))
