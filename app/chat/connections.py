@@ -101,6 +101,7 @@ class Connections(QObject):
             state.conversation_changed,
             state.settings_changed,
             state.model_changed,
+            state.capabilities_changed,
             connections.changed,
         ):
             signal.connect(self._show_destination)
@@ -193,7 +194,7 @@ class Connections(QObject):
     def test(self, id: str) -> None:
         """Ask an engine for its models."""
         directory, row = self._directory, self._state.engine(id)
-        if directory is None or row is None:
+        if directory is None or row is None or row.state is EngineState.ASKING:
             return
         self._show(id, state=EngineState.ASKING, problem="", remedy="")
 
@@ -269,7 +270,7 @@ class Connections(QObject):
         host = ""
         if isinstance(model, Remote):
             row = self._state.engine(model.connection)
-            host = row.host if row is not None else model.connection
+            host = row.host if row is not None else chat.capabilities.server  # not read yet
         self._state.set_destination(host)
 
 

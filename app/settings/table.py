@@ -132,7 +132,8 @@ class Settings:
         str,
         Setting(
             "Let the model title chats",
-            "After the first answer, the model writes a short title. A title you typed stays.",
+            "After the first answer, a model on this computer writes a short title. A title you "
+            "typed stays.",
             choices=("off", "on"),
             words=("Off", "On"),
             group="answers",
@@ -351,7 +352,8 @@ class Settings:
         float,
         Setting(
             "Disk space for resuming chats",
-            "A long chat continues at once when you reopen it. The oldest are removed first.",
+            "A long chat with a model on this computer continues at once when you reopen it. The "
+            "oldest are removed first.",
             "GB",
             0,
             1000,

@@ -23,18 +23,23 @@ class DestinationLine(QWidget):
         layout.setContentsMargins(16, 4, 16, 0)
         layout.addWidget(self.words)
         connections.destination_changed.connect(self.refresh)
+        connections.offline_changed.connect(self.refresh)
         self.refresh()
 
     def refresh(self) -> None:
         """Show the host of the state."""
-        host = self._connections.destination
-        words = destination_words(host)
+        words = destination_words(self._connections)
         if words and words != self.words.text():
             accessibility.announce(self, words)
         self.words.setText(words)
-        self.setVisible(bool(host))
+        self.setVisible(bool(words))
 
 
-def destination_words(host: str) -> str:
-    """Where words go; "" when they stay on this computer."""
-    return tr("Your words go to {host}.", host=isolated(host)) if host else ""
+def destination_words(connections: ConnectionsState) -> str:
+    """Where the words of the shown chat go; "": its model is on this computer."""
+    host = isolated(connections.destination)
+    if not connections.destination:
+        return ""
+    if connections.offline:
+        return tr("Offline: nothing goes to {host}.", host=host)
+    return tr("Your words go to {host}.", host=host)

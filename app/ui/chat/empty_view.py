@@ -9,6 +9,7 @@ from PySide6.QtGui import QFont, QPainter, QPaintEvent, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.domain.folders import path_text
+from app.domain.model_ref import Remote
 from app.state.chat import ModelPhase, ModelStatus, State
 from app.state.connections import ConnectionsState
 from app.state.library import LibraryState
@@ -105,6 +106,7 @@ class EmptyView(QWidget):
         state.model_changed.connect(self.refresh)
         state.chat_model_changed.connect(self.refresh)
         connections.destination_changed.connect(self.refresh)
+        connections.offline_changed.connect(self.refresh)
         state.folders_changed.connect(self._show_place)
         state.new_folder_changed.connect(self._show_place)
         self.refresh()
@@ -152,11 +154,13 @@ class EmptyView(QWidget):
     def refresh(self) -> None:
         """Show the model of the state."""
         model = self._state.model
-        words = destination_words(self._connections.destination)
+        chat_model = self._state.chat_model
+        words = destination_words(self._connections)
+        if chat_model is not None and isinstance(chat_model.model, Remote):
+            words = words or chat_model.missing
         no_model = not words and model.phase in (ModelPhase.NONE, ModelPhase.FAILED)
         some = any(not file.bad for file in self._state.installed)
         none = tr("No model loaded") if some else tr("No model yet")
-        chat_model = self._state.chat_model
         name = chat_model.name if words and chat_model else model.name
         self.name.setText(none if no_model else name)
         self.facts.setText("" if words else _facts(model))

@@ -8,6 +8,7 @@ from typing import assert_never
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedLayout, QWidget
 
+from app.domain.model_ref import Local
 from app.state.chat import Generation, ModelPhase, State
 from app.state.devices import moved_words, place_words
 from app.system.translation import listed, number, tr, trn
@@ -107,9 +108,12 @@ class StatusLine(QWidget):
                 "It takes in {count} token at once", "It takes in {count} tokens at once",
                 other.context,
             )  # fmt: skip
-            self.words.setToolTip(context if other.context else "")
+            lines = (context if other.context else "", state.capabilities.reason("counts"))
+            self.words.setToolTip("\n".join(filter(None, lines)))
         elif other is not None:
-            self._set(self.words, tr("{name} is not loaded", name=other.name))
+            here = isinstance(other.model, Local)
+            not_loaded = tr("{name} is not loaded", name=other.name)
+            self._set(self.words, not_loaded if here else other.name)
             self.words.setToolTip("")
         elif loaded:
             self.meter.set_share((used + typed) / context if context else 0.0)

@@ -54,14 +54,14 @@ class EngineCard(QFrame):
             layout.addWidget(part)
         layout.addWidget(_line(self.test, self.edit, self.delete))
 
-    def show_engine(self, row: EngineRow) -> None:
-        """Show a connection."""
+    def show_engine(self, row: EngineRow, *, offline: bool) -> None:
+        """Show a connection; offline it cannot be tested."""
         self.name.setText(isolated(row.name))
         self.address.show_words(row.address)
         tone, words = _state_words(row)
         set_property(self.words, "tone", tone)
         show_words(self.words, words)
-        self.test.setEnabled(row.state is not EngineState.ASKING)
+        self.test.setEnabled(not offline)
         self.test.setAccessibleName(tr("Test {name}", name=row.name))
         self.edit.setAccessibleName(tr("Edit {name}", name=row.name))
         self.delete.setAccessibleName(tr("Delete {name}", name=row.name))
@@ -299,8 +299,7 @@ class EnginesSection(QWidget):
         known = tuple(card.row for card in self.found)
         if known != state.found:
             for card in self.found:
-                self._list.removeWidget(card)
-                card.deleteLater()
+                self._remove(card)
             self.found = [FoundCard(row) for row in state.found]
             for card in self.found:
                 card.use.clicked.connect(partial(self._use, card.row))
@@ -308,18 +307,20 @@ class EnginesSection(QWidget):
         self.none.setVisible(not state.engines and not state.found)
         show_words(
             self.searching,
-            tr("Looking for engines on this computer…") if state.searching else "",
+            tr("Switch “Offline” off to test these or to look for others.")
+            if state.offline
+            else tr("Looking for engines on this computer…")
+            if state.searching
+            else "",
         )
-        self.search.setEnabled(not state.offline and not state.searching)
+        self.search.setEnabled(not state.offline)
         if not self.editor.isHidden():
             self.editor.show_answer(state.problem, state.question)
 
     def _show_cards(self, engines: Sequence[EngineRow]) -> None:
         wanted = {row.id: row for row in engines}
         for id in self.cards.keys() - wanted.keys():
-            card = self.cards.pop(id)
-            self._list.removeWidget(card)
-            card.deleteLater()
+            self._remove(self.cards.pop(id))
         for place, row in enumerate(engines):
             card = self.cards.get(row.id)
             if card is None:
@@ -328,7 +329,14 @@ class EnginesSection(QWidget):
                 card.edit.clicked.connect(partial(self._edit, row.id))
                 card.delete.clicked.connect(partial(self.deleted.emit, row.id))
                 self._list.insertWidget(place, card)
-            card.show_engine(row)
+            card.show_engine(row, offline=self._state.offline)
+
+    def _remove(self, card: QFrame) -> None:
+        """Remove a card; the keyboard focus stays in the section."""
+        if card.isAncestorOf(self.window().focusWidget() or self):
+            self.add.setFocus(Qt.FocusReason.OtherFocusReason)
+        self._list.removeWidget(card)
+        card.deleteLater()
 
     def _edit(self, id: str) -> None:
         self.open_editor(id)

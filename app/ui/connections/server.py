@@ -42,6 +42,8 @@ class ServerSection(QWidget):
         self.problem = wrapped("", "danger")
         self.copy_button = CopyButton(tr("Copy the address"))
         self.address = ValueRow(tr("Address"), self.copy_button)
+        self.copy_other = CopyButton(tr("Copy the address for other devices"))
+        self.other_address = ValueRow(tr("Address for other devices"), self.copy_other)
         self.rows = {
             name: PreferenceRow(name, SETTINGS[name], getattr(Settings(), name)) for name in _ROWS
         }
@@ -81,6 +83,7 @@ class ServerSection(QWidget):
             self.address,
             self.rows["serve_network"],
             self.warning,
+            self.other_address,
             self.key,
             self.rows["serve_port"],
             self.rows["serve_minutes"],
@@ -144,15 +147,14 @@ class ServerSection(QWidget):
             tr("Let other programs use your models"), _status_words(status), on=settings.serve
         )
         show_words(self.problem, f"{status.problem} {status.remedy}".strip())
-        self.address.setVisible(bool(status.addresses))
-        if status.addresses:
-            first, *others = status.addresses
-            self.copy_button.text_to_copy = first
-            words = tr("Programs that ask for the base URL of OpenAI need /v1 after it.")
-            if others:
-                also = isolated(", ".join(others))
-                words += " " + tr("Other devices use {addresses}.", addresses=also)
-            self.address.show_value(first, words)
+        first, *others = status.addresses or ("",)
+        self.address.setVisible(bool(first))
+        self.copy_button.text_to_copy = first
+        hint = tr("Programs that ask for the base URL of OpenAI need /v1 after it.")
+        self.address.show_value(first, hint)
+        self.other_address.setVisible(bool(others))
+        self.copy_other.text_to_copy = others[0] if others else ""
+        self.other_address.show_value("\n".join(others))
         for part in (*self.rows.values(), self.key, self.closed):
             part.setVisible(settings.serve)
         show_words(self.warning, _network_warning(settings) if settings.serve else "")

@@ -1,4 +1,4 @@
-"""Model section of the panel: which model answers in this chat, and which one is loaded."""
+"""Model section of the panel: which model answers in this chat, and where it is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.domain.chat_settings import ChatSettings
 from app.domain.model_ref import Local, ModelRef
 from app.state.chat import ModelFile, ModelPhase, State
 from app.state.chat_settings import ShownSettings
-from app.system.translation import tr
+from app.system.translation import isolated, tr
 from app.ui.panel.section import Section
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import SMALL
@@ -25,7 +25,7 @@ _PADDING = 56  # pixels of the button beside its words
 
 
 class ModelSection(Section):
-    """A button with a menu of the installed models."""
+    """A button with a menu of the installed models, and of those elsewhere."""
 
     def __init__(self, state: State) -> None:
         super().__init__("model")
@@ -59,6 +59,7 @@ class ModelSection(Section):
         chosen, names = self._settings.model, self._names()
         choices: list[tuple[str, ModelRef | None]] = [(tr("The model in use"), None)]
         choices += [(name, Local(path)) for path, name in names.items()]
+        choices += [(f"{each.name} · {each.server}", each.model) for each in self._state.served]
         if chosen is not None and chosen not in [model for _, model in choices]:
             choices.append((self._name_of(chosen, names), chosen))
         for words, model in choices:
@@ -84,6 +85,8 @@ class ModelSection(Section):
         status = self._state.model
         if missing:
             words = missing
+        elif asked is not None and asked.model == chosen and asked.server:
+            words = tr("It runs on {server}.", server=isolated(asked.server))
         elif status.phase is ModelPhase.LOADING:
             words = tr("{name} is being loaded.", name=status.full_name)
         elif status.phase is not ModelPhase.READY:

@@ -60,6 +60,7 @@ class RowList(QListWidget):
         """Add a row of two lines."""
         item = QListWidgetItem(text)
         item.setData(_ENTRY_ROLE, entry)
+        item.setToolTip(text)  # a narrow list elides it
         item.setSizeHint(QSize(120, _ROW_HEIGHT))
         self.addItem(item)
         item.setSelected(selected)

@@ -46,6 +46,10 @@ def test_a_new_engine_is_kept_and_asked_for_its_models(wide: Stage, directory: D
     assert (row.name, row.address, row.has_key) == ("GPU", "https://gpu.example/v1", True)
     assert (row.state, row.models) == (EngineState.READY, ("big", "small"))
     assert directory.keys == {row.id: "secret"}
+    wide.controller.network.connections.test(row.id)
+    wide.controller.network.connections.test(row.id)  # it is being asked
+    assert wide.states.connections.engines[0].state is EngineState.ASKING
+    wide.wait_until_idle()
     wide.controller.network.connections.save(EngineEdit(row.id, "Big", row.address))
     wide.wait_until_idle()
     assert directory.keys == {row.id: "secret"}  # an edit without a key keeps it
@@ -177,6 +181,16 @@ def test_where_words_go_follows_the_model_of_the_chat(wide: Stage, directory: Di
     assert window.chat.destination.words.text() == words
     assert window.chat.destination.isVisible()
     assert window.chat.empty_view.sentence.text() == words
+    assert window.chat.empty_view.name.text() == "big"
+    wide.controller.change_settings(offline=True)
+    assert window.chat.destination.words.text() == "Offline: nothing goes to gpu.example."
+    wide.controller.change_settings(offline=False)
+    wide.controller.network.connections.delete("gpu")
+    wide.wait_until_idle()
+    wide.wait_until_idle()
+    assert state.destination == ""
+    assert window.chat.destination.isHidden()
+    assert "not set up" in window.chat.empty_view.sentence.text()
     assert window.chat.empty_view.name.text() == "big"
     here = replace(wide.state.settings(None), model=None)
     wide.controller.chat_settings.change(None, here)

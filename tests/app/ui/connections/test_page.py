@@ -133,6 +133,9 @@ def test_the_home_network_comes_with_a_warning(stage: Stage, page: ConnectionsPa
     assert "Make a key" in server.warning.text()
     server.new_key.click()
     assert "not encrypted" in server.warning.text()
+    assert shown(server.address, server.other_address) == [True, True]
+    assert server.copy_other.text_to_copy in server.other_address.value.text()
+    assert server.copy_other.text_to_copy != server.copy_button.text_to_copy
     page.offline.switch.click()
     assert "only this computer" in server.warning.text()
 
@@ -245,9 +248,16 @@ def test_an_engine_is_added_by_keyboard(
     card.edit.click()
     assert editor.forget_key.isHidden()
     editor.cancel.click()
+    page.offline.switch.click()
+    assert not card.test.isEnabled()
+    assert "Offline" in engines.searching.text()
+    page.offline.switch.click()
+    assert card.test.isEnabled()
+    card.delete.setFocus()
     card.delete.click()
     settle(stage)
     assert engines.cards == {}
+    assert page.window().focusWidget() is engines.add
 
 
 def test_unencrypted_http_is_agreed_to_first(

@@ -18,9 +18,10 @@ from app.domain.chat_settings import (
     ChatSettings,
     changed_parts,
 )
-from app.domain.model_ref import Local
+from app.domain.model_ref import Local, Remote
+from app.engines.capabilities import Capabilities
 from app.settings.samplers import Thinking
-from app.state.chat import ModelFile
+from app.state.chat import ChatModel, ModelFile, ServedModel
 from app.ui.panel.content import PanelContent
 from app.ui.panel.stop_texts import lines_of, stops_of
 from engine import CheckConstraint, ConstraintChecked, ContextPolicy, Role, Sampling
@@ -604,3 +605,22 @@ def test_the_model_of_the_first_answer_is_no_change(stage: Stage, card: PanelCon
     assert not card.note.isVisible()  # it takes effect with this answer
     assert not card.model.mark.isVisible()
     assert panel_button(stage) == BUTTON
+
+
+def test_a_model_elsewhere_is_offered_and_its_place_is_named(
+    stage: Stage, card: PanelContent
+) -> None:
+    there = Remote("gpu", "big")
+    stage.state.set_served([ServedModel(there, "big", "GPU", "gpu:8000")])
+    section = card.model
+    (entry,) = [a for a in section.menu_of_models().actions() if a.text() == "big · GPU"]
+    entry.trigger()
+    stage.wait_until_idle()
+    assert stage.state.settings(None).model == there
+    stage.state.set_capabilities(Capabilities(server="gpu:8000"))
+    stage.state.set_chat_model(ChatModel(there, "big", server="gpu:8000", context=4096))
+    assert "It runs on" in section.line.text()
+    assert "gpu:8000" in section.line.text()
+    line = stage.window.chat.status_line.words
+    assert line.text() == "big on gpu:8000"
+    assert stage.state.capabilities.reason("counts") in line.toolTip()
