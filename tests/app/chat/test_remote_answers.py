@@ -125,7 +125,10 @@ def test_model_is_chosen_and_answers_without_any_model_loaded(
     assert not any(isinstance(each, Chat) for each in window.engine.commands)
     assert window.state.settings(window.state.current).model == window.ref
     assert not window.state.capabilities.adapters
-    assert not window.window.actions_by_id["adapters"].isEnabled()
+    window.window.actions_by_id["adapters"].trigger()
+    section = window.window.panel.adapters
+    assert section.sentence.text() == window.state.capabilities.reason("adapters")
+    assert not section.add_button.isEnabled()
     window.ask("And then?")
     window.ended()
     assert [each["role"] for each in server.asked[1]["messages"]] == ["user", "assistant", "user"]
