@@ -155,7 +155,8 @@ class RemoteEngine:
                             yield delta
             if refusal is None:
                 return
-            self._refused.setdefault(request.model, []).append(refusal)
+            if not _of_value(refusal):  # the field itself will be refused the next time too
+                self._refused.setdefault(request.model, []).append(refusal)
         raise self.server.error(RemoteFaultKind.REFUSED, model=request.model)
 
     async def _refusal(self, answer: Answer, model: str) -> tuple[RemoteError, ErrorBody | None]:
@@ -284,6 +285,11 @@ def _smaller(body: Body, refusal: ErrorBody) -> Body | None:
             return None
         return {name: value for name, value in body.items() if name not in limits}
     return without(body, refusal)
+
+
+def _of_value(refusal: ErrorBody) -> bool:
+    """Whether only the value in this request is refused, such as a limit that is too large."""
+    return context_in(refusal) is not None or wants_too_many(refusal.message)
 
 
 def _wait(fault: RemoteFault, waits: int, waited: float) -> float:

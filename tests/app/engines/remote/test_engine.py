@@ -434,9 +434,12 @@ def test_too_long_an_answer_is_asked_for_again_without_a_limit(server: Server) -
     text = ("'max_tokens' or 'max_completion_tokens' is too large: 32768. This model's maximum "
             "context length is 4096 tokens and your request has 100 input tokens")  # fmt: skip
     server.chat(error(text, 400), answer("Fine"))
-    told = ask(engine_for(server.address), question(max_tokens=32768))
+    engine = engine_for(server.address)
+    told = ask(engine, question(max_tokens=32768))
     assert told.text == "Fine"
     assert "max_tokens" not in server.asked[1]
+    ask(engine, question(max_tokens=20))
+    assert server.asked[2]["max_tokens"] == 20  # the value was refused, not the field
 
 
 def test_instructions_go_into_the_question_where_they_are_refused(server: Server) -> None:
