@@ -383,7 +383,8 @@ class Answers:
         """End the answer: complete, stopped or at a limit."""
         if used.prompt_tokens:  # it was not cancelled before it began
             self._start(running)
-        if speed := tokens_per_second(used.generated_tokens, used.decode_seconds):
+        speed = tokens_per_second(used.generated_tokens, used.decode_seconds)
+        if speed and running.loaded is not None:  # it is shown beside the model of this computer
             self._state.set_last_speed(speed)
         state, stop = _ENDS.get(end.reason, _COMPLETE)
         if end.reason is EndReason.CANCELLED and running.interrupted:

@@ -237,8 +237,14 @@ def test_answer_says_that_its_server_loads_the_model(window: Elsewhere, server: 
 def test_other_chat_is_answered_by_the_loaded_model_meanwhile(
     window: Elsewhere, server: Server
 ) -> None:
-    server.chat(Reply([event(chunk("Elsewhere")), Step.HOLD]))
+    usage = {"prompt_tokens": 12, "completion_tokens": 5}
+    timings = {"prompt_n": 12, "prompt_ms": 50, "predicted_n": 5, "predicted_ms": 200}
+    last = {**chunk(finish="stop"), "usage": usage, "timings": timings}
+    server.chat(stream(chunk("Fast"), last), Reply([event(chunk("Elsewhere")), Step.HOLD]))
     window.use()
+    window.ask()
+    assert window.ended().seconds == 0.25
+    assert window.state.last_speed == 0  # the speed beside the loaded model is its own
     window.ask()
     first = window.state.current
     window.until(lambda: window.state.messages[-1].text == "Elsewhere")
