@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 from PySide6.QtCore import QObject, QTimer
 
 from app.domain.model_ref import Remote
+from app.engines.remote import addresses
 from app.net.ledger import Contact, Purpose
 from app.net.offline import Gate
 from app.settings.table import Settings
@@ -149,9 +150,7 @@ class Connections(QObject):
         state.set_found(state.found, searching=True)
 
         def found(rows: Sequence[FoundRow]) -> None:
-            known = (*(row.address for row in state.engines), *self._own_addresses())
-            fresh = [row for row in rows if not any(map(row.address.startswith, known))]
-            state.set_found(fresh, searching=False)
+            state.set_found(self._unknown(rows), searching=False)
 
         self._run(directory.find, found, lambda _: state.set_found((), searching=False))
 
@@ -175,7 +174,7 @@ class Connections(QObject):
         self._state.set_edit()
 
         def kept(id: str) -> None:
-            fresh = [row for row in self._state.found if row.address != edit.address]
+            fresh = self._unknown(self._state.found, edit.address)
             self._state.set_found(fresh, searching=self._state.searching)
             self._read(then=lambda: self.test(id))
 
@@ -208,6 +207,15 @@ class Connections(QObject):
         self._run(lambda: directory.models(id), answered, failed)
 
     # --- steps ----------------------------------------------------------------------------------
+
+    def _unknown(self, rows: Sequence[FoundRow], *kept: str) -> list[FoundRow]:
+        """The engines found that are neither connected nor the server of this window."""
+        known = (*(row.address for row in self._state.engines), *self._own_addresses(), *kept)
+        return [
+            row
+            for row in rows
+            if not any(addresses.is_one_program(row.address, each) for each in known)
+        ]
 
     def _run(
         self,

@@ -132,7 +132,10 @@ class RemoteDirectory:
         if settings.serve:
             ports.pop(settings.serve_port, None)  # the server of this window
         found = asyncio.run(discover(self._allow, ports))
-        return [FoundRow(each.name, each.found.address, len(each.found.models)) for each in found]
+        return [
+            FoundRow(each.name, each.found.address, len(each.found.models), each.needs_key)
+            for each in found
+        ]
 
 
 def engines_elsewhere(

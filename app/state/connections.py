@@ -47,6 +47,7 @@ class FoundRow:
     name: str  # of the program: "Ollama"
     address: str  # URL
     models: int = 0
+    needs_key: bool = False  # it does not say which models it has without one
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,14 @@ def same_server(address: str, other: str) -> bool:
     return _origin(address) == _origin(other)
 
 
+def is_one_program(address: str, other: str) -> bool:
+    """Whether the same program answers at two addresses: `localhost` and 127.0.0.1 are one host."""
+    (_, host, port), (_, other_host, other_port) = _origin(address), _origin(other)
+    return port == other_port and (
+        host == other_host or {host, other_host} <= {"localhost", "127.0.0.1", "::1"}
+    )
+
+
 def is_loopback(host: str) -> bool:
     """Whether a host is this machine itself."""
     number = _number(host)

@@ -76,6 +76,8 @@ class FoundCard(QFrame):
         words = tr("{name} answers on this computer.", name=isolated(row.name))
         if row.models:
             words += " " + trn("It has {count} model.", "It has {count} models.", row.models)
+        elif row.needs_key:
+            words += " " + tr("It asks for a key.")
         self.words = wrapped(words, "", BODY)
         self.address = ElidedLabel("secondary", font(SMALL), Qt.TextElideMode.ElideMiddle)
         self.address.show_words(row.address)
@@ -134,10 +136,10 @@ class EngineEditor(QFrame):
         self.save.clicked.connect(self._save)
         self.agree.clicked.connect(self._agree)
         self.cancel.clicked.connect(self.cancelled)
-        for row in self.rows.values():
+        for name, row in self.rows.items():
             row.changed.connect(self._keep)
-        for name in _LINES:
-            self._line(name).returnPressed.connect(self.save.click)
+            if isinstance(row.field, LineField):
+                self._line(name).returnPressed.connect(self._on_return)
         self.hide()
 
     @property
@@ -171,9 +173,10 @@ class EngineEditor(QFrame):
         self.key_line.setPlaceholderText(tr("Kept; type a new one to replace it") if kept else "")
         self.show_answer("", None)
         self.show()
+        first = "key" if address else "address"  # an address that was found needs only its key
         self.reached.emit(self)
-        self._line("address").setFocus(Qt.FocusReason.OtherFocusReason)
-        self.reached.emit(self._line("address"))  # if it is higher than the page
+        self._line(first).setFocus(Qt.FocusReason.OtherFocusReason)
+        self.reached.emit(self._line(first))  # if it is higher than the page
 
     def show_answer(self, problem: str, question: Question | None) -> None:
         """Show what is wrong with the edit, or the question about it."""
@@ -222,6 +225,10 @@ class EngineEditor(QFrame):
 
     def _save(self) -> None:
         self.saved.emit(self.edited())
+
+    def _on_return(self) -> None:
+        if self._question is None:  # which has an answer of its own
+            self._save()
 
     def _agree(self) -> None:
         if self._question is not None:
@@ -342,7 +349,10 @@ class EnginesSection(QWidget):
         self.open_editor(id)
 
     def _use(self, row: FoundRow) -> None:
-        self.saved.emit(EngineEdit("", row.name, row.address))
+        if row.needs_key:
+            self.open_editor(None, row.address)
+        else:
+            self.saved.emit(EngineEdit("", row.name, row.address))
 
     def _save(self, edit: EngineEdit) -> None:
         self.saved.emit(edit)

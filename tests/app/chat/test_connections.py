@@ -119,6 +119,23 @@ def test_engines_of_this_machine_are_looked_for_on_the_page_only(
     assert wide.states.connections.found == ()
 
 
+def test_an_engine_connected_by_another_name_is_not_found_again(
+    wide: Stage, directory: Directory
+) -> None:
+    directory.running = (FoundRow("vLLM", "http://127.0.0.1:8000/v1", 1),)
+    wide.start()
+    connections, state = wide.controller.network.connections, wide.states.connections
+    connections.save(EngineEdit("", "web server", "http://127.0.0.1:80"))  # another program
+    wide.wait_until_idle()
+    wide.wait_until_idle()
+    connections.find()
+    wide.wait_until_idle()
+    assert state.found == directory.running
+    connections.save(EngineEdit("", "GPU", "http://localhost:8000"))
+    wide.wait_until_idle()
+    assert state.found == ()
+
+
 def test_offline_nobody_is_asked(wide: Stage, directory: Directory) -> None:
     wide.start()
     wide.controller.change_settings(offline=True)

@@ -7,6 +7,7 @@ import pytest
 from app.domain.remote_fault import RemoteFaultKind
 from app.engines.remote.addresses import (
     candidates,
+    is_one_program,
     is_private,
     native_root,
     needs_consent,
@@ -116,3 +117,11 @@ def test_same_server() -> None:
     assert same_server("https://a.com/v1", "https://A.com:443/other")
     for other in ("http://a.com/v1", "https://a.com:444/v1", "https://b.a.com/v1", ""):
         assert not same_server("https://a.com/v1", other)
+
+
+def test_one_program_at_the_names_of_this_machine() -> None:
+    here = "http://127.0.0.1:8000/v1"
+    for other in ("http://localhost:8000", "http://[::1]:8000/v1", "http://127.0.0.1:8000"):
+        assert is_one_program(here, other)
+    for other in ("http://127.0.0.1:80", "http://localhost:8001/v1", "http://10.0.0.1:8000/v1"):
+        assert not is_one_program(here, other)

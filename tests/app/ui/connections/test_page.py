@@ -211,8 +211,7 @@ def test_an_engine_is_added_by_keyboard(
     engines.add.setFocus()
     qtbot.keyClick(engines.add, Qt.Key.Key_Return)
     assert shown(editor, engines.add) == [True, False]
-    type_into(editor.rows["address"].field, "nonsense")
-    editor.save.click()
+    qtbot.keyClick(type_into(editor.rows["address"].field, "nonsense"), Qt.Key.Key_Return)
     settle(stage)
     assert shown(editor, editor.problem) == [True, True]
     type_into(editor.rows["address"].field, "https://gpu.example/v1")
@@ -260,8 +259,27 @@ def test_an_engine_is_added_by_keyboard(
     assert page.window().focusWidget() is engines.add
 
 
-def test_unencrypted_http_is_agreed_to_first(
+def test_an_engine_found_that_asks_for_a_key_is_edited_first(
     stage: Stage, page: ConnectionsPage, directory: Directory
+) -> None:
+    directory.running = (FoundRow("vLLM", "http://127.0.0.1:8000/v1", needs_key=True),)
+    page.engines.search.click()
+    settle(stage)
+    (found,) = page.engines.found
+    assert found.words.text().endswith("answers on this computer. It asks for a key.")
+    found.use.click()
+    editor = page.engines.editor
+    assert editor.edited().address == "http://127.0.0.1:8000/v1"
+    assert editor.focusWidget() is editor.key_line
+    editor.key_line.setText("secret")
+    editor.save.click()
+    settle(stage)
+    assert list(directory.keys.values()) == ["secret"]
+    assert page.engines.found == []
+
+
+def test_unencrypted_http_is_agreed_to_first(
+    qtbot: QtBot, stage: Stage, page: ConnectionsPage, directory: Directory
 ) -> None:
     editor = page.engines.editor
     page.engines.add.click()
@@ -269,6 +287,9 @@ def test_unencrypted_http_is_agreed_to_first(
     editor.save.click()
     settle(stage)
     assert shown(editor, editor.question, editor.agree, editor.save) == [True, True, True, False]
+    qtbot.keyClick(editor.key_line, Qt.Key.Key_Return)
+    settle(stage)
+    assert directory.engines == {}  # the question has a button of its own
     editor.agree.click()
     settle(stage)
     assert editor.isHidden()
