@@ -134,6 +134,7 @@ class ChatSettingsController:
         shown = ShownSettings(
             settings,
             self._prompts.usual_sampling(settings.model),
+            self._prompts.left_to_server(settings.model),
             self._prompts.usual_instructions(self._state.current),
             None if constraint is None else self._faults.get(constraint),
             checking=unknown,

@@ -15,7 +15,7 @@ from itertools import dropwhile
 from app.domain.answer_request import AnswerRequest, PromptMessage
 from app.domain.chat_settings import ResolvedText
 from app.domain.message import AnswerAgain, Message
-from app.domain.model_ref import ModelRef
+from app.domain.model_ref import ModelRef, Remote
 from app.domain.parts import Part, TextPart, ToolResultPart, prompt_text, without_error
 from app.domain.variables import has_variables, resolved
 from app.settings.samplers import SAMPLERS
@@ -71,6 +71,17 @@ class PromptBuilder:
         loaded = self._state.model.loaded if self._state.has_in_use(model) else None
         return sampling(self._settings(model), loaded.sampling if loaded else None)
 
+    def left_to_server(self, model: ModelRef | None) -> frozenset[str]:
+        """The samplers whose values are not sent where a chat does not change them."""
+        if not isinstance(model, Remote):
+            return frozenset()
+        return frozenset(SAMPLERS) - self._own(self._settings(None)).keys() - {"seed"}
+
+    @staticmethod
+    def _own(app: Settings) -> dict[str, float]:
+        """The samplers that the user has changed in the settings."""
+        return {name: getattr(app, name) for name in app.own_sampling.split() if name in SAMPLERS}
+
     def turns(self, conversation: int | None, messages: Sequence[Message]) -> tuple[Turn, ...]:
         """Prompt turns of a branch of a chat, with its instructions."""
         return turns_of(messages, self.instructions(conversation))
@@ -101,12 +112,10 @@ class PromptBuilder:
         The model and its context are those of the engine, see `RemoteEngines.generate`.
         """
         app, chat = self._settings(None), self._state.settings(conversation)
-        chosen = {name: getattr(app, name) for name in app.own_sampling.split()}
-        sampling = {name: value for name, value in chosen.items() if name in SAMPLERS}
         return AnswerRequest(
             "",
             prompt_messages(messages, self.instructions(conversation), extra),
-            sampling | dict(chat.sampling),
+            self._own(app) | dict(chat.sampling),
             app.max_tokens,
             chat.stop,
             chat.thinks(thinking(app)),

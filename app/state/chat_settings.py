@@ -27,6 +27,7 @@ class ShownSettings:
 
     settings: ChatSettings = NO_SETTINGS
     usual: Sampling = _ENGINE  # what its answers are sampled with where nothing is changed
+    unknown_usual: frozenset[str] = frozenset()  # samplers left to the server of its model
     usual_instructions: str = ""  # of its folder, or of the settings
     fault: FormatFault | None = None
     checking: bool = False  # the newest description is being checked

@@ -9,12 +9,13 @@ from app.settings.samplers import FIRST, SAMPLERS, is_whole, usual_value
 from app.state.chat_settings import ShownSettings
 from app.system.translation import tr
 from app.ui.panel.section import Section
+from app.ui.settings.fields import NumberField
 from app.ui.settings.row import PreferenceRow
 from app.ui.widgets.controls import TextButton, align_text_at_start
 
 
 class SamplingSection(Section):
-    """Rows whose default is the value by the settings and the model in use."""
+    """Rows whose default is the value by the settings and the model, or is the server's own."""
 
     def __init__(self) -> None:
         super().__init__("sampling")
@@ -40,9 +41,11 @@ class SamplingSection(Section):
         """Show the values of the chat."""
         self._shown = shown
         for name, row in self.rows.items():
-            usual = usual_value(shown.usual, name)
+            usual = self._usual(name)
             value = shown.settings.sampling.get(name, usual)
             chosen = bool(SAMPLERS[name].choices)
+            if isinstance(row.field, NumberField):
+                row.field.offer_none(tr("By the server") if usual is None else "")
             row.set_default(str(usual) if chosen else usual)
             row.show_value(str(value) if chosen else value)
         self._show_more()
@@ -54,10 +57,15 @@ class SamplingSection(Section):
 
     # --- steps ----------------------------------------------------------------------------------
 
+    def _usual(self, name: str) -> float | None:
+        """The value where the chat has none; None: only the server of its model knows."""
+        unknown = name in self._shown.unknown_usual and not SAMPLERS[name].choices
+        return None if unknown else usual_value(self._shown.usual, name)
+
     def _on_value(self, name: str, value: object) -> None:
-        number = float(str(value))
-        usual = usual_value(self._shown.usual, name)
-        kept = None if number == usual else int(number) if is_whole(name) else number
+        number = None if value is None else float(str(value))
+        kept = None if number is None or number == self._usual(name) else number
+        kept = int(kept) if kept is not None and is_whole(name) else kept
         changed: ChatSettings = self._shown.settings.with_value(name, kept)
         self.edit(sampling=changed.sampling)
 

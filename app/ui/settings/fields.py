@@ -218,7 +218,10 @@ class LineField(QWidget):
 
 
 class NumberField(LineField):
-    """Number field with a unit label; the arrow keys change the value."""
+    """Number field with a unit label; the arrow keys change the value.
+
+    It can be empty, for the value None, once `offer_none` was called.
+    """
 
     def __init__(self, setting: Setting, *, whole: bool) -> None:
         super().__init__(setting)
@@ -233,22 +236,34 @@ class NumberField(LineField):
         set_margins(inside, 0, 0, 10, 0)
         inside.addStretch()
         inside.addWidget(self.unit)
-        beside = self.unit.sizeHint().width()
-        mirrored = QApplication.isRightToLeft()
-        if mirrored:  # digits alone would be at the left
+        if QApplication.isRightToLeft():  # digits alone would be at the left
             side = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignAbsolute
             self.line.setAlignment(side | Qt.AlignmentFlag.AlignVCenter)
-        self.line.setTextMargins(beside if mirrored else 0, 0, 0 if mirrored else beside, 0)
+        self._show_unit(True)
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
 
+    def offer_none(self, words: str) -> None:
+        """Say in the empty field what no value means; "": there is always one."""
+        self.line.setPlaceholderText(words)
+
+    def _show_unit(self, shown: bool) -> None:
+        self.unit.setVisible(shown)
+        beside = self.unit.sizeHint().width() if shown else 0
+        mirrored = QApplication.isRightToLeft()
+        self.line.setTextMargins(beside if mirrored else 0, 0, 0 if mirrored else beside, 0)
+
     def _format(self, value: object) -> str:
-        assert isinstance(value, int | float)
         named = self._setting.named
-        self.unit.setVisible(named is None or value != named[0])
+        self._show_unit(value is not None and (named is None or value != named[0]))
+        if value is None:
+            return ""
+        assert isinstance(value, int | float)
         return value_words(self._setting, value)
 
     def _parse(self, text: str) -> tuple[object, str]:
         named = self._setting.named
+        if not text.strip() and self.line.placeholderText():
+            return None, ""
         if named and text.strip().casefold() == tr(named[1]).casefold():
             return (int(named[0]) if self._whole else float(named[0])), ""
         value = typed_number(text)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PySide6.QtWidgets import QLineEdit
 from pytestqt.qtbot import QtBot
 
 from app.chat.engine_directory import RemoteDirectory
@@ -22,6 +23,9 @@ from app.engines.remote.keys import KeyStore, NoKeyring
 from app.net.offline import Gate
 from app.settings.table import Settings
 from app.state.connections import EngineEdit
+from app.system.translation import isolated
+from app.ui.panel.content import PanelContent
+from app.ui.settings.fields import NumberField
 from app.ui.transcript.endings import ending
 from app.ui.transcript.message_tools import tools_for
 from engine import Chat
@@ -50,6 +54,12 @@ def server() -> Iterator[Server]:
         rows = [{"id": "big", "max_model_len": 4096, "owned_by": "vllm"}]
         made.on("/v1/models", json_reply({"data": rows}))
         yield made
+
+
+def line_of(content: PanelContent, name: str) -> QLineEdit:
+    field = content.sampling.rows[name].field
+    assert isinstance(field, NumberField)
+    return field.line
 
 
 def no_ring() -> Any:
@@ -155,6 +165,39 @@ def test_chosen_sampling_and_instructions_are_sent(window: Elsewhere, server: Se
     assert (sent["temperature"], sent["max_tokens"]) == (0.3, 50)
     assert sent["messages"][0] == {"role": "system", "content": "Be brief."}
     assert "top_k" not in sent
+
+
+def test_panel_leaves_values_to_the_server_and_says_so(window: Elsewhere, server: Server) -> None:
+    server.chat(answer("One."), answer("Two."), answer("Three."))
+    window.controller.change_settings(min_p=0.2, own_sampling="min_p")
+    window.use()
+    window.window.toggle_panel()
+    content = window.window.panel.content
+    assert content is not None
+    line, min_p, seed = (line_of(content, name) for name in ("temperature", "min_p", "seed"))
+    assert (line.text(), line.placeholderText()) == ("", "By the server")
+    assert (min_p.text(), seed.text()) == ("0.2", "Random")  # one is chosen in the settings
+    host = server.address.removeprefix("http://").removesuffix("/v1")
+    assert content.model.line.text() == f"It runs on {isolated(host)}."
+    menu = [action.text() for action in content.model.menu_of_models().actions()]
+    assert "big · Office" in menu
+    window.ask()
+    window.ended()
+    assert "temperature" not in server.asked[-1]
+    line.setText("0.7")  # also the value that models on this computer have
+    line.setModified(True)
+    line.editingFinished.emit()
+    window.ask()
+    window.ended()
+    assert server.asked[-1]["temperature"] == 0.7
+    line.clear()
+    line.setModified(True)
+    line.editingFinished.emit()
+    window.ask()
+    window.ended()
+    assert "temperature" not in server.asked[-1]
+    window.controller.new_conversation()
+    assert (line.text(), line.placeholderText()) == ("0.7", "")
 
 
 def test_stop_keeps_the_text_and_closes_the_socket(window: Elsewhere, server: Server) -> None:
