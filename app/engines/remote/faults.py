@@ -84,7 +84,7 @@ _LOADING = re.compile(
 _NO_MODEL = re.compile(
     r"\bmodel\b.{0,200}?(?:not found|does ?n[o']t exist|not exist|unknown|no longer available|"
     r"not a valid|not available|not loaded|is not supported)|(?:no such|unknown|invalid) model|"
-    r"not a valid model|no models? (?:is |are )?loaded|failed to load model",
+    r"not a valid model|could not find base model|no models? (?:is |are )?loaded|failed to load model",
     re.I | re.S,
 )
 _IMAGES = re.compile(

@@ -26,10 +26,11 @@ from app.net.ledger import Purpose
 _MAX_BYTES = 8 << 20  # of a list of models; OpenRouter's has half a megabyte
 _MAX_SHOWN = 40  # models of Ollama whose details are asked for
 _AT_ONCE = 4  # requests
+_RAY_CONTEXT = "max_request_context_length"  # in `metadata`: Ray Serve, whose engine is vLLM
 # Where a list says how long a context is, the one in use before the longest possible one.
 _CONTEXTS = (
     "loaded_context_length", "max_model_len", "context_length", "context_window", "n_ctx",
-    "max_context_length", "max_context_window", "n_ctx_train",
+    "max_context_length", "max_context_window", "n_ctx_train", _RAY_CONTEXT,
 )  # fmt: skip
 _K = ServerKind
 _OWNERS = {
@@ -116,6 +117,8 @@ async def _kind(server: Server, address: str, rows: list[Object], purpose: Purpo
         owner = str(row.get("owned_by", "")).lower()
         if owner in _OWNERS:
             return _OWNERS[owner]
+        if _RAY_CONTEXT in object_of(row.get("metadata")):
+            return _K.VLLM
     root = addresses.native_root(address)
     if not addresses.is_private(addresses.host_of(address)):
         return _K.OPENAI  # a service: it is not asked for the routes of programs
@@ -168,11 +171,12 @@ def _model(row: Object) -> RemoteModel | None:
     id = row.get("id") or row.get("name") or row.get("model")
     if not isinstance(id, str) or not id:
         return None
-    meta = {**row, **object_of(row.get("meta"))}  # llama-server: `meta.n_ctx_train`
+    meta = {**row, **object_of(row.get("metadata")), **object_of(row.get("meta"))}
     context = next((count for name in _CONTEXTS if (count := count_of(meta.get(name)))), 0)
     name = row.get("name")
     features = _texts(row.get("supported_parameters"))
     inputs = _texts(object_of(row.get("architecture")).get("input_modalities"))
+    inputs = inputs or _texts([meta.get("input_modality")])
     return RemoteModel(
         id,
         name if isinstance(name, str) and name != id else "",

@@ -186,6 +186,8 @@ def test_other_refusals_are_no_overflow(server: Server, text: str) -> None:
         (error("The model `m` does not exist.", 404, "model_not_found"), K.NO_MODEL),
         (error("model 'm' not found", 404, None, "api_error"), K.NO_MODEL),
         (error("m is not a valid model ID", 400), K.NO_MODEL),
+        (error('Got request for model "m". Could not find base model with ID "m".', 404),
+         K.NO_MODEL),
         (json_reply({"error": {"message": "Failed to load model \"m\". Error: no memory"}}, 400),
          K.NO_MODEL),
         (json_reply({"detail": "Not Found"}, 404), K.NO_API),

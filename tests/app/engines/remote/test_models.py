@@ -43,6 +43,15 @@ def test_vllm(server: Server) -> None:
     assert [each.path for each in server.received] == ["/v1/models"]
 
 
+def test_vllm_behind_ray_serve(server: Server) -> None:
+    told = {"model_id": "big", "input_modality": "text", "max_request_context_length": 1024}
+    server.on("/v1/models", listed({"id": "big", "metadata": told}, owner="organization-owner"))
+    found = looked(server)
+    assert found.kind is ServerKind.VLLM  # so that answers are continued, not asked for again
+    (model,) = found.models
+    assert (model.context, model.images) == (1024, False)
+
+
 def test_our_own_server(server: Server) -> None:
     server.on(
         "/v1/models",
