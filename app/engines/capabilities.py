@@ -19,6 +19,8 @@ class Capabilities:
     images: bool = False  # pictures in messages
     metrics: bool = False  # what it measures: Metrics
     counts: bool = False  # the tokens of a text before it is sent
+    forgetting: bool = False  # the oldest messages, where a chat is longer than the context
+    budgets: bool = False  # of tokens for thoughts
     formats: frozenset[ConstraintKind] = frozenset()  # that an answer can be held to
     server: str = ""  # host and port of the model; "": it is on this machine
 
@@ -45,6 +47,9 @@ class Capabilities:
                           server=self.server)  # fmt: skip
             case "counts":
                 return tr("Tokens are only counted for models on this computer.")
+            case "forgetting":
+                return tr("{server} refuses a chat that is longer than it takes.",
+                          server=self.server)  # fmt: skip
             case "formats":
                 return tr("{server} cannot be held to every format.", server=self.server)
             case _:

@@ -44,7 +44,13 @@ from engine import ToolCallDelta as ToolCallEvent
 
 _DRAIN_MILLISECONDS = 16
 _CAPABILITIES = Capabilities(
-    adapters=True, snapshots=True, metrics=True, counts=True, formats=frozenset(ConstraintKind)
+    adapters=True,
+    snapshots=True,
+    metrics=True,
+    counts=True,
+    forgetting=True,
+    budgets=True,
+    formats=frozenset(ConstraintKind),
 )
 
 

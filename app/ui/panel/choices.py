@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.domain.chat_settings import ChatSettings
+from app.engines.capabilities import Capabilities
 from app.settings.samplers import THINKING, USUAL_BUDGET, Thinking
 from app.settings.table import Setting
 from app.state.chat_settings import ShownSettings
@@ -65,6 +66,11 @@ class ThinkingSection(Section):
         self.budget.setVisible(settings.thinking is Thinking.BUDGET)
         self.setVisible(shown.can_think or settings.thinking is not Thinking.USUAL)
 
+    def show_capabilities(self, capabilities: Capabilities) -> None:
+        """Offer a budget where the engine keeps to one."""
+        kept = not capabilities.reason("budgets")
+        self.choice.offer([each.value for each in Thinking if kept or each is not Thinking.BUDGET])
+
     def finish(self) -> None:
         """Commit what is typed."""
         self.budget.finish()
@@ -86,17 +92,24 @@ class PolicySection(Section):
             ContextPolicy.STOP: tr("Stop and ask"),
         }
         names = tuple(policy.value for policy in policies)
-        help = tr("Forgotten messages stay in the chat, but the model no longer reads them.")
+        self._help = tr("Forgotten messages stay in the chat, but the model no longer reads them.")
         words = tuple(policies.values())
-        self.choice = Segments(Setting(part_name("policy"), help, choices=names, words=words))
+        about = Setting(part_name("policy"), self._help, choices=names, words=words)
+        self.choice, self.note = Segments(about), note(self._help)
         self.marked = (self.choice,)
         self.body.addWidget(self.choice)
-        self.body.addWidget(note(help))
+        self.body.addWidget(self.note)
         self.choice.picked.connect(self._on_choice)
 
     def show_settings(self, shown: ShownSettings) -> None:
         """Show the choice of the chat."""
         self.choice.show_value(shown.settings.policy.value)
+
+    def show_capabilities(self, capabilities: Capabilities) -> None:
+        """Grey the choice where the engine has none, with the reason."""
+        reason = capabilities.reason("forgetting")
+        self.choice.setEnabled(not reason)
+        self.note.setText(reason or self._help)
 
     def _on_choice(self, value: object) -> None:
         self.edit(policy=ContextPolicy(value))

@@ -271,7 +271,10 @@ class PanelContent(QWidget):
     # --- the state ------------------------------------------------------------------------------
 
     def _show_capabilities(self) -> None:
-        self.adapters.setVisible(self._state.capabilities.shows("adapters"))
+        capabilities = self._state.capabilities
+        self.adapters.setVisible(capabilities.shows("adapters"))
+        self.policy.show_capabilities(capabilities)
+        self.thinking.show_capabilities(capabilities)
 
     def _on_generations(self) -> None:
         """Remember what the answers in progress began with."""

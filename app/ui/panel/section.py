@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAccessible, QFont, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.system.translation import tr
 from app.ui.chat.settings_words import part_name
@@ -106,7 +106,7 @@ class Section(QWidget):
 _DIRECT = Qt.FindChildOption.FindDirectChildrenOnly
 
 
-def note(words: str) -> QWidget:
+def note(words: str) -> QLabel:
     """A sentence below a field."""
     line = label(words, "secondary", SMALL)
     line.setWordWrap(True)

@@ -179,6 +179,9 @@ def test_panel_leaves_values_to_the_server_and_says_so(window: Elsewhere, server
     assert (min_p.text(), seed.text()) == ("0.2", "Random")  # one is chosen in the settings
     host = server.address.removeprefix("http://").removesuffix("/v1")
     assert content.model.line.text() == f"It runs on {isolated(host)}."
+    assert not content.policy.choice.isEnabled()
+    assert content.policy.note.text() == f"{host} refuses a chat that is longer than it takes."
+    assert not content.thinking.choice.buttons["budget"].isEnabled()
     menu = [action.text() for action in content.model.menu_of_models().actions()]
     assert "big · Office" in menu
     window.ask()
@@ -197,7 +200,12 @@ def test_panel_leaves_values_to_the_server_and_says_so(window: Elsewhere, server
     window.ended()
     assert "temperature" not in server.asked[-1]
     window.controller.new_conversation()
+    window.controller.load_model(MODEL)
+    window.engine.finish_load()
+    window.wait_until_idle()
     assert (line.text(), line.placeholderText()) == ("0.7", "")
+    assert content.policy.choice.isEnabled()
+    assert content.thinking.choice.buttons["budget"].isEnabled()
 
 
 def test_stop_keeps_the_text_and_closes_the_socket(window: Elsewhere, server: Server) -> None:
