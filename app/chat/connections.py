@@ -129,11 +129,13 @@ class Connections(QObject):
     # --- intents --------------------------------------------------------------------------------
 
     def watch(self, watched: bool) -> None:
-        """Keep the contacts up to date and look for engines, while the page is shown."""
+        """Keep the contacts up to date while the page is shown, and ask at first who is there."""
         if watched:
             self._show_contacts()
             self._timer.start()
             self.find()
+            for row in () if self._state.offline else self._state.engines:
+                self.test(row.id)  # its models may be others by now
         else:
             self._timer.stop()
 

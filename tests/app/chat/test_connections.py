@@ -119,6 +119,27 @@ def test_engines_of_this_machine_are_looked_for_on_the_page_only(
     assert wide.states.connections.found == ()
 
 
+def test_the_page_shows_the_models_that_engines_have_now(wide: Stage, directory: Directory) -> None:
+    directory.lists["http://10.0.0.2"] = ["old"]
+    wide.start()
+    connections, state = wide.controller.network.connections, wide.states.connections
+    connections.save(EngineEdit("", "", "http://10.0.0.2"))
+    wide.wait_until_idle()
+    wide.wait_until_idle()
+    assert state.engines[0].models == ("old",)
+    directory.lists["http://10.0.0.2"] = ["new"]
+    wide.window.toggle_connections()
+    wide.wait_until_idle()
+    assert state.engines[0].models == ("new",)
+    wide.window.close_page()
+    wide.controller.change_settings(offline=True)
+    directory.lists["http://10.0.0.2"] = EngineFault("asked")
+    wide.window.toggle_connections()
+    wide.wait_until_idle()
+    assert state.engines[0].models == ("new",)  # nobody is asked offline
+    assert state.engines[0].problem == ""
+
+
 def test_an_engine_connected_by_another_name_is_not_found_again(
     wide: Stage, directory: Directory
 ) -> None:
