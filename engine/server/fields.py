@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from engine.server.errors import ApiError, bad_field
 
 MOST_DEPTH = 100  # nested arrays and objects
+_LARGEST = sys.float_info.max  # of a number; infinity is larger
 
 Json = Any  # None, bool, int, float, str, list, dict
 
@@ -147,7 +148,7 @@ class Fields:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float):
             self.fail(name, f"must be {words}, not {_kind(value)}.")
-        if not math.isfinite(value) or abs(value) >= 1 << 63:
+        if abs(value) >= 1 << 63:
             self.fail(name, "is too large a number.")
         return value
 
@@ -161,7 +162,9 @@ class Fields:
 
 
 def _check(root: Json) -> None:
-    """Raise ApiError for too deep nesting, or for text that is no Unicode: lone surrogates."""
+    """Raise ApiError for too deep nesting, for text that is no Unicode: lone surrogates, and for
+    numbers that no float can hold: 1e999 is infinity to Python's parser.
+    """
     level: list[Json] = [root]
     for _ in range(MOST_DEPTH):
         below: list[Json] = []
@@ -177,6 +180,8 @@ def _check(root: Json) -> None:
                 except UnicodeEncodeError:
                     message = "The body has half a character: a \\u escape without its other half."
                     raise ApiError(400, message) from None
+            elif isinstance(one, int | float) and not -_LARGEST <= one <= _LARGEST:
+                raise ApiError(400, "The body has a number that is too large.")
         if not below:
             return
         level = below

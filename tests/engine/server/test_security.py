@@ -109,6 +109,8 @@ def test_both_ways_to_send_the_key(guarded: Served) -> None:
         (b"null", "null"),
         (b'{"a": NaN}', "NaN"),
         (b'{"a": ' + b"1" * 5000 + b"}", "not JSON"),
+        (b'{"a": [1' + b"0" * 400 + b"]}", "too large"),
+        (b'{"a": -1e999}', "too large"),
         (b'{"a": "\xff"}', "UTF-8"),
         (json.dumps({"a": "x"}).encode("utf-16"), "UTF-8"),
         (rb'{"a": "\ud800"}', "half a character"),
@@ -292,7 +294,7 @@ def junk(random: random.Random, depth: int) -> Any:
         case "int":
             return random.randrange(-3, 5)
         case "big":
-            return random.choice([10**30, -(10**30), 2**31, 2**63])
+            return random.choice([10**30, -(10**30), 2**31, 2**63, 10**400])
         case "float":
             return random.choice([0.5, -0.5, 1e308, 1e-308])
         case "text":
