@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
+from engine.errors import RequestError
 from engine.frontend.answer_stream import Kind, Piece
+
+_LONGEST = 4_096  # characters of a stop string
 
 
 class StopFilter:
@@ -14,8 +18,19 @@ class StopFilter:
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
-        self._stops = tuple(stop for stop in stops if stop)
-        self._longest = max(map(len, self._stops), default=1) - 1
+        """Raises RequestError for a stop string of more than 4,096 characters: all of it is held."""
+        # In order and without those that begin with another one, which comes first. The only one
+        # that a text can begin with is then the last one that is not behind the text.
+        self._stops: list[str] = []
+        for stop in sorted({stop for stop in stops if stop}):
+            if not self._stops or not stop.startswith(self._stops[-1]):
+                self._stops.append(stop)
+        self._longest = max(map(len, self._stops), default=0)
+        if self._longest > _LONGEST:
+            raise RequestError(
+                f"A stop string has {self._longest:,} characters.",
+                f"Give stop strings of {_LONGEST:,} characters at most.",
+            )
         self._buffer: list[Piece] = []
         self.is_active = bool(self._stops)
         self.found = ""  # the stop string that the text was cut at
@@ -29,11 +44,16 @@ class StopFilter:
         """Append pieces; returns those buffered that cannot be part of a stop string."""
         self._buffer += pieces
         text = "".join([text for _, text in self._buffer])
-        places = [(at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
-        if places:
-            place, self.found = min(places)
-            return self._release(place)
-        return self._release(len(text) - self._partial_stop_length(text))
+        held = len(text)  # where the beginning of a stop string may be
+        for start in range(len(text)):
+            part = text[start : start + self._longest]
+            at = bisect_right(self._stops, part)
+            if at and part.startswith(self._stops[at - 1]):
+                self.found = self._stops[at - 1]
+                return self._release(start)
+            if held == len(text) and at < len(self._stops) and self._stops[at].startswith(part):
+                held = start
+        return self._release(held)
 
     def flush(self) -> Sequence[Piece]:
         """The buffered pieces at the end of the stream; none after a stop string."""
@@ -56,10 +76,3 @@ class StopFilter:
                 del self._buffer[0]
             length -= len(text)
         return released
-
-    def _partial_stop_length(self, text: str) -> int:
-        """Length of the longest suffix of a text that is a prefix of a stop string."""
-        for length in range(min(self._longest, len(text)), 0, -1):
-            if any(stop.startswith(text[-length:]) for stop in self._stops):
-                return length
-        return 0

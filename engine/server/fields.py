@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from engine.server.errors import ApiError, bad_field
 
 MOST_DEPTH = 100  # nested arrays and objects
+_MOST_VALUES, _BETWEEN = 1_000_000, (b",", b"[", b"{")
 _LARGEST = sys.float_info.max  # of a number; infinity is larger
 
 Json = Any  # None, bool, int, float, str, list, dict
@@ -20,6 +21,9 @@ def parse(raw: bytes, list_as: str = "") -> Fields:
 
     Where `list_as` is given, a list is an object with that field.
     """
+    if sum(map(raw.count, _BETWEEN)) > _MOST_VALUES:  # no other thread runs while it is parsed
+        most = f"{_MOST_VALUES:,} commas and opening brackets"
+        raise ApiError(413, f"The body has more than {most}; send fewer or shorter lists.")
     if not raw.strip():
         raise ApiError(400, "The body is empty; it must be a JSON object.")
     try:

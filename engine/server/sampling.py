@@ -36,6 +36,7 @@ _NUMBERS: tuple[tuple[str, str, bool, float | None, float | None], ...] = (
     ("mirostat_tau", "mirostat_tau", False, 0, None),
     ("mirostat_eta", "mirostat_eta", False, 0, None),
 )
+_MOST_TEXTS = 1_000  # in `logit_bias`: each is a request to the engine
 _NEVER = -100.0  # OpenAI's bias of a token that is never drawn
 
 
@@ -66,7 +67,10 @@ def sampling(body: Fields) -> dict[str, Any]:
 def text_biases(body: Fields) -> tuple[tuple[str, float], ...]:
     """Biases of `logit_bias` for all tokens of a text, as llama.cpp takes them beside token ids."""
     given = _biases(body) if "logit_bias" in body else []
-    return tuple((text, bias) for text, bias in given if isinstance(text, str))
+    found = tuple((text, bias) for text, bias in given if isinstance(text, str))
+    if len(found) > _MOST_TEXTS:
+        body.fail("logit_bias", f"has {len(found):,} texts; give {_MOST_TEXTS:,} at most, or ids.")
+    return found
 
 
 def llama_names(sampling: Sampling) -> dict[str, Any]:

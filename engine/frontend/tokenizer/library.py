@@ -6,6 +6,7 @@ The library is written in Rust and panics on some files and texts. A panic reach
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, cast
@@ -15,6 +16,9 @@ from tokenizers import Tokenizer as LibraryTokenizer
 
 from engine.errors import ModelFileError
 from engine.machine.rust_panics import without_panic_reports
+
+# A batch of one text needs no pool of threads, and a panic is raised on the thread that called.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 _PASSED_ON = (KeyboardInterrupt, SystemExit, MemoryError)
 _MOST_CHARACTERS = 100  # of a word of a WordPiece vocabulary; longer ones are unknown
@@ -156,7 +160,10 @@ class SubwordEncoder:
         """The token ids of `text`; raises ModelFileError."""
         what = f"{self._name} makes the tokenizers library fail"
         with _faults_as(what, self._remedy, may_panic=self._may_panic):
-            return cast("list[int]", self._library.encode(text, add_special_tokens=False).ids)
+            # Of a batch, which other threads do not wait for: the library's `encode` keeps them
+            # waiting, for seconds with a text of some megabytes.
+            found = self._library.encode_batch_fast([text], add_special_tokens=False)
+            return cast("list[int]", found[0].ids)
 
 
 @contextmanager

@@ -126,6 +126,23 @@ def test_a_body_that_is_no_json_is_refused_in_one_sentence(
     assert word in response.json()["error"]["message"]
 
 
+def test_more_values_than_can_be_parsed_in_time_are_refused(served: Served) -> None:
+    body = b'{"x": [' + b"[]," * 600_000 + b"[]]}"
+    response = served.http.post(CHAT, content=body)
+    assert response.status_code == 413
+    assert "1,000,000 commas" in response.json()["error"]["message"]
+
+
+def test_more_text_biases_than_are_tokenized_in_time_are_refused(served: Served) -> None:
+    biases = [[f"word {at}", 1] for at in range(1_001)]
+    assert "1,001 texts" in served.error(CHAT, chat(logit_bias=biases))["error"]["message"]
+
+
+def test_a_stop_string_that_would_hold_an_answer_is_refused(served: Served) -> None:
+    assert "5,000 characters" in served.error(CHAT, chat(stop="a" * 5000))["error"]["message"]
+    served.post(CHAT, chat(stop=[f"stop {at}" for at in range(10_000)]))
+
+
 def test_a_large_body_is_refused_with_and_without_its_length(guarded: Served) -> None:
     large = json.dumps(chat("x" * 200_000)).encode()
     assert guarded.http.post(CHAT, content=large, headers=bearer()).status_code == 413
