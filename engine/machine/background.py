@@ -14,18 +14,28 @@ T = TypeVar("T")
 
 _POLL_SECONDS = 0.02  # between two calls of the checkpoint
 _BRIEF_SECONDS = 0.05  # work that takes less is waited for: passes of the model take longer
+_stack_size = threading.Lock()
 
 
 class BackgroundTask(Generic[T]):
     """One function call on a new thread, started at once."""
 
-    def __init__(self, work: Callable[[], T], name: str) -> None:
+    def __init__(self, work: Callable[[], T], name: str, stack_bytes: int = 0) -> None:
+        """`stack_bytes` is the size of the thread's stack; 0: the usual one."""
         self._work = work
         self._done: list[T] = []
         self._failed: BaseException | None = None
         # A daemon thread: quitting does not wait for work whose result is discarded.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        if not stack_bytes:
+            self._thread.start()
+            return
+        with _stack_size:  # a setting of the process; a thread that starts meanwhile has more
+            before = threading.stack_size(stack_bytes)
+            try:
+                self._thread.start()
+            finally:
+                threading.stack_size(before)
 
     @property
     def finished(self) -> bool:

@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import ipaddress
 import logging
+import re
 import socket
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ from engine.server.limits import Limits
 log = logging.getLogger(__name__)
 
 PUBLIC_PATHS = {"/health", "/v1/health"}
+_HOST = re.compile(r"(?:\[([^\[\]]+)\]|([^:\[\]]+))(?::\d*)?")  # in brackets: an IPv6 address
 _LOCAL_NAMES = {"localhost", "host.docker.internal"}
 _WRONG_KEY_SECONDS = 0.25  # before a wrong key is refused
 _PREFLIGHT_SECONDS = "600"
@@ -110,11 +112,25 @@ class Guards:
         )
 
     def _check_origin(self, headers: Headers, origin: str) -> None:
-        if not origin or self._allows(origin) or origin == f"http://{headers.get('host', '')}":
+        if not origin:
+            self._check_site(headers)
+            return
+        if self._allows(origin) or origin == f"http://{headers.get('host', '')}":
             return
         raise ApiError(
             403,
             f"Web pages of {origin[:100]!r} may not use this server; allow the origin in its settings.",
+            code="origin_not_allowed",
+        )
+
+    def _check_site(self, headers: Headers) -> None:
+        """Refuse what another page fetches without an origin, such as a picture; a link is none."""
+        is_foreign = headers.get("sec-fetch-site", "") in ("cross-site", "same-site")
+        if not is_foreign or headers.get("sec-fetch-user") == "?1" or "*" in self._security.origins:
+            return
+        raise ApiError(
+            403,
+            "Other web pages may not use this server; allow their origin in its settings.",
             code="origin_not_allowed",
         )
 
@@ -168,11 +184,9 @@ def _client(scope: Scope, headers: Headers) -> Client:
 
 
 def _host_name(host: str) -> str:
-    """The name or address in a Host header, in lower case and without the port."""
-    host = host.strip().lower()
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0].rstrip(".")
+    """The name or address in a Host header, in lower case and without the port; "" if malformed."""
+    found = _HOST.fullmatch(host.strip().lower())
+    return (found[1] or found[2]).rstrip(".") if found else ""
 
 
 def _is_of_this_computer(origin: str) -> bool:

@@ -22,6 +22,9 @@ from engine.messages import Constraint
 
 _KEPT = 8  # compiled grammars
 _LONGEST_SECONDS = 10.0  # of a compilation
+# Of the thread that compiles: the library calls itself for each of a chain of rules, of which the
+# longest text has some 75,000, at about 3 kB. Memory is only taken as it is used.
+_STACK_BYTES = 512 << 20
 
 
 class Grammar:
@@ -45,9 +48,13 @@ class Grammar:
 
     def compiled(self) -> LLMatcher:
         """A new state at the start of the text, which shares nothing with others."""
-        with guarded():
-            made = LLMatcher(self._tokenizer, self._source, log_level=0, limits=LIMITS)
-            message = made.get_error()
+
+        def compiled() -> tuple[LLMatcher, str]:
+            with guarded():
+                made = LLMatcher(self._tokenizer, self._source, log_level=0, limits=LIMITS)
+                return made, made.get_error()
+
+        made, message = BackgroundTask(compiled, "grammar library", _STACK_BYTES).result()
         if message:
             constraint = self.constraint
             raise refusal.from_library(constraint.kind, constraint.text, message)

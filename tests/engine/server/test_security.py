@@ -54,7 +54,11 @@ def test_names_of_this_machine_are_served(guarded: Served, host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "", ":8080"]
+    "host",
+    [
+        *("evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "", ":8080"),
+        *("localhost:evil.example", "[::1]evil.example", "[::1].evil.example", "127.1"),
+    ],
 )
 def test_a_name_that_was_made_to_point_here_is_refused(guarded: Served, host: str) -> None:
     response = guarded.http.get("/v1/models", headers={"Host": host} | bearer())
@@ -67,6 +71,15 @@ def test_other_pages_are_refused_and_cannot_read(guarded: Served) -> None:
         response = guarded.http.post(CHAT, json=chat(), headers={"Origin": origin} | bearer())
         assert response.status_code == 403
         assert "access-control-allow-origin" not in response.headers
+
+
+def test_what_a_page_fetches_without_an_origin_is_refused(served: Served) -> None:
+    picture = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
+    assert served.http.get("/metrics?model=x", headers=picture).status_code == 403
+    opened = picture | {"Sec-Fetch-Mode": "navigate"}  # by a script, or in a frame
+    assert served.http.get("/metrics", headers=opened).status_code == 403
+    for clicked in (opened | {"Sec-Fetch-User": "?1"}, {"Sec-Fetch-Site": "none"}):
+        assert served.http.get("/metrics", headers=clicked).status_code == 200
 
 
 def test_an_allowed_page_is_served_with_its_preflight(guarded: Served) -> None:

@@ -406,3 +406,10 @@ def test_a_panic_of_the_library_is_an_engine_error() -> None:
         raise Panic("at\nline 3")
     with pytest.raises(KeyboardInterrupt), guarded():
         raise KeyboardInterrupt
+
+
+def test_a_long_chain_of_rules_is_compiled_on_a_stack_of_its_own() -> None:
+    # The library calls itself for each; with the usual stack it ended the process.
+    names = "".join(f"A{at}: A{at + 1}\n" for at in range(10_000))
+    grammar = Grammars().compile(Constraint(LARK, f'start: A0\n{names}A10000: "x"'))
+    assert grammar.start().consume_token(ord("x"))
