@@ -446,7 +446,7 @@ class Downloads:
 
 def _offline_note() -> str:
     """Why a queued download does not start; "" when it may."""
-    return tr("Offline. It continues when you switch that off.") if gate.offline else ""
+    return tr("Offline. It continues when you go online again.") if gate.offline else ""
 
 
 def _completed(piece: Piece, listed: Piece | None) -> Piece:

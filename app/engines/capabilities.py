@@ -51,7 +51,7 @@ class Capabilities:
                 return tr("{server} refuses a chat that is longer than it takes.",
                           server=self.server)  # fmt: skip
             case "formats":
-                return tr("{server} cannot be held to every format.", server=self.server)
+                return tr("{server} does not support every answer format.", server=self.server)
             case _:
                 return tr("This needs a model on this computer; this one runs on {server}.",
                           server=self.server)  # fmt: skip

@@ -375,7 +375,7 @@ class Settings:
             "Who can reach it",
             "Programs on this computer, or every device in your network too.",
             choices=("computer", "network"),
-            words=("This computer", "Home network"),
+            words=("This computer", "Your network"),
             exact="Listens on 127.0.0.1, or on all addresses (0.0.0.0)",
             group="server",
         ),
@@ -384,7 +384,7 @@ class Settings:
         int,
         Setting(
             "Port",
-            "The number after the address. Change it if another program uses it.",
+            "The number at the end of the address. Change it if another program uses it.",
             low=1024,
             high=65535,
             group="server",
@@ -395,7 +395,7 @@ class Settings:
         int,
         Setting(
             "Keep models loaded",
-            "A model that another program asked for is unloaded when nobody has used it for so long.",
+            "How long a model that another program loaded stays after its last use.",
             "minutes",
             0,
             1440,

@@ -61,7 +61,7 @@ def _network_words(fault: RemoteFault) -> tuple[str, str] | None:
                       server=server, reason=about)  # fmt: skip
             return text, tr(
                 "Check the clock of this computer, and whether a proxy intercepts the connection. "
-                "Install a certificate of your own in this system."
+                "If the server has a certificate of its own, install it in this system."
             )
         case RemoteFaultKind.NOT_TLS:
             text = tr("{server} does not use encryption.", server=server)
@@ -73,7 +73,9 @@ def _network_words(fault: RemoteFault) -> tuple[str, str] | None:
             text = tr("The proxy refused the connection: {reason}.", reason=about or fault.status)
             return text, tr("Check the proxy in the settings.")
         case RemoteFaultKind.REDIRECT:
-            text = tr("{server} sends to another address: {address}.", server=server, address=about)
+            text = tr(
+                "{server} redirects to another address: {address}.", server=server, address=about
+            )
             return text, tr("Use that address in Connections if you trust it.")
         case RemoteFaultKind.WEB_PAGE if about:
             text = tr("{server} answered with a web page: “{title}”.", server=server, title=about)
@@ -82,18 +84,18 @@ def _network_words(fault: RemoteFault) -> tuple[str, str] | None:
             text = tr("{server} answered with a web page.", server=server)
             return text, tr("Check the address, and whether the network asks you to sign in.")
         case RemoteFaultKind.INVALID:
-            text = tr("{server} sent something that is no answer.", server=server)
-            return text, tr("Check that the address is of a model server.")
+            text = tr("{server} did not answer like a model server.", server=server)
+            return text, tr("Check that this is the address of a model server.")
         case RemoteFaultKind.CLOSED:
             text = tr("{server} closed the connection before it answered.", server=server)
-            return text, tr("Try again, and look at what the server reports.")
+            return text, tr("Try again. If it fails again, check the messages of the server.")
         case RemoteFaultKind.CUT:
             text = tr("The connection to {server} was cut in the middle of the answer.",
                       server=server)  # fmt: skip
-            return text, tr("What has come is kept; continue it.")
+            return text, tr("What has arrived is kept; you can continue it.")
         case RemoteFaultKind.SILENT if fault.partial:
             text = tr("{server} stopped sending in the middle of the answer.", server=server)
-            return text, tr("What has come is kept; continue it.")
+            return text, tr("What has arrived is kept; you can continue it.")
         case RemoteFaultKind.SILENT:
             return tr("{server} accepted the message, but never answered.", server=server), running
         case _:
@@ -130,7 +132,7 @@ def _server_words(fault: RemoteFault) -> tuple[str, str] | None:
         case RemoteFaultKind.LIMIT:
             return tr("{server} limits the number of requests.", server=server), later
         case RemoteFaultKind.BUSY:
-            return tr("{server} has too much to do.", server=server), later
+            return tr("{server} is busy.", server=server), later
         case RemoteFaultKind.LOADING:
             return tr("{server} is still loading the model.", server=server), later
         case _:
@@ -146,7 +148,9 @@ def _model_words(fault: RemoteFault) -> tuple[str, str]:
             text = tr("{server} does not have the model {model}.", server=server, model=model)
             return text, tr("Choose another model.")
         case RemoteFaultKind.CONTEXT:
-            return _context_words(fault), tr("Start a new chat, or choose a longer context there.")
+            return _context_words(fault), tr(
+                "Start a new chat, or set a longer context on the server."
+            )
         case RemoteFaultKind.IMAGES:
             text = tr("{model} cannot read images.", model=named)
             return text, tr("Remove them, or choose a model that can.")
@@ -154,7 +158,7 @@ def _model_words(fault: RemoteFault) -> tuple[str, str]:
             text = tr("{model} cannot use tools on {server}.", model=named, server=server)
             return text, tr("Switch them off, or choose another model.")
         case RemoteFaultKind.FORMAT:
-            text = tr("{server} cannot be held to this format of answers.", server=server)
+            text = tr("{server} does not support this answer format.", server=server)
             return text, tr("Choose JSON or free text, or a model on this computer.")
         case RemoteFaultKind.REFUSED if fault.about:
             text = tr("{server} refused the message: {reason}",
@@ -169,17 +173,17 @@ def _model_words(fault: RemoteFault) -> tuple[str, str]:
         case _:
             text = tr("{server} reports an error ({status}).", server=server, status=fault.status)
     if fault.partial:
-        return text, tr("What has come is kept; continue it.")
+        return text, tr("What has arrived is kept; you can continue it.")
     return text, tr("Try again later.")
 
 
 def _context_words(fault: RemoteFault) -> str:
     wanted, most = number(fault.tokens), number(fault.most_tokens)
     if fault.tokens and fault.most_tokens:
-        return tr("This chat has {count} tokens, and the model takes {most}.",
+        return tr("This chat has {count} tokens, and the model can read {most} at once.",
                   count=wanted, most=most)  # fmt: skip
     if fault.most_tokens:
-        return tr("This chat is longer than the {most} tokens that the model takes.", most=most)
+        return tr("This chat is longer than the {most} tokens that the model can read.", most=most)
     return tr("This chat is longer than the model's context.")
 
 

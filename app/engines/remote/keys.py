@@ -89,7 +89,7 @@ def system_keyring() -> Keyring:
     except Exception as error:
         raise NoKeyring(str(error) or type(error).__name__) from error
     if isinstance(found, fail.Keyring | null.Keyring):
-        raise NoKeyring(tr("this system has none"))
+        raise NoKeyring(tr("no keyring was found"))
     return cast("Keyring", found)
 
 

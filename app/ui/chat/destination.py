@@ -42,4 +42,4 @@ def destination_words(connections: ConnectionsState) -> str:
         return ""
     if connections.offline:
         return tr("Offline: nothing goes to {host}.", host=host)
-    return tr("Your words go to {host}.", host=host)
+    return tr("What you write goes to {host}.", host=host)

@@ -27,7 +27,7 @@ class ContactsSection(QWidget):
         super().__init__()
         self._state = state
         self.hint = wrapped(
-            tr("Addresses and reasons only, on this computer only; no word of what you wrote.")
+            tr("Only addresses and reasons, kept on this computer; nothing of what you wrote.")
         )
         self.none = wrapped(tr("None yet: Tokonoma has connected to nothing."))
         self.list = RowList(tr("Where Tokonoma has connected"), several=False)

@@ -73,7 +73,7 @@ class FoundCard(QFrame):
     def __init__(self, row: FoundRow) -> None:
         super().__init__()
         self.row = row
-        words = tr("{name} answers on this computer.", name=isolated(row.name))
+        words = tr("{name} runs on this computer.", name=isolated(row.name))
         if row.models:
             words += " " + trn("It has {count} model.", "It has {count} models.", row.models)
         elif row.needs_key:
@@ -250,8 +250,8 @@ class EnginesSection(QWidget):
         self._awaits = ""  # address that Save was pressed for
         self.hint = wrapped(
             tr(
-                "Models of another computer, or of a program such as Ollama on this one. What you "
-                "write goes there only in chats whose model you choose from there."
+                "Models on another computer, or in a program such as Ollama on this one. What you "
+                "write goes there only in chats that use one of these models."
             )
         )
         self.cards: dict[str, EngineCard] = {}
@@ -364,9 +364,9 @@ def _state_words(row: EngineRow) -> tuple[str, str]:
     """The tone and the words of a connection's state."""
     match row.state:
         case EngineState.UNKNOWN if not row.models:
-            return "secondary", tr("Not asked yet.")
+            return "secondary", tr("Not tested yet.")
         case EngineState.ASKING:
-            return "secondary", tr("Asking…")
+            return "secondary", tr("Testing…")
         case EngineState.FAILED:
             return "danger", f"{row.problem} {row.remedy}".strip()
         case EngineState.READY | EngineState.UNKNOWN:  # the models of an earlier run

@@ -96,11 +96,11 @@ class ConnectionsPage(QWidget):
     def show_settings(self, settings: Settings) -> None:
         """Show the current settings; unfinished typing is kept."""
         words = (
-            tr("Tokonoma connects to nothing. Chats with models on this computer go on.")
+            tr("Tokonoma connects to nothing. Chats with models on this computer still work.")
             if settings.offline
             else tr(
-                "Stops downloads, searches and engines elsewhere, and lets nothing connect until "
-                "you switch it off."
+                "Stops downloads, searches and engines elsewhere. Nothing connects until you "
+                "switch it off."
             )
         )
         self.offline.show_state(tr("Offline"), words, on=settings.offline)

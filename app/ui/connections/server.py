@@ -150,7 +150,7 @@ class ServerSection(QWidget):
         first, *others = status.addresses or ("",)
         self.address.setVisible(bool(first))
         self.copy_button.text_to_copy = first
-        hint = tr("Programs that ask for the base URL of OpenAI need /v1 after it.")
+        hint = tr("If a program asks for the base URL of OpenAI, add /v1 to it.")
         self.address.show_value(first, hint)
         self.other_address.setVisible(bool(others))
         self.copy_other.text_to_copy = others[0] if others else ""
@@ -159,7 +159,7 @@ class ServerSection(QWidget):
             part.setVisible(settings.serve)
         show_words(self.warning, _network_warning(settings) if settings.serve else "")
         self._show_key_row()
-        words = tr("A symbol beside the clock shows that, and opens the window again.")
+        words = tr("A symbol beside the clock shows that it runs, and opens the window again.")
         none = tr("This desktop has no place for a symbol. Start the app again to open the window.")
         self.closed.show_state(
             tr("Keep serving when the window is closed"),
@@ -195,7 +195,10 @@ class ServerSection(QWidget):
         show_words(self.clients, "\n".join(map(_client_line, status.clients)) if used else "")
         self.texts.show_state(
             tr("Keep the texts too"),
-            tr("Off: the list has no word of a request or an answer. It is empty after a restart."),
+            tr(
+                "While this is off, no text of a request or answer is kept. The list is empty "
+                "after a restart."
+            ),
             on=settings.serve_texts,
         )
         if status.log != self._log:
@@ -241,7 +244,7 @@ def _network_warning(settings: Settings) -> str:
     if settings.offline:
         return tr("While Tokonoma is offline, only this computer can reach it.")
     if not settings.serve_key:
-        return tr("Every device in your network can use the models. Make a key.")
+        return tr("Every device in your network can use the models. Make a key to prevent that.")
     return tr("Devices in your network can reach it. What they send is not encrypted.")
 
 

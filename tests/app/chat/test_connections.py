@@ -215,7 +215,7 @@ def test_where_words_go_follows_the_model_of_the_chat(wide: Stage, directory: Di
     wide.controller.chat_settings.change(None, there)
     wide.wait_until_idle()
     assert state.destination == "gpu.example"
-    words = "Your words go to gpu.example."
+    words = "What you write goes to gpu.example."
     assert window.chat.destination.words.text() == words
     assert window.chat.destination.isVisible()
     assert window.chat.empty_view.sentence.text() == words

@@ -43,7 +43,7 @@ def server() -> Iterator[Server]:
 
 
 def no_ring() -> None:
-    raise NoKeyring("this system has none")
+    raise NoKeyring("no keyring was found")
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def line_of(content: PanelContent, name: str) -> QLineEdit:
 
 
 def no_ring() -> Any:
-    raise NoKeyring("this system has none")
+    raise NoKeyring("no keyring was found")
 
 
 class Elsewhere(Stage):
@@ -251,7 +251,8 @@ def test_cut_line_keeps_the_text_and_can_be_continued(window: Elsewhere, server:
         (error("Rate limit", 429, Retry_After="3600"), "limits the number of requests"),
         (error("The model `big` does not exist.", 404), "does not have the model big"),
         (error("This model's maximum context length is 4096 tokens. However, your request has "
-               "5000 input tokens", 400), "This chat has 5,000 tokens, and the model takes 4,096."),
+               "5000 input tokens", 400),
+         "This chat has 5,000 tokens, and the model can read 4,096 at once."),
         (Reply([b"<html><title>Sign in</title>"], headers={"Content-Type": "text/html"}),
          "answered with a web page: “Sign in”"),
         (Reply([Step.RESET]), "closed the connection before it answered"),

@@ -30,7 +30,7 @@ def server() -> Iterator[Server]:
 
 
 def no_ring() -> Any:
-    raise NoKeyring("this system has none")
+    raise NoKeyring("no keyring was found")
 
 
 class Window:

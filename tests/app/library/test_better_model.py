@@ -114,7 +114,7 @@ def test_a_download_waits_while_the_app_is_offline(
     qtbot.mouseClick(line.link, Qt.MouseButton.LeftButton)
     assert hub.stalled.wait(20)
     stage.controller.change_settings(offline=True)
-    words = "Better 1B: Offline. It continues when you switch that off."
+    words = "Better 1B: Offline. It continues when you go online again."
     until(lambda: line.words.text() == words)
     hub.released.set()
     stage.controller.change_settings(offline=False)

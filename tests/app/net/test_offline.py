@@ -145,7 +145,7 @@ def test_a_running_download_stops_and_continues_later(
     watched.clear()
     switch.set_offline(True)
     stopped = watched.wait_for_phase(id, Phase.QUEUED)
-    assert stopped.note == "Offline. It continues when you switch that off."
+    assert stopped.note == "Offline. It continues when you go online again."
     assert stopped.done_bytes == HALF
     late = watched.queue.add(source(4))
     assert watched.wait_for_phase(late, Phase.QUEUED).note == stopped.note

@@ -68,7 +68,7 @@ def ring() -> Iterator[Ring]:
 
 
 def no_ring() -> Ring:
-    raise NoKeyring("this system has none")
+    raise NoKeyring("no keyring was found")
 
 
 def store_in(folder: Path, ring: Ring | None) -> ConnectionStore:
@@ -268,7 +268,7 @@ def test_the_package_of_keyrings() -> None:
     before = keyring.core._keyring_backend
     try:
         keyring.set_keyring(fail.Keyring())
-        with pytest.raises(NoKeyring, match="has none"):
+        with pytest.raises(NoKeyring, match="no keyring"):
             system_keyring()
         other = chainer.ChainerBackend()
         keyring.set_keyring(other)

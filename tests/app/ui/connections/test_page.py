@@ -304,7 +304,7 @@ def test_a_found_engine_is_offered_and_used_on_a_click(
     page.engines.search.click()
     settle(stage)
     (found,) = page.engines.found
-    assert found.words.text() == "Ollama answers on this computer. It has 3 models."
+    assert found.words.text() == "Ollama runs on this computer. It has 3 models."
     assert directory.engines == {}
     found.use.click()
     settle(stage)
