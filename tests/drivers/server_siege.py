@@ -81,11 +81,8 @@ class Target:
         """Threads, descriptors, megabytes, and answers in progress."""
         folder = Path(f"/proc/{self.process.pid}")
         status = folder.joinpath("status").read_text()
-        text = httpx.get(f"{self.url}/metrics", headers=JSON, timeout=60).text
-        numbers = dict.fromkeys(("processing", "deferred"), 0)
-        for name in numbers:
-            if found := re.search(rf"^llamacpp:requests_{name} (\d+)", text, re.MULTILINE):
-                numbers[name] = int(found[1])
+        slots = httpx.get(f"{self.url}/slots", headers=JSON, timeout=60).json()
+        numbers = {"processing": sum(one["is_processing"] for one in slots)}
         return {
             "threads": len(list(folder.joinpath("task").iterdir())),
             "files": len(list(folder.joinpath("fd").iterdir())),
