@@ -67,6 +67,8 @@ def test_local_engine_has_adapters_and_snapshots() -> None:
         snapshots=True,
         metrics=True,
         counts=True,
+        forgetting=True,
+        budgets=True,
         formats=frozenset(ConstraintKind),
     )
     client.deleteLater()

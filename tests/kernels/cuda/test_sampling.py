@@ -37,7 +37,7 @@ def logits_of(rows: int, vocabulary: int, random: torch.Generator) -> Tensor:
 
 
 def drawn(logits: Tensor, sampler: Sampler, tokens: list[int], allowed: object = None) -> int:
-    draw = sampler.device_draw(tokens, allowed, ())  # type: ignore[arg-type]
+    draw = sampler.device_sampling(tokens, allowed, ())  # type: ignore[arg-type]
     assert draw is not None
     return CudaSampler(logits.shape[1], HERE).draw(logits[None, 0], [draw])[0]
 
@@ -81,7 +81,7 @@ def test_masks_and_excluded_tokens(random: torch.Generator) -> None:
     allowed[[2, 7]] = 0xF0F0F0F0, 0x0000FFFF
     for sampling in (PLAIN, replace(PLAIN, temperature=0)):
         sampler = Sampler(replace(sampling, top_k=4))
-        draw = sampler.device_draw([1, 2], allowed, (70, 71))
+        draw = sampler.device_sampling([1, 2], allowed, (70, 71))
         assert draw is not None
         (found,) = CudaSampler(vocabulary, HERE).draw(logits, [draw])
         assert found == sampler.draw(logits[0], [1, 2], allowed, (70, 71))
@@ -102,7 +102,9 @@ def test_sequences_are_drawn_together(random: torch.Generator) -> None:
     ]
     masks = [None, allowed, None]
     tokens = [4, 5, 6, 7]
-    draws = [one.device_draw(tokens, mask, ()) for one, mask in zip(samplers, masks, strict=True)]
+    draws = [
+        one.device_sampling(tokens, mask, ()) for one, mask in zip(samplers, masks, strict=True)
+    ]
     found = CudaSampler(vocabulary, HERE).draw(logits, draws)  # type: ignore[arg-type]
     wanted = [
         one.draw(row, tokens, mask) for one, row, mask in zip(samplers, logits, masks, strict=True)
@@ -144,10 +146,10 @@ def test_what_the_device_cannot_decide_is_left_to_the_host(random: torch.Generat
     ],
 )
 def test_other_samplers_stay_on_the_host(sampling: Sampling) -> None:
-    assert Sampler(sampling).device_draw([1], None, ()) is None
+    assert Sampler(sampling).device_sampling([1], None, ()) is None
 
 
 def test_the_random_bits_are_those_of_the_position() -> None:
-    draw = Sampler(replace(PLAIN, top_k=2)).device_draw([1, 2, 3], None, ())
+    draw = Sampler(replace(PLAIN, top_k=2)).device_sampling([1, 2, 3], None, ())
     assert draw is not None
     assert draw.random == draw_bits(5, 3)

@@ -266,7 +266,7 @@ def test_an_engine_found_that_asks_for_a_key_is_edited_first(
     page.engines.search.click()
     settle(stage)
     (found,) = page.engines.found
-    assert found.words.text().endswith("answers on this computer. It asks for a key.")
+    assert found.words.text().endswith("runs on this computer. It asks for a key.")
     found.use.click()
     editor = page.engines.editor
     assert editor.edited().address == "http://127.0.0.1:8000/v1"
