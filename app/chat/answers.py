@@ -82,7 +82,7 @@ FULL_NOTICE = "full"  # kind of the notice that a chat is full and its policy is
 
 
 class Answers:
-    """Queues answers, requests them, and writes what comes to state and store."""
+    """Queues answers, requests them from engines, and writes their text to state and store."""
 
     def __init__(
         self,

@@ -85,7 +85,7 @@ class Connections(QObject):
         own_addresses: Callable[[], Sequence[str]] = lambda: (),
         parent: QObject | None = None,
     ) -> None:
-        """`files` is the worker for the app's own files; `own_addresses` are of its own server.
+        """`files` runs the app's file operations; `own_addresses` returns those of the app's server.
 
         Without a `directory` the page offers no engines elsewhere.
         """

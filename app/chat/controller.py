@@ -1,4 +1,4 @@
-"""The chat controller: turns user intents into requests, and what comes of them into state.
+"""The chat controller: turns user intents into requests, and their results into state.
 
 Only it and its parts call the engines and the store. Every intent returns at once: the state has
 changed when it returns, and the disk follows soon after. Each part awaits what it has asked for.

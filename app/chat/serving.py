@@ -1,6 +1,6 @@
 """The server for other programs: starts and stops it as the settings say, and shows its use.
 
-It is made on a thread of its own at the first start, so that a window without it loads none of it.
+A background thread makes it at the first start: its modules are imported only where it is used.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ _NOTHING = MappingProxyType[str, Any]({})
 
 
 class ServerKind(Enum):
-    """Which program a server is; decides which of its own fields and routes are used."""
+    """The program that a server runs: it decides which extra fields and routes are used."""
 
     OPENAI = "openai"  # another one with OpenAI's routes
     TOKONOMA = "tokonoma"

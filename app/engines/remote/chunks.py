@@ -1,7 +1,7 @@
 """Chunks of a streamed answer as deltas: texts, thoughts, tool calls, usage, and the end.
 
-Servers differ in where thoughts are, in how they number tool calls, and in what they leave out;
-whatever can be told from what came is told here.
+Servers differ in where thoughts are, in how they number tool calls, and in what they leave out:
+missing ids, indexes and reasons are derived from the other fields.
 """
 
 from __future__ import annotations

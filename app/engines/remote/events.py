@@ -23,8 +23,8 @@ class EventParser:
     """Bytes in, events out. Comments, such as the pings of proxies, are skipped.
 
     Lines end with CR LF, LF or CR. Some servers separate events by one line end instead of two:
-    a line of data that begins an object is an event of its own. A line that is JSON without a field
-    name, as some servers send errors, is one too.
+    each data line that begins a JSON object then is one event. So is a line of JSON without a field
+    name, which is how some servers send errors.
     """
 
     def __init__(self) -> None:

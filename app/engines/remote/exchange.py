@@ -1,7 +1,7 @@
 """One HTTP request to a server: allowed by the gate, redirected only within the server, closed.
 
-A request has a connection of its own, so that closing it is the same as stopping the answer, and
-no connection is used that the server has closed meanwhile. httpx is imported by the first request.
+Each request opens a new connection: closing it stops the answer, and a connection that the server
+has closed is never reused. httpx is imported by the first request.
 """
 
 from __future__ import annotations

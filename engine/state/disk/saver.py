@@ -84,8 +84,8 @@ class Saver:
     ) -> None:
         """Start writing `captured`, which is released afterwards; `saved` is called with the path.
 
-        `deliver` is given the final event of the request. `identify` returns the state key; the model's hash may take seconds, so it runs on the
-        thread.
+        `deliver` is given the final event of the request. `identify` returns the state key on the
+        thread, because hashing the model may take seconds.
         """
         assert not any(is_save for _, is_save in self._jobs), "a save is in progress"
         started = time.perf_counter()
