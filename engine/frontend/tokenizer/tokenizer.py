@@ -50,7 +50,40 @@ _KNOWN_PIECES = 4096  # tokens whose bytes are remembered
 _CLS, _SEP, _UNKNOWN = 101, 102, 100  # of BERT's vocabulary: ggml's defaults
 _END_OF_T5, _UNKNOWN_OF_T5 = 1, 2
 _NO_TEXT = "\ufdd0"  # a code that is no character, for a piece that no text has
+_HIDDEN = (TokenKind.CONTROL, TokenKind.UNKNOWN)  # in an answer
 _BYTE_TEXT = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+class _Pieces:
+    """The bytes of each token of a vocabulary.
+
+    Apart from the tokenizer, which remembers results: a cycle with a vocabulary in it would stay in
+    memory after its model, until the next garbage collection.
+    """
+
+    def __init__(self, texts: Sequence[str], kinds: Sequence[int], *, byte_level: bool) -> None:
+        self._texts, self._kinds = texts, kinds
+        self._byte_of = {character: byte for byte, character in enumerate(_byte_alphabet())}
+        self._byte_level = byte_level
+
+    def of(self, token: int) -> bytes:
+        """The bytes of a token; empty for an id without text."""
+        if not 0 <= token < len(self._texts):
+            return b""
+        text, kind = self._texts[token], self._kinds[token]
+        if kind == TokenKind.NORMAL:
+            if self._byte_level:
+                return _to_bytes(text, self._byte_of)
+            return text.replace(SPACE, " ").encode("utf-8")
+        if kind == TokenKind.BYTE:
+            found = _BYTE_TEXT.fullmatch(text)
+            return bytes([int(found[1], 16)]) if found else text.encode("utf-8")
+        return b"" if kind not in (*_HIDDEN, TokenKind.USER_DEFINED) else text.encode("utf-8")
+
+    def shown(self, token: int) -> bytes:
+        """The same, and empty for a control token."""
+        is_hidden = 0 <= token < len(self._kinds) and self._kinds[token] in _HIDDEN
+        return b"" if is_hidden else self.of(token)
 
 
 class Tokenizer:
@@ -87,7 +120,6 @@ class Tokenizer:
         self._texts = _token_texts(metadata)
         self._ids = {text: token for token, text in enumerate(self._texts)}
         self._kinds = _numbers(metadata, "token_type", len(self._texts), TokenKind.NORMAL)
-        self._byte_of = {character: byte for byte, character in enumerate(_byte_alphabet())}
 
         implied = self.sentencepiece and subwords is None  # ggml's defaults
         self.bos = self._named("bos", metadata, 1 if implied else None)
@@ -112,10 +144,11 @@ class Tokenizer:
         self.suppressed = _ids_within(metadata, SUPPRESSED, len(self._texts))
         self._subwords = subwords or self._subword_model(metadata, rule)
         self._specials = self._special_tokens(metadata)
+        pieces = _Pieces(self._texts, self._kinds, byte_level=self._byte_level)
         # The bytes of a token, control tokens included; empty for an id without text.
-        self.piece: Callable[[int], bytes] = lru_cache(_KNOWN_PIECES)(self._piece)
+        self.piece: Callable[[int], bytes] = lru_cache(_KNOWN_PIECES)(pieces.of)
         # The same, and empty for a control token, which is not shown.
-        self.shown_piece: Callable[[int], bytes] = lru_cache(_KNOWN_PIECES)(self._shown_piece)
+        self.shown_piece: Callable[[int], bytes] = lru_cache(_KNOWN_PIECES)(pieces.shown)
 
     # --- text to ids ----------------------------------------------------------------------------
 
@@ -180,24 +213,6 @@ class Tokenizer:
         text = b"".join(map(self.piece, shown)).decode("utf-8", "replace")
         return text.removeprefix(" ") if self._subwords.strips_space else text
 
-    def _piece(self, token: int) -> bytes:
-        if not 0 <= token < len(self._texts):
-            return b""
-        text, kind = self._texts[token], self._kinds[token]
-        if kind == TokenKind.NORMAL:
-            if self._byte_level:
-                return _to_bytes(text, self._byte_of)
-            return text.replace(SPACE, " ").encode("utf-8")
-        if kind == TokenKind.BYTE:
-            found = _BYTE_TEXT.fullmatch(text)
-            return bytes([int(found[1], 16)]) if found else text.encode("utf-8")
-        if kind in (TokenKind.CONTROL, TokenKind.UNKNOWN, TokenKind.USER_DEFINED):
-            return text.encode("utf-8")
-        return b""
-
-    def _shown_piece(self, token: int) -> bytes:
-        return b"" if self.is_control(token) else self._piece(token)
-
     def stream(self, shown: Collection[int] = ()) -> TextStream:
         """An incremental decoder for one reply; control tokens are not shown, except these."""
         if not any(map(self.is_control, shown)):
@@ -206,9 +221,7 @@ class Tokenizer:
 
     def is_control(self, token: int) -> bool:
         """Whether the token is a control token, which is not shown."""
-        if not 0 <= token < len(self._texts):
-            return False
-        return self._kinds[token] in (TokenKind.CONTROL, TokenKind.UNKNOWN)
+        return 0 <= token < len(self._kinds) and self._kinds[token] in _HIDDEN
 
     @property
     def size(self) -> int:
