@@ -438,10 +438,9 @@ class ModelSession:
         timer: PrefillTimer,
     ) -> Generator[Awaited, None, None]:
         """Let the scheduler answer a request, which delivers its events."""
-        stack = request.stack
-        request.on_end = partial(self._disk.note, handle.id, conversation, stack)
+        request.on_end = partial(self._note, handle.id, conversation)
         group = self._scheduler.submit(request)
-        self._disk.evicted.note(handle.id, conversation, stack, request.prompt)
+        self._disk.evicted.note(handle.id, conversation, request.stack, request.prompt)
         try:
             while not group.done:
                 yield group
@@ -452,7 +451,11 @@ class ModelSession:
         if group.error is not None:
             raise group.error
         if group.was_alone:
-            self._prefill.learn(stack, timer)
+            self._prefill.learn(request.stack, timer)
+
+    def _note(self, number: int, conversation: str, stack: Stack, text: list[int]) -> None:
+        # The disk tier as it is now: the model may have moved since the answer began.
+        self._disk.note(number, conversation, stack, text)
 
     def _tool_constraint(
         self, wanted: Chat, form: ToolFormat, thinking: bool | None

@@ -40,7 +40,7 @@ def _no_prompt(done: int, total: int) -> None:
     """Who does not ask how far the prompt is."""
 
 
-def _no_end(text: list[int]) -> None:
+def _no_end(stack: Stack, text: list[int]) -> None:
     """Nobody asks for the texts of answers."""
 
 
@@ -69,7 +69,7 @@ class AnswerRequest:
     arrived: float = field(default_factory=time.perf_counter)  # when it was asked for
     on_prompt: Callable[[int, int], None] = _no_prompt  # is told of its tokens done, and of all
     # Is given the text of an answer that ends, whose pages are in the tree, before its last event.
-    on_end: Callable[[list[int]], None] = _no_end
+    on_end: Callable[[Stack, list[int]], None] = _no_end
     deliver: Callable[[AnswerEvent], None] = _ignore  # is given its events where they arise
     cancellation: Cancellation = field(default_factory=Cancellation)
 

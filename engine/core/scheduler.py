@@ -532,7 +532,7 @@ class Scheduler:
         if has_state and generation.reason not in (FinishReason.END, FinishReason.STOP):
             self.remember(request.stack.key, group.tokens, generation.sampler_state)
         self._keep(generation)
-        request.on_end([*request.prompt, *generation.tokens])
+        request.on_end(request.stack, [*request.prompt, *generation.tokens])
         group.emit(ended)
         group.done = group.done or is_last
 

@@ -100,7 +100,7 @@ class Run:
         self.scheduler: Scheduler = model.new_scheduler()
         self.scheduler.runner.chunk = chunk
         # The bits of torch depend on the batch: no pass may depend on how long others took.
-        self.scheduler._chunk = lambda *, beside_answers: 16 if beside_answers else chunk
+        self.scheduler._chunk = lambda prompt, rows: 16 if rows else chunk
         verify_every_draft(self.scheduler)
         pool = self.scheduler.pool
         pool.budget_bytes = (-(-CONTEXT // 256) + pages) * pool.layout.bytes_per_page
