@@ -1,12 +1,13 @@
 """Server benchmark: throughput and latency under 1, 2, 4 and 8 clients, against llama-server.
 
-    python tests/benchmarks/server.py MODEL.gguf LLAMA_SERVER [--seconds 20] [--clients 1,2,4,8]
+    python tests/benchmarks/server.py MODEL.gguf [LLAMA_SERVER] [--seconds 20] [--clients 1,2,4,8]
 
 Both servers run on the same file with the same threads, one after the other in each round. Every
 client streams chat completions, one after the other, of its own question. The table has tokens per
 second of all clients together, and the 50th and 95th percentile of the time between tokens and of
 the time to the first token. Then the time to the first token of a long prompt, fresh and with its
-beginning shared with a prompt before, and what HTTP costs beside the engine alone.
+beginning shared with a prompt before. Last, the same answer asked for at the engine's door and
+by HTTP, in pairs: the reader is another process that only counts bytes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import socket
+import statistics
 import subprocess
 import sys
 import time
@@ -21,6 +24,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
@@ -29,10 +33,17 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import httpx
 
 import llama_server
+from engine import Chat, Event, ModelLoaded, Role, Sampling, Turn
+from engine import Load as LoadModel
+from engine.client import Engine
 from engine.machine.device import physical_cores
+from engine.messages import Failed, Finished
+from engine.server.serve import Server, ServerOptions
 
 ROOT = Path(__file__).parents[2]
+CHAT = "/v1/chat/completions"
 ANSWER = 128  # tokens
+PAIRS = 9  # of answers by HTTP and at the door
 SHARED = 2_000  # tokens, about
 _WORDS = "the tree in the quiet room has grown since the window was opened to the north "
 TOPICS = ("rivers", "clocks", "bread", "maps", "bridges", "bees", "glass", "salt")
@@ -69,9 +80,15 @@ def ours(model: Path) -> Iterator[str]:
         running.wait()
 
 
-async def stream(client: httpx.AsyncClient, content: str, tokens: int) -> AsyncIterator[Any]:
-    """The chunks of one answer to a question."""
-    body = {
+def connected(address: str) -> httpx.AsyncClient:
+    """A client that opens a connection for each request: llama-server closes those left open."""
+    limits = httpx.Limits(max_keepalive_connections=0)
+    return httpx.AsyncClient(base_url=address, timeout=600, trust_env=False, limits=limits)
+
+
+def body(content: str, tokens: int) -> dict[str, Any]:
+    """A request for an answer of so many tokens."""
+    return {
         "model": "",
         "messages": [{"role": "user", "content": content}],
         "max_tokens": tokens,
@@ -80,7 +97,11 @@ async def stream(client: httpx.AsyncClient, content: str, tokens: int) -> AsyncI
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    async with client.stream("POST", "/v1/chat/completions", json=body) as answer:
+
+
+async def stream(client: httpx.AsyncClient, content: str, tokens: int) -> AsyncIterator[Any]:
+    """The chunks of one answer to a question."""
+    async with client.stream("POST", CHAT, json=body(content, tokens)) as answer:
         answer.raise_for_status()
         async for line in answer.aiter_lines():
             if line.startswith("data: {"):
@@ -104,7 +125,7 @@ async def ask(client: httpx.AsyncClient, content: str, tokens: int, load: Load) 
 async def measure(address: str, clients: int, seconds: float) -> Load:
     """Let so many clients ask one question after the other for so long."""
     load = Load()
-    async with httpx.AsyncClient(base_url=address, timeout=600, trust_env=False) as client:
+    async with connected(address) as client:
         began = time.perf_counter()
 
         async def work(number: int) -> None:
@@ -123,7 +144,7 @@ async def first_token(address: str) -> tuple[float, float]:
     """Seconds to the first token of a long prompt, and of another with the same beginning."""
     long = (_WORDS * (SHARED // 14)).strip()
     found: list[float] = []
-    async with httpx.AsyncClient(base_url=address, timeout=600, trust_env=False) as client:
+    async with connected(address) as client:
         for question in ("What has grown?", "Where is the window?"):
             load = Load()
             await ask(client, f"{long}\n\n{question}", 2, load)
@@ -147,14 +168,80 @@ def row(name: str, clients: int, load: Load) -> str:
     )
 
 
+def read_answers(port: int) -> None:
+    """Read one answer by HTTP for each line of standard input; prints its seconds."""
+    for line in sys.stdin:
+        began = time.perf_counter()
+        content = json.dumps(body(line.strip(), ANSWER)).encode()
+        head = f"POST {CHAT} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n"
+        head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(head.encode() + content)
+            answer = bytearray()
+            while part := connection.recv(1 << 16):
+                answer += part
+        if not answer.startswith(b"HTTP/1.1 200"):
+            raise SystemExit(answer.decode())
+        print(time.perf_counter() - began, flush=True)
+
+
+def finished(engine: Engine, request: Chat | LoadModel) -> Event:
+    """Wait for the last event of a request at the door."""
+    events: Queue[Event] = Queue()
+    engine.submit(request, events.put)
+    while not isinstance(event := events.get(), Finished | ModelLoaded | Failed):
+        pass
+    if isinstance(event, Failed):
+        raise SystemExit(event.message)
+    return event
+
+
+def http_overhead(model: Path) -> float:
+    """What HTTP adds to the time of an answer, as a share of it: the median of pairs."""
+    engine = Engine()
+    engine.start()
+    finished(engine, LoadModel(model, context=4096))
+    server = Server(engine, ServerOptions(port=0))
+    server.start()
+    command = [sys.executable, __file__, "--read", server.address.rsplit(":", 1)[1]]
+    shares: list[float] = []
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as reader:
+        assert reader.stdin is not None
+        assert reader.stdout is not None
+        for number in range(PAIRS + 1):
+            content = f"Tell me about {TOPICS[number % len(TOPICS)]} ({number})."
+            seconds: dict[bool, float] = {}
+            for is_http in (True, False) if number % 2 else (False, True):
+                own = f"{content} {'Please.' if is_http else 'Thanks.'}"
+                if is_http:
+                    print(own, file=reader.stdin, flush=True)
+                    seconds[is_http] = float(reader.stdout.readline())
+                else:
+                    began = time.perf_counter()
+                    turns = (Turn(Role.USER, own),)
+                    asked = Chat(turns, Sampling(temperature=0, ignore_end=True), ANSWER)
+                    finished(engine, asked)
+                    seconds[is_http] = time.perf_counter() - began
+            shares += [seconds[True] / seconds[False] - 1] * (number > 0)  # the first is warm-up
+        reader.stdin.close()
+    server.stop()
+    engine.stop()
+    return statistics.median(shares)
+
+
 def main() -> None:
     """Measure both servers, print a table and the ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", type=Path)
-    parser.add_argument("program", help="llama-server")
+    parser.add_argument("program", nargs="?", help="llama-server; without it only what HTTP costs")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--clients", default="1,2,4,8")
     options = parser.parse_args()
+    if options.program is None:
+        print(f"HTTP adds {http_overhead(options.model):.1%} to an answer of {ANSWER} tokens")
+        return
     counts = [int(one) for one in options.clients.split(",")]
     most = str(max(counts))
     threads = str(physical_cores())
@@ -181,4 +268,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--read"]:
+        read_answers(int(sys.argv[2]))
+    else:
+        main()
