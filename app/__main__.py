@@ -220,7 +220,7 @@ async def _session(
     else:
         await quitting.wait()
         window.chat.flush_draft()
-        controller.change_settings(window_geometry=window.geometry_text())
+        controller.change_settings(window_geometry=window.placement.text())
     instance.close()
     window.hide()
     controller.shut_down()

@@ -151,6 +151,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         content.refused.connect(refuse_file)
         content.instructions.typed.connect(controller.chat_settings.token_count.count)
         content.adapters.compare_requested.connect(compare_last)
+        content.model.elsewhere_requested.connect(window.open_engines)
         connect_adapters(content.adapters, controller.adapters)
 
     window.panel.made.connect(wire_panel)
@@ -209,11 +210,12 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     transcript.sibling_requested.connect(controller.navigation.show_sibling)
     window.chat.regenerate_requested.connect(controller.regenerate)
 
-    window.model_chosen.connect(controller.choose_model)
+    window.model_chosen.connect(controller.model_use.choose)
     window.other_model_chosen.connect(controller.regenerate_with)
     window.chat.model_line.use_loaded_requested.connect(controller.model_use.use_loaded)
     window.chat.model_line.choose_requested.connect(window.open_picker)
     window.picker.opened.connect(controller.library.picker_opened)
+    window.picker.opened.connect(controller.network.connections.test_all)
     window.picker.unload_requested.connect(controller.unload_model)
     window.picker.cancel_requested.connect(controller.model_use.cancel_load)
     window.chat.status_line.title_cancelled.connect(controller.titles.cancel)
@@ -229,7 +231,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
 
     window.performance_opened.connect(controller.performance.refresh)
     window.sidebar_toggled.connect(keep_sidebar)
-    window.placed.connect(keep_place)
+    window.placement.changed.connect(keep_place)
     window.zoom_requested.connect(zoom)
     controller.settings_changed.connect(show_zoom)
     show_zoom()
@@ -243,7 +245,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         window.come_forward,
         ending,
     )
-    window.restore_geometry(controller.settings.window_geometry)
+    window.placement.restore(controller.settings.window_geometry)
     window.set_sidebar(controller.settings.sidebar_open)
 
 
@@ -402,6 +404,7 @@ def connect_network(window: Window, controller: Controller) -> None:
         page.engines.saved.connect(connections.save)
         page.engines.edit_closed.connect(connections.close_edit)
         page.engines.deleted.connect(connections.delete)
+        page.engines.undone.connect(controller.deletions.undo)
         page.engines.tested.connect(connections.test)
         page.engines.search_requested.connect(connections.find)
         page.contacts.cleared.connect(connections.clear_contacts)

@@ -19,7 +19,7 @@ from app.chat.adapters import Adapters
 from app.chat.planner import Branch, Uses
 from app.chat.prompts import memory_start
 from app.chat.runner import Runner
-from app.chat.running_answer import QueuedAnswer, RunningAnswer, asked_elsewhere
+from app.chat.running_answer import Elsewhere, QueuedAnswer, RunningAnswer, asked_elsewhere
 from app.domain.answer_details import AnswerDetails
 from app.domain.answer_request import AnswerRequest
 from app.domain.deltas import (
@@ -35,6 +35,7 @@ from app.domain.deltas import (
 from app.domain.message import Message, MessageState, StopReason
 from app.domain.model_ref import ModelRef, Remote
 from app.domain.parts import ErrorPart, Parts, without_error
+from app.domain.remote_fault import RemoteFault, RemoteFaultKind
 from app.engines.client import EngineClient
 from app.engines.local import LocalAnswer
 from app.engines.remote.engines import RemoteEngines
@@ -46,7 +47,7 @@ from app.state.performance import tokens_per_second
 from app.store.store import Store
 from app.store.writer import StoreQueue
 from app.system.translation import number, tr
-from engine import Chat, FaultKind
+from engine import Chat, Fault, FaultKind
 
 _SAVE_MILLISECONDS = 300
 _MOST_OVERTAKEN = 4  # later answers of the loaded model that are requested before another model's
@@ -98,12 +99,15 @@ class Answers:
         used: Callable[[AnswerUsage, str], None] = lambda _used, _model: None,
         want_model: Callable[[ModelRef | None], None] = lambda _: None,
         began: Callable[[int], None] = lambda _: None,
+        reached: Callable[[Remote, RemoteFaultKind | None], None] = lambda _model, _fault: None,
     ) -> None:
         """`ended` is called with the conversation and the message of each answer that has ended,
         `report` with an unexpected exception, `used` with what an answer took and the name of its
         model, `want_model` with the model that has to be loaded for the next answer, None: any, and
-        `began` with the conversation of an answer that its own model has begun.
+        `began` with the conversation of an answer that its own model has begun. `reached` is called
+        with a model elsewhere that answers, or whose answer failed with a fault.
         """
+        self._reached = reached
         self._want_model, self._on_began = want_model, began
         self._state = state
         self._store_queue = store_queue
@@ -315,7 +319,7 @@ class Answers:
                         pass
         except AnswerFailed as failed:
             if not running.ended:
-                self._on_failed(running, failed)
+                self._on_failed(running, failed, used)
 
     def _begin(self, job: QueuedAnswer, uses: Uses) -> RunningAnswer:
         """Request an answer, which these adapters are used for."""
@@ -338,7 +342,9 @@ class Answers:
         self._set_model_name(job, name)
         run = RemoteAnswer(self._remote, model, request)
         parts = without_error(job.parts)
-        running = RunningAnswer(run, job, asked_elsewhere(request), (), name, None, parts)
+        elsewhere = Elsewhere(*self._remote.place(model), request.sampling)
+        asked = asked_elsewhere(request)
+        running = RunningAnswer(run, job, asked, (), name, None, parts, elsewhere)
         return self._add(running, model)
 
     def _add(self, running: RunningAnswer, model: ModelRef | None) -> RunningAnswer:
@@ -401,12 +407,21 @@ class Answers:
         )
         self._on_used(used, running.name)
 
-    def _on_failed(self, running: RunningAnswer, failed: AnswerFailed) -> None:
-        """Mark the answer as failed."""
+    def _on_failed(self, running: RunningAnswer, failed: AnswerFailed, used: AnswerUsage) -> None:
+        """Mark the answer as failed; what an engine elsewhere took until then is kept."""
         if self._check_adapters_again(running, failed.error):
             return
         error = replace(failed.error, file=failed.error.file or running.name)
-        self._end(running, MessageState.FAILED, error=error)
+        has_begun = running.elsewhere is not None and used != AnswerUsage()
+        self._tell_reached(running, error.fault)
+        self._end(
+            running,
+            MessageState.FAILED,
+            error=error,
+            prompt_tokens=used.prompt_tokens,
+            generated_tokens=used.generated_tokens,
+            details=running.details(used, AnswerEnd()) if has_begun else None,
+        )
         if failed.full:
             self._full = running.conversation, running.message
             self._state.set_notice(FULL_NOTICE, full_notice(self._state.model))
@@ -438,11 +453,17 @@ class Answers:
         if current.started:
             return current
         self._state.set_generation(replace(current, started=True))
+        self._tell_reached(running, None)
         self._adapters.record_on(running.message, running.uses)
         if running.job.model is None:
             self._on_began(running.conversation)
         self._show_notes()
         return self._state.generations[running.run.id]
+
+    def _tell_reached(self, running: RunningAnswer, fault: Fault | RemoteFault | None) -> None:
+        model = self._model(running.job)
+        if running.elsewhere is not None and isinstance(model, Remote):
+            self._reached(model, fault.kind if isinstance(fault, RemoteFault) else None)
 
     def _model(self, job: QueuedAnswer) -> ModelRef | None:
         """The model that an answer waits for; None: any."""

@@ -12,9 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.chat.chat_settings import ChatSettingsController
-from app.domain.model_ref import Local, ModelRef, Remote, local_path
+from app.domain.model_ref import Local, ModelRef, Remote, local_path, remote_of
+from app.domain.remote_fault import RemoteFault, RemoteFaultKind
 from app.engines.registry import EngineRegistry
 from app.state.chat import ChatModel, ModelPhase, Notice, ServedModel, State
+from app.state.connections import ConnectionsState, EngineState
+from app.state.remote_faults import remote_words
 from app.system.translation import tr
 from app.system.worker import BackgroundWorker
 
@@ -27,18 +30,26 @@ class ChatModels:
     def __init__(
         self,
         state: State,
+        connections: ConnectionsState,
         settings: ChatSettingsController,
         engines: EngineRegistry,
         files: BackgroundWorker,
         load_seconds: Callable[[Path], float],
+        last_elsewhere: Callable[[], str],
+        keep_last: Callable[[str], None],
     ) -> None:
-        """`files` is the worker for the user's files; `load_seconds` is 0 if it is not known."""
-        self._state, self._settings, self._engines = state, settings, engines
+        """`files` is the worker for the user's files; `load_seconds` is 0 if it is not known;
+        `last_elsewhere` and `keep_last` read and change the setting of that name.
+        """
+        self._state, self._connections = state, connections
+        self._settings, self._engines = settings, engines
+        self._last_elsewhere, self._keep_last = last_elsewhere, keep_last
         self._files, self._load_seconds = files, load_seconds
         self._missing: dict[ModelRef, bool] = {}  # as last found
         self._checked: object = None  # what the last check depended on
-        # The last choice until it is in use: the chat, its model before, and the chosen one.
-        self._choice: tuple[int | None, ModelRef | None, ModelRef] | None = None
+        # The last choice until it is in use: the chat, its model before, the chosen one, and
+        # `last_elsewhere` before.
+        self._choice: tuple[int | None, ModelRef | None, ModelRef, str] | None = None
         state.conversation_changed.connect(self._on_conversation)
         state.conversations_changed.connect(self.refresh)
         state.settings_changed.connect(self.refresh)
@@ -49,21 +60,38 @@ class ChatModels:
     def choose(self, conversation: int | None, model: ModelRef) -> None:
         """Answer in a chat by this model from now on; a new chat follows the model in use."""
         before = self._state.settings(conversation).model
-        self._choice = conversation, before, model
-        if conversation is not None or before is not None or isinstance(model, Remote):
-            self._set(conversation, model)
+        self._choice = conversation, before, model, self._last_elsewhere()
+        is_own = conversation is not None or before not in (None, self.usual())
+        self._set(conversation, model if is_own or isinstance(model, Remote) else None)
+        self.use(model)
+
+    def use(self, model: ModelRef | None) -> None:
+        """A model is used: new chats begin with it, or with the model in use if it is not elsewhere."""
+        last = model.text if isinstance(model, Remote) else ""
+        if last != self._last_elsewhere():
+            self._keep_last(last)
+
+    def usual(self) -> Remote | None:
+        """The model elsewhere that new chats begin with; None: the model in use."""
+        model = remote_of(self._last_elsewhere())
+        return None if model is None or self._engines.for_model(model) is None else model
 
     def undo_choice(self) -> None:
         """The chosen model will not be loaded after all: the chat has the one before again."""
         choice, self._choice = self._choice, None
-        if choice is not None and self._state.settings(choice[0]).model == choice[2]:
-            self._set(choice[0], choice[1])
+        if choice is None:
+            return
+        conversation, before, model, last = choice
+        if self._state.settings(conversation).model in (model, None):
+            self._set(conversation, before)
+        self.use(remote_of(last))
 
     def on_answer(self, conversation: int) -> None:
         """An answer of a chat has begun: a chat without a model has this one from now on."""
-        chat, model = self._state.conversation(conversation), self._state.model.model
+        chat = self._state.conversation(conversation)
         if chat is not None and chat.settings.model is None:
-            self._set(conversation, model)
+            self._set(conversation, self._state.model.model)
+        self.use(self._state.settings(conversation).model)
 
     def refuses(self, conversation: int | None) -> bool:
         """Whether a chat cannot be answered since its model is gone; a notice says so then."""
@@ -98,7 +126,8 @@ class ChatModels:
 
     def read_served(self) -> None:
         """Offer the models of the connections as they are now."""
-        self._state.set_served([ServedModel(*each) for each in self._engines.served()])
+        served = self._engines.served()
+        self._state.set_served([ServedModel(*each, self._problem(each[0])) for each in served])
         self.refresh()
 
     def refresh(self) -> None:
@@ -112,17 +141,16 @@ class ChatModels:
             state.set_chat_model(None)
             state.set_notice(NOTICE, None)
             return
-        served = next((each for each in state.served if each.model == model), None)
-        if isinstance(model, Remote) and not self._is_missing(model):
-            server = state.capabilities.server
-            context = served.context if served else 0
-            name = state.model_name(model)
-            state.set_chat_model(ChatModel(model, name, server=server, context=context))
-            return
-        self._look_for(model)
         path, loaded = local_path(model), state.model.loaded
         in_use = state.model.phase is ModelPhase.READY and loaded is not None
         name, other = state.model_name(model), state.model.name if in_use else ""
+        if isinstance(model, Remote) and not self._is_missing(model):
+            server = state.capabilities.server
+            context = next((each.context for each in state.served if each.model == model), 0)
+            why = self._problem(model) or self._unlisted(model, server)
+            state.set_chat_model(ChatModel(model, name, other, why, 0.0, server, context))
+            return
+        self._look_for(model)
         if name == other:  # two files of one model
             name, other = state.model_name(model, whole=True), state.model.full_name
         missing = missing_words(model, name) if self._is_missing(model) else ""
@@ -143,6 +171,17 @@ class ChatModels:
     def _is_missing(self, model: ModelRef) -> bool:
         return self._engines.for_model(model) is None or self._missing.get(model, False)
 
+    def _problem(self, model: Remote) -> str:
+        """Why the server of a model does not answer, as last found."""
+        row = self._connections.engine(model.connection)
+        return row.problem if row is not None and row.state is EngineState.FAILED else ""
+
+    def _unlisted(self, model: Remote, server: str) -> str:
+        """That a server does not list a model any more; "" if it does."""
+        if self._engines.lists(model):
+            return ""
+        return remote_words(RemoteFault(RemoteFaultKind.NO_MODEL, server, model.id))[0]
+
     def _look_for(self, model: ModelRef) -> None:
         """Look on the worker whether a model's file is there, once for each list of models."""
         path, depends = local_path(model), (model, self._state.installed)
@@ -162,7 +201,7 @@ def missing_words(model: ModelRef, name: str) -> str:
     """The sentence that a chat's model is not there."""
     if isinstance(model, Local):
         return tr("{name}, the model of this chat, is not on this computer any more.", name=name)
-    return tr("{name}, the model of this chat, is on a server that is not set up here.", name=name)
+    return remote_words(RemoteFault(RemoteFaultKind.NO_CONNECTION, model=name))[0]
 
 
 def _is_gone(path: Path) -> bool:

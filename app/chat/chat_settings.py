@@ -8,6 +8,7 @@ from dataclasses import replace
 from app.chat.prompts import PromptBuilder
 from app.chat.token_count import TokenCount
 from app.domain.chat_settings import ChatSettings, settings_of, settings_text
+from app.domain.model_ref import ModelRef
 from app.domain.variables import has_variables
 from app.engines.client import EngineClient
 from app.engines.run import RequestFailed, start
@@ -32,9 +33,13 @@ class ChatSettingsController:
         engine: EngineClient,
         prompts: PromptBuilder,
         report: Callable[[Exception], None],
+        usual_model: Callable[[], ModelRef | None] = lambda: None,
     ) -> None:
-        """`report` is called with an unexpected exception."""
+        """`report` is called with an unexpected exception; `usual_model` is the one that new chats
+        begin with, None: the one in use.
+        """
         self._state, self._shown, self._report = state, shown, report
+        self._usual_model = usual_model
         self._store_queue, self._engine, self._prompts = store_queue, engine, prompts
         # Of the instructions.
         self.token_count = TokenCount(state, engine, self._on_tokens, report)
@@ -138,7 +143,8 @@ class ChatSettingsController:
             self._prompts.usual_instructions(self._state.current),
             None if constraint is None else self._faults.get(constraint),
             checking=unknown,
-            has_model_in_use=self._state.has_in_use(settings.model),
+            has_usual_model=self._state.has_in_use(settings.model)
+            or settings.model == self._usual_model(),
             can_think=not self._state.has_in_use(settings.model)  # not known before it is loaded
             or (loaded is not None and (loaded.can_think or loaded.has_thinking_switch)),
             instructions=instructions,

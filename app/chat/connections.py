@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Protocol, TypeVar
 from PySide6.QtCore import QObject, QTimer
 
 from app.domain.model_ref import Remote
+from app.domain.remote_fault import RemoteFaultKind
 from app.engines.remote import addresses
 from app.net.ledger import Contact, Purpose
 from app.net.offline import Gate
 from app.settings.table import Settings
-from app.state.chat import State
+from app.state.chat import Deletion, State
 from app.state.connections import (
     ConnectionsState,
     ContactRow,
@@ -29,6 +31,17 @@ from app.system.worker import BackgroundWorker
 
 T = TypeVar("T")
 _WATCH_MILLISECONDS = 1000
+_AGAIN_SECONDS = 10.0
+_PURGE_SECONDS = 2.0  # for the keyring, when the app quits
+_NEVER = float("-inf")
+# Faults of a server, rather than of what it was asked.
+_OF_SERVER = frozenset({
+    RemoteFaultKind.NO_HOST, RemoteFaultKind.UNREACHABLE, RemoteFaultKind.TIMEOUT,
+    RemoteFaultKind.TLS, RemoteFaultKind.NOT_TLS, RemoteFaultKind.NEEDS_TLS, RemoteFaultKind.PROXY,
+    RemoteFaultKind.REDIRECT, RemoteFaultKind.WEB_PAGE, RemoteFaultKind.INVALID,
+    RemoteFaultKind.CLOSED, RemoteFaultKind.SILENT, RemoteFaultKind.CUT, RemoteFaultKind.KEY,
+    RemoteFaultKind.NEEDS_KEY, RemoteFaultKind.NO_API, RemoteFaultKind.NO_MODEL,
+})  # fmt: skip
 
 
 class EngineFault(Exception):
@@ -59,7 +72,15 @@ class EngineDirectory(Protocol):
         ...
 
     def delete(self, id: str) -> None:
-        """Forget a connection and its key; raises EngineFault."""
+        """Delete a connection: `restore` takes it back until `purge`; raises EngineFault."""
+        ...
+
+    def restore(self, id: str) -> None:
+        """Take back a deleted connection, with its key; raises EngineFault."""
+        ...
+
+    def purge(self) -> None:
+        """Forget the deleted connections and their keys; raises EngineFault."""
         ...
 
     def models(self, id: str) -> Sequence[str]:
@@ -82,18 +103,23 @@ class Connections(QObject):
         settings: Callable[[], Settings],
         files: BackgroundWorker,
         directory: EngineDirectory | None,
+        deleted: Callable[[Deletion], None],
         own_addresses: Callable[[], Sequence[str]] = lambda: (),
         parent: QObject | None = None,
     ) -> None:
-        """`files` runs the app's file operations; `own_addresses` returns those of the app's server.
+        """`files` runs the app's file operations; `deleted` is told what Undo takes back;
+        `own_addresses` returns those of the app's server.
 
         Without a `directory` the page offers no engines elsewhere.
         """
         super().__init__(parent)
         self._chat, self._state, self._gate = state, connections, gate
         self._settings, self._files, self._directory = settings, files, directory
-        self._own_addresses = own_addresses
+        self._deleted, self._own_addresses = deleted, own_addresses
+        self._asked = _NEVER  # when every engine was asked last; monotonic seconds
         self._worker = BackgroundWorker("connections", self)
+        # An engine that does not answer keeps neither the others nor an edit waiting.
+        self._askers: dict[str, BackgroundWorker] = {}
         self._timer = QTimer(self, interval=_WATCH_MILLISECONDS)
         self._timer.timeout.connect(self._show_contacts)
         connections.set_engines((), offered=directory is not None)
@@ -106,13 +132,17 @@ class Connections(QObject):
             connections.changed,
         ):
             signal.connect(self._show_destination)
+        state.deletions_changed.connect(self._show_deleted)
 
     # --- life -----------------------------------------------------------------------------------
 
     def start(self, contacts: Path) -> None:
-        """Read the contacts of earlier runs from this file, and the connections."""
+        """Read the contacts of earlier runs from this file, and the connections.
+
+        Those that were deleted in a run that did not end as usual are forgotten now.
+        """
         self._files.run(lambda: self._gate.ledger.open(contacts))
-        self._read()
+        self._read(then=self._purge)
 
     def apply(self) -> None:
         """Move the offline switch as the settings say."""
@@ -124,7 +154,12 @@ class Connections(QObject):
         """Write the contacts, before the worker for the app's own files is closed."""
         self._timer.stop()
         self._files.run(self._gate.ledger.close)
-        self._worker.close(timeout_seconds=0.0)  # a server may never answer
+        purges = any(each.connection for each in self._chat.deletions)
+        if purges:
+            self._purge()
+        self._worker.close(timeout_seconds=_PURGE_SECONDS if purges else 0.0)
+        for asker in self._askers.values():
+            asker.close(timeout_seconds=0.0)  # a server may never answer
 
     # --- intents --------------------------------------------------------------------------------
 
@@ -134,8 +169,8 @@ class Connections(QObject):
             self._show_contacts()
             self._timer.start()
             self.find()
-            for row in () if self._state.offline else self._state.engines:
-                self.test(row.id)  # its models may be others by now
+            self._asked = _NEVER
+            self.test_all()  # their models may be others by now
         else:
             self._timer.stop()
 
@@ -154,7 +189,10 @@ class Connections(QObject):
         def found(rows: Sequence[FoundRow]) -> None:
             state.set_found(self._unknown(rows), searching=False)
 
-        self._run(directory.find, found, lambda _: state.set_found((), searching=False))
+        def failed(_: EngineFault) -> None:
+            state.set_found((), searching=False)
+
+        self._run(directory.find, found, failed, self._asker(""))
 
     def save(self, edit: EngineEdit) -> None:
         """Keep a connection; the state has what is wrong with it, or what to ask the user."""
@@ -176,6 +214,7 @@ class Connections(QObject):
         self._state.set_edit()
 
         def kept(id: str) -> None:
+            self._stop_asking(id)
             fresh = self._unknown(self._state.found, edit.address)
             self._state.set_found(fresh, searching=self._state.searching)
             self._read(then=lambda: self.test(id))
@@ -187,10 +226,23 @@ class Connections(QObject):
         self._state.set_edit()
 
     def delete(self, id: str) -> None:
-        """Forget a connection and its key."""
+        """Delete a connection; until the app quits, Undo takes it back with its key."""
+        directory, row = self._directory, self._state.engine(id)
+        if directory is None or row is None:
+            return
+        deletion = Deletion(connection=row)
+
+        def gone(_: None) -> None:
+            self._deleted(deletion)
+            self._read()
+
+        self._run(lambda: directory.delete(id), gone, self._show_fault)
+
+    def restore(self, id: str) -> None:
+        """Take back a deleted connection."""
         directory = self._directory
         if directory is not None:
-            self._run(lambda: directory.delete(id), lambda _: self._read(), self._show_fault)
+            self._run(lambda: directory.restore(id), lambda _: self._read(), self._show_fault)
 
     def test(self, id: str) -> None:
         """Ask an engine for its models."""
@@ -206,7 +258,22 @@ class Connections(QObject):
         def failed(fault: EngineFault) -> None:
             self._show(id, state=EngineState.FAILED, problem=str(fault), remedy=fault.remedy)
 
-        self._run(lambda: directory.models(id), answered, failed)
+        self._run(lambda: directory.models(id), answered, failed, self._asker(id))
+
+    def test_all(self) -> None:
+        """Ask every engine for its models, but not again within a few seconds."""
+        now = time.monotonic()
+        if not self._state.offline and now - self._asked >= _AGAIN_SECONDS:
+            self._asked = now
+            for row in self._state.engines:
+                self.test(row.id)
+
+    def on_answer(self, model: Remote, fault: RemoteFaultKind | None) -> None:
+        """A model elsewhere answers, or failed: ask its engine if its state may be another now."""
+        row = self._state.engine(model.connection)
+        failed = row is not None and row.state is EngineState.FAILED
+        if not self._state.offline and (fault in _OF_SERVER or (failed and fault is None)):
+            self.test(model.connection)
 
     # --- steps ----------------------------------------------------------------------------------
 
@@ -224,8 +291,9 @@ class Connections(QObject):
         call: Callable[[], T],
         then: Callable[[T], object],
         failed: Callable[[EngineFault], object],
+        worker: BackgroundWorker | None = None,
     ) -> None:
-        """Run a call of the directory on the worker's thread."""
+        """Run a call of the directory on the thread of a worker; None: of that for what is stored."""
 
         def work() -> T | EngineFault:
             try:
@@ -239,7 +307,20 @@ class Connections(QObject):
             else:
                 then(result)
 
-        self._worker.run(work, ended)
+        (worker or self._worker).run(work, ended)
+
+    def _stop_asking(self, id: str) -> None:
+        """Take no answer to an earlier question any more: it was asked before an edit."""
+        if (asker := self._askers.pop(id, None)) is not None:
+            asker.close(timeout_seconds=0.0)
+            asker.setParent(None)
+            self._show(id, state=EngineState.UNKNOWN)
+
+    def _asker(self, id: str) -> BackgroundWorker:
+        """The worker that asks one engine; "": that looks for engines."""
+        if id not in self._askers:
+            self._askers[id] = BackgroundWorker("connection", self)
+        return self._askers[id]
 
     def _read(self, then: Callable[[], object] = lambda: None) -> None:
         directory = self._directory
@@ -251,6 +332,11 @@ class Connections(QObject):
             then()
 
         self._run(directory.rows, read, self._show_fault)
+
+    def _purge(self) -> None:
+        """Forget the deleted connections, with their keys."""
+        if (directory := self._directory) is not None:
+            self._run(directory.purge, lambda _: None, self._show_fault)
 
     def _as_known(self, row: EngineRow) -> EngineRow:
         """A stored connection with what was found out in this run, if its address is the same."""
@@ -270,6 +356,10 @@ class Connections(QObject):
 
     def _show_fault(self, fault: EngineFault) -> None:
         self._state.set_edit(f"{fault} {fault.remedy}".strip())
+
+    def _show_deleted(self) -> None:
+        last = self._chat.deletions[-1].connection if self._chat.deletions else None
+        self._state.set_deleted(last)
 
     def _show_contacts(self) -> None:
         self._state.set_contacts([_contact_row(each) for each in self._gate.ledger.all()])

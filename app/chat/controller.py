@@ -146,6 +146,7 @@ class Controller(QObject):
             self._engine,
             self._prompts,
             self.report,
+            lambda: self.chat_models.usual(),
         )
         self.adapters = Adapters(
             state,
@@ -169,15 +170,19 @@ class Controller(QObject):
             used=lambda used, model: self.performance.on_answered(used, model),
             want_model=self._load_for_answers,
             began=lambda conversation: self.chat_models.on_answer(conversation),
+            reached=lambda model, fault: self.network.connections.on_answer(model, fault),
         )
         states.adapters.request_finished.connect(self._answers.start_next)
         self.library = Library(state, states.library, settings, user_files, self)
         self.chat_models = ChatModels(
             state,
+            states.connections,
             self.chat_settings,
             self.engines,
             user_files,
             self.library.load_times.seconds,
+            lambda: self.settings.last_elsewhere,
+            lambda last: self.change_settings(last_elsewhere=last),
         )
         self.speculative_model = SpeculativeModel(
             state,
@@ -225,6 +230,7 @@ class Controller(QObject):
             lambda: self.settings,
             self.library.defaults,
             lambda: self.last_chat.stays_empty,
+            self.chat_models.usual,
             self,
         )
         self.presets.new_chat_requested.connect(self.navigation.new)
@@ -295,7 +301,7 @@ class Controller(QObject):
         self._continuation = Continuation(state, store_queue, self._refuses, self._answer)
         self.network = Network(
             states, lambda: self.settings, self.change_settings, self._own_files,
-            outside or Outside(), self,
+            outside or Outside(), self.deletions, self,
         )  # fmt: skip
         states.connections.changed.connect(self.chat_models.read_served)
         self._faulted.connect(self.report)
@@ -321,6 +327,8 @@ class Controller(QObject):
         self.presets.read()  # last: the untouched new chat begins with one
         self.library.start()
         self.network.start()
+        if model is not None:
+            self.chat_models.use(Local(model))
         chosen = model or first_model(self.settings.last_model)
         if chosen is not None:
             self.switch.load(Local(chosen))
@@ -573,10 +581,6 @@ class Controller(QObject):
     def load_model(self, path: Path) -> None:
         """Load a model file for the shown chat, after the answers in progress."""
         self.model_use.choose(Local(path))
-
-    def choose_model(self, model: ModelRef) -> None:
-        """Answer in the shown chat by this model from now on."""
-        self.model_use.choose(model)
 
     def unload_model(self) -> None:
         """Unload the model, after the answers in progress."""

@@ -45,7 +45,9 @@ class Deletions:
         self._forget = forget
         self._show = show
         self._offer = QTimer(state, singleShot=True, interval=UNDO_MILLISECONDS)
-        self.undid_import: Callable[[Deletion], None] = lambda _: None  # set by what imports
+        # Set by what imports, and by what deletes connections:
+        self.undid_import: Callable[[Deletion], None] = lambda _: None
+        self.restore_connection: Callable[[str], None] = lambda _: None
         self._offer.timeout.connect(lambda: state.set_deletions(state.deletions, offered=0))
         self._daily = QTimer(state, interval=_DAY_MILLISECONDS)  # opening the store purges as well
         self._daily.timeout.connect(self._purge_old)
@@ -118,6 +120,8 @@ class Deletions:
         elif last.imported or last.imported_folders:
             self.undid_import(last)
             self.delete_imported(last, can_undo=False)
+        elif last.connection is not None:
+            self.restore_connection(last.connection.id)
         elif last.moved or last.moved_folders:
             self._folders.put_back(last.moved, last.moved_folders)
         else:
@@ -218,15 +222,15 @@ class Deletions:
             left = tuple(each for each in one.conversations if each not in conversation_ids)
             gone = messages and one.conversation in conversation_ids
             other = one.folders or one.moved or one.moved_folders
-            other = other or one.imported or one.imported_folders
+            other = other or one.imported or one.imported_folders or one.connection
             if left or other or (one.message is not None and not gone):
                 kept.append(replace(one, conversations=left))
         self._state.set_deletions(kept, offered=0)
 
     def push(self, deletion: Deletion) -> None:
-        """Let the next Undo take this back; the sidebar offers it, but not for an import."""
+        """Let the next Undo take this back; the sidebar offers it, unless another place does."""
         state = self._state
-        if deletion.imported or deletion.imported_folders:
+        if deletion.imported or deletion.imported_folders or deletion.connection:
             state.set_deletions((*state.deletions, deletion), offered=0)
             return
         state.set_deletions((*state.deletions, deletion), offered=state.offered + 1)

@@ -90,11 +90,16 @@ class RemoteDirectory:
             raise EngineFault(str(error), error.remedy) from error
 
     def delete(self, id: str) -> None:
-        """Forget a connection and its key; raises EngineFault."""
-        try:
-            self._store.delete(id)
-        except JsonFileError as error:
-            raise EngineFault(str(error), error.remedy) from error
+        """Delete a connection: `restore` takes it back until `purge`; raises EngineFault."""
+        _change(lambda: self._store.delete(id))
+
+    def restore(self, id: str) -> None:
+        """Take back a deleted connection, with its key; raises EngineFault."""
+        _change(lambda: self._store.restore(id))
+
+    def purge(self) -> None:
+        """Forget the deleted connections and their keys; raises EngineFault."""
+        _change(self._store.purge)
 
     def models(self, id: str) -> Sequence[str]:
         """The names of its models; raises EngineFault.
@@ -156,6 +161,14 @@ def _image(part: ImagePart) -> bytes:
         return Blobs(paths.database(), writable=False).read(part.sha256)
     except (StoreError, ValueError) as error:
         raise OSError(str(error)) from error
+
+
+def _change(call: Callable[[], None]) -> None:
+    """Change what is stored; raises EngineFault."""
+    try:
+        call()
+    except JsonFileError as error:
+        raise EngineFault(str(error), error.remedy) from error
 
 
 def _fault(error: RemoteError) -> EngineFault:

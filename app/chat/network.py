@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QObject
 
 from app.chat.connections import Connections, EngineDirectory
+from app.chat.deletions import Deletions
 from app.chat.serving import ServerStarter, Serving
 from app.engines.remote.engines import RemoteEngines
 from app.net.offline import gate
@@ -36,6 +37,7 @@ class Network(QObject):
         change_settings: Callable[..., None],
         files: BackgroundWorker,
         outside: Outside,
+        deletions: Deletions,
         parent: QObject | None = None,
     ) -> None:
         """`files` is the worker for the app's own files."""
@@ -47,9 +49,11 @@ class Network(QObject):
             settings,
             files,
             outside.directory,
+            deletions.push,
             lambda: states.server.status.addresses,
             self,
         )
+        deletions.restore_connection = self.connections.restore
         self.serving = Serving(states.server, settings, change_settings, outside.serve, self)
 
     def start(self) -> None:

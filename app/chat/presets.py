@@ -22,6 +22,7 @@ from app.domain.chat_settings import NO_SETTINGS, PARTS, ChatSettings, with_part
 from app.domain.folders import chain
 from app.domain.ids import new_id
 from app.domain.message import Message, MessageState
+from app.domain.model_ref import ModelRef
 from app.domain.parts import TextPart, parts_of
 from app.library.settings_editor import ModelSettingsEditor
 from app.settings.table import Settings
@@ -54,10 +55,12 @@ class Presets(QObject):
         settings: Callable[[], Settings],
         model_settings: ModelSettingsEditor,
         stays_empty: Callable[[], bool],
+        usual_model: Callable[[], ModelRef | None],
         parent: QObject | None = None,
     ) -> None:
         """`files` is the worker for the user's files; `stays_empty`: the shown chat has no message
-        and no text, and no other chat is being opened.
+        and no text, and no other chat is being opened; `usual_model` is the model that new chats
+        begin with, None: the one in use.
         """
         super().__init__(parent)
         self._state, self._shown, self._store_queue = state, shown, store_queue
@@ -67,7 +70,7 @@ class Presets(QObject):
         self._has_read = False
         self._given = NO_SETTINGS  # what the new chat got from `for_new_chat` last
         self._offered: list[FoundPreset] = []  # read from files, to be added
-        self._stays_empty = stays_empty
+        self._stays_empty, self._usual_model = stays_empty, usual_model
         self._greets: int | None = None  # the preset with a greeting that is for new chats
         self._added: int | None = None
         # What the last preset replaced: the chat, its settings before, and their parts.
@@ -91,11 +94,7 @@ class Presets(QObject):
 
         def found(stored: list[Preset]) -> None:
             self._own = {preset.id: preset for preset in stored} | self._own
-            if not self._has_read:
-                self._has_read = True
-                wanted = self.settings_for_new_chat()
-                if self._state.new_chat == wanted:  # given in the run before
-                    self._given = wanted
+            self._has_read = True
             self._show(self._shown.deleted)
 
         self._store_queue.read(Store.presets, found)
@@ -221,7 +220,12 @@ class Presets(QObject):
 
     def settings_for_new_chat(self) -> ChatSettings:
         """The settings that the new chat begins with."""
-        return presets.begin(self.for_new_chat())
+        return self._begun(self.for_new_chat())
+
+    def _begun(self, preset: Preset | None) -> ChatSettings:
+        """The settings of a new chat with a preset; None: without one."""
+        settings = presets.begin(preset)
+        return replace(settings, model=settings.model or self._usual_model())
 
     def begin_new_chat(self) -> None:
         """Show a new chat; one whose preset has a greeting begins with it."""
@@ -239,8 +243,9 @@ class Presets(QObject):
         if not preset.greeting.strip():
             before = self._state.new_chat
             self.new_chat_requested.emit()
-            self._chat_settings.change(None, presets.begin(preset))
-            if before not in (NO_SETTINGS, self._given, self._state.new_chat) and not any(
+            self._chat_settings.change(None, self._begun(preset))
+            usual = (NO_SETTINGS, self._begun(None), self._given, self._state.new_chat)
+            if before not in usual and not any(
                 presets.is_in_use(each, before) for each in self._shown.presets
             ):
                 self._offer_undo(preset, None, before, frozenset(PARTS))
@@ -253,7 +258,7 @@ class Presets(QObject):
         preset, settings = self._shown.preset(id), self._state.settings(None)
         if preset is not None and presets.is_in_use(preset, settings):
             usual = self.settings_for_new_chat()
-            self._chat_settings.change(None, NO_SETTINGS if usual == settings else usual)
+            self._chat_settings.change(None, self._begun(None) if usual == settings else usual)
         else:
             self.start(id)
 
@@ -300,8 +305,8 @@ class Presets(QObject):
 
     def _follow(self) -> None:
         """The untouched new chat has the settings of the preset that it begins with."""
-        wanted = self.settings_for_new_chat()
-        if self._has_read and wanted != self._given and self._state.new_chat == self._given:
+        wanted, now = self.settings_for_new_chat(), self._state.new_chat
+        if self._has_read and now in (self._given, wanted):
             self._given = wanted
             self._chat_settings.change(None, wanted)
         self._show_use()
@@ -319,7 +324,7 @@ class Presets(QObject):
 
     def _begin_with_greeting(self, preset: Preset) -> int:
         """A conversation whose first message is the greeting; other ones are versions of it."""
-        settings = presets.begin(preset)
+        settings = self._begun(preset)
         folder = self._state.new_folder
         conversation = self._conversations.begin((TextPart(preset.name),), settings, folder)
         self._state.set_new_folder(None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -42,6 +42,24 @@ class QueuedAnswer:
     running: RunningAnswer | None = None  # once it was requested
 
 
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Where an engine elsewhere writes an answer, and what it was sent."""
+
+    connection: str  # its name
+    server: str  # host and port
+    sampling: Mapping[str, float]  # the values that the user chose
+
+    def details(self, end: AnswerEnd) -> dict[str, Any]:
+        """Fields of `AnswerDetails`."""
+        return {
+            "server": self.server,
+            "connection": self.connection,
+            "server_model": end.model,
+            "sent_sampling": json.dumps(dict(self.sampling)),
+        }
+
+
 @dataclass(slots=True, eq=False)
 class RunningAnswer:
     """An answer that was requested from an engine."""
@@ -53,6 +71,7 @@ class RunningAnswer:
     name: str  # of the model that writes it
     loaded: ModelLoaded | None  # that model; None: it is elsewhere
     parts: Parts  # of the message so far; at first those that it continues
+    elsewhere: Elsewhere | None = None
     unsaved: list[str] = field(default_factory=list)
     tokens_per_second: float = 0.0
     interrupted: bool = False  # stopped because the app quits, and not by the user
@@ -134,6 +153,7 @@ class RunningAnswer:
             else earlier.thought_budget,
             edited=earlier.edited,
             extra=earlier.extra,
+            **(self.elsewhere.details(end) if self.elsewhere else {}),
         )
 
 

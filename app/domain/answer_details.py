@@ -37,6 +37,10 @@ class AnswerDetails:
     thought_budget: int = 0  # tokens, if the budget ended the thoughts
     edited: bool = False  # the user has changed the text
     extra: str = ""  # instruction for this answer only
+    server: str = ""  # host and port of an engine elsewhere; "": written on this machine
+    connection: str = ""  # the name of the connection to it
+    server_model: str = ""  # as the server names the model that wrote it
+    sent_sampling: str = ""  # JSON: the values sent to the server, which chose the others, by name
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,16 @@ WITH_TEXT = (
 )  # that the user describes
 
 
+# The constraints of the formats but of free text; a grammar is GBNF if it is not found to be Lark.
+KINDS: Mapping[AnswerFormat, ConstraintKind] = {
+    AnswerFormat.JSON: ConstraintKind.JSON_SCHEMA,
+    AnswerFormat.SCHEMA: ConstraintKind.JSON_SCHEMA,
+    AnswerFormat.CHOICES: ConstraintKind.CHOICES,
+    AnswerFormat.REGEX: ConstraintKind.REGEX,
+    AnswerFormat.GRAMMAR: ConstraintKind.GBNF,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class AdapterChoice:
     """One adapter of a chat or a mix; the first of a stack is applied first."""

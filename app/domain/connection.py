@@ -73,6 +73,7 @@ class Connection:
     models: tuple[RemoteModel, ...] = ()  # as it last listed them
     named: tuple[str, ...] = ()  # ids of models that the user typed
     consent: str = ""  # the address for which unencrypted http was allowed
+    deleted: bool = False  # it can still be restored, with its key
     unknown: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)  # of a newer version
 
     @property

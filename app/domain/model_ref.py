@@ -28,12 +28,23 @@ class Remote:
     id: str  # as the server lists it
 
     @property
+    def text(self) -> str:
+        """It as a setting; `remote_of` reads it."""
+        return f"{self.connection} {self.id}"
+
+    @property
     def file_name(self) -> str:
         """Its name in sentences about faults."""
         return short_name(self.id)
 
 
 ModelRef = Local | Remote
+
+
+def remote_of(text: str) -> Remote | None:
+    """The model of a setting; None of an empty one."""
+    connection, _, id = text.partition(" ")
+    return Remote(connection, id) if connection and id else None
 
 
 def local_path(model: ModelRef | None) -> Path | None:

@@ -22,11 +22,25 @@ class Capabilities:
     forgetting: bool = False  # the oldest messages, where a chat is longer than the context
     budgets: bool = False  # of tokens for thoughts
     formats: frozenset[ConstraintKind] = frozenset()  # that an answer can be held to
+    samplers: frozenset[str] | None = None  # that it reads, by name; None: all
+    thinking: bool = True  # it can be told whether the model thinks first
     server: str = ""  # host and port of the model; "": it is on this machine
 
     def shows(self, name: str) -> bool:
         """Whether the window shows a capability: usable, or greyed with the reason."""
         return getattr(self, name) or bool(self.reason(name))
+
+    def sampler_reason(self, name: str) -> str:
+        """Why a sampler cannot be set; "" for one that can."""
+        if self.samplers is None or name in self.samplers:
+            return ""
+        return tr("{server} does not use this value.", server=self.server)
+
+    def format_reason(self, kind: ConstraintKind | None) -> str:
+        """Why an answer cannot be held to a format, None: free text; "" where it can."""
+        if kind is None or kind in self.formats or not self.server:
+            return ""
+        return tr("{server} does not support this answer format.", server=self.server)
 
     def reason(self, name: str) -> str:
         """Why a capability is missing, for what is greyed; "" where it is there."""
@@ -50,6 +64,11 @@ class Capabilities:
             case "forgetting":
                 return tr("{server} refuses a chat that is longer than it takes.",
                           server=self.server)  # fmt: skip
+            case "thinking":
+                return tr("{server} decides itself whether the model thinks first.",
+                          server=self.server)  # fmt: skip
+            case "budgets":
+                return tr("{server} knows no budget of thoughts.", server=self.server)
             case "formats":
                 return tr("{server} does not support every answer format.", server=self.server)
             case _:

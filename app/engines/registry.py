@@ -7,7 +7,7 @@ from app.engines.capabilities import Capabilities
 from app.engines.client import EngineClient
 from app.engines.remote.addresses import server_name
 from app.engines.remote.engines import RemoteEngines
-from app.engines.remote.wire import formats_of
+from app.engines.remote.wire import can_switch_thinking, formats_of, samplers_of
 
 
 class EngineRegistry:
@@ -46,6 +46,10 @@ class EngineRegistry:
             for connection, model in self._remote.models()
         ]
 
+    def lists(self, model: Remote) -> bool:
+        """Whether the server of a model still lists it, or never listed any."""
+        return self._remote is not None and self._remote.lists(model)
+
     def capabilities(self, model: ModelRef | None) -> Capabilities:
         """What can be done with a model beyond answering; nothing without an engine for it."""
         found = self.for_model(model)
@@ -59,5 +63,7 @@ class EngineRegistry:
             tools=known.tools is not False,
             images=known.images is not False,
             formats=formats_of(connection.kind),
+            samplers=samplers_of(connection.kind),
+            thinking=can_switch_thinking(connection.kind),
             server=server_name(connection.address),
         )

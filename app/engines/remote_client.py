@@ -77,6 +77,10 @@ class RemoteClient(QObject):
         self._timer.timeout.connect(self.drain)
         self._woken.connect(self._timer.start)
 
+    def place(self, ref: Remote) -> tuple[str, str]:
+        """The name of a model's connection, and its host and port; "" if it was deleted."""
+        return self._engines.place(ref)
+
     def submit(self, ref: Remote, request: AnswerRequest, deliver: Deliver) -> RemoteHandle:
         """Ask for an answer; returns at once, before anything of it is delivered.
 

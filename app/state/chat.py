@@ -23,6 +23,7 @@ from app.domain.message import Message
 from app.domain.model_ref import ModelRef, Remote, local_path
 from app.domain.parts import Parts
 from app.engines.client import Capabilities
+from app.state.connections import EngineRow
 from app.state.read_only import ReadOnly, changed
 from engine import DeviceInfo, Fault, ModelLoaded, model_label, model_name
 
@@ -72,7 +73,7 @@ class ChatModel:
     model: ModelRef
     name: str  # displayed
     loaded: str = ""  # displayed name of the model that is loaded instead; "": none
-    missing: str = ""  # the sentence that there is no such file any more, or no engine for it
+    missing: str = ""  # why it cannot answer: it is gone, or its server does not answer
     load_seconds: float = 0.0  # about, until it can answer; 0: not known
     server: str = ""  # host and port that it runs on, so that nothing has to be loaded; "": here
     context: int = 0  # tokens of a model of a server; 0: not known
@@ -99,6 +100,7 @@ class ServedModel:
     server: str  # name of its connection
     host: str  # host and port
     context: int = 0  # tokens; 0: not known
+    problem: str = ""  # why its server does not answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,7 @@ class Deletion:
     archived: bool = False  # `moved` were archived
     imported: tuple[int, ...] = ()  # conversations that an import made
     imported_folders: tuple[int, ...] = ()
+    connection: EngineRow | None = None  # deleted, to an engine elsewhere
 
 
 def is_same_load(one: ModelLoaded | None, other: ModelLoaded | None) -> bool:

@@ -31,7 +31,7 @@ class ShownSettings:
     usual_instructions: str = ""  # of its folder, or of the settings
     fault: FormatFault | None = None
     checking: bool = False  # the newest description is being checked
-    has_model_in_use: bool = True  # the chat's model is loaded, or the chat has none
+    has_usual_model: bool = True  # it is loaded, new chats begin with it, or there is none
     can_think: bool = False  # the model in use can think before it answers
     instructions: str = ""  # as the model reads them, with their variables replaced
     instruction_tokens: int = 0  # of them; 0: none, or not counted yet
@@ -40,7 +40,7 @@ class ShownSettings:
     def changed(self) -> frozenset[str]:
         """The parts that are not as usual; every answered chat has a model, usually the loaded one."""
         changed = changed_parts(self.settings)
-        return changed - {"model"} if self.has_model_in_use else changed
+        return changed - {"model"} if self.has_usual_model else changed
 
 
 class ChatSettingsState(QObject):

@@ -96,6 +96,7 @@ class ConnectionsState(QObject):
 
     offered = ReadOnly[bool]()  # engines elsewhere can be used
     engines = ReadOnly[tuple[EngineRow, ...]]()
+    deleted = ReadOnly[EngineRow | None]()  # that Undo takes back
     found = ReadOnly[tuple[FoundRow, ...]]()
     searching = ReadOnly[bool]()  # for engines on this machine
     problem = ReadOnly[str]()  # of the last edit, in one sentence
@@ -108,6 +109,7 @@ class ConnectionsState(QObject):
         super().__init__(parent)
         self._offered = self._searching = self._offline = False
         self._engines = tuple[EngineRow, ...]()
+        self._deleted: EngineRow | None = None
         self._found = tuple[FoundRow, ...]()
         self._problem = self._destination = ""
         self._question: Question | None = None
@@ -123,6 +125,12 @@ class ConnectionsState(QObject):
         """Set the connections to engines elsewhere."""
         if (tuple(engines), offered) != (self._engines, self._offered):
             self._engines, self._offered = tuple(engines), offered
+            self.changed.emit()
+
+    def set_deleted(self, deleted: EngineRow | None) -> None:
+        """Set the connection that Undo takes back."""
+        if deleted != self._deleted:
+            self._deleted = deleted
             self.changed.emit()
 
     def set_found(self, found: Sequence[FoundRow], *, searching: bool) -> None:

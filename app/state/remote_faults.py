@@ -18,9 +18,8 @@ def _connection_words(fault: RemoteFault) -> tuple[str, str] | None:
     server, about = fault.server, fault.about
     match fault.kind:
         case RemoteFaultKind.NO_CONNECTION:
-            text = tr(
-                "The connection of {model} was deleted.", model=short_name(fault.model) or about
-            )
+            text = tr("{name}, the model of this chat, is on a server that is not set up here.",
+                      name=short_name(fault.model) or about)  # fmt: skip
             return text, tr("Choose another model for this chat.")
         case RemoteFaultKind.OFFLINE:
             return (

@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QByteArray, QEvent, QMimeData, QObject, Qt, QTimer, Signal
-from PySide6.QtGui import QAction, QCloseEvent, QKeyEvent, QMoveEvent, QResizeEvent
+from PySide6.QtCore import QEvent, QMimeData, QObject, Qt, QTimer, Signal
+from PySide6.QtGui import QAction, QCloseEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QApplication,
     QFileDialog,
@@ -40,6 +40,7 @@ from app.ui.chat.sidebar import Sidebar
 from app.ui.chat.top_bar import TopBar
 from app.ui.comparison.cards import AnswerCards
 from app.ui.panel.panel import ChatPanel
+from app.ui.placement import Placement
 from app.ui.settings.shortcuts import CARD_WIDTH as SHORTCUTS_WIDTH
 from app.ui.settings.shortcuts import Shortcuts, keys_of
 from app.ui.theme import icons
@@ -68,7 +69,6 @@ if TYPE_CHECKING:
         | ConnectionsPage
     )  # fmt: skip
 
-_PLACE_MILLISECONDS = 500  # after the last move or resize its place is saved
 _NARROW = 720  # pixels: in a narrower window the sidebar is hidden
 
 
@@ -83,7 +83,6 @@ class Window(QWidget):
     sidebar_toggled = Signal(bool)
     theme_requested = Signal()
     zoom_requested = Signal(int)  # steps; 0: the normal size
-    placed = Signal(str)  # the window was moved or resized: its geometry, as `geometry_text`
     undo_requested = Signal()
     restore_requested = Signal(list)  # of ids of deleted conversations
     remove_requested = Signal(list)  # of ids of deleted conversations
@@ -122,12 +121,11 @@ class Window(QWidget):
         self.preferences: Preferences | None = None  # created on demand: it takes 0.25 s
         self._made: list[Page] = []  # the pages that were created on demand
         self._palette = LIGHT
+        self.placement = Placement(self)
         self._make_parts()
         self._lay_out()
         self._connect()
         self._make_actions()
-        self._place_timer = QTimer(self, singleShot=True, interval=_PLACE_MILLISECONDS)
-        self._place_timer.timeout.connect(lambda: self.placed.emit(self.geometry_text()))
         self.composer.installEventFilter(self)
         TextUndo(self)
         ComposingElsewhere(self, self._field_for)
@@ -201,6 +199,7 @@ class Window(QWidget):
         self.picker.chosen.connect(self._choose_model)
         self.picker.open_requested.connect(self.open_file)
         self.picker.browse_requested.connect(self.open_library)
+        self.picker.elsewhere_requested.connect(self.open_engines)
         self.picker.unload_requested.connect(self.picker_card.close_card)
         self.picker.resized.connect(self._fit_picker)
         self.picker_card.closed.connect(self._forget_again)
@@ -211,6 +210,7 @@ class Window(QWidget):
         self.prompts.resized.connect(self._fit_prompts)
         self.chat.empty_view.open_requested.connect(self.open_file)
         self.chat.empty_view.browse_requested.connect(self.open_library)
+        self.chat.empty_view.elsewhere_requested.connect(self.open_engines)
         self.sidebar.preset_button.clicked.connect(
             lambda: self.preset_menu.open_below(self.sidebar.preset_button)
         )
@@ -294,20 +294,6 @@ class Window(QWidget):
         """Show or hide the sidebar; in a narrow window it stays hidden."""
         self._wants_sidebar = wanted
         self._update_sidebar()
-
-    def geometry_text(self) -> str:
-        """The window geometry as Base64 text, for the settings."""
-        return bytes(self.saveGeometry().toBase64().data()).decode("ascii")
-
-    def restore_geometry(self, text: str) -> None:
-        """Restore the geometry saved by `geometry_text`, or the usual size for an empty text.
-
-        A window that is larger than its screen is made to fit.
-        """
-        if text:
-            self.restoreGeometry(QByteArray.fromBase64(text.encode("ascii")))
-        if not self.isMaximized() and not self.isFullScreen():
-            self.resize(self.size().boundedTo(self.screen().availableSize()))
 
     def come_forward(self) -> None:
         """Raise and activate the window, when a second instance is started."""
@@ -444,8 +430,8 @@ class Window(QWidget):
             self._add_page(self.performance)
         self._toggle(self.performance)
 
-    def toggle_connections(self) -> None:
-        """Switch between the connections and the conversation; creates the page on first use."""
+    def open_connections(self) -> ConnectionsPage:
+        """Show the connections; creates the page on first use."""
         if self.connections is None:
             from app.ui.connections.page import ConnectionsPage
 
@@ -453,7 +439,19 @@ class Window(QWidget):
             self.connections = ConnectionsPage(settings, states.connections, states.server)
             self._add_page(self.connections)
             self.connections_made.emit(self.connections)
-        self._toggle(self.connections)
+        self._show_page(self.connections)
+        return self.connections
+
+    def open_engines(self) -> None:
+        """Show the connections at the engines elsewhere."""
+        self.open_connections().show_engines()
+
+    def toggle_connections(self) -> None:
+        """Switch between the connections and the conversation."""
+        if self.connections is not None and self._shown_page is self.connections:
+            self.close_page()
+        else:
+            self.open_connections()
 
     def open_panel(self, part: str = "") -> None:
         """Open the settings of the shown chat at a part of them, a key of `PARTS`."""
@@ -660,12 +658,12 @@ class Window(QWidget):
         if event.type() == QEvent.Type.Paint and not self._has_painted:
             self._has_painted = True
             self.composer.removeEventFilter(self)
+            self.placement.start()
             QTimer.singleShot(0, self.painted.emit)
         return super().eventFilter(watched, event)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._on_placed()
         self.composer.set_limit(self.height() // 3)
         if event.oldSize().width() != self.width():
             self._update_sidebar()
@@ -679,14 +677,6 @@ class Window(QWidget):
             if not card.isHidden():
                 card.fit()
         self.transfer.fit()
-
-    def moveEvent(self, event: QMoveEvent) -> None:
-        super().moveEvent(event)
-        self._on_placed()
-
-    def _on_placed(self) -> None:
-        if self._has_painted:  # not by restoring the geometry of the last run
-            self._place_timer.start()
 
     def closeEvent(self, event: QCloseEvent) -> None:
         event.setAccepted(self._close_confirmed)  # else `closing` first saves what is unsaved

@@ -28,6 +28,7 @@ import scenes_chat
 import scenes_comparison
 import scenes_composer
 import scenes_connections
+import scenes_elsewhere
 import scenes_folders
 import scenes_instructions
 import scenes_library
@@ -60,6 +61,7 @@ SCENES: dict[str, Scene] = {
     **scenes_performance.SCENES,
     **scenes_presets.SCENES,
     **scenes_connections.SCENES,
+    **scenes_elsewhere.SCENES,
     **scenes_search.SCENES,
     **scenes_settings.SCENES,
     **scenes_transfer.SCENES,

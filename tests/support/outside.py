@@ -54,6 +54,7 @@ class Directory:
     def __init__(self) -> None:
         self.engines: dict[str, EngineRow] = {}
         self.keys: dict[str, str] = {}
+        self.deleted: dict[str, EngineRow] = {}
         self.lists: dict[str, Sequence[str] | EngineFault] = {}  # models by address
         self.running: tuple[FoundRow, ...] = ()
         self.searches = 0
@@ -82,8 +83,15 @@ class Directory:
         return id
 
     def delete(self, id: str) -> None:
-        del self.engines[id]
-        self.keys.pop(id, None)
+        self.deleted[id] = self.engines.pop(id)
+
+    def restore(self, id: str) -> None:
+        self.engines[id] = self.deleted.pop(id)
+
+    def purge(self) -> None:
+        for id in self.deleted:
+            self.keys.pop(id, None)
+        self.deleted.clear()
 
     def models(self, id: str) -> Sequence[str]:
         found = self.lists.get(self.engines[id].address, ())

@@ -39,12 +39,12 @@ class ConnectionStore:
 
     def all(self) -> tuple[Connection, ...]:
         """The connections, in the order they were made."""
-        return tuple(self._stored().values())
+        return tuple(each for each in self._stored().values() if not each.deleted)
 
     def get(self, id: str) -> Connection:
         """A connection; raises RemoteError if it was deleted."""
         found = self._stored().get(id)
-        if found is None:
+        if found is None or found.deleted:
             raise RemoteError(RemoteFaultKind.NO_CONNECTION, about=id)
         return found
 
@@ -91,14 +91,26 @@ class ConnectionStore:
         return made
 
     def delete(self, id: str) -> None:
-        """Forget a connection and its secrets; raises `JsonFileError`."""
+        """Delete a connection: `restore` takes it back until `purge`. Raises `JsonFileError`."""
+        self._set_deleted(id, deleted=True)
+
+    def restore(self, id: str) -> None:
+        """Take back a deleted connection, with its secrets; raises `JsonFileError`."""
+        self._set_deleted(id, deleted=False)
+
+    def purge(self) -> None:
+        """Forget the deleted connections and their secrets; raises `JsonFileError`."""
         with self._guard:
-            stored = dict(self._stored())
-            connection = stored.pop(id, None)
-            if connection is not None:
-                self._write(stored)
-        if connection is not None and connection.has_secrets:
-            self._keys.delete(id)
+            stored = self._stored()
+            gone = [each for each in stored.values() if each.deleted]
+        for each in gone:  # first: a secret must not stay without its connection
+            if each.has_secrets:
+                self._keys.delete(each.id)
+        with self._guard:
+            ids = {each.id for each in gone}
+            kept = {each.id: each for each in self._stored().values() if each.id not in ids}
+            if gone:
+                self._write(kept)
 
     # --- steps ----------------------------------------------------------------------------------
 
@@ -123,6 +135,11 @@ class ConnectionStore:
                 found = [each for each in map(_connection, rows) if each is not None]
                 self._connections = {each.id: each for each in found}
             return self._connections
+
+    def _set_deleted(self, id: str, *, deleted: bool) -> None:
+        found = self._stored().get(id)
+        if found is not None and found.deleted != deleted:
+            self._put(replace(found, deleted=deleted))
 
     def _put(self, connection: Connection) -> None:
         with self._guard:
@@ -152,6 +169,7 @@ def _row(connection: Connection) -> dict[str, Any]:
         "models": [_model_row(each) for each in connection.models],
         "named": list(connection.named),
         "consent": connection.consent,
+        **({"deleted": True} if connection.deleted else {}),
     }
 
 
@@ -181,6 +199,7 @@ def _connection(row: object) -> Connection | None:
         tuple(model for row in rows_of(values.get("models")) if (model := _model(row))),
         _texts(values.get("named")),
         text_of(values.get("consent")),
+        values.get("deleted") is True,
         MappingProxyType({name: value for name, value in values.items() if name not in _KNOWN}),
     )
 

@@ -12,6 +12,7 @@ from app.domain.connection import Connection, RemoteModel
 from app.domain.deltas import Delta
 from app.domain.model_ref import Remote
 from app.domain.parts import ImagePart
+from app.engines.remote.addresses import server_name
 from app.engines.remote.connections import ConnectionStore
 from app.engines.remote.engine import RemoteEngine, no_image
 from app.engines.remote.errors import RemoteError
@@ -39,6 +40,23 @@ class RemoteEngines:
             return self.store.get(ref.connection).model(ref.id)
         except RemoteError:
             return None
+
+    def lists(self, ref: Remote) -> bool:
+        """Whether a model's server lists it, or the user named it; False without its connection."""
+        try:
+            connection = self.store.get(ref.connection)
+        except RemoteError:
+            return False
+        listed = {each.id for each in connection.models}
+        return not listed or ref.id in listed or ref.id in connection.named
+
+    def place(self, ref: Remote) -> tuple[str, str]:
+        """The name of a model's connection, and its host and port; "" if it was deleted."""
+        try:
+            connection = self.store.get(ref.connection)
+        except RemoteError:
+            return "", ""
+        return connection.name, server_name(connection.address)
 
     def models(self) -> tuple[tuple[Connection, RemoteModel], ...]:
         """The models that chat, as the connections last listed or the user named them."""

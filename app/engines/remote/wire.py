@@ -79,6 +79,16 @@ def formats_of(kind: ServerKind) -> frozenset[ConstraintKind]:
     return frozenset(each for each, kinds in _FORMATS.items() if kind in kinds)
 
 
+def samplers_of(kind: ServerKind) -> frozenset[str]:
+    """The samplers that a server reads, by their names in `engine.Sampling`."""
+    return frozenset(_SAMPLERS[kind])
+
+
+def can_switch_thinking(kind: ServerKind) -> bool:
+    """Whether a server can be told that its model thinks first, or does not."""
+    return kind in _TEMPLATE_ARGUMENTS or kind is _K.OLLAMA
+
+
 def request_body(request: AnswerRequest, kind: ServerKind, read: ReadImage) -> Body:
     """The body for a server; reads images, so it may block. Raises OSError."""
     messages = _messages(request.messages, read)

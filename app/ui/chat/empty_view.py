@@ -10,14 +10,12 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.domain.folders import path_text
 from app.domain.model_ref import Remote
-from app.state.chat import ModelPhase, ModelStatus, State
-from app.state.connections import ConnectionsState
+from app.state.chat import ChatModel, ModelPhase, ModelStatus, State
 from app.state.library import LibraryState
 from app.state.presets import PresetState
 from app.system.byte_size import size
-from app.system.translation import tr
+from app.system.translation import isolated, tr, trn
 from app.ui.chat.better_model import BetterModelLine
-from app.ui.chat.destination import destination_words
 from app.ui.chat.preset_chips import PresetChips
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette, recolored
@@ -70,6 +68,7 @@ class EmptyView(QWidget):
     suggested = Signal(str)
     open_requested = Signal()
     browse_requested = Signal()
+    elsewhere_requested = Signal()  # the connections
     folder_left = Signal()  # the new chat is to begin in no folder
 
     def __init__(
@@ -77,11 +76,10 @@ class EmptyView(QWidget):
         state: State,
         library: LibraryState,
         presets: PresetState,
-        connections: ConnectionsState,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
-        self._state, self._connections = state, connections
+        self._state = state
         self.chips = PresetChips(presets)
         self._no_model = True
         self.drawing = Drawing()
@@ -102,11 +100,14 @@ class EmptyView(QWidget):
         self.browse_button.clicked.connect(self.browse_requested)
         self.open_button = TextButton(tr("Open a model file…"), "suggestion", "folder")
         self.open_button.clicked.connect(self.open_requested)
+        self.elsewhere_button = TextButton(
+            tr("Use a model that runs elsewhere…"), "suggestion", "server"
+        )
+        self.elsewhere_button.clicked.connect(self.elsewhere_requested)
+        self._for_no_model = (self.browse_button, self.open_button, self.elsewhere_button)
         self._lay_out()
         state.model_changed.connect(self.refresh)
         state.chat_model_changed.connect(self.refresh)
-        connections.destination_changed.connect(self.refresh)
-        connections.offline_changed.connect(self.refresh)
         state.folders_changed.connect(self._show_place)
         state.new_folder_changed.connect(self._show_place)
         self.refresh()
@@ -126,7 +127,7 @@ class EmptyView(QWidget):
         layout.addWidget(self.place)
         layout.addWidget(self.leave_button, 0, Qt.AlignmentFlag.AlignHCenter)
         layout.addSpacing(24)
-        for button in (*self.suggestions, self.browse_button, self.open_button):
+        for button in (*self.suggestions, *self._for_no_model):
             button.setFont(font(BODY))
             layout.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
             layout.addSpacing(8)
@@ -144,7 +145,7 @@ class EmptyView(QWidget):
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
         self.drawing.apply_palette(palette)
-        for part in (self.better, self.browse_button, self.open_button):
+        for part in (self.better, *self._for_no_model):
             part.apply_palette(palette)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -152,24 +153,34 @@ class EmptyView(QWidget):
         self._fit_height()
 
     def refresh(self) -> None:
-        """Show the model of the state."""
-        model = self._state.model
-        chat_model = self._state.chat_model
-        words = destination_words(self._connections)
-        if chat_model is not None and isinstance(chat_model.model, Remote):
-            words = words or chat_model.missing
-        no_model = not words and model.phase in (ModelPhase.NONE, ModelPhase.FAILED)
-        some = any(not file.bad for file in self._state.installed)
-        none = tr("No model loaded") if some else tr("No model yet")
-        name = chat_model.name if words and chat_model else model.name
-        self.name.setText(none if no_model else name)
-        self.facts.setText("" if words else _facts(model))
-        self.facts.setVisible(bool(self.facts.text()))
-        self.sentence.setText(words or _sentence(model, some))
+        """Show the model of the chat, if it is elsewhere, or the one in use."""
+        state = self._state
+        chat_model, model = state.chat_model, state.model
+        elsewhere = chat_model is not None and isinstance(chat_model.model, Remote)
+        no_model = not elsewhere and model.phase in (ModelPhase.NONE, ModelPhase.FAILED)
+        some = any(not file.bad for file in state.installed)
+        if chat_model is not None and elsewhere:  # the line below the composer says where words go
+            self.name.setText(chat_model.name)
+            self._show_facts(self._place(chat_model), "")
+        else:
+            none = tr("No model loaded") if some else tr("No model yet")
+            self.name.setText(none if no_model else model.name)
+            self._show_facts(_facts(model), _sentence(model, some))
         self._no_model = no_model
-        self.browse_button.setVisible(no_model)
-        self.open_button.setVisible(no_model)
+        for button in self._for_no_model:
+            button.setVisible(no_model)
         self._fit_height()
+
+    def _show_facts(self, facts: str, sentence: str) -> None:
+        for line, words in ((self.facts, facts), (self.sentence, sentence)):
+            line.setText(words)
+            line.setVisible(bool(words))
+
+    def _place(self, model: ChatModel) -> str:
+        """The connection of a model elsewhere, and its context."""
+        served = (each.server for each in self._state.served if each.model == model.model)
+        context = trn("{count} token", "{count} tokens", model.context) if model.context else ""
+        return " · ".join(filter(None, (isolated(next(served, "")), context)))
 
     def _show_place(self) -> None:
         """Show the folder in which the new chat begins."""

@@ -1,4 +1,4 @@
-"""Line above the composer: the shown chat has another model than the loaded one, or a missing one."""
+"""Line above the composer: the shown chat's model is not loaded, is gone, or is not reached."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ModelLine(QWidget):
     def refresh(self) -> None:
         """Show the shown chat's model while it is not in use and no answer is being written."""
         chat = self._state.chat_model
-        if chat is None or chat.server or self._state.busy:
+        if chat is None or (chat.server and not chat.missing) or self._state.busy:
             self.hide()
         else:
             self._show(chat)

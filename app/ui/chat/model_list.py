@@ -62,9 +62,9 @@ def row_of(model: ModelFile | ServedModel) -> ModelRow:
         named = Local(model.path)
         return ModelRow(named, model.name, _joined(facts), str(model.path), model.bad)
     context = trn("{count} token", "{count} tokens", model.context) if model.context else ""
-    return ModelRow(
-        model.model, model.name, _joined((model.server, context)), tr("On {host}", host=model.host)
-    )
+    facts = _joined((model.server, model.problem or context))
+    tip = "\n".join(filter(None, (tr("On {host}", host=model.host), model.problem)))
+    return ModelRow(model.model, model.name, facts, tip, bad=bool(model.problem))
 
 
 def _joined(facts: Sequence[str]) -> str:

@@ -14,10 +14,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.domain.model_ref import Remote
 from app.state.chat import ModelFile, ModelPhase, ModelStatus, State
 from app.state.faults import explain
 from app.system.translation import tr
-from app.ui.chat.model_list import ROW_HEIGHT, ModelList, row_of
+from app.ui.chat.model_list import ROW_HEIGHT, ModelList, ModelRow, row_of
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, font
 from app.ui.widgets.controls import Bar, TextButton, icon_after_text, label, set_margins
@@ -82,6 +83,7 @@ class ModelPicker(QWidget):
     chosen = Signal(object)  # ModelRef
     open_requested = Signal()
     browse_requested = Signal()
+    elsewhere_requested = Signal()  # the connections
     unload_requested = Signal()
     cancel_requested = Signal()
     opened = Signal()  # the card is shown: models may have been copied in meanwhile
@@ -102,6 +104,9 @@ class ModelPicker(QWidget):
         self.failure.setWordWrap(True)
         self.browse_button = _action(tr("Browse models…"), "library", tr("Get models (Ctrl+M)"))
         self.open_button = _action(tr("Open a file…"), "folder", tr("Open a GGUF file (Ctrl+O)"))
+        self.elsewhere_button = _action(
+            tr("Use a model that runs elsewhere…"), "server", tr("Connections (Ctrl+Shift+N)")
+        )
         self.unload_button = _action(tr("Unload"), "close", tr("Free the memory the model uses"))
         self.setFocusProxy(self.search)
         self._lay_out()
@@ -124,6 +129,7 @@ class ModelPicker(QWidget):
             self.browse_button,
             self.open_button,
             self.unload_button,
+            self.elsewhere_button,
         ):
             layout.addWidget(part)
         self.failure.setContentsMargins(12, 6, 12, 6)
@@ -137,6 +143,7 @@ class ModelPicker(QWidget):
         self.progress.cancel.clicked.connect(self.cancel_requested)
         self.browse_button.clicked.connect(self.browse_requested)
         self.open_button.clicked.connect(self.open_requested)
+        self.elsewhere_button.clicked.connect(self.elsewhere_requested)
         self.unload_button.clicked.connect(self.unload_requested)
         self._state.model_changed.connect(self.refresh)
         self._state.chat_model_changed.connect(self.refresh)
@@ -149,6 +156,7 @@ class ModelPicker(QWidget):
             self.browse_button,
             self.open_button,
             self.unload_button,
+            self.elsewhere_button,
         ):
             part.apply_palette(palette)
         self._rule.setStyleSheet(f"background: {palette.hairline};")
@@ -157,6 +165,7 @@ class ModelPicker(QWidget):
         """Show the models that match the search, and the one loaded or being loaded."""
         status = self._state.model
         files = [row_of(each) for each in (*self._files(), *self._state.served)]
+        files += self._gone()
         words = self.search.text().casefold().split()
         found = [
             row
@@ -191,6 +200,14 @@ class ModelPicker(QWidget):
         if status.path and loaded and all(file.path != status.path for file in files):
             files.insert(0, ModelFile(status.path, status.name, loaded.file_bytes, loaded.format))
         return files
+
+    def _gone(self) -> list[ModelRow]:
+        """The model of the shown chat, if it is elsewhere and is not offered any more."""
+        chat = self._state.chat_model
+        known = [each.model for each in self._state.served]
+        if chat is None or not isinstance(chat.model, Remote) or chat.model in known:
+            return []
+        return [ModelRow(chat.model, chat.name, chat.missing, chat.missing, bad=True)]
 
     def _type(self, event: QKeyEvent) -> None:
         type_into(self.search, event)

@@ -58,7 +58,7 @@ class ChatPage(QWidget):
         self._state, self._settings = state, chat_settings
         self._typing_elsewhere = typing_elsewhere
         self._shown: int | None = None
-        self.empty_view = EmptyView(state, library, presets, connections)
+        self.empty_view = EmptyView(state, library, presets)
         self.transcript = Transcript()
         self.find_bar = FindBar(self.transcript.finder)
         self.waiting = WaitingMessages()

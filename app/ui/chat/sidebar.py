@@ -21,7 +21,6 @@ from PySide6.QtCore import (
 from PySide6.QtGui import QKeyEvent, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
-    QFrame,
     QHBoxLayout,
     QLineEdit,
     QVBoxLayout,
@@ -37,38 +36,11 @@ from app.ui.chat.sidebar_list import FOLDER_ROLE, ConversationListModel, RowPain
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import SIDEBAR_WIDTH, SMALL
-from app.ui.widgets.controls import IconButton, TextButton, fade_in, label, set_margins
+from app.ui.widgets.controls import IconButton, TextButton, label, set_margins
+from app.ui.widgets.undo_line import UndoLine
 
 _SEARCH_MILLISECONDS = 150
 _CLOCK_MILLISECONDS = 30_000  # between two looks at the date
-
-
-class UndoLine(QFrame):
-    """What was deleted, moved or archived last, with an Undo button; visible for some seconds."""
-
-    undone = Signal()
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setObjectName("undo")
-        self.words = label("")
-        self.words.setWordWrap(True)
-        self.button = TextButton(tr("Undo"), "link")
-        self.button.clicked.connect(self.undone)
-        layout = QHBoxLayout(self)
-        set_margins(layout, 12, 6, 6, 6)
-        layout.addWidget(self.words, 1)
-        layout.addWidget(self.button)
-        self.hide()
-
-    def show_deletion(self, deletion: Deletion | None) -> None:
-        """Show what was deleted or moved; None hides the line."""
-        if deletion is not None:
-            self.words.setText(_undo_words(deletion))
-        if (deletion is not None) == self.isHidden():
-            self.setVisible(deletion is not None)
-            if deletion is not None:
-                fade_in(self)
 
 
 def _undo_words(deletion: Deletion) -> str:
@@ -434,7 +406,7 @@ class Sidebar(QWidget):
 
     def _show_undo(self) -> None:
         state = self._state
-        self.undo.show_deletion(state.deletions[-1] if state.offered else None)
+        self.undo.show_words(_undo_words(state.deletions[-1]) if state.offered else "")
 
     def _show_trash(self) -> None:
         self.trash_button.setVisible(bool(self._state.trash or self._library.trash))

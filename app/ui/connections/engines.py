@@ -31,6 +31,7 @@ from app.ui.widgets.controls import (
     section_heading,
     set_property,
 )
+from app.ui.widgets.undo_line import UndoLine
 from app.ui.widgets.wrap import WrapLayout
 
 _LINES = ("address", "name", "key", "model")
@@ -241,6 +242,7 @@ class EnginesSection(QWidget):
     saved = Signal(object)  # EngineEdit
     edit_closed = Signal()
     deleted = Signal(str)  # id
+    undone = Signal()  # the last deletion
     tested = Signal(str)  # id
     search_requested = Signal()  # for engines on this machine
 
@@ -256,6 +258,7 @@ class EnginesSection(QWidget):
         )
         self.cards: dict[str, EngineCard] = {}
         self.found: list[FoundCard] = []
+        self.undo = UndoLine()
         self.none = wrapped(tr("No engine yet."))
         self.searching = wrapped("")
         self.add = TextButton(tr("Add an engine…"), "outlined")
@@ -268,11 +271,13 @@ class EnginesSection(QWidget):
         layout.setSpacing(8)
         for part in (section_heading(tr("Engines elsewhere")), self.hint, self.none):
             layout.addWidget(part)
+        layout.addWidget(self.undo)
         layout.addLayout(self._list)
         for part in (self.searching, self.editor, _line(self.add, self.search)):
             layout.addWidget(part)
         self.add.clicked.connect(lambda: self.open_editor(None))
         self.search.clicked.connect(self.search_requested)
+        self.undo.undone.connect(self.undone)
         self.editor.saved.connect(self._save)
         self.editor.cancelled.connect(self.close_editor)
         state.changed.connect(self.refresh)
@@ -302,6 +307,9 @@ class EnginesSection(QWidget):
         """Show the connections of the state."""
         state = self._state
         self.setVisible(state.offered)
+        deleted = state.deleted
+        name = isolated(deleted.name) if deleted else ""
+        self.undo.show_words(tr("“{name}” was deleted.", name=name) if deleted else "")
         self._show_cards(state.engines)
         known = tuple(card.row for card in self.found)
         if known != state.found:
@@ -341,7 +349,8 @@ class EnginesSection(QWidget):
     def _remove(self, card: QFrame) -> None:
         """Remove a card; the keyboard focus stays in the section."""
         if card.isAncestorOf(self.window().focusWidget() or self):
-            self.add.setFocus(Qt.FocusReason.OtherFocusReason)
+            near = self.add if self.undo.isHidden() else self.undo.button
+            near.setFocus(Qt.FocusReason.OtherFocusReason)
         self._list.removeWidget(card)
         card.deleteLater()
 

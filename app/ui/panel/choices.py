@@ -31,6 +31,10 @@ class FormatSection(Section):
         """Show the format of the chat, and whether it can be used."""
         self.field.show_options(shown.settings, shown.fault, checking=shown.checking)
 
+    def show_capabilities(self, capabilities: Capabilities) -> None:
+        """Grey the formats that the engine cannot hold an answer to, with the reason."""
+        self.field.show_capabilities(capabilities)
+
     def finish(self) -> None:
         """Commit what is typed."""
         self.field.finish()
@@ -50,10 +54,12 @@ class ThinkingSection(Section):
         super().__init__("thinking")
         self.choice = Segments(THINKING["thinking"])
         self.marked = (self.choice,)
+        self._help = tr("Slower, often better.")
+        self.note = note(self._help)
         budget = THINKING["thinking_budget"]
         self.budget = PreferenceRow("thinking_budget", budget, USUAL_BUDGET, is_compact=True)
         self.body.addWidget(self.choice)
-        self.body.addWidget(note(tr("Slower, often better.")))
+        self.body.addWidget(self.note)
         self.body.addWidget(self.budget)
         self.choice.picked.connect(self._on_choice)
         self.budget.changed.connect(self._on_budget)
@@ -67,9 +73,13 @@ class ThinkingSection(Section):
         self.setVisible(shown.can_think or settings.thinking is not Thinking.USUAL)
 
     def show_capabilities(self, capabilities: Capabilities) -> None:
-        """Offer a budget where the engine keeps to one."""
-        kept = not capabilities.reason("budgets")
-        self.choice.offer([each.value for each in Thinking if kept or each is not Thinking.BUDGET])
+        """Offer what the engine can be told of thoughts; the note says what it cannot, and why."""
+        fixed, no_budget = capabilities.reason("thinking"), capabilities.reason("budgets")
+        offered = [Thinking.USUAL] if fixed else list(Thinking)
+        if no_budget and Thinking.BUDGET in offered:
+            offered.remove(Thinking.BUDGET)
+        self.choice.offer([each.value for each in offered])
+        self.note.setText(fixed or f"{self._help} {no_budget}".rstrip())
 
     def finish(self) -> None:
         """Commit what is typed."""

@@ -273,8 +273,8 @@ class PanelContent(QWidget):
     def _show_capabilities(self) -> None:
         capabilities = self._state.capabilities
         self.adapters.setVisible(capabilities.shows("adapters"))
-        self.policy.show_capabilities(capabilities)
-        self.thinking.show_capabilities(capabilities)
+        for section in (self.sampling, self.format, self.policy, self.thinking):
+            section.show_capabilities(capabilities)
 
     def _on_generations(self) -> None:
         """Remember what the answers in progress began with."""

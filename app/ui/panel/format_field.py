@@ -14,7 +14,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.domain.chat_settings import WITH_TEXT, AnswerFormat, ChatSettings
+from app.domain.chat_settings import KINDS, WITH_TEXT, AnswerFormat, ChatSettings
+from app.engines.capabilities import Capabilities
 from app.settings.table import Setting
 from app.state.chat_settings import FormatFault
 from app.system.translation import tr
@@ -72,6 +73,7 @@ class FormatField(QWidget):
         self._palette = LIGHT
         self._options = ChatSettings()
         self._fault: FormatFault | None = None
+        self._capabilities = Capabilities()
         names = tuple(each.value for each in AnswerFormat)
         words = tuple(full_name(each) for each in AnswerFormat)
         self.kinds = ChoiceButton(Setting(tr("Answer format"), choices=names, words=words))
@@ -106,6 +108,13 @@ class FormatField(QWidget):
         self.editor.focused.connect(self._on_focus)
         self.open_button.clicked.connect(self.file_requested)
 
+    def show_capabilities(self, capabilities: Capabilities) -> None:
+        """Offer the formats that the engine can hold an answer to; say if it is not the chosen one."""
+        self._capabilities = capabilities
+        offered = [each.value for each in AnswerFormat if not self._reason(each)]
+        self.kinds.offer(offered, capabilities.reason("formats"))
+        self._show_help()
+
     def show_options(
         self, options: ChatSettings, fault: FormatFault | None, *, checking: bool
     ) -> None:
@@ -113,7 +122,6 @@ class FormatField(QWidget):
         format, before = options.format, self._options.format
         described = format in WITH_TEXT
         self.kinds.show_value(format.value)
-        self.help.setText(help_text(format))
         self.editor.setPlaceholderText(example(format))
         self.editor.setAccessibleName(full_name(format))
         self.editor.setAccessibleDescription(help_text(format))
@@ -121,6 +129,7 @@ class FormatField(QWidget):
             self._debounce.stop()
             self._options = options
             self._set_text(options.text)
+        self._show_help()
         self._area.setVisible(described)
         self._below.setVisible(described)
         self._show_fault(fault, checking=checking)
@@ -145,6 +154,18 @@ class FormatField(QWidget):
         self._mark()
 
     # --- steps ----------------------------------------------------------------------------------
+
+    def _reason(self, format: AnswerFormat) -> str:
+        """Why answers cannot have a format; "" where they can."""
+        chosen = self._options.constraint if format is self._options.format else None
+        kind = chosen.kind if chosen is not None else KINDS.get(format)
+        return self._capabilities.format_reason(kind)
+
+    def _show_help(self) -> None:
+        format = self._options.format
+        reason = self._reason(format)
+        self.help.setText(reason or help_text(format))
+        set_property(self.help, "tone", "warning" if reason else "secondary")
 
     def _pick(self, value: object) -> None:
         self.finish()

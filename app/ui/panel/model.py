@@ -6,7 +6,7 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QMenu, QSizePolicy
 
@@ -26,6 +26,8 @@ _PADDING = 56  # pixels of the button beside its words
 
 class ModelSection(Section):
     """A button with a menu of the installed models, and of those elsewhere."""
+
+    elsewhere_requested = Signal()  # the connections
 
     def __init__(self, state: State) -> None:
         super().__init__("model")
@@ -68,6 +70,8 @@ class ModelSection(Section):
             action.setChecked(model == chosen)
             if model is None and len(choices) > 1:
                 menu.addSeparator()
+        menu.addSeparator()
+        menu.addAction(tr("Use a model that runs elsewhere…"), self.elsewhere_requested.emit)
         return menu
 
     # --- steps ----------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 
 from app.domain.chat_settings import ChatSettings
+from app.engines.capabilities import Capabilities
 from app.settings.samplers import FIRST, SAMPLERS, is_whole, usual_value
 from app.state.chat_settings import ShownSettings
 from app.system.translation import tr
@@ -49,6 +50,11 @@ class SamplingSection(Section):
             row.set_default(str(usual) if chosen else usual)
             row.show_value(str(value) if chosen else value)
         self._show_more()
+
+    def show_capabilities(self, capabilities: Capabilities) -> None:
+        """Grey the values that the engine does not use, with the reason."""
+        for name, row in self.rows.items():
+            row.show_reason(capabilities.sampler_reason(name))
 
     def finish(self) -> None:
         """Commit what is typed."""

@@ -27,21 +27,8 @@ from app.ui.theme.theme import READING, font
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import Column, IconButton, TextButton, label, set_margins
 from app.ui.widgets.row_list import RowList
+from app.ui.widgets.undo_line import UndoLine
 from app.ui.widgets.wrap import WrapLayout
-
-
-class _UndoLine(QFrame):
-    """The preset that was deleted last, with Undo."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setObjectName("undo")
-        self.words = label("")
-        self.button = TextButton(tr("Undo"), "link")
-        layout = QHBoxLayout(self)
-        set_margins(layout, 12, 6, 6, 6)
-        layout.addWidget(self.words, 1)
-        layout.addWidget(self.button)
 
 
 class PresetsPage(QWidget):
@@ -83,7 +70,7 @@ class PresetsPage(QWidget):
             tr("Without its model and adapters, which are files on this computer")
         )
         self.delete_button = TextButton(tr("Delete preset"), "outlined")
-        self.undo = _UndoLine()
+        self.undo = UndoLine()
         self.list = RowList(tr("Presets"), several=False)
         self.editor = PresetEditor(state)
         self.first = self.list  # has the focus first; Tab would skip what is before a focus proxy
@@ -142,7 +129,7 @@ class PresetsPage(QWidget):
         self.chat_button.clicked.connect(self.chat_saved)
         self.import_button.clicked.connect(self._ask_for_files)
         self.restore_button.clicked.connect(self.restore_requested)
-        self.undo.button.clicked.connect(self.undone)
+        self.undo.undone.connect(self.undone)
         self.start_button.clicked.connect(self._start)
         self.edit_button.clicked.connect(self._edit)
         self.export_button.clicked.connect(self._ask_for_place)
@@ -210,10 +197,9 @@ class PresetsPage(QWidget):
         if not self._select(chosen) and presets:
             self.list.setCurrentRow(min(row, len(presets) - 1))
         deleted = self._state.deleted
-        self.undo.setVisible(deleted is not None and not self._edits)
+        shown = deleted is not None and not self._edits
+        self.undo.show_words(tr("“{name}” was deleted.", name=deleted.name) if shown else "")
         self.restore_button.setVisible(self._state.restorable)
-        if deleted is not None:
-            self.undo.words.setText(tr("“{name}” was deleted.", name=deleted.name))
         self._show_buttons()
 
     @property

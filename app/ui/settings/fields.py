@@ -104,6 +104,7 @@ class ChoiceButton(TextButton):
         self._label, self._current = tr(setting.label), ""
         words = (tr(each) for each in setting.words or setting.choices)
         self._words = dict(zip(setting.choices, words, strict=True))
+        self._offered, self._reason = frozenset(setting.choices), ""
         icon_after_text(self)
         self.setAccessibleDescription(tr(setting.help))
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
@@ -116,6 +117,10 @@ class ChoiceButton(TextButton):
         self.setText(words)
         self.setAccessibleName(tr("{setting}: {value}", setting=self._label, value=words))
 
+    def offer(self, choices: Collection[str], reason: str) -> None:
+        """Grey the other choices in the menu, which ends with the reason then."""
+        self._offered, self._reason = frozenset(choices), reason
+
     def menu_of_choices(self) -> QMenu:
         """The menu that a click opens."""
         menu = QMenu(self.window())
@@ -124,6 +129,10 @@ class ChoiceButton(TextButton):
             action = menu.addAction(words, partial(self._pick, choice))
             action.setCheckable(True)
             action.setChecked(choice == self._current)
+            action.setEnabled(choice in self._offered)
+        if not self._offered.issuperset(self._words):
+            menu.addSeparator()
+            menu.addAction(self._reason).setEnabled(False)
         return menu
 
     def _pick(self, choice: str) -> None:

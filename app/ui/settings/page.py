@@ -7,13 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import assert_never
 
-from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtGui import QAccessible, QHideEvent, QKeyEvent, QResizeEvent, QShowEvent
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
     QLabel,
-    QScrollArea,
     QStackedWidget,
     QVBoxLayout,
     QWidget,
@@ -31,21 +30,18 @@ from app.ui.settings.fields import ChoiceButton, segments_style, value_words
 from app.ui.settings.row import PreferenceRow
 from app.ui.settings.storage import StorageSection
 from app.ui.theme.palette import Palette
-from app.ui.widgets import accessibility
 from app.ui.widgets.controls import (
     Column,
-    IconButton,
     TextButton,
     label,
-    page_head,
     section_heading,
     set_margins,
     with_scroll_bar_margin,
 )
+from app.ui.widgets.scroll_page import ScrollPage
 from engine import DeviceInfo
 
 ABOUT = "about"
-_NARROW = 560  # pixels: in a narrower page the fields are below their text
 
 
 class ReloadLine(QFrame):
@@ -67,13 +63,11 @@ class ReloadLine(QFrame):
         self.hide()
 
 
-class Preferences(QWidget):
+class Preferences(ScrollPage):
     """Shows the current settings; emits the user's changes as signals."""
 
     changed = Signal(str, object)  # name and valid value of a setting
     given_up = Signal(str)  # name of a sampling setting whose value is no longer the user's
-    opened = Signal()  # the page was shown
-    closed = Signal()  # the user closed the page
     delete_requested = Signal()  # delete all session snapshots
     folder_requested = Signal(Path)
     performance_requested = Signal()  # show the performance page
@@ -83,12 +77,7 @@ class Preferences(QWidget):
     def __init__(
         self, settings: Settings, session_state: SessionState, connections: ConnectionsState
     ) -> None:
-        super().__init__()
-        self.setObjectName("page")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)  # it cannot show the focus of Tab
-        accessibility.register_role(Preferences, QAccessible.Role.Pane)
-        self.setAccessibleName(tr("Settings"))
+        super().__init__(tr("Settings"))
         self._model_in_use = False
         self.rows: dict[str, PreferenceRow] = {}
         self.headings: dict[str, QLabel] = {}
@@ -98,7 +87,6 @@ class Preferences(QWidget):
         self.about = AboutSection(connections, has_licences=bool(found))
         self.licences = LicenceView(found)
         self.connections_button = TextButton(tr("Connections"), "outlined")
-        self.close_button = IconButton("close", tr("Back to the chat"))
         self._make_rows()
         self._lay_out()
         self._connect()
@@ -123,27 +111,9 @@ class Preferences(QWidget):
         page = QWidget()
         self._pages.addWidget(page)
         self._pages.addWidget(with_scroll_bar_margin(Column(self.licences)))
-        self.view = QScrollArea(page)
-        self.view.setFrameShape(QFrame.Shape.NoFrame)
-        self.view.setWidgetResizable(True)
-        self.view.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self.view.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.view.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOn)
-        rows = QVBoxLayout(page)
-        rows.setContentsMargins(0, 0, 0, 0)
-        rows.setSpacing(0)
-        rows.addWidget(page_head(tr("Settings"), self.connections_button, self.close_button))
-        rows.addWidget(self.view, 1)
-        content = QWidget()
-        self._column = Column(content)
-        self._column.setObjectName("rows")
-        self._column.setMinimumWidth(1)  # the viewport sets the width, also before the first show
-        self.view.setWidget(self._column)
-        self._fill(QVBoxLayout(content))
+        self._fill(self.lay_out(page, self.connections_button))
 
     def _fill(self, content: QVBoxLayout) -> None:
-        content.setContentsMargins(0, 0, 0, 24)
-        content.setSpacing(0)
         for group in (*GROUPS, ABOUT):
             self.headings[group] = section_heading(_title(group))
             content.addWidget(self.headings[group])
@@ -158,7 +128,6 @@ class Preferences(QWidget):
         content.addStretch(1)
 
     def _connect(self) -> None:
-        self.close_button.clicked.connect(self.closed)
         self.connections_button.clicked.connect(self.connections_requested)
         self.reload_line.reload_requested.connect(self.reload_requested)
         self.storage.delete_requested.connect(self.delete_requested)
@@ -166,16 +135,13 @@ class Preferences(QWidget):
         self.about.licences_requested.connect(self.show_licences)
         self.about.performance_requested.connect(self.performance_requested)
         self.licences.closed.connect(self._close_licences)
-        for stop in self.findChildren(QWidget):
-            if stop.focusPolicy() & Qt.FocusPolicy.TabFocus:
-                stop.installEventFilter(self)
+        self.follow_focus()
 
     # --- called by the window and the wiring ----------------------------------------------------
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
-        self.setStyleSheet(_page_style(palette))
-        self.close_button.apply_palette(palette)
+        super().apply_palette(palette)
         self.licences.apply_palette(palette)
         self.storage.chats.export_button.apply_palette(palette)
         for row in self.rows.values():
@@ -230,10 +196,6 @@ class Preferences(QWidget):
         self._pages.setCurrentIndex(0)
         self.about.licences.setFocus(Qt.FocusReason.OtherFocusReason)
 
-    def _bring_into_view(self, widget: QWidget) -> None:
-        if self._column.isAncestorOf(widget):
-            self.view.ensureWidgetVisible(widget, 0, 48)
-
     def _set_narrow(self, narrow: bool) -> None:
         for row in self.rows.values():
             row.set_narrow(narrow)
@@ -241,41 +203,26 @@ class Preferences(QWidget):
         self.about.set_narrow(narrow)
         self.licences.set_narrow(narrow)
 
-    # --- Qt -------------------------------------------------------------------------------------
+    # --- Qt and the base ------------------------------------------------------------------------
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if isinstance(watched, QWidget) and event.type() == QEvent.Type.FocusIn:
-            self._bring_into_view(watched)
-        return super().eventFilter(watched, event)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        bar = self.view.verticalScrollBar()
-        actions = {
-            Qt.Key.Key_Up: bar.SliderAction.SliderSingleStepSub,
-            Qt.Key.Key_Down: bar.SliderAction.SliderSingleStepAdd,
-            Qt.Key.Key_PageUp: bar.SliderAction.SliderPageStepSub,
-            Qt.Key.Key_PageDown: bar.SliderAction.SliderPageStepAdd,
-            Qt.Key.Key_Home: bar.SliderAction.SliderToMinimum,
-            Qt.Key.Key_End: bar.SliderAction.SliderToMaximum,
-        }
-        if event.key() == Qt.Key.Key_Escape:
-            self.closed.emit()
-        elif event.key() in actions:
-            bar.triggerAction(actions[Qt.Key(event.key())])
-        event.accept()  # nothing typed here reaches the composer
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._set_narrow(self.width() < _NARROW)
+    def _style(self, p: Palette) -> str:
+        line = p.text if p.hairline == p.text else "transparent"
+        return f"""{super()._style(p)}
+{segments_style(p)}
+QFrame#rule {{ background: {p.hairline}; border: none; }}
+QListWidget {{ background: transparent; border: none; outline: none; color: {p.text}; }}
+QListWidget::item {{ padding: 5px 8px; border: 2px solid transparent; border-radius: 6px; }}
+QListWidget::item:hover {{ background: {p.accent_soft}; }}
+QListWidget::item:selected {{ background: {p.accent_soft}; color: {p.text}; }}
+QListWidget:focus::item:selected {{ border-color: {p.accent}; }}
+QListWidget::item:selected {{ border-color: {line}; }}
+"""
 
     def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
         if not event.spontaneous():
             for row in self.rows.values():
                 row.restore()
-            self.setFocus(Qt.FocusReason.OtherFocusReason)
-            self.view.verticalScrollBar().setValue(0)
-            self.opened.emit()
+        super().showEvent(event)
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
@@ -314,28 +261,3 @@ def _title(group: str) -> str:
         ABOUT: tr("About"),
     }
     return titles[group]
-
-
-def _page_style(p: Palette) -> str:
-    """The style sheet of the page, for one palette."""
-    line = 2 if p.hairline == p.text else 1
-    selected = p.text if line == 2 else "transparent"
-    return f"""
-QScrollArea, QWidget#rows {{ background: {p.background}; border: none; }}
-{segments_style(p)}
-QFrame#area {{
-    background: {p.surface}; border: {line}px solid {p.hairline}; border-radius: 6px;
-}}
-QFrame#area[focused="true"] {{ border-color: {p.accent}; }}
-QLineEdit[wrong="true"], QLineEdit[wrong="true"]:focus {{ border-color: {p.danger}; }}
-QFrame#rule {{ background: {p.hairline}; border: none; }}
-QFrame#news {{
-    background: {p.surface}; border: {line}px solid {p.hairline}; border-radius: 6px;
-}}
-QListWidget {{ background: transparent; border: none; outline: none; color: {p.text}; }}
-QListWidget::item {{ padding: 5px 8px; border: 2px solid transparent; border-radius: 6px; }}
-QListWidget::item:hover {{ background: {p.accent_soft}; }}
-QListWidget::item:selected {{ background: {p.accent_soft}; color: {p.text}; }}
-QListWidget:focus::item:selected {{ border-color: {p.accent}; }}
-QListWidget::item:selected {{ border-color: {selected}; }}
-"""

@@ -137,6 +137,12 @@ class PreferenceRow(QWidget):
         self.help.setText(self._help(help or self._usual_help))
         self.help.setVisible(bool(self.help.text()))
 
+    def show_reason(self, reason: str) -> None:
+        """Grey the field for this reason, which is shown as its help; "": it can be used."""
+        self.field.setEnabled(not reason)
+        self.help.setText(self._help(reason or self._usual_help))
+        self.help.setVisible(bool(self.help.text()))
+
     def _help(self, help: str) -> str:
         return tr("{help} Applies when a model is loaded.", help=help) if self._at_load else help
 

@@ -10,12 +10,13 @@ from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 
 from app.domain.answer_details import AnswerDetails
+from app.domain.connection import short_name
 from app.domain.message import Message, MessageState, StopReason
 from app.domain.parts import clipboard_text
 from app.domain.word_count import word_count
 from app.settings.samplers import SAMPLERS
 from app.state.performance import tokens_per_second
-from app.system.translation import listed, number, tr, trn
+from app.system.translation import isolated, listed, number, tr, trn
 from app.ui.theme.theme import BODY, READING, figures, font
 from app.ui.transcript.endings import ending, short_ending
 from app.ui.transcript.message_tools import adapters_in_words
@@ -91,10 +92,13 @@ def answer_rows(message: Message) -> list[tuple[str, str]]:
     made = message.details
     rows = [
         (tr("Model"), _model(message)),
+        (tr("Connection"), isolated(made.connection) if made and made.connection else ""),
+        (tr("Server"), isolated(made.server) if made and made.server else ""),
         (tr("Adapters"), adapters_in_words(message.adapters)),
         (tr("Asked for"), made.extra if made else ""),
         (tr("Read"), _read(message)),
         (tr("Written"), _written(message)),
+        (tr("Usage"), _missing_usage(message)),
         (tr("Length"), length_words(clipboard_text(message.parts))),
         (tr("Thoughts"), _thoughts(made) if made else ""),
         (tr("Speed"), _speed(message)),
@@ -124,7 +128,17 @@ def _model(message: Message) -> str:
     made = message.details
     if made is None or not made.model:
         return message.model
-    return f"{made.model} ({made.format})" if made.format else made.model
+    named = short_name(made.server_model)
+    more = made.format or (named if named != made.model else "")
+    return f"{made.model} ({more})" if more else made.model
+
+
+def _missing_usage(message: Message) -> str:
+    """That a server did not say how many tokens an answer took."""
+    made = message.details
+    if made is None or not made.server or message.generated_tokens:
+        return ""
+    return tr("{server} did not report it", server=isolated(made.server))
 
 
 def length_words(text: str) -> str:
@@ -192,6 +206,10 @@ def _guessed(made: AnswerDetails) -> str:
 
 
 def _sampling(made: AnswerDetails) -> str:
+    if made.server:
+        sent = _named(made.sent_sampling)
+        rest = tr("the rest as the server has it") if sent else tr("As the server has it")
+        return listed((*sent, rest))
     if made.temperature <= 0:
         return listed((tr("Always the likeliest word (temperature 0)"), *_more(made)))
     parts = [tr("temperature {value}", value=made.temperature)]
@@ -208,8 +226,13 @@ def _sampling(made: AnswerDetails) -> str:
 
 def _more(made: AnswerDetails) -> list[str]:
     """The other sampling values that were not as usual, each with its name."""
+    return _named(made.more_sampling)
+
+
+def _named(sampling: str) -> list[str]:
+    """The values of a JSON object of sampling values, each with its name."""
     try:
-        stored: object = json.loads(made.more_sampling or "{}")
+        stored: object = json.loads(sampling or "{}")
     except (ValueError, RecursionError):
         return []
     if not isinstance(stored, dict):

@@ -98,6 +98,13 @@ def test_edit_of_a_connection_keeps_what_is_not_edited(
     assert made.models
     directory.delete(id)
     assert directory.rows() == []
+    directory.restore(id)
+    assert [row.name for row in directory.rows()] == ["Ours"]
+    assert store.credentials(store.get(id)).key == KEY
+    directory.delete(id)
+    directory.purge()
+    directory.restore(id)
+    assert directory.rows() == []
 
 
 def test_models_are_named_by_hand_where_no_list_is(
@@ -147,7 +154,7 @@ def test_server_that_is_not_there_is_one_sentence(
     server.on("/v1/models", json_reply({"error": "no"}, 401))
     with pytest.raises(EngineFault, match="asks for a key"):
         directory.models(id)
-    with pytest.raises(EngineFault, match="was deleted"):
+    with pytest.raises(EngineFault, match="not set up here"):
         directory.models("unknown")
 
 
@@ -212,6 +219,9 @@ def test_capabilities_belong_to_a_model(
     for name in ("adapters", "snapshots", "counts", "metrics", "logits"):
         assert found.reason(name).endswith(".")
     assert f"127.0.0.1:{server.port}" in found.reason("adapters")
+    assert found.sampler_reason("min_p") == found.reason("thinking") == ""  # vLLM
+    assert "mirostat" not in (found.samplers or ())
+    assert "does not use" in found.sampler_reason("mirostat")
     here = engines.capabilities(Local(Path("/m.gguf")))
     assert here.adapters
     assert here.reason("adapters") == ""

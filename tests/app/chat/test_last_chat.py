@@ -96,7 +96,7 @@ def test_place_of_the_window_is_saved_without_quitting(qtbot: QtBot, tmp_path: P
         until(lambda: load(tmp_path / "settings.json").window_geometry != "")
         saved = load(tmp_path / "settings.json").window_geometry
         stage.window.resize(760, 700)
-        stage.window.restore_geometry(saved)
+        stage.window.placement.restore(saved)
         assert (stage.window.width(), stage.window.height()) == (640, 600)
     finally:
         stage.close()

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PySide6.QtWidgets import QLineEdit
 from pytestqt.qtbot import QtBot
 
-from app.chat.engine_directory import RemoteDirectory
-from app.chat.network import Outside
-from app.domain.message import Message, MessageState
-from app.domain.model_ref import Local, Remote
+from app.domain.message import MessageState
+from app.domain.model_ref import Local
 from app.domain.parts import ThoughtPart
 from app.domain.remote_fault import RemoteFault, RemoteFaultKind
-from app.engines.remote.connections import ConnectionStore
-from app.engines.remote.engines import RemoteEngines
-from app.engines.remote.keys import KeyStore, NoKeyring
-from app.net.offline import Gate
-from app.settings.table import Settings
-from app.state.connections import EngineEdit
 from app.system.translation import isolated
 from app.ui.panel.content import PanelContent
 from app.ui.settings.fields import NumberField
@@ -42,10 +33,9 @@ from hostile_server import (
     serving,
     stream,
 )
-from stage import Stage
+from remote_stage import KEY, Elsewhere
 
 OTHER = MODEL.with_name("other.gguf")
-KEY = "sk-very-secret-0123456789"
 
 
 @pytest.fixture
@@ -60,48 +50,6 @@ def line_of(content: PanelContent, name: str) -> QLineEdit:
     field = content.sampling.rows[name].field
     assert isinstance(field, NumberField)
     return field.line
-
-
-def no_ring() -> Any:
-    raise NoKeyring("no keyring was found")
-
-
-class Elsewhere(Stage):
-    """The window with one connection, whose model the shown chat uses."""
-
-    def __init__(self, folder: Path, server: Server, qtbot: QtBot) -> None:
-        self.qtbot = qtbot
-        store = ConnectionStore(
-            folder / "connections.json", KeyStore(folder / "keys.json", no_ring)
-        )
-        gate = Gate()
-        directory = RemoteDirectory(store, gate.allow, Settings)
-        self.connection = directory.save(EngineEdit("", "Office", server.address, key=KEY))
-        directory.models(self.connection)
-        outside = Outside(None, directory, RemoteEngines(store, gate.allow))
-        super().__init__(folder, outside=outside)
-        self.ref = Remote(self.connection, "big")
-
-    def use(self) -> None:
-        """Choose the model in the picker, as the user does."""
-        self.until(lambda: bool(self.state.served))
-        self.window.open_picker()
-        rows = self.window.picker.files
-        names = [rows.index(row).data() for row in range(rows.rowCount())]
-        self.window.picker.list.setCurrentIndex(rows.index(names.index("big")))
-        self.window.picker.list.choose_first()
-
-    def until(self, true: Callable[[], bool]) -> None:
-        self.qtbot.waitUntil(lambda: true())
-
-    def ask(self, text: str = "Why?") -> None:
-        assert self.controller.send(text)
-
-    def ended(self) -> Message:
-        """The last answer, once it has ended."""
-        self.until(lambda: bool(self.state.messages) and not self.state.generations)
-        self.wait_until_idle()
-        return self.state.messages[-1]
 
 
 @pytest.fixture
@@ -121,7 +69,10 @@ def test_model_is_chosen_and_answers_without_any_model_loaded(
     assert window.window.top_bar.model_button.text() == "big"
     assert not window.window.chat.model_line.isVisible()
     assert window.states.connections.destination == f"127.0.0.1:{server.port}"
-    assert "127.0.0.1" in window.window.chat.empty_view.sentence.text()
+    assert window.window.chat.destination.isVisible()
+    assert "127.0.0.1" in window.window.chat.destination.words.text()
+    assert window.window.chat.empty_view.sentence.isHidden()
+    assert window.window.chat.empty_view.facts.text() == f"{isolated('Office')} · 4,096 tokens"
     window.ask()
     message = window.ended()
     assert message.text == "Because of it."
@@ -129,6 +80,8 @@ def test_model_is_chosen_and_answers_without_any_model_loaded(
     assert (message.prompt_tokens, message.generated_tokens) == (12, 5)
     assert message.details is not None
     assert message.details.model == "big"
+    assert message.details.connection == "Office"
+    assert message.details.server == f"127.0.0.1:{server.port}"
     assert server.asked[0]["model"] == "big"
     assert server.asked[0]["messages"] == [{"role": "user", "content": "Why?"}]
     assert "temperature" not in server.asked[0]

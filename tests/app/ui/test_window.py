@@ -368,9 +368,9 @@ def test_painted_is_emitted_once(qtbot: QtBot, stage: Stage) -> None:
 def test_window_geometry_is_restored(stage: Stage) -> None:
     stage.start()
     stage.window.resize(777, 555)
-    text = stage.window.geometry_text()
+    text = stage.window.placement.text()
     stage.window.resize(900, 700)
-    stage.window.restore_geometry(text)
+    stage.window.placement.restore(text)
     assert (stage.window.width(), stage.window.height()) == (777, 555)
 
 
@@ -378,10 +378,10 @@ def test_window_larger_than_its_screen_is_made_to_fit(stage: Stage) -> None:
     stage.start()
     screen = stage.window.screen().availableSize()
     stage.window.resize(screen.width() + 300, screen.height() + 200)
-    text = stage.window.geometry_text()
+    text = stage.window.placement.text()
     for saved in (text, ""):
         stage.window.resize(screen.width() + 300, screen.height() + 200)
-        stage.window.restore_geometry(saved)
+        stage.window.placement.restore(saved)
         size = stage.window.size()
         assert size == size.boundedTo(screen)
         assert size.width() > screen.width() - 50

@@ -124,13 +124,31 @@ def test_deleting_a_connection_deletes_its_key(tmp_path: Path, ring: Ring) -> No
         store.delete(made.id)
         store.delete("unknown")
         assert store.all() == (other,)
+        store.purge()
         assert made.id not in files(tmp_path)
         with pytest.raises(RemoteError) as error:
             store.get(made.id)
         assert error.value.fault.kind is RemoteFaultKind.NO_CONNECTION
         store.delete(other.id)
+        store.purge()
     assert not ring.entries
     assert KEY not in files(tmp_path)
+
+
+def test_deleted_connection_is_restored_with_its_key(tmp_path: Path, ring: Ring) -> None:
+    for used in (ring, None):
+        store = store_in(tmp_path, used)
+        made = store.save(OPEN, KEY, [("X-Token", "one")])
+        store.delete(made.id)
+        again = store_in(tmp_path, used)  # also after a crash, until `purge`
+        assert again.all() == ()
+        again.restore(made.id)
+        assert again.all() == (made,)
+        assert again.credentials(made) == Credentials(KEY, (("X-Token", "one"),))
+        again.purge()
+        assert again.all() == (made,)
+        again.delete(made.id)
+        again.purge()
 
 
 def test_key_moves_into_the_keyring_once_there_is_one(tmp_path: Path, ring: Ring) -> None:
@@ -162,6 +180,7 @@ def test_connection_without_secrets_never_asks_the_keyring(tmp_path: Path, ring:
     made = store.save(OPEN, None, [("X-Team", "a")])
     assert not store.credentials(made)
     store.delete(made.id)
+    store.purge()
     assert ring.asked == 0
 
 
@@ -192,6 +211,7 @@ def test_keyring_that_hangs_is_not_waited_for(tmp_path: Path, ring: Ring) -> Non
     started = time.monotonic()
     made = store.save(OPEN, KEY, [])
     store.delete(made.id)
+    store.purge()
     store.save(OPEN, KEY, [])
     assert time.monotonic() - started < 3
     assert ring.asked == 1  # it is asked once in a run
@@ -206,6 +226,7 @@ def test_nothing_secret_is_logged(
             made = store.save(OPEN, KEY, [("X-Token", KEY)])
             store.credentials(made)
             store.delete(made.id)
+            store.purge()
     assert KEY not in caplog.text
 
 

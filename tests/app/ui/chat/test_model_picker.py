@@ -135,13 +135,14 @@ def test_tab_cycles_inside_the_card(qtbot: QtBot, stage: Stage) -> None:
         picker.browse_button,
         picker.open_button,
         picker.unload_button,
+        picker.elsewhere_button,
     )
     for here, there in zip(stops, (*stops[1:], stops[0]), strict=True):
         assert here.hasFocus()
         qtbot.keyClick(here, Qt.Key.Key_Tab)
         assert there.hasFocus()
     qtbot.keyClick(picker.search, Qt.Key.Key_Backtab, Qt.KeyboardModifier.ShiftModifier)
-    assert picker.unload_button.hasFocus()
+    assert picker.elsewhere_button.hasFocus()
     stage.wait_for_animations()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QAction, QGuiApplication
 from PySide6.QtWidgets import QAbstractButton, QLineEdit, QWidget
 from pytestqt.qtbot import QtBot
 
@@ -18,6 +18,7 @@ from app.net.ledger import Purpose
 from app.net.offline import gate
 from app.state.connections import EngineEdit, FoundRow
 from app.state.server import ClientRow, LogRow
+from app.system.translation import isolated
 from app.ui.connections.page import ConnectionsPage
 from app.ui.settings.fields import LineField, Segments
 from outside import Directory, Servers
@@ -256,7 +257,78 @@ def test_an_engine_is_added_by_keyboard(
     card.delete.click()
     settle(stage)
     assert engines.cards == {}
-    assert page.window().focusWidget() is engines.add
+    assert engines.undo.words.text() == f"“{isolated('GPU')}” was deleted."
+    assert page.window().focusWidget() is engines.undo.button
+    engines.undo.button.click()
+    settle(stage)
+    assert [each.name.text() for each in engines.cards.values()] == ["GPU"]
+    assert engines.undo.isHidden()
+
+
+def test_undo_takes_back_deleted_engines_with_their_keys_in_turn(
+    stage: Stage, page: ConnectionsPage, directory: Directory
+) -> None:
+    connections, undo = stage.controller.network.connections, stage.window.actions_by_id["undo"]
+    for name in ("One", "Two"):
+        connections.save(EngineEdit("", name, f"https://{name}.example", key=name))
+        settle(stage)
+    for row in stage.states.connections.engines:
+        connections.delete(row.id)
+        settle(stage)
+    assert (page.engines.cards, len(directory.keys)) == ({}, 2)
+    assert stage.window.sidebar.undo.isHidden()  # the page offers it
+    undo.trigger()
+    settle(stage)
+    assert [card.name.text() for card in page.engines.cards.values()] == ["Two"]
+    assert "One" in page.engines.undo.words.text()
+    undo.trigger()
+    settle(stage)
+    assert len(page.engines.cards) == 2
+    assert page.engines.undo.isHidden()
+    assert sorted(directory.keys.values()) == ["One", "Two"]
+    connections.delete(stage.states.connections.engines[0].id)
+    settle(stage)
+    stage.controller.network.close()  # the app quits
+    assert list(directory.keys.values()) == ["One"]
+
+
+def test_engines_deleted_before_a_crash_are_forgotten_at_the_start(
+    qtbot: QtBot, tmp_path: Path, directory: Directory
+) -> None:
+    id = directory.save(EngineEdit("", "Old", "https://old.example", key="secret"))
+    directory.delete(id)
+    made = Stage(tmp_path, outside=Outside(directory=directory))
+    made.start()
+    settle(made)
+    made.close()
+    assert (directory.keys, directory.deleted) == ({}, {})
+
+
+def test_the_picker_and_the_panel_lead_to_engines_elsewhere(stage: Stage) -> None:
+    window = stage.window
+    for ask in (
+        window.picker.elsewhere_button.click,
+        window.chat.empty_view.elsewhere_button.click,
+        lambda: _panel_menu(stage)[-1].trigger(),
+    ):
+        window.close_page()
+        window.open_picker()
+        ask()
+        flush()
+        page = window.connections
+        assert page is not None
+        assert page.isVisible()
+        assert window.picker_card.isHidden()
+        assert window.focusWidget() is page.engines.add
+        assert page.engines.add.visibleRegion().boundingRect().height() > 0
+
+
+def _panel_menu(stage: Stage) -> list[QAction]:
+    stage.window.open_panel("model")
+    flush()
+    content = stage.window.panel.content
+    assert content is not None
+    return content.model.menu_of_models().actions()
 
 
 def test_an_engine_found_that_asks_for_a_key_is_edited_first(

@@ -385,6 +385,7 @@ def test_the_model_of_the_chat_is_chosen_among_the_installed(
         "The model in use",
         "Small · Q4_K_M",
         "Small · Q8_0",
+        "Use a model that runs elsewhere…",
     ]
     assert actions[0].isChecked()
     actions[2].trigger()
@@ -397,7 +398,7 @@ def test_the_model_of_the_chat_is_chosen_among_the_installed(
     assert (
         card.model.line.text() == "Other, the model of this chat, is not on this computer any more."
     )
-    *_, last = card.model.menu_of_models().actions()
+    *_, last, _, _ = card.model.menu_of_models().actions()
     assert (last.text(), last.isChecked()) == ("Other", True)
     card.model.reset.click()
     assert shown(stage).model is None

@@ -15,6 +15,7 @@ from app.domain.parts import TextPart
 from app.domain.word_count import word_count
 from app.settings.table import Settings
 from app.store.store import Store
+from app.system.translation import isolated
 from app.ui.transcript.answer_card import AnswerCard, answer_rows, exact_rows
 from engine import FinishReason, Role
 from fakes import MODEL
@@ -62,6 +63,32 @@ def test_a_gain_from_drafts_is_shown_and_none_is_not() -> None:
     for gain, accepted in ((1.01, 12), (1.62, 0)):
         vain = replace(drafted, draft_gain=gain, accepted_tokens=accepted)
         assert "guessing" not in shown(replace(ANSWER, details=vain))["Speed"]
+
+
+ELSEWHERE = AnswerDetails(
+    model="big",
+    server="gpu:8000",
+    connection="Office",
+    server_model="big-2026",
+    sent_sampling='{"temperature": 0.7, "seed": 4}',
+    temperature=0.7,
+    decode_seconds=2.0,
+)
+
+
+def test_answer_of_an_engine_elsewhere_names_its_server_and_what_was_sent() -> None:
+    rows = shown(replace(ANSWER, details=ELSEWHERE))
+    assert rows["Model"] == "big (big-2026)"
+    assert (rows["Connection"], rows["Server"]) == (isolated("Office"), isolated("gpu:8000"))
+    assert rows["Written"] == "24 tokens"
+    assert rows["Speed"] == "12.0 tokens/s"
+    assert rows["Sampling"] == "Temperature 0.7, Seed 4, the rest as the server has it"
+    plain = replace(ELSEWHERE, server_model="big", sent_sampling="{}")
+    rows = shown(replace(ANSWER, details=plain, generated_tokens=0, prompt_tokens=0))
+    assert rows["Model"] == "big"
+    assert rows["Sampling"] == "As the server has it"
+    assert rows["Usage"] == f"{isolated('gpu:8000')} did not report it"
+    assert not {"Read", "Written"} & rows.keys()
 
 
 def test_greedy_answer_has_no_seed() -> None:
