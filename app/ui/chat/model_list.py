@@ -62,7 +62,7 @@ def row_of(model: ModelFile | ServedModel) -> ModelRow:
         named = Local(model.path)
         return ModelRow(named, model.name, _joined(facts), str(model.path), model.bad)
     context = trn("{count} token", "{count} tokens", model.context) if model.context else ""
-    facts = _joined((model.server, model.problem or context))
+    facts = _joined((model.server, tr("cannot be used") if model.problem else context))
     tip = "\n".join(filter(None, (tr("On {host}", host=model.host), model.problem)))
     return ModelRow(model.model, model.name, facts, tip, bad=bool(model.problem))
 

@@ -207,7 +207,7 @@ class ModelPicker(QWidget):
         known = [each.model for each in self._state.served]
         if chat is None or not isinstance(chat.model, Remote) or chat.model in known:
             return []
-        return [ModelRow(chat.model, chat.name, chat.missing, chat.missing, bad=True)]
+        return [ModelRow(chat.model, chat.name, tr("cannot be used"), chat.missing, bad=True)]
 
     def _type(self, event: QKeyEvent) -> None:
         type_into(self.search, event)

@@ -372,13 +372,14 @@ QRadioButton:disabled {{ color: {p.faint}; }}
 QRadioButton:checked {{ color: {p.text}; background: {p.surface}; border-color: {p.hairline}; }}
 QRadioButton:focus {{ border-color: {p.accent}; }}
 """
-    if line == 1:
-        return rules
-    # High contrast: the checked choice is filled, focus is dashed.
-    return f"""{rules}
+    if line == 2:  # high contrast: the checked choice is filled, focus is dashed
+        rules += f"""
 QRadioButton:checked {{ color: {p.on_accent}; background: {p.accent}; }}
 QRadioButton:focus {{ border: 2px dashed {p.text}; }}
 QRadioButton:checked:focus {{ border: 2px dashed {p.on_accent}; }}
+"""
+    return f"""{rules}
+QRadioButton:checked:disabled {{ color: {p.faint}; background: transparent; }}
 """
 
 

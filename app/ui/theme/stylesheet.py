@@ -121,6 +121,7 @@ QLineEdit {{
     selection-background-color: {p.accent}; selection-color: {p.on_accent};
 }}
 QLineEdit:focus {{ border-color: {p.accent}; }}
+QLineEdit:disabled {{ color: {p.faint}; background: transparent; }}
 QLineEdit#rename {{ padding: 0 4px; min-height: 24px; }}
 QPlainTextEdit {{
     background: transparent; color: {p.text}; border: none; placeholder-text-color: {p.faint};
