@@ -17,6 +17,7 @@ from app.markdown.formulas import Tex
 from app.settings.table import Settings
 from app.state.chat import ModelPhase, State
 from app.state.library import FileState, LibraryState
+from app.system.translation import sentences
 from app.ui.blocks.typesetting import Wrong, typeset
 from app.ui.transcript.endings import ending
 from app.ui.window import Window
@@ -72,7 +73,7 @@ async def _ask(controller: Controller, question: str) -> Message:
     state = controller.state
     while state.model.phase is not ModelPhase.READY:
         if state.model.error:
-            raise SmokeError(f"{state.model.error} {state.model.remedy}".strip())
+            raise SmokeError(sentences(state.model.error, state.model.remedy))
         await _state_changed(state)
     controller.send(question)
     while (answer := state.messages[-1]).state is MessageState.STREAMING:
@@ -100,14 +101,14 @@ async def _check_models(library: LibraryState) -> None:
             break
         await _wait_for(library.installed_changed)
     if starter.is_file() and (not rows or rows[0].state is not FileState.GOOD):
-        why = f"{rows[0].problem} {rows[0].remedy}" if rows else "It is not listed."
+        why = sentences(rows[0].problem, rows[0].remedy) if rows else "It is not listed."
         raise SmokeError(f"{starter.name} is not listed as a usable model. {why}".strip())
 
 
 def _check_notices(state: State) -> None:
     """Raise SmokeError if the window shows a notice."""
     if notice := next(iter(state.notices.values()), None):
-        raise SmokeError(f"{notice.sentence} {notice.remedy}".strip())
+        raise SmokeError(sentences(notice.sentence, notice.remedy))
 
 
 async def _state_changed(state: State) -> None:

@@ -26,7 +26,7 @@ from app.state.connections import (
     FoundRow,
     Question,
 )
-from app.system.translation import tr
+from app.system.translation import sentences, tr
 from app.system.worker import BackgroundWorker
 
 T = TypeVar("T")
@@ -202,7 +202,7 @@ class Connections(QObject):
         try:
             edit = directory.check(edit)
         except EngineFault as fault:
-            self._state.set_edit(f"{fault} {fault.remedy}".strip())
+            self._state.set_edit(sentences(str(fault), fault.remedy))
             return
         if not edit.allow_http and directory.needs_consent(edit.address):
             text = tr(
@@ -355,7 +355,7 @@ class Connections(QObject):
         self._state.set_engines(rows)
 
     def _show_fault(self, fault: EngineFault) -> None:
-        self._state.set_edit(f"{fault} {fault.remedy}".strip())
+        self._state.set_edit(sentences(str(fault), fault.remedy))
 
     def _show_deleted(self) -> None:
         last = self._chat.deletions[-1].connection if self._chat.deletions else None

@@ -27,7 +27,7 @@ from app.store.blobs import Blobs
 from app.store.schema import StoreError
 from app.system import paths
 from app.system.json_file import JsonFileError
-from app.system.translation import tr
+from app.system.translation import sentences, tr
 
 
 class RemoteDirectory:
@@ -124,7 +124,8 @@ class RemoteDirectory:
         except RemoteError as error:
             fault = _fault(error)
             if error.fault.kind is RemoteFaultKind.NO_API:
-                fault.remedy += " " + tr("If it does not list its models, enter a name under Edit.")
+                more = tr("If it does not list its models, enter a name under Edit.")
+                fault.remedy = sentences(fault.remedy, more)
             raise fault from error
         except JsonFileError as error:
             raise EngineFault(str(error), error.remedy) from error

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from app.chat.preset_files import FoundPreset, PresetFileError, may_be_preset, read_preset
 from app.state.chat import Notice, State
-from app.system.translation import tr, trn
+from app.system.translation import sentences, tr, trn
 from app.system.worker import BackgroundWorker
 
 NOTICE = "paste"  # kind of the notice about files that cannot be used
@@ -61,8 +61,8 @@ class Opening:
             self._open(of(Kind.MODEL), of(Kind.OTHER), load=load)
             if presets := [each for each in found if isinstance(each, FoundPreset)]:
                 self._offer(presets)
-            if sentences := [each for each in found if isinstance(each, str)]:
-                self._state.set_notice(NOTICE, Notice(" ".join(sentences)))
+            if refused := [each for each in found if isinstance(each, str)]:
+                self._state.set_notice(NOTICE, Notice(sentences(*refused)))
 
         self._files.run(lambda: [_judged(path) for path in paths], opened)
 

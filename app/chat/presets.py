@@ -30,7 +30,7 @@ from app.state.chat import Notice, State
 from app.state.presets import PresetState, PresetUse
 from app.store.store import Store, StoreError
 from app.store.writer import StoreQueue
-from app.system.translation import listed, tr, trn
+from app.system.translation import listed, sentences, tr, trn
 from app.system.worker import BackgroundWorker
 from engine import Role
 
@@ -390,7 +390,7 @@ class Presets(QObject):
     def offer(self, found: Sequence[FoundPreset]) -> None:
         """Ask whether to add the presets of files that were dropped."""
         self._offered = [FoundPreset(each.preset) for each in found]
-        notes = " ".join(each.note for each in found if each.note)
+        notes = sentences(*(each.note for each in found))
         names = listed(each.preset.name for each in found)
         sentence = trn(
             "“{names}” is a preset.", "These are presets: {names}.", len(found), names=names
@@ -444,11 +444,11 @@ class Presets(QObject):
                 "“{names}” is among your presets now.", "Added presets: {names}.", len(found),
                 names=names,
             )  # fmt: skip
-            notes = " ".join(each.note for each in found if each.note)
+            notes = sentences(*(each.note for each in found))
             self._state.set_notice(ADDED, Notice(sentence, notes, tr("Start a chat with it")))
 
-    def _refuse(self, sentences: Sequence[str]) -> None:
-        self._state.set_notice(REFUSED, Notice(" ".join(sentences)) if sentences else None)
+    def _refuse(self, refusals: Sequence[str]) -> None:
+        self._state.set_notice(REFUSED, Notice(sentences(*refusals)) if refusals else None)
 
 
 def _read(path: Path) -> FoundPreset | str:

@@ -23,7 +23,7 @@ from app.downloads.policy import DownloadError, Limits, Phase, Stopped, disk_err
 from app.net.http import Cancellation, Linked, Response, WebError, send_request, status_error
 from app.system.byte_size import size
 from app.system.json_file import replace_file, sync_folder
-from app.system.translation import tr
+from app.system.translation import sentences, tr
 
 MAGIC = b"GGUF"
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
@@ -172,7 +172,7 @@ class FileDownload:
             if seconds >= 1
             else tr("Trying again.")
         )
-        self._report(Phase.WAITING, f"{trouble} {again}")
+        self._report(Phase.WAITING, sentences(str(trouble), again))
         self._stop.wait(seconds)
 
     def _fetch(self) -> None:

@@ -33,7 +33,7 @@ from app.state.chat import ModelPhase, State
 from app.state.faults import explain
 from app.state.library import LibraryState, Line, LineAction, Offer
 from app.system.byte_size import size
-from app.system.translation import tr
+from app.system.translation import sentences, tr
 from app.system.worker import BackgroundWorker
 from engine import ModelFacts, inspect_model, model_label, models_folder
 
@@ -270,7 +270,7 @@ class Library(QObject):
             if facts.problem:
                 text = tr("{name} is downloaded, but cannot be used.", name=name)
                 shown = explain(facts.fault, path.name, facts.problem, facts.remedy)
-                line = Line(f"{text} {shown.sentence}", shown.remedy, trouble=True)
+                line = Line(sentences(text, shown.sentence), shown.remedy, trouble=True)
                 self.state.set_line(line)
             else:
                 self.state.set_line(

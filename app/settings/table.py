@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_type_hints
 from app.net.http import WebError, check_address, parse_proxy
 from app.net.hub import HUB
 from app.system import json_file
-from app.system.translation import LANGUAGES, tr
+from app.system.translation import LANGUAGES, sentences, tr
 from engine import DEFAULT_CACHE, CacheType, DraftKind, Sampling
 
 _log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ def wrong_proxy(text: str) -> str:
         if text:
             parse_proxy(text)
     except WebError as error:
-        return f"{error} {error.remedy}"
+        return sentences(str(error), error.remedy)
     return ""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from app.system.byte_size import size
-from app.system.translation import listed, number, tr, trn
+from app.system.translation import listed, number, sentences, tr, trn
 from engine import DeviceFault, DeviceInfo, DevicePart, DeviceRefusal
 
 PROCESSOR = "cpu"  # name of its part
@@ -101,4 +101,4 @@ def moved_words(refusal: DeviceRefusal, parts: Sequence[DevicePart]) -> str:
         where = tr("{count} of its {total} layers run there.", count=on_gpu, total=total)
     else:
         where = tr("The processor runs the model.")
-    return f"{refusal_words(refusal)} {where}"
+    return sentences(refusal_words(refusal), where)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from app.domain.remote_fault import RemoteFault
 from app.state.remote_faults import remote_words
 from app.system.byte_size import size
-from app.system.translation import number, tr
+from app.system.translation import number, sentences, tr
 from engine import Fault, FaultKind, FileLook
 
 
@@ -27,7 +27,7 @@ class Explanation:
     @property
     def text(self) -> str:
         """The sentence and the remedy on one line."""
-        return f"{self.sentence} {self.remedy}".strip()
+        return sentences(self.sentence, self.remedy)
 
 
 def explain(
@@ -41,7 +41,7 @@ def explain(
         found = _file_words(fault, file) or _run_words(fault, file) or _saved_words(fault)
     if found is None:
         return Explanation(message, remedy)
-    return Explanation(*found, detail=f"{message} {remedy}".strip())
+    return Explanation(*found, detail=sentences(message, remedy))
 
 
 def _file_words(fault: Fault, file: str) -> tuple[str, str] | None:

@@ -24,6 +24,9 @@ LANGUAGES = {ENGLISH: "English", "ar": "العربية", "de": "Deutsch", "zh_CN
 _ENGLISH_NAMES = {ENGLISH: "English", "ar": "Arabic", "de": "German", "zh_CN": "Chinese"}
 _TRADITIONAL = {"Hant", "TW", "HK", "MO"}  # of Chinese, where nothing says that it is Hans
 _MOST_DECIMALS = 6
+# The end of a sentence whose last mark has its own space after it: a Chinese full stop, exclamation
+# mark, question mark, semicolon or colon, perhaps in quotes or brackets.
+_WIDE_END = re.compile("[\u3002\uff01\uff1f\uff1b\uff1a][\u201d\u2019\u300d\u300f\uff09]*$")
 # One line of a catalog: the keyword of a string, and the string, which may go on below.
 _LINE = re.compile(r'^(?:(msgid|msgid_plural|msgstr|msgstr\[\d\]) )?(".*")\s*$', re.MULTILINE)
 _PLURALS = re.compile(r"plural=([^;\n]+)")
@@ -115,6 +118,18 @@ def isolated(text: str) -> str:
     Only a language from right to left needs that: Unicode's first strong isolate.
     """
     return f"\u2068{text}\u2069" if text and _Used.right_to_left else text
+
+
+def sentences(*parts: str) -> str:
+    """Sentences one after another, as their language writes them; empty ones are left out.
+
+    A Chinese full stop has its own space after it, and takes no other.
+    """
+    whole = ""
+    for part in filter(None, map(str.strip, parts)):
+        between = "" if not whole or _WIDE_END.search(whole) else " "
+        whole += between + part
+    return whole
 
 
 def listed(parts: Iterable[str]) -> str:

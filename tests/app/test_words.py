@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import string
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,6 @@ NO_TEXTS = {
         *("Inter", "JetBrains Mono", "Segoe UI", "SF Pro Text", "Noto Sans", "DejaVu Sans"),
         *("Cascadia Mono", "SF Mono", "Noto Sans Mono", "DejaVu Sans Mono", "Fusion"),
     },
-    "app/ui/widgets/tray.py": {"Tokonoma"},
     "app/ui/transcript/access.py": {"link {…} {…}", "code {…}", "word {…}", "tool {…}"},  # keys
     "app/ui/transcript/keys.py": {"tool {…}"},
     "app/ui/window.py": {"{…} (*.gguf *.GGUF)", "{…} — Tokonoma", "Tokonoma"},
@@ -119,6 +119,29 @@ def test_every_text_of_the_window_passes_through_tr() -> None:
         if not text.shown and text.text not in NO_TEXTS.get(name_of(path), ())
     ]
     assert missing == []
+
+
+def test_sentences_are_joined_by_their_helper() -> None:
+    """Between two sentences stands no space in Chinese: `sentences` knows, a format string not."""
+    joined = [
+        f"{name_of(path)}:{node.lineno}"
+        for path in modules("app")
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.JoinedStr)
+        and any(
+            isinstance(before, ast.Constant) and before.value == " " and is_advice(after)
+            for before, after in pairwise(node.values)
+        )
+    ]
+    assert joined == []
+
+
+def is_advice(part: ast.expr) -> bool:
+    """Whether a part of a format string is a sentence: the advice on an error, or a text of tr."""
+    value = part.value if isinstance(part, ast.FormattedValue) else part
+    return (isinstance(value, ast.Attribute) and value.attr.endswith("remedy")) or (
+        isinstance(value, ast.Call) and getattr(value.func, "id", "") in ("tr", "trn")
+    )
 
 
 def test_the_list_of_other_strings_has_none_that_is_gone() -> None:

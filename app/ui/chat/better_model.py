@@ -9,7 +9,7 @@ from app.downloads.queue import Download, Phase
 from app.state.chat import ModelPhase, State
 from app.state.library import LibraryState, Offer
 from app.system.byte_size import size
-from app.system.translation import listed, tr
+from app.system.translation import listed, sentences, tr
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, figures
 from app.ui.widgets.controls import IconButton, TextButton, label
@@ -103,7 +103,7 @@ class BetterModelLine(QWidget):
         sent = tr("Nothing is sent before you click.")
         if not self._library.bytes_per_second:
             return sent
-        return f"{tr('The time is by the speed of your last downloads.')} {sent}"
+        return sentences(tr("The time is by the speed of your last downloads."), sent)
 
     def _close(self) -> None:
         shown = self._library.better
@@ -118,7 +118,7 @@ def _progress(offer: Offer, download: Download) -> str:
     done = round(100 * download.done_bytes / download.size_bytes) if download.size_bytes else 0
     match download.phase:
         case Phase.FAILED:
-            return f"{download.error} {download.remedy}".strip()
+            return sentences(download.error, download.remedy)
         case Phase.PAUSED:
             return tr("{name}: paused at {done} %", name=offer.name, done=done)
         case Phase.QUEUED if download.note:  # offline

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QScrollArea, QVBoxLayout
 from app.domain.generation_settings import GenerationSettings
 from app.domain.model_ref import Local, ModelRef, Remote
 from app.settings.table import SETTINGS
-from app.system.translation import tr
+from app.system.translation import sentences, tr
 from app.ui.comparison.column import COLUMN_WIDTH, ChoiceColumn
 from app.ui.comparison.values import Mixes, Models, with_mix, with_model
 from app.ui.settings.fields import segments_style
@@ -293,7 +293,7 @@ def _note(*, in_turn: bool) -> str:
     """What happens next; `in_turn`: the models differ, of which one at a time is loaded."""
     keep = tr("You keep one; the other stays as a version.")
     turn = tr("The second answer waits until its model is loaded.")
-    return f"{turn} {keep}" if in_turn else keep
+    return sentences(turn, keep) if in_turn else keep
 
 
 def _style(p: Palette) -> str:

@@ -18,7 +18,7 @@ from app.state.connections import (
     FoundRow,
     Question,
 )
-from app.system.translation import isolated, listed, tr, trn
+from app.system.translation import isolated, listed, sentences, tr, trn
 from app.ui.connections.parts import framed, show_words, wrapped
 from app.ui.settings.fields import LineField, TextField
 from app.ui.settings.row import PreferenceRow
@@ -76,9 +76,10 @@ class FoundCard(QFrame):
         self.row = row
         words = tr("{name} runs on this computer.", name=isolated(row.name))
         if row.models:
-            words += " " + trn("It has {count} model.", "It has {count} models.", row.models)
+            count = trn("It has {count} model.", "It has {count} models.", row.models)
+            words = sentences(words, count)
         elif row.needs_key:
-            words += " " + tr("It asks for a key.")
+            words = sentences(words, tr("It asks for a key."))
         self.words = wrapped(words, "", BODY)
         self.address = ElidedLabel("secondary", font(SMALL), Qt.TextElideMode.ElideMiddle)
         self.address.show_words(row.address)
@@ -377,7 +378,7 @@ def _state_words(row: EngineRow) -> tuple[str, str]:
         case EngineState.ASKING:
             return "secondary", tr("Testing…")
         case EngineState.FAILED:
-            return "danger", f"{row.problem} {row.remedy}".strip()
+            return "danger", sentences(row.problem, row.remedy)
         case EngineState.READY | EngineState.UNKNOWN:  # the models of an earlier run
             count = len(row.models)
             if not count:

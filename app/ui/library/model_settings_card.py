@@ -24,7 +24,7 @@ from app.settings.model_settings import AS_IN_SETTINGS, NUMBERS, ModelDefaults, 
 from app.settings.table import SETTINGS
 from app.state.devices import device_name, prediction_words, refusal_words
 from app.state.library import DefaultsView, LibraryState
-from app.system.translation import number, tr
+from app.system.translation import number, sentences, tr
 from app.ui.library.draft_button import DraftButton
 from app.ui.library.words import memory_parts, predicted
 from app.ui.theme.palette import Palette
@@ -303,7 +303,7 @@ class ModelDefaultsCard(QWidget):
         set_property(field, "wrong", not good)
         low, high = _field_text(name, row.low), _field_text(name, row.high)
         range_text = tr("Enter a number from {low} to {high}.", low=low, high=high)
-        field.setToolTip(tr(row.help) if good else f"{range_text} {tr(row.help)}")
+        field.setToolTip(tr(row.help) if good else sentences(range_text, tr(row.help)))
         return good
 
     def _parsed(self, name: str) -> float | int | None:

@@ -26,7 +26,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLineEdit, QVBoxLayout, QWidg
 from app.state.chat import State
 from app.state.library import LibraryState, LineAction
 from app.system.byte_size import size
-from app.system.translation import tr
+from app.system.translation import sentences, tr
 from app.ui.library import rows as library_rows
 from app.ui.library.list import COLUMN, LibraryList
 from app.ui.library.model_settings_card import CARD_WIDTH, ModelDefaultsCard
@@ -213,7 +213,7 @@ class LibraryPage(QWidget):
         self.news.setVisible(line is not None)
         if line is None:
             return
-        words = f"{line.sentence} {line.remedy}".strip()
+        words = sentences(line.sentence, line.remedy)
         self.news_words.setText(words)
         set_property(self.news_words, "tone", "danger" if line.trouble else "")
         self.news_link.setText(_action_text(line.action))

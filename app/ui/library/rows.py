@@ -22,7 +22,7 @@ from app.state.library import (
     Offer,
 )
 from app.system.byte_size import size
-from app.system.translation import listed, number, tr, trn
+from app.system.translation import listed, number, sentences, tr, trn
 from app.ui.library.installed_rows import GET, on_this_machine
 from app.ui.library.row_values import Action, HeadingView, RowView, Verb, View
 from app.ui.library.words import DOTS, bits_each, exact_numbers, joined, model_count, predicted
@@ -80,7 +80,7 @@ def download_row(row: Download) -> RowView:
     amount = progress(row.done_bytes, row.size_bytes)
     note, tone, links = "", "secondary", ()
     if row.phase is Phase.FAILED:
-        note, tone = f"{row.error} {row.remedy}".strip(), "danger"
+        note, tone = sentences(row.error, row.remedy), "danger"
         links = (Action(Verb.RETRY, tr("Try again"), row.id),)
     elif row.phase in (Phase.WAITING, Phase.QUEUED):
         note, tone = row.note, "warning"
@@ -190,7 +190,7 @@ def catalog_row(row: CatalogRow) -> RowView:
         detail=facts + DOTS,
         detail_tip=f"{exact}\n{model.repository}/{model.file}",
         link=licence,
-        note=offer.problem or f"{tr(model.description)} {_thinking(model.thinking)}".rstrip(),
+        note=offer.problem or sentences(tr(model.description), _thinking(model.thinking)),
         note_tone="warning" if offer.problem else "secondary",
         meter=None if offer.problem else predicted(offer.memory),
         action=_download_action(offer),
@@ -243,7 +243,7 @@ def on_the_hub(hub: Hub, query: str) -> Iterator[View]:
     elif hub.phase is HubPhase.ASKING:
         yield RowView("asking", note=tr("Searching Hugging Face…"), ruled=False)
     elif hub.phase is HubPhase.FAILED:
-        trouble = f"{hub.error} {hub.remedy}".strip()
+        trouble = sentences(hub.error, hub.remedy)
         yield RowView("failed", note=trouble, note_tone="danger", links=(again,), ruled=False)
     elif not hub.results and not hub.files:
         note = tr("No models found. Try fewer or different words.")
@@ -287,7 +287,7 @@ def _files(hub: Hub) -> Iterator[View]:
         yield RowView("opening", note=tr("Loading the list of files…"), indent=1)
     elif hub.open_phase is HubPhase.FAILED:
         again = Action(Verb.OPEN_REPOSITORY, tr("Try again"), hub.open)
-        trouble = f"{hub.open_error} {hub.open_remedy}".strip()
+        trouble = sentences(hub.open_error, hub.open_remedy)
         yield RowView("not-opened", note=trouble, note_tone="danger", links=(again,), indent=1)
     elif not hub.files:
         yield RowView("no-files", note=tr("It has no GGUF files, which Tokonoma needs."), indent=1)

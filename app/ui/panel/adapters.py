@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QMenu, QWidget
 
 from app.state.adapters import AdapterState
 from app.state.chat import ModelPhase, State
-from app.system.translation import tr
+from app.system.translation import sentences, tr
 from app.ui.adapters.list import AdapterList
 from app.ui.adapters.mixes import Mixes
 from app.ui.panel.section import Section
@@ -173,7 +173,7 @@ class AdapterSection(Section):
     def _show_note(self) -> None:
         """What the foot of the panel says of the adapters, where it shifts no other widget."""
         adapters = self._adapters
-        fault = " ".join(adapters.fault).strip()
+        fault = sentences(*adapters.fault)
         words = fault
         if not self._state.capabilities.adapters:
             words = fault = ""  # none is applied

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QHBoxLayout
 from app.settings.table import Setting
 from app.state.chat import State
 from app.state.chat_settings import ChatSettingsState, ShownSettings
-from app.system.translation import isolated, listed, tr, trn
+from app.system.translation import isolated, listed, sentences, tr, trn
 from app.ui.panel.section import Section, note
 from app.ui.settings.fields import TextField
 from app.ui.theme.theme import SMALL, figures
@@ -77,7 +77,7 @@ class InstructionsSection(Section):
             editor.setPlaceholderText(
                 isolated(usual[:_PLACEHOLDER]) or tr("None yet: write some here")
             )
-        shown_instead = f"{self.origin.text()} {usual}" if is_usual else ""
+        shown_instead = sentences(self.origin.text(), usual) if is_usual else ""
         editor.setAccessibleDescription("\n".join(filter(None, (self._help, shown_instead))))
         count = shown.instruction_tokens
         self.tokens.setText(trn("{count} token", "{count} tokens", count) if count else "")

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QMenu, QVBoxLayout, QWidg
 from app.state.snapshots import SessionState
 from app.system import paths
 from app.system.byte_size import size
-from app.system.translation import tr
+from app.system.translation import sentences, tr
 from app.ui.theme.theme import BODY, SMALL, figures, font
 from app.ui.transfer.menu import add_formats
 from app.ui.widgets.controls import ElidedLabel, TextButton, icon_after_text, label
@@ -63,7 +63,7 @@ class SnapshotSizeLine(QWidget):
             )
         self.words.setText(words)
         self.button.setEnabled(saved.size_bytes > 0 and not saved.deleting)
-        self.problem.setText(f"{saved.error} {saved.remedy}".strip())
+        self.problem.setText(sentences(saved.error, saved.remedy))
         self.problem.setVisible(bool(saved.error))
 
     def set_narrow(self, narrow: bool) -> None:

@@ -9,7 +9,7 @@ from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from app.domain.transfer import PROGRAM_NAMES, Dropped, ImportPreview, Program
-from app.system.translation import listed, tr, trn
+from app.system.translation import listed, sentences, tr, trn
 from app.ui.theme.theme import BODY, READING, SMALL, font
 from app.ui.widgets.controls import TextButton, label
 
@@ -64,7 +64,7 @@ class PreviewCard(QWidget):
         problem = ""
         if preview.problem:
             rest = tr("The chats before the damaged place can be imported.")
-            problem = f"{preview.problem} {rest}" if preview.chats else preview.problem
+            problem = sentences(preview.problem, rest) if preview.chats else preview.problem
         self.problem.setText(problem)
         self.problem.setVisible(bool(problem))
         self.import_button.setText(
@@ -107,7 +107,7 @@ def _known_words(preview: ImportPreview) -> str:
             "{count} chats were continued since they were imported: they are imported as new chats.",
             preview.changed,
         )
-    return " ".join(filter(None, (known, changed)))
+    return sentences(known, changed)
 
 
 def dropped_words(dropped: Mapping[Dropped, int]) -> str:

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.domain.transfer import Progress, Work
 from app.state.transfer import TransferState
-from app.system.translation import tr, trn
+from app.system.translation import sentences, tr, trn
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.transfer.card import CARD_WIDTH, PreviewCard
 from app.ui.widgets.controls import Bar, TextButton, label, set_margins
@@ -53,7 +53,7 @@ def progress_words(progress: Progress) -> str:
         Work.EXPORTING: tr("Exporting…"),
     }[progress.work]
     count = trn("{count} chat so far", "{count} chats so far", progress.chats)
-    return f"{what} {count}" if progress.chats else what
+    return sentences(what, count) if progress.chats else what
 
 
 class TransferView(QWidget):

@@ -6,7 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.state.chat import Notice, State
-from app.system.translation import tr
+from app.system.translation import sentences, tr
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import SMALL
@@ -28,7 +28,7 @@ class Banner(QFrame):
         self._icon = icon
         self.setObjectName("banner")
         self.picture = QLabel()
-        self.words = label(f"{notice.sentence} {notice.remedy}".strip())
+        self.words = label(sentences(notice.sentence, notice.remedy))
         self.words.setWordWrap(True)
         make_selectable(self.words)
         self.detail = label(notice.detail, "secondary", SMALL)

@@ -16,6 +16,7 @@ from app.system.translation import (
     listed,
     number,
     read_catalog,
+    sentences,
     tr,
     trn,
     use,
@@ -157,3 +158,22 @@ def test_the_language_is_the_first_wanted_one_that_there_is(
 def test_every_language_has_a_catalog() -> None:
     found = {path.parent.parent.name for path in catalog_file("en").parents[2].glob("*/*/*.po")}
     assert found == LANGUAGES.keys() - {translation.ENGLISH}
+
+
+@pytest.mark.parametrize(
+    ("parts", "whole"),
+    [
+        (("It is gone.", "Start it."), "It is gone. Start it."),
+        (("端口 8080 被占用。", "请换一个端口。"), "端口 8080 被占用。请换一个端口。"),
+        (("他说：“好。”", "请重试。"), "他说：“好。”请重试。"),
+        (("文件损坏（可能！）", "", "HTTP 500"), "文件损坏（可能！）HTTP 500"),
+        (("Not found.", "请检查地址。"), "Not found. 请检查地址。"),  # a server's own words
+        (("正在导入…", "已有 3 个聊天"), "正在导入… 已有 3 个聊天"),
+        (("", " One. ", ""), "One."),
+        ((), ""),
+    ],
+)
+def test_sentences_are_joined_as_their_language_writes_them(
+    parts: tuple[str, ...], whole: str
+) -> None:
+    assert sentences(*parts) == whole
