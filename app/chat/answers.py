@@ -379,6 +379,8 @@ class Answers:
         self._state.set_generation(
             replace(
                 current,
+                # Text of a server that counts no tokens yet: the prompt is read all the same.
+                prompt_total=current.prompt_total if delta.generated_tokens else 0,
                 generated=delta.generated_tokens,
                 context_used=delta.context_used,
                 tokens_per_second=running.tokens_per_second,

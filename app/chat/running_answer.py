@@ -114,6 +114,7 @@ class RunningAnswer:
         if self._first_token is None:
             self._waited = now - self._began
             self._first_token = now, last.generated_tokens
+            self._speed_at = now
         elif now - self._speed_at > _SPEED_SECONDS:
             began, tokens = self._first_token
             self.tokens_per_second = (last.generated_tokens - tokens) / (now - began)

@@ -16,7 +16,7 @@ class AnswerDetails:
     ended: float = 0.0  # seconds since 1970; 0: not recorded
     reused_tokens: int = 0  # of the prompt, those that were in the KV cache
     first_token_seconds: float = 0.0  # from the request to the first token
-    decode_seconds: float = 0.0
+    decode_seconds: float = 0.0  # from the first token to the last
     temperature: float = 0.0  # 0: greedy
     top_k: int = 0  # 0: off
     top_p: float = 1.0  # 1: off

@@ -82,7 +82,7 @@ class AnswerUsage:
     thought_tokens: int = 0  # of the generated ones
     prompt_seconds: float = 0.0  # reading the prompt
     first_token_seconds: float = 0.0  # from the request to the first token
-    decode_seconds: float = 0.0
+    decode_seconds: float = 0.0  # from the first token to the last
     thought_seconds: float = 0.0
     thought_budget_reached: bool = False  # the budget ended the thoughts
     token_seconds_p50: float = 0.0  # time of a token after the first ones

@@ -308,7 +308,7 @@ class State(QObject):
     @property
     def context_used(self) -> int:
         """Tokens of the context window the shown conversation fills; 0: not known."""
-        if self.shown_generation:
+        if self.shown_generation and self.shown_generation.context_used:
             return self.shown_generation.context_used
         for message in reversed(self.messages):
             if message.prompt_tokens:

@@ -20,9 +20,10 @@ _LEAST_SECONDS = 0.02  # of an answer whose speed is measured
 def tokens_per_second(tokens: int, seconds: float) -> float:
     """Speed of an answer that took so long after its first token; 0: too short to measure.
 
-    The tokens of one pass, such as those that a format leaves no choice about, take no time.
+    The first token comes with the prompt. The tokens of one pass, such as those that a format leaves
+    no choice about, take no time.
     """
-    return tokens / seconds if seconds >= _LEAST_SECONDS and tokens > 1 else 0.0
+    return (tokens - 1) / seconds if seconds >= _LEAST_SECONDS and tokens > 1 else 0.0
 
 
 @dataclass(frozen=True, slots=True)

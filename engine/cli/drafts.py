@@ -71,8 +71,8 @@ def lookup_bench(
         raise EngineError("Drafts changed the answer.", "Please report this with the model's name.")
     drafted = [pair[1][0] for pair in pairs]
     return {
-        "ngram_tokens_per_second": statistics.median(map(_speed, drafted)),
-        "ngram_gain": statistics.median(_speed(two[0]) / _speed(one[0]) for one, two in pairs),
+        "ngram_tokens_per_second": statistics.median(one.tokens_per_second for one in drafted),
+        "ngram_gain": statistics.median(_gain(one[0], two[0]) for one, two in pairs),
         "ngram_estimated_gain": statistics.median(one.draft_gain for one in drafted),
         "ngram_tokens": drafted[-1].generated_tokens,
         "drafted_tokens": drafted[-1].drafted_tokens,
@@ -80,6 +80,6 @@ def lookup_bench(
     }
 
 
-def _speed(finished: Finished) -> float:
-    """Generated tokens per second; one token takes no time."""
-    return finished.generated_tokens / max(finished.decode_seconds, 1e-9)
+def _gain(plain: Finished, drafted: Finished) -> float:
+    """How many times as fast the same answer was with drafts; one token takes no time."""
+    return max(plain.decode_seconds, 1e-9) / max(drafted.decode_seconds, 1e-9)

@@ -62,7 +62,7 @@ def _fields(options: Options, model: ModelLoaded, answer: Answer) -> dict[str, o
         "finish_reason": finished.reason.value,
         "prefill_seconds": finished.prefill_seconds,
         "decode_seconds": finished.decode_seconds,
-        "decode_tokens_per_second": _speed(finished),
+        "decode_tokens_per_second": finished.tokens_per_second,
         "drafted_tokens": finished.drafted_tokens,
         "accepted_tokens": finished.accepted_tokens,
         "draft_gain": finished.draft_gain,
@@ -82,18 +82,13 @@ def _logprobs(one: TokenLogprobs) -> dict[str, object]:
     return {"token_id": one.token, "text": one.text, "logprob": one.logprob, "top": top}
 
 
-def _speed(finished: Finished) -> float:
-    """Generated tokens per second."""
-    return finished.generated_tokens / finished.decode_seconds if finished.decode_seconds else 0.0
-
-
 def _print_statistics(finished: Finished | None) -> None:
     assert finished is not None
     cached = f" ({finished.reused_tokens} of them cached)" if finished.reused_tokens else ""
     print_status(
         f"[{finished.prompt_tokens} prompt{cached} + {finished.generated_tokens} generated tokens"
         f"{_thoughts(finished)}, "
-        f"{_speed(finished):.1f} tokens/s{_drafts(finished)}, "
+        f"{finished.tokens_per_second:.1f} tokens/s{_drafts(finished)}, "
         f"{_ENDED.get(finished.reason, finished.reason.value)}"
         f"{', incomplete' if finished.incomplete else ''}]"
     )

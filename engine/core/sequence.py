@@ -79,7 +79,6 @@ class RunningSequence:
         self.reason: FinishReason | None = None  # None: it goes on
         self.reused_tokens = 0
         self.prefill_seconds = 0.0
-        self.decode_seconds = 0.0
         self.served = 0  # number of the last pass of its prompt, for fairness
         self.times = TokenTimes(request.arrived)
         self._started = 0.0  # of decoding
@@ -360,8 +359,6 @@ class RunningSequence:
         if reason is not None:
             self.reason = reason
         assert self.reason is not None, "the answer goes on"
-        if self._started:
-            self.decode_seconds = time.perf_counter() - self._started
         thoughts, thought_tokens = self._thoughts, 0
         if thoughts is not None:
             thoughts.finish()
@@ -375,7 +372,7 @@ class RunningSequence:
             self.reused_tokens,
             self.generated,
             self.prefill_seconds,
-            self.decode_seconds,
+            self.times.between.sum,
             len(self.sequence),
             self._sampler.seed,
             self.index,

@@ -167,7 +167,7 @@ class Finished:
     reused_tokens: int
     generated_tokens: int
     prefill_seconds: float
-    decode_seconds: float
+    decode_seconds: float  # from the first token to the last
     context_used: int  # tokens
     seed: int = -1  # that gives this answer again; -1: none was drawn
     answer: int = 0  # of several answers to one prompt
@@ -187,6 +187,11 @@ class Finished:
     thought_budget_reached: bool = False  # the budget ended the thoughts
     stop: str = ""  # the stop string that ended it
     token_ids: tuple[int, ...] = ()  # generated, without the end token
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Speed after the first token, which comes with the prompt; 0: there was no other one."""
+        return (self.generated_tokens - 1) / self.decode_seconds if self.decode_seconds else 0.0
 
 
 @dataclass(frozen=True, slots=True)

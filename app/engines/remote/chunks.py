@@ -48,6 +48,7 @@ _REASONS = {
     "repetition": EndReason.REPETITION,
     "abort": EndReason.CANCELLED,
 }
+Written = TextDelta | ThoughtDelta | ToolCallDelta
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")  # the same text, if there are several
 
 
@@ -97,12 +98,12 @@ class ChunkReader:
             self.model = model
         if progress := _progress(chunk.get("prompt_progress")):
             yield progress
+        self._use(chunk)
         for choice in map(object_of, rows_of(chunk.get("choices"))):
             if choice and not choice.get("index"):
                 for delta in self._choice(choice):
                     self._note(delta)
-                    yield delta
-        self._use(chunk)
+                    yield self._counted(delta)
 
     def finish(self) -> Iterator[Delta]:
         """The last deltas of an answer that is complete: what was held back, usage, the end."""
@@ -131,14 +132,22 @@ class ChunkReader:
         if self._held_echo:
             yield TextDelta(self._held_echo)
 
-    def _note(self, delta: Delta) -> None:
+    def _note(self, delta: Written) -> None:
         self.has_content = True
         self._last = self.clock()
         self._first = self._first or self._last
         if isinstance(delta, ThoughtDelta):
             self._last_thought = self._last
 
-    def _choice(self, choice: Object) -> Iterator[Delta]:
+    def _counted(self, delta: Written) -> Written:
+        """The same with the tokens so far, where the server counts them in every chunk."""
+        made = self.usage.generated_tokens
+        if not made:
+            return delta
+        used = self.usage.prompt_tokens + made
+        return replace(delta, generated_tokens=made, context_used=used)
+
+    def _choice(self, choice: Object) -> Iterator[Written]:
         delta = object_of(choice.get("delta") or choice.get("message"))
         thoughts = next((text for name in _THOUGHTS if (text := text_of(delta.get(name)))), "")
         thoughts = thoughts or _details(delta.get("reasoning_details"))
@@ -156,8 +165,9 @@ class ChunkReader:
         reason = choice.get("finish_reason") or choice.get("stop_reason")
         if isinstance(reason, str) and reason:
             self.reason = _REASONS.get(reason.lower(), EndReason.END)
+            self._last = self.clock()  # servers count the end token, which has no text
 
-    def _written(self, is_thought: bool, text: str) -> Iterator[Delta]:
+    def _written(self, is_thought: bool, text: str) -> Iterator[Written]:
         """Text of the field `content`, which may have thoughts between tags."""
         if self.echo and not is_thought:
             text = self._held_echo + text
@@ -181,14 +191,14 @@ class ChunkReader:
             for thought, piece in self._splitter.push(text):
                 yield ThoughtDelta(piece) if thought else TextDelta(piece)
 
-    def _tool_calls(self, delta: Object) -> Iterator[Delta]:
+    def _tool_calls(self, delta: Object) -> Iterator[Written]:
         rows = [row for row in map(object_of, rows_of(delta.get("tool_calls"))) if row]
         if old := object_of(delta.get("function_call")):
             rows = [{"index": 0, "function": old}]
         for at, row in enumerate(rows):
             yield from self._tool_call(row, at if len(rows) > 1 else None)
 
-    def _tool_call(self, row: Object, place: int | None) -> Iterator[Delta]:
+    def _tool_call(self, row: Object, place: int | None) -> Iterator[Written]:
         function = object_of(row.get("function")) or row
         id, name = text_of(row.get("id")), text_of(function.get("name"))
         key = row.get("index")
@@ -254,8 +264,9 @@ class ChunkReader:
                 cached_tokens=cached,
                 prompt_tokens=self.usage.prompt_tokens
                 or cached + count_of(timings.get("prompt_n")),
-                generated_tokens=self.usage.generated_tokens
-                or count_of(timings.get("predicted_n")),
+                generated_tokens=max(
+                    self.usage.generated_tokens, count_of(timings.get("predicted_n"))
+                ),
                 prompt_seconds=number_of(timings.get("prompt_ms")) / 1000,
                 decode_seconds=number_of(timings.get("predicted_ms")) / 1000,
             )
@@ -264,10 +275,14 @@ class ChunkReader:
         """The usage with the times that were measured here, where the server gives none."""
         first = self._first - self.started if self._first else 0.0
         thought = self._last_thought - self._first if self._last_thought else 0.0
+        # Thoughts that are not sent are counted: they were written before the first text.
+        is_hidden = self.usage.thought_tokens and not self._last_thought
+        began = self.started if is_hidden else self._first
         self.usage = replace(
             self.usage,
             first_token_seconds=first,
-            decode_seconds=self.usage.decode_seconds or self._last - self._first,
+            decode_seconds=self.usage.decode_seconds
+            or (self._last - began if self._first else 0.0),
             thought_seconds=thought,
         )
         return self.usage

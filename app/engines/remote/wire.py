@@ -100,6 +100,12 @@ def request_body(request: AnswerRequest, kind: ServerKind, read: ReadImage) -> B
         "stream": True,
         "stream_options": {"include_usage": True},
     }
+    if kind in (_K.VLLM, _K.SGLANG):
+        body["stream_options"]["continuous_usage_stats"] = True
+    elif kind is _K.LLAMA_SERVER:
+        body |= {"timings_per_token": True, "return_progress": True}
+    elif kind is _K.TOKONOMA:
+        body["return_progress"] = True
     if continues and kind not in CONTINUES:
         body["messages"].append({"role": "user", "content": _GO_ON})
     elif continues and kind in (_K.VLLM, _K.SGLANG):
@@ -297,6 +303,7 @@ def without(body: Body, error: ErrorBody) -> Body | None:
         return {**kept, "messages": asked}
     inner = {
         "include_usage": "stream_options",
+        "continuous_usage_stats": "stream_options",
         "enable_thinking": "chat_template_kwargs",
         "json_schema": "",
     }

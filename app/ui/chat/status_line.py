@@ -9,8 +9,9 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedLayout, QWidget
 
 from app.domain.model_ref import Local
-from app.state.chat import Generation, ModelPhase, State
+from app.state.chat import ChatModel, Generation, ModelPhase, State
 from app.state.devices import moved_words, place_words
+from app.state.performance import tokens_per_second
 from app.system.translation import listed, number, tr, trn
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import SMALL, figures
@@ -95,51 +96,36 @@ class StatusLine(QWidget):
     def _show_quiet(self) -> None:
         state = self._state
         loaded = state.model.loaded
-        used, context = state.context_used, loaded.context if loaded else 0
-        typed = state.typed_tokens
+        used = state.context_used
         for part in (self.titling, self.cancel_title):
             part.setVisible(state.titled is not None)
-        other = state.chat_model  # the shown chat's, which is not in use: its context is not known
-        self.meter.setVisible(bool(loaded) and other is None)
-        self.context.setVisible(bool(loaded) and other is None)
-        if other is not None and other.server:
-            self._set(self.words, tr("{name} on {host}", name=other.name, host=other.server))
-            context = trn(
+        other = state.chat_model  # the shown chat's, which is not in use
+        served = other if other is not None and other.server else None
+        measured = bool(loaded) and other is None
+        if served is not None:  # whose answers may come without counts
+            counted = bool(used or state.shown_generation or not state.messages)
+            measured = bool(served.context) and counted
+        self.meter.setVisible(measured)
+        self.context.setVisible(measured)
+        if served is not None:
+            place = tr("{name} on {host}", name=served.name, host=served.server)
+            speed = self._speed_parts(self._served_speed(served))
+            self._set(self.words, " · ".join((place, *speed)))
+            takes = trn(
                 "It takes in {count} token at once", "It takes in {count} tokens at once",
-                other.context,
+                served.context,
             )  # fmt: skip
-            lines = (context if other.context else "", state.capabilities.reason("counts"))
+            lines = (takes if served.context else "", state.capabilities.reason("counts"))
             self.words.setToolTip("\n".join(filter(None, lines)))
+            if measured:
+                self._show_context(used, 0, served.context)
         elif other is not None:
             here = isinstance(other.model, Local)
             not_loaded = tr("{name} is not loaded", name=other.name)
             self._set(self.words, not_loaded if here else other.name)
             self.words.setToolTip("")
         elif loaded:
-            self.meter.set_share((used + typed) / context if context else 0.0)
-            self._set(
-                self.context,
-                tr("{used} of {total}", used=number(used + typed), total=number(context)),
-            )
-            tip = tr(
-                "This chat uses {used} of the {total} tokens the model can take in at once",
-                used=number(used),
-                total=number(context),
-            )
-            if typed:
-                tip += "\n" + trn(
-                    "Your message has {count} token", "Your message has {count} tokens", typed
-                )
-            full = context > 0 and used + typed >= _NEARLY_FULL * context
-            if full:
-                tip += "\n" + (
-                    tr("It is nearly full: the oldest messages will be left out.")
-                    if state.settings(state.current).policy is ContextPolicy.DROP_OLDEST
-                    else tr("It is nearly full.")
-                )
-            self.meter.set_warning(full)
-            self.meter.setToolTip(tip)
-            self.context.setToolTip(tip)
+            self._show_context(used, state.typed_tokens, loaded.context)
             slow = loaded.slow
             self._set(self.words, " · ".join(self._parts(loaded, slow)))
             self.words.setToolTip("\n".join((*_details(loaded), *_slow_details(slow))))
@@ -148,20 +134,64 @@ class StatusLine(QWidget):
             self.words.setToolTip("")
         self._pages.setCurrentWidget(self._quiet)
 
-    def _parts(self, loaded: ModelLoaded, slow: Sequence[SlowPart]) -> list[str]:
+    def _show_context(self, used: int, typed: int, context: int) -> None:
+        """Show how many tokens of the context the chat uses, and the typed message will."""
+        state = self._state
+        self.meter.set_share((used + typed) / context if context else 0.0)
+        self._set(
+            self.context,
+            tr("{used} of {total}", used=number(used + typed), total=number(context)),
+        )
+        tip = tr(
+            "This chat uses {used} of the {total} tokens the model can take in at once",
+            used=number(used),
+            total=number(context),
+        )
+        if typed:
+            tip += "\n" + trn(
+                "Your message has {count} token", "Your message has {count} tokens", typed
+            )
+        full = context > 0 and used + typed >= _NEARLY_FULL * context
+        if full:
+            drops = state.settings(state.current).policy is ContextPolicy.DROP_OLDEST
+            tip += "\n" + (
+                tr("It is nearly full: the oldest messages will be left out.")
+                if drops and state.capabilities.forgetting
+                else tr("It is nearly full.")
+            )
+        self.meter.set_warning(full)
+        self.meter.setToolTip(tip)
+        self.context.setToolTip(tip)
+
+    def _served_speed(self, served: ChatModel) -> float:
+        """Tokens/s of the shown answer of a server's model, or of the last one of this chat."""
+        generation = self._state.shown_generation
+        if generation and generation.tokens_per_second:
+            return generation.tokens_per_second
+        last = next((one for one in reversed(self._state.messages) if one.details), None)
+        if last is None or last.details is None or last.details.model != served.name:
+            return 0.0
+        return tokens_per_second(last.generated_tokens, last.details.decode_seconds)
+
+    def _speed_parts(self, per_second: float) -> list[str]:
+        """The speed and the progress of the shown answer, as far as they are known."""
         generation = self._state.shown_generation
         progress = _progress(generation) if generation else ""
-        speed = (
-            tr("{speed} tokens/s", speed=number(self._state.speed, 1)) if self._state.speed else ""
-        )
+        speed = tr("{speed} tokens/s", speed=number(per_second, 1))
+        if not per_second:
+            speed = ""
         if progress and not (generation and generation.generated):
             speed = ""  # it is the speed of the previous answer
+        return [part for part in (speed, progress) if part]
+
+    def _parts(self, loaded: ModelLoaded, slow: Sequence[SlowPart]) -> list[str]:
         reduced = tr("reduced speed") if slow else ""
         if loaded.paged_layers:
             reduced = tr("runs from the disk")
         place = place_words(loaded.runs_on) if loaded.runs_on else ""
         base = tr("not made to chat") if loaded.base else ""
-        return [part for part in (loaded.name, base, place, reduced, speed, progress) if part]
+        shown = [part for part in (loaded.name, base, place, reduced) if part]
+        return [*shown, *self._speed_parts(self._state.speed)]
 
     def _set(self, line: QLabel | TextButton, text: str) -> None:
         if line.text() != text:

@@ -186,7 +186,7 @@ def test_a_short_answer_has_no_speed() -> None:
     assert tokens_per_second(5, 0.00034) == 0.0, "14,693 tokens/s would flatten the plot"
     assert tokens_per_second(1, 0.0) == 0.0
     assert tokens_per_second(1, 5.0) == 0.0
-    assert tokens_per_second(20, 0.5) == 40.0
+    assert tokens_per_second(21, 0.5) == 40.0  # the first one comes with the prompt
 
 
 # --- start --------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def test_every_detail_has_a_row() -> None:
     assert rows["Read"] == "40 tokens; 12 of them were still in memory"
     assert rows["Written"] == "24 tokens"
     assert rows["Length"] == "1 word, 8 characters"
-    assert rows["Speed"] == "12.0 tokens/s, first word after 0.31 s"
+    assert rows["Speed"] == "11.5 tokens/s, first word after 0.31 s"
     assert rows["Sampling"] == "temperature 0.3, top-k 40, top-p 0.95"
     assert rows["Seed"] == "7"
     assert rows["Ended"] == "The answer is complete"
@@ -59,7 +59,7 @@ def test_every_detail_has_a_row() -> None:
 def test_a_gain_from_drafts_is_shown_and_none_is_not() -> None:
     drafted = replace(DETAILS, drafted_tokens=20, accepted_tokens=12, draft_gain=1.62)
     speed = shown(replace(ANSWER, details=drafted))["Speed"]
-    assert speed == "12.0 tokens/s, 1.6 times as fast by guessing ahead, first word after 0.31 s"
+    assert speed == "11.5 tokens/s, 1.6 times as fast by guessing ahead, first word after 0.31 s"
     for gain, accepted in ((1.01, 12), (1.62, 0)):
         vain = replace(drafted, draft_gain=gain, accepted_tokens=accepted)
         assert "guessing" not in shown(replace(ANSWER, details=vain))["Speed"]
