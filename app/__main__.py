@@ -50,7 +50,7 @@ from app.settings.table import Settings, load
 from app.state.states import States
 from app.store.writer import CLOSE_SECONDS, StoreQueue
 from app.system import log, paths
-from app.system.instance import FileOpens, Instance
+from app.system.instance import DesktopRequests, Instance
 from app.ui.language import set_language
 from app.ui.theme.theme import Theme
 from app.ui.window import Window
@@ -201,9 +201,10 @@ async def _session(
         activate([Path(path)])
 
     instance.called.connect(activate)
-    opens = FileOpens(instance)
-    application.installEventFilter(opens)
-    opens.opened.connect(activate_for)
+    requests = DesktopRequests(instance)
+    application.installEventFilter(requests)
+    requests.opened.connect(activate_for)
+    requests.quit.connect(window.quit)
     if not smoke_test:
         instance.listen()
     controller.expect(model)

@@ -13,6 +13,7 @@ from app.chat.adapters import Adapters
 from app.chat.chat_models import NOTICE as MODEL_NOTICE
 from app.chat.chat_settings import NOTICE as OPTIONS_NOTICE
 from app.chat.controller import Controller
+from app.chat.served_answers import NOTICE as SERVED_NOTICE
 from app.chat.transfer.controller import EXPORTED_NOTICE
 from app.domain.generation_settings import GenerationSettings
 from app.domain.message import AnswerAgain
@@ -80,6 +81,8 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
             show_in_folder(controller.transfer.exported)
         elif kind == OPTIONS_NOTICE:
             window.open_panel("format")
+        elif kind == SERVED_NOTICE:
+            controller.network.served_answers.do_now()
         else:
             controller.act_on_notice(kind)
 
@@ -397,8 +400,12 @@ def connect_network(window: Window, controller: Controller) -> None:
         def show_settings() -> None:
             page.show_settings(controller.settings)
 
+        def watch() -> None:
+            state.set(has_tray=tray.is_available)
+            network.watch(True)
+
         page.changed.connect(change)
-        page.opened.connect(partial(network.watch, True))
+        page.opened.connect(watch)
         page.hidden.connect(partial(network.watch, False))
         page.server.key_requested.connect(server.make_key)
         page.engines.saved.connect(connections.save)
@@ -411,15 +418,31 @@ def connect_network(window: Window, controller: Controller) -> None:
         controller.settings_changed.connect(show_settings)
 
     def show_tray() -> None:
+        tray.show_server(state.status, on=server.stays_on_close)
         if window.was_closed and not server.stays_on_close:
             window.come_forward()  # nothing else shows that the app still runs
-        tray.show_server(state.status, on=server.stays_on_close)
+
+    def come_back() -> None:
+        if window.was_closed:
+            window.come_forward()
+
+    def ask_in_window() -> None:
+        if "quit" in controller.state.notices:
+            come_back()
+
+    def stays_on_close() -> bool:
+        """Whether a symbol shows that the app goes on without its window."""
+        show_tray()
+        return server.stays_on_close and tray.is_shown
 
     window.connections_made.connect(wire)
-    window.stays_on_close = lambda: server.stays_on_close
-    state.set(has_tray=tray.is_available)
+    window.stays_on_close = stays_on_close
+    tray.lost.connect(come_back)
+    for unloads in (window.picker.unload_requested, controller.library.unload_requested):
+        unloads.connect(network.served_answers.on_unload)
     state.changed.connect(show_tray)
     controller.settings_changed.connect(show_tray)
+    controller.state.notices_changed.connect(ask_in_window)
 
 
 def connect_adapters(panel: AdapterSection, adapters: Adapters) -> None:

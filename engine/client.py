@@ -103,6 +103,12 @@ class Engine:
         self._loop.add(handle)
         return handle
 
+    def in_the_way(self) -> list[RequestHandle]:
+        """Answers for clients with a name that a queued change of the main model waits for; from
+        any thread.
+        """
+        return self._loop.in_the_way()
+
     def leave(self, client: str) -> None:
         """Cancel all requests of a client that has gone away, from any thread."""
         self._loop.leave(client)

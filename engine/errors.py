@@ -45,6 +45,7 @@ class FaultKind(StrEnum):
     UNSUPPORTED = "unsupported"  # another variant that is not supported
     MEMORY = "memory"  # the model does not fit; `needed_bytes` is 0 when memory ran out later
     CONTEXT = "context"  # the model fits, but not with so many tokens
+    NOT_LOADED = "not loaded"  # no model is, or not the one that was asked for
     CHAT_FULL = "chat full"
     MESSAGE_TOO_LONG = "message too long"
     TEMPLATE = "template"

@@ -42,10 +42,17 @@ class LocalServer:
         return self._server.activity
 
     def change(self, options: LocalServerOptions) -> None:
-        """Take over the options that need no restart: `keep_seconds` and `keeps_texts`."""
-        service = self._server.service
-        service.models.keep_seconds = options.keep_seconds
-        service.recorder.keeps_texts = options.keeps_texts
+        """Take over the options that need no restart: all but `host` and `port`."""
+        self._server.change(options.key, options.keep_seconds, keeps_texts=options.keeps_texts)
+
+    def in_the_way(self) -> int:
+        """Answers for programs that a change of the main model waits for."""
+        return len(self._server.service.engine.in_the_way())
+
+    def end_answers(self) -> None:
+        """End these; the programs are told that the model is replaced."""
+        for answer in self._server.service.engine.in_the_way():
+            answer.cancel()
 
     def stop(self) -> None:
         """Stop listening and end the requests that run; may block for some seconds."""

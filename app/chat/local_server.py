@@ -24,6 +24,14 @@ class ShownServer:
         """Take over the options that need no restart."""
         self._server.change(options)
 
+    def in_the_way(self) -> int:
+        """Answers for programs that a change of the model waits for."""
+        return self._server.in_the_way()
+
+    def end_answers(self) -> None:
+        """End these."""
+        self._server.end_answers()
+
     def use(self) -> ServerUse:
         """What it does."""
         now = self._server.activity
@@ -46,6 +54,7 @@ class ShownServer:
                 each.outcome,
                 each.prompt,
                 each.answer,
+                each.is_running,
             )
             for each in now.log
         ]

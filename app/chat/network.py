@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject
 
 from app.chat.connections import Connections, EngineDirectory
 from app.chat.deletions import Deletions
+from app.chat.served_answers import ServedAnswers
 from app.chat.serving import ServerStarter, Serving
 from app.engines.remote.engines import RemoteEngines
 from app.net.offline import gate
@@ -55,6 +56,9 @@ class Network(QObject):
         )
         deletions.restore_connection = self.connections.restore
         self.serving = Serving(states.server, settings, change_settings, outside.serve, self)
+        self.served_answers = ServedAnswers(
+            states.chat, self.serving.in_the_way, self.serving.end_answers, self
+        )
 
     def start(self) -> None:
         """Read what earlier runs left, and start the server if it is on; after the first paint."""

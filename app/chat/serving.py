@@ -9,7 +9,7 @@ import errno
 import logging
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from PySide6.QtCore import QObject, QTimer
@@ -47,11 +47,19 @@ class RunningServer(Protocol):
         ...
 
     def change(self, options: LocalServerOptions) -> None:
-        """Take over the options that need no restart: `keep_seconds` and `keeps_texts`."""
+        """Take over the options that need no restart: all but `host` and `port`."""
         ...
 
     def use(self) -> ServerUse:
         """What it does; may be called from any thread, and does not block."""
+        ...
+
+    def in_the_way(self) -> int:
+        """Answers for programs that a change of the model waits for; called as `use`."""
+        ...
+
+    def end_answers(self) -> None:
+        """End these; called as `use`."""
         ...
 
 
@@ -110,6 +118,15 @@ class Serving(QObject):
             self._timer.start()
         else:
             self._timer.stop()
+
+    def in_the_way(self) -> int:
+        """Answers for other programs that a change of the model waits for."""
+        return self._server.in_the_way() if self._server is not None else 0
+
+    def end_answers(self) -> None:
+        """End these; the programs are told that the model is replaced."""
+        if self._server is not None:
+            self._server.end_answers()
 
     @property
     def stays_on_close(self) -> bool:
@@ -193,7 +210,7 @@ def _options(settings: Settings) -> LocalServerOptions:
 
 def _same_place(one: LocalServerOptions, other: LocalServerOptions) -> bool:
     """Whether a change between them needs no restart."""
-    return one == replace(other, keep_seconds=one.keep_seconds, keeps_texts=one.keeps_texts)
+    return (one.host, one.port) == (other.host, other.port)
 
 
 def _why(error: Exception, options: LocalServerOptions) -> tuple[str, str]:

@@ -45,13 +45,14 @@ class LogRow:
     method: str
     path: str
     model: str
-    status: int  # 0: it is being answered
+    status: int  # of HTTP; 0: no answer has begun
     seconds: float
     prompt_tokens: int
     generated_tokens: int
     outcome: str  # why it failed, in one sentence
     prompt: str  # "" where texts are not logged
     answer: str
+    is_running: bool = False  # it is being answered
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,13 +116,22 @@ class Instance(QObject):
             socket.abort()
 
 
-class FileOpens(QObject):
-    """Event filter for macOS file-open events, sent when a file is double-clicked."""
+class DesktopRequests(QObject):
+    """Event filter for what the desktop asks of the application: to open a file, and to quit.
+
+    macOS sends the first when a file is double-clicked. The second comes at the end of a session:
+    Qt would only close the window, which may keep a server running.
+    """
 
     opened = Signal(str)
+    quit = Signal()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if isinstance(event, QFileOpenEvent) and event.file():
             self.opened.emit(event.file())
             return True
-        return super().eventFilter(watched, event)
+        if event.type() is QEvent.Type.Quit:
+            event.ignore()  # the app ends by itself, when all is saved
+            self.quit.emit()
+            return True
+        return False

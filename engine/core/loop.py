@@ -49,6 +49,7 @@ from engine.messages import (
     ModelMoved,
     ModelUnloaded,
     Priority,
+    Request,
     Rerank,
     Restore,
     Save,
@@ -139,6 +140,22 @@ class Loop:
             for handle in self._unanswered():
                 if handle.client == client:
                     handle.cancel()
+
+    def in_the_way(self) -> list[RequestHandle]:
+        """Answers for clients with a name that a queued change of the main model waits for; from
+        any thread.
+        """
+        with self._changed:
+            main, before = self._residents.main, list(self._open.values())
+            for handle in self._queue.items:
+                if _changes_main(handle.request, main):
+                    return [one for one in before if self._is_answer_of(one, main)]
+                before.append(handle)
+        return []
+
+    def _is_answer_of(self, handle: RequestHandle, main: Resident | None) -> bool:
+        is_answer = isinstance(handle.request, Chat | Complete)
+        return bool(handle.client) and is_answer and self._resident_of(handle) is main
 
     def stop(self) -> None:
         """Cancel all requests but saves, which are waited for, and join the thread."""
@@ -591,6 +608,13 @@ class Loop:
             isinstance(request, Chat) and request.policy is ContextPolicy.STOP
         )
         handle.deliver(Failed(handle.id, str(error), error.remedy, full, error.fault))
+
+
+def _changes_main(request: Request, main: Resident | None) -> bool:
+    """Whether a request replaces or unloads the main model."""
+    if isinstance(request, Load):
+        return not request.beside
+    return isinstance(request, Unload) and request.model in (None, main and main.path)
 
 
 def _overdue() -> RequestError:

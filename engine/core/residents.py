@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.errors import RequestError
+from engine.errors import Fault, FaultKind, RequestError
 from engine.messages import Load, ModelLoaded
 
 if TYPE_CHECKING:
@@ -61,9 +61,10 @@ class Residents:
     def get(self, path: Path | None) -> Resident:
         """The resident of a file; of None the main one. Raises RequestError."""
         if (found := self.find(path)) is None:
+            fault = Fault(FaultKind.NOT_LOADED)
             if path is None:
-                raise RequestError("No model is loaded.", "Choose a model first.")
-            raise RequestError(f"The model {path.name} is not loaded.", "Load it first.")
+                raise RequestError("No model is loaded.", "Choose a model first.", fault)
+            raise RequestError(f"The model {path.name} is not loaded.", "Load it first.", fault)
         return found
 
     def add(self, one: Resident) -> None:

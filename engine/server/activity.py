@@ -34,8 +34,9 @@ class Exchange:
     path: str
     began: float  # seconds since the epoch
     model: str = ""
-    status: int = 0  # 0: it is not answered yet
+    status: int = 0  # 0: no answer has begun
     seconds: float = 0.0
+    is_running: bool = True  # its answer has not ended
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0
@@ -106,7 +107,7 @@ class Recorder:
     def end(self, exchange: Exchange) -> None:
         """A request was answered, or its client is gone."""
         now = time.time()
-        exchange.seconds = now - exchange.began
+        exchange.seconds, exchange.is_running = now - exchange.began, False
         self._running -= 1
         self._failed += exchange.status >= 400 or bool(exchange.outcome)
         self._generated += exchange.generated_tokens
@@ -114,6 +115,13 @@ class Recorder:
             known.running, known.last = known.running - 1, now
         if not self.keeps_texts:
             exchange.prompt = exchange.answer = ""
+
+    def keep_texts(self, kept: bool) -> None:
+        """Keep texts from now on, or none, nor those that were kept; from any thread."""
+        self.keeps_texts = kept
+        if not kept:
+            for exchange in list(self._log):
+                exchange.prompt = exchange.answer = ""
 
     def snapshot(self) -> Activity:
         """What happened so far."""

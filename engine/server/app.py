@@ -11,7 +11,7 @@ from starlette.responses import Response
 from engine.server import lm_studio, ollama
 from engine.server.anthropic import messages
 from engine.server.errors import ApiError
-from engine.server.guards import Guards, Security
+from engine.server.guards import Guards, Key, Security
 from engine.server.http import error_response, family_of
 from engine.server.limits import Limits
 from engine.server.llama import completion, state, tokens
@@ -37,12 +37,20 @@ _MODULES = (
 
 
 def application(
-    service: Service, security: Security | None = None, limits: Limits | None = None
+    service: Service,
+    security: Security | None = None,
+    limits: Limits | None = None,
+    key: Key | None = None,
 ) -> Starlette:
-    """The application; `security` is who may use it, `limits` what one exchange may take."""
+    """The application; `security` is who may use it, `limits` what one exchange may take.
+
+    `key` is that of `security`, for an owner who changes it.
+    """
+    security = security or Security()
     guards = Middleware(
         Guards,
-        security=security or Security(),
+        security=security,
+        key=key or Key(security.key),
         limits=limits or Limits(),
         recorder=service.recorder,
     )

@@ -45,17 +45,36 @@ class Security:
     is_local: bool = True  # it listens on loopback addresses only
 
 
+class Key:
+    """The key that clients must send; its owner may change it at any time, from any thread."""
+
+    def __init__(self, text: str = "") -> None:
+        """ "": none is needed."""
+        self.change(text)
+
+    def change(self, text: str) -> None:
+        """Require another key from now on; answers in progress go on."""
+        self._digest = _digest(text) if text else b""
+
+    def __bool__(self) -> bool:
+        return bool(self._digest)
+
+    def fits(self, given: str) -> bool:
+        """Whether it is the key; takes the same time for every wrong one."""
+        return hmac.compare_digest(_digest(given), self._digest)
+
+
 class Guards:
     """ASGI middleware: refuses, records, and adds headers for allowed origins."""
 
     def __init__(
-        self, app: ASGIApp, security: Security, limits: Limits, recorder: Recorder
+        self, app: ASGIApp, security: Security, limits: Limits, recorder: Recorder, key: Key
     ) -> None:
         self._app = app
         self._security = security
         self._limits = limits
         self._recorder = recorder
-        self._digest = _digest(security.key)
+        self._key = key
         self._hosts = _LOCAL_NAMES | {name.lower() for name in security.hosts}
         if not security.is_local:
             name = socket.gethostname().lower()
@@ -141,7 +160,7 @@ class Guards:
         return "*" in allowed or origin in allowed
 
     async def _check_key(self, headers: Headers) -> None:
-        if not self._security.key:
+        if not self._key:
             return
         scheme, _, token = headers.get("authorization", "").partition(" ")
         given = token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
@@ -151,7 +170,7 @@ class Guards:
                 "This server needs a key: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`.",
                 code="missing_api_key",
             )
-        if not hmac.compare_digest(_digest(given), self._digest):
+        if not self._key.fits(given):
             await asyncio.sleep(_WRONG_KEY_SECONDS)
             raise ApiError(401, "The key is wrong.", code="invalid_api_key")
 

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from engine.errors import EngineError
+from engine.errors import EngineError, FaultKind
 from engine.server import fields
 from engine.server.activity import Client, Exchange
 from engine.server.errors import ApiError, Family, from_engine
@@ -29,6 +29,7 @@ SSE, NDJSON = "text/event-stream; charset=utf-8", "application/x-ndjson"
 END_OF_STREAM = b"data: [DONE]\n\n"
 INTERNAL = "The server hit an internal error; its log has the details."
 _PING_SECONDS = 15.0
+_SWAPS = 3  # of its model that a call survives
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +135,8 @@ class _Endpoint:
             raw = await _body(request, sender.limits) if self._reads_body else b"{}"
             body = fields.parse(raw, self._list_as)
             sender.body_read.set_result(None)
-            found = await self._handler(Call(request, body, state["client"], state["exchange"]))
-            if isinstance(found, Stream):
-                await sender.stream(found)
-                return
-            response = found
+            call = Call(request, body, state["client"], state["exchange"])
+            response = await self._respond(call, sender)
         except ClientDisconnect:
             state["exchange"].outcome = "the client went away"
             return
@@ -148,7 +146,28 @@ class _Endpoint:
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
             response = self._failed(scope, ApiError(500, INTERNAL), family)
-        await response(scope, receive, sender.send)
+        if response is not None:
+            await response(scope, receive, sender.send)
+
+    async def _respond(self, call: Call, sender: _Sender) -> Response | None:
+        """The response to a call; None: it was streamed. Raises ApiError and EngineError.
+
+        A model may be replaced by its owner after the call has found it, and before the engine
+        looks: it is then found again.
+        """
+        swaps = 0
+        while True:
+            try:
+                found = await self._handler(call)
+                if not isinstance(found, Stream):
+                    return found
+                await sender.stream(found)
+            except EngineError as error:  # of a stream: nothing was sent
+                swaps += 1
+                if error.fault.kind is not FaultKind.NOT_LOADED or swaps > _SWAPS:
+                    raise
+            else:
+                return None
 
     def _failed(self, scope: Scope, error: ApiError, family: Family) -> Response:
         scope["state"]["exchange"].outcome = str(error)

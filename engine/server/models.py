@@ -17,7 +17,7 @@ from pathlib import Path
 from engine.client import Engine
 from engine.errors import EngineError, FaultKind
 from engine.loading.library import installed_models, model_label, model_name, model_parts
-from engine.messages import Load, ModelLoaded, ModelUnloaded, Unload
+from engine.messages import Load, ModelLoaded, ModelUnloaded, Tokenize, Tokenized, Unload
 from engine.server.bridge import answer, in_thread
 from engine.server.errors import ApiError
 
@@ -108,8 +108,12 @@ class Models:
         """The model of a name; "": the main one. Raises ApiError with the names that there are."""
         cards = await self.cards()
         wanted = name.strip().lower().removesuffix(":latest")
-        if not wanted and (loaded := [card for card in cards if card.loaded is not None]):
-            return loaded[0]
+        if not wanted:
+            if loaded := [card for card in cards if card.loaded is not None]:
+                return loaded[0]
+            with suppress(EngineError):  # none is being loaded either
+                await answer(self._engine, Tokenize(""), Tokenized)  # waits for the main model
+                return await self.find(name)
         for is_exact in (True, False):
             for card in cards:
                 if wanted and wanted in ({card.name.lower()} if is_exact else _names(card)):

@@ -16,7 +16,7 @@ from engine.client import Engine
 from engine.errors import RequestError
 from engine.server.activity import Activity
 from engine.server.app import application
-from engine.server.guards import Security
+from engine.server.guards import Key, Security
 from engine.server.limits import HOST, PORT, Limits
 from engine.server.protocol import protocol
 from engine.server.service import Service, ServiceOptions
@@ -42,6 +42,7 @@ class Server:
         """The engine outlives the server: stopping ends the server's requests only."""
         self.options = options or ServerOptions()
         self.service = Service(engine, self.options.service)
+        self._key = Key(self.options.security.key)
         self._socket: socket.socket | None = None
         self._thread: threading.Thread | None = None
         self._server: uvicorn.Server | None = None
@@ -66,7 +67,7 @@ class Server:
         host, port = self._socket.getsockname()[:2]
         self.is_local = ipaddress.ip_address(host).is_loopback
         security = replace(options.security, is_local=self.is_local)
-        app = application(self.service, security, options.limits)
+        app = application(self.service, security, options.limits, self._key)
         limits = options.limits
         config = uvicorn.Config(
             app,
@@ -97,6 +98,11 @@ class Server:
         self._thread.join()
         self._thread = None
         self._address = ""
+
+    def change(self, key: str, keep_seconds: float, *, keeps_texts: bool) -> None:
+        """Take over what needs no restart, from any thread; answers in progress go on."""
+        self._key.change(key)
+        self.service.change(keep_seconds, keeps_texts=keeps_texts)
 
     def _run(self) -> None:
         try:

@@ -40,6 +40,7 @@ from engine.messages import (
 )
 from engine.server.activity import Activity, Client, Recorder
 from engine.server.bridge import answer, events
+from engine.server.errors import ApiError
 from engine.server.models import KEEP_SECONDS, ModelCard, Models
 from engine.server.values import (
     Begun,
@@ -53,6 +54,8 @@ from engine.server.values import (
     Usage,
     Wanted,
 )
+
+_ENDED = "The answer was ended: the owner of this server replaces the model."
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,8 @@ class Service:
                             event.index, event.id, event.name, event.arguments, event.answer
                         )
                     elif isinstance(event, Finished):
+                        if event.reason is FinishReason.CANCELLED:  # not by this client
+                            raise ApiError(503, _ENDED, code="answer_ended", retry_seconds=1.0)
                         done = _done(event)
                         self._note(wanted, done)
                         yield done
@@ -213,9 +218,9 @@ class Service:
         return await answer(self.engine, Metrics(first), MetricsRead)
 
     def change(self, keep_seconds: float, *, keeps_texts: bool) -> None:
-        """Change how long models are kept, and whether the log holds texts; from any thread."""
+        """Change how long models are kept, and whether the log has texts; from any thread."""
         self.models.keep_seconds = keep_seconds
-        self.recorder.keeps_texts = keeps_texts
+        self.recorder.keep_texts(keeps_texts)
 
     async def _biased(self, wanted: Wanted, card: ModelCard) -> Wanted:
         """The same with the biases of texts as biases of their tokens."""

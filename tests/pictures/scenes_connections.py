@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
+from app.chat.network import Outside
+from app.domain.answer_details import AnswerDetails
+from app.domain.chat_settings import NO_SETTINGS, settings_text
+from app.domain.connection import Connection, RemoteModel, ServerKind
+from app.domain.message import MessageState, Role
 from app.domain.model_ref import Remote
+from app.engines.remote.connections import ConnectionStore
+from app.engines.remote.engines import RemoteEngines
+from app.engines.remote.keys import Keyring, KeyStore, NoKeyring
 from app.net.ledger import Ledger, Purpose
 from app.net.offline import gate
 from app.state.connections import EngineRow, EngineState, FoundRow
 from app.state.server import ClientRow, LogRow, ServerPhase
+from app.store.store import Store
 from app.system.translation import tr
 from scenes_chat import Scene, ready
 from stage import Stage, flush
 
 _NOON = 1_790_000_000.0  # Unix seconds
 _HERE = "127.0.0.1"
+_REMOTE = Remote("gpu", "Qwen3-32B")
 
 
 def page(stage: Stage) -> None:
@@ -42,7 +55,7 @@ def busy(stage: Stage) -> None:
         ),
         log=(
             LogRow(14, _NOON, "OpenAI/Python", "POST", "/v1/chat/completions", "SmolLM2 135M",
-                   0, 0.0, 0, 0, "", "", ""),
+                   200, 0.0, 1203, 0, "", "", "", is_running=True),
             LogRow(13, _NOON - 20, "aider", "POST", "/v1/chat/completions", "SmolLM2 135M",
                    200, 3.2, 1840, 212, "", "", ""),
             LogRow(12, _NOON - 60, "curl", "GET", "/v1/models", "", 401, 0.0, 0, 0,
@@ -82,19 +95,55 @@ def narrow(stage: Stage) -> None:
     busy(stage)
 
 
+def outside(folder: Path) -> Outside:
+    """What is beyond the window in a scene: no server, and engines as a scene connects them."""
+    keys = KeyStore(folder / "keys.json", _no_keyring)
+    store = ConnectionStore(folder / "connections.json", keys)
+    return Outside(remote=RemoteEngines(store, gate.allow))
+
+
 def remote_chat(stage: Stage) -> None:
     """A new chat whose model is elsewhere: where its words go is said."""
     ready(stage)
     _fill(stage)
-    settings = stage.controller.chat_settings
-    settings.change(None, _with_model(stage, Remote("gpu", "Qwen3-32B")))
+    stage.controller.choose_model(_REMOTE)
     stage.wait_until_idle()
 
 
-def _with_model(stage: Stage, model: Remote) -> object:
-    from dataclasses import replace
+def remote_answer(stage: Stage) -> None:
+    """A chat with an answer from elsewhere: its speed, and how full the context is."""
+    ready(stage)
+    _fill(stage)
+    made: list[int] = []
 
-    return replace(stage.state.settings(None), model=model)
+    def write(store: Store) -> None:
+        settings = settings_text(replace(NO_SETTINGS, model=_REMOTE))
+        chat = store.create_conversation("Why bread rises", settings)
+        asked = store.add_message(chat.id, None, Role.USER, "Why does bread rise?")
+        answer = store.add_message(
+            chat.id, asked.id, Role.ASSISTANT, "", MessageState.STREAMING, _REMOTE.id
+        )
+        store.append_text(answer.id, "Yeast eats sugar and gives off a gas, which the dough holds.")
+        details = AnswerDetails(_REMOTE.id, first_token_seconds=0.21, decode_seconds=0.4)
+        store.finish(
+            answer.id,
+            MessageState.COMPLETE,
+            prompt_tokens=28_410,
+            generated_tokens=19,
+            seconds=0.6,
+            details=details,
+        )
+        made.append(chat.id)
+
+    stage.store_queue.write(write)
+    stage.wait_until_idle()
+    stage.controller.conversations.read()
+    stage.controller.open_conversation(made[0])
+    stage.wait_until_idle()
+
+
+def _no_keyring() -> Keyring:
+    raise NoKeyring("there is none in a scene")
 
 
 def _open(stage: Stage) -> None:
@@ -122,6 +171,21 @@ def _fill(stage: Stage) -> None:
                       "Check that it is switched on."),
         )
     )  # fmt: skip
+    assert stage.outside is not None
+    assert stage.outside.remote is not None
+    models = (
+        RemoteModel("Qwen3-32B", context=32_768),
+        RemoteModel("gpt-oss-120b", context=131_072),
+    )
+    connection = Connection(
+        "gpu",
+        "The big machine",
+        "https://gpu.example.org:8000/v1",
+        kind=ServerKind.VLLM,
+        models=models,
+    )
+    stage.outside.remote.store.save(connection, None, ())
+    stage.controller.chat_models.read_served()
     stage.states.connections.set_found(
         (FoundRow("Ollama", "http://127.0.0.1:11434", 3),), searching=False
     )
@@ -148,4 +212,5 @@ SCENES: dict[str, Scene] = {
     "connections_offline": offline,
     "connections_narrow": narrow,
     "remote_chat": remote_chat,
+    "remote_answer": remote_answer,
 }

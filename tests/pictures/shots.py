@@ -97,8 +97,11 @@ HIGH_CONTRAST = (
     "parts",
     "parts_unfolded",
     "parts_failed",
+    "connections_busy",
+    "connections_engines",
+    "remote_answer",
 )
-SCALED = ("empty", "long_answer", "picker", "panel_set")
+SCALED = ("empty", "long_answer", "picker", "panel_set", "connections_busy", "remote_answer")
 
 
 def shoot(name: str, theme: str, suffix: str = "") -> None:
@@ -107,7 +110,7 @@ def shoot(name: str, theme: str, suffix: str = "") -> None:
         os.environ["TOKONOMA_HOME"] = home
         folder = Path(home)
         fill(folder)
-        stage = Stage(folder, theme=theme)
+        stage = Stage(folder, theme=theme, outside=scenes_connections.outside(folder))
         try:
             SCENES[name](stage)
             stage.wait_for_animations()

@@ -28,6 +28,12 @@ class RecordedServer:
     def use(self) -> ServerUse:
         return self.shown
 
+    def in_the_way(self) -> int:
+        return self.shown.running
+
+    def end_answers(self) -> None:
+        self.shown = replace(self.shown, running=0)
+
 
 class Servers:
     """Starts recorded servers, or fails as a test wants."""

@@ -62,7 +62,7 @@ class Stage:
         outside: Outside | None = None,
     ) -> None:
         """`capabilities` are those of the engine; None: of the engine in this process."""
-        self.folder = folder
+        self.folder, self.outside = folder, outside
         application = QApplication.instance()
         assert isinstance(application, QApplication)
         self.theme = Theme(application, theme)

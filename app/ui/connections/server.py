@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QPlainTextEdit, QVBoxLayout, QWidget
 
 from app.settings.table import SETTINGS, Settings
 from app.state.server import ClientRow, LogRow, ServerPhase, ServerState, ServerStatus
-from app.system.translation import isolated, number, tr, trn
+from app.system.translation import isolated, number, sentences, tr, trn
 from app.ui.connections.parts import CopyButton, ValueRow, show_words, wrapped
 from app.ui.settings.row import PreferenceRow
 from app.ui.theme.palette import Palette
@@ -146,7 +146,7 @@ class ServerSection(QWidget):
         self.switch.show_state(
             tr("Let other programs use your models"), _status_words(status), on=settings.serve
         )
-        show_words(self.problem, f"{status.problem} {status.remedy}".strip())
+        show_words(self.problem, sentences(status.problem, status.remedy))
         first, *others = status.addresses or ("",)
         self.address.setVisible(bool(first))
         self.copy_button.text_to_copy = first
@@ -160,12 +160,15 @@ class ServerSection(QWidget):
         show_words(self.warning, _network_warning(settings) if settings.serve else "")
         self._show_key_row()
         words = tr("A symbol beside the clock shows that it runs, and opens the window again.")
-        none = tr("This desktop has no place for a symbol. Start the app again to open the window.")
+        none = tr(
+            "This desktop has no place for a symbol, so closing the window ends the server too."
+        )
         self.closed.show_state(
             tr("Keep serving when the window is closed"),
             words if status.has_tray else none,
-            on=settings.serve_closed,
+            on=settings.serve_closed and status.has_tray,
         )
+        self.closed.switch.setEnabled(status.has_tray)
         self._show_use(status, settings)
 
     # --- steps ----------------------------------------------------------------------------------
@@ -205,13 +208,15 @@ class ServerSection(QWidget):
             self._log = status.log
             chosen = self.log.currentRow()
             number_ = self.log.entry(chosen) if chosen >= 0 else 0
-            blocked = self.log.blockSignals(True)
+            bar = self.log.verticalScrollBar()
+            place, blocked = bar.value(), self.log.blockSignals(True)
             self.log.clear()
             for row in status.log:
                 self.log.add_row(_log_lines(row), row.number)
                 if row.number == number_:
                     self.log.setCurrentRow(self.log.count() - 1)
             self.log.blockSignals(blocked)
+            bar.setValue(place)
         self.log.setVisible(used and bool(status.log))
         self._show_texts()
 
@@ -219,8 +224,12 @@ class ServerSection(QWidget):
         place = self.log.currentRow()
         row = self._log[place] if 0 <= place < len(self._log) else None
         text = "\n\n".join(filter(None, (row.prompt, row.answer))) if row else ""
-        if text != self.log_text.toPlainText():
+        before = self.log_text.toPlainText()
+        if text != before:
+            bar = self.log_text.verticalScrollBar()
+            at = bar.value() if text.startswith(before) else 0  # the same answer, longer
             self.log_text.setPlainText(text)
+            bar.setValue(at)
         self.log_text.setVisible(bool(text) and not self.log.isHidden())
 
 
@@ -268,7 +277,7 @@ def _client_line(client: ClientRow) -> str:
 
 def _log_lines(row: LogRow) -> str:
     facts = [moment(row.began), isolated(row.client), isolated(row.model)]
-    if not row.status:
+    if row.is_running:
         facts.append(tr("is being answered"))
     elif row.outcome:
         facts.append(row.outcome)

@@ -12,7 +12,9 @@ from pytestqt.qtbot import QtBot
 from app.chat.network import Outside
 from app.chat.serving import ServerUse, addresses
 from app.settings.table import Settings
+from app.state.chat import Notice
 from app.state.server import ClientRow, ServerPhase, ServerStatus
+from app.ui.widgets.tray import ServerTray
 from engine import LocalServerOptions
 from outside import Servers
 from stage import Stage
@@ -70,9 +72,7 @@ def test_it_starts_with_the_app_when_it_was_on(
     assert servers.running == []
 
 
-def test_a_change_of_times_needs_no_restart_and_one_of_the_port_does(
-    served: Stage, servers: Servers
-) -> None:
+def test_only_a_change_of_the_address_needs_a_restart(served: Stage, servers: Servers) -> None:
     served.start()
     served.controller.change_settings(serve=True)
     served.wait_until_idle()
@@ -80,6 +80,10 @@ def test_a_change_of_times_needs_no_restart_and_one_of_the_port_does(
     served.wait_until_idle()
     assert len(servers.made) == 1
     assert servers.running == [LocalServerOptions(keep_seconds=300.0, keeps_texts=True)]
+    served.controller.network.serving.make_key()  # the answers in progress go on
+    served.wait_until_idle()
+    assert len(servers.made) == 1
+    assert servers.running[0].key == served.controller.settings.serve_key
     served.controller.change_settings(serve_port=5000)
     assert status(served).addresses == ("http://127.0.0.1:5000",)
     assert [each.port for each in servers.running] == [5000]
@@ -162,9 +166,17 @@ def test_its_use_is_shown_while_it_is_watched(served: Stage, servers: Servers) -
     served.controller.network.serving.watch(False)
 
 
-@pytest.mark.qt_log_ignore("does not support raise")
+@pytest.fixture
+def tray(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether the desktop has a tray; the last value counts."""
+    there = [True]
+    monkeypatch.setattr(ServerTray, "is_available", property(lambda _: there[-1]))
+    return there
+
+
+@pytest.mark.qt_log_ignore("does not support raise", "systemTrayWindowChanged")
 def test_closing_the_window_keeps_it_only_if_the_user_wants_that(
-    served: Stage, servers: Servers
+    served: Stage, servers: Servers, tray: list[bool]
 ) -> None:
     served.start()
     closed: list[bool] = []
@@ -182,8 +194,42 @@ def test_closing_the_window_keeps_it_only_if_the_user_wants_that(
     assert len(closed) == 2
 
 
-@pytest.mark.qt_log_ignore("does not support raise")
-def test_a_server_that_fails_brings_the_closed_window_back(served: Stage, servers: Servers) -> None:
+@pytest.mark.qt_log_ignore("does not support raise", "systemTrayWindowChanged")
+def test_without_a_tray_closing_the_window_quits(
+    served: Stage, servers: Servers, tray: list[bool]
+) -> None:
+    """An app that nothing shows could only be ended by its process id."""
+    served.start()
+    closed: list[bool] = []
+    served.window.closing.connect(lambda: closed.append(True))
+    tray.append(False)
+    served.controller.change_settings(serve=True, serve_closed=True)
+    served.wait_until_idle()
+    served.window.close()
+    assert (closed, served.window.isHidden()) == ([True], False)
+    tray.append(True)  # a panel was started meanwhile
+    served.window.close()
+    assert (closed, served.window.isHidden()) == ([True], True)
+
+
+@pytest.mark.qt_log_ignore("does not support raise", "systemTrayWindowChanged")
+def test_the_question_about_quitting_brings_the_closed_window_back(
+    served: Stage, tray: list[bool]
+) -> None:
+    served.start()
+    served.controller.change_settings(serve=True, serve_closed=True)
+    served.wait_until_idle()
+    served.window.close()
+    served.controller.state.set_notice("other", Notice("Something else."))
+    assert served.window.isHidden()
+    served.controller.state.set_notice("quit", Notice("Not saved."))
+    assert not served.window.isHidden()
+
+
+@pytest.mark.qt_log_ignore("does not support raise", "systemTrayWindowChanged")
+def test_a_server_that_fails_brings_the_closed_window_back(
+    served: Stage, servers: Servers, tray: list[bool]
+) -> None:
     served.start()
     served.controller.change_settings(serve=True, serve_closed=True)
     served.wait_until_idle()

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QCoreApplication, QUrl
+from PySide6.QtCore import QCoreApplication, QEvent, QUrl
 from PySide6.QtGui import QFileOpenEvent
 
-from app.system.instance import FileOpens, Instance
+from app.system.instance import DesktopRequests, Instance
 from stage import flush, until
 
 ROOT = Path(__file__).parents[3]
@@ -23,7 +23,7 @@ import sys
 import time
 from pathlib import Path
 from PySide6.QtCore import QCoreApplication
-from app.system.instance import FileOpens, Instance
+from app.system.instance import DesktopRequests, Instance
 application = QCoreApplication([])
 sys.exit(0 if Instance(Path(sys.argv[1])).call(*map(Path, sys.argv[2:])) else 3)
 """
@@ -73,14 +73,27 @@ def test_stale_socket_of_a_crash_is_replaced(first: Instance, tmp_path: Path) ->
 
 
 def test_a_file_open_event_emits_its_path(qapp: QCoreApplication, tmp_path: Path) -> None:
-    opens = FileOpens()
+    requests = DesktopRequests()
     told: list[str] = []
-    opens.opened.connect(told.append)
-    qapp.installEventFilter(opens)
+    requests.opened.connect(told.append)
+    qapp.installEventFilter(requests)
     path = tmp_path / "a model.gguf"
     QCoreApplication.sendEvent(qapp, QFileOpenEvent(QUrl.fromLocalFile(str(path))))
-    qapp.removeEventFilter(opens)
+    qapp.removeEventFilter(requests)
     assert told == [str(path)]
+
+
+def test_the_end_of_a_session_is_a_request_to_quit(qapp: QCoreApplication) -> None:
+    """Qt would close the windows, and go on where one of them only hides itself."""
+    requests = DesktopRequests()
+    asked: list[bool] = []
+    requests.quit.connect(lambda: asked.append(True))
+    qapp.installEventFilter(requests)
+    event = QEvent(QEvent.Type.Quit)
+    QCoreApplication.sendEvent(qapp, event)
+    qapp.removeEventFilter(requests)
+    assert asked == [True]
+    assert not event.isAccepted()
 
 
 @pytest.mark.sweep

@@ -222,3 +222,51 @@ def test_where_memory_is_short_a_load_waits_for_the_answers(library: Served) -> 
         assert {one["finish_reason"] for one in long.result(60)["choices"]} == {"length"}
     assert running[0] > 0
     assert running[1:] == [0]
+
+
+def test_a_request_that_waits_for_a_swap_is_answered_after_it(folder: Path) -> None:
+    """The owner of the main model chooses another one while a client is answered."""
+    second = "second_model-F32"
+    made = Served(
+        folder / f"{second}.gguf", ServerOptions(service=ServiceOptions(lambda: (folder,)))
+    )
+    body = chat(model=second, max_tokens=600, ignore_eos=True, temperature=0)
+    try:
+        with ThreadPoolExecutor() as pool:
+            long = pool.submit(made.post, CHAT, body)
+            wait_until(lambda: made.running > 0)
+            swap = pool.submit(made.load, folder / "First-Model-Q8_0.gguf")
+            wait_until(lambda: len(made.engine.in_the_way()) == 1)
+            asked = [
+                pool.submit(made.post, CHAT, chat(model=model)) for model in ("", second)
+            ]  # both find the model that is about to go
+            streamed = pool.submit(made.stream, CHAT, chat(model=second))
+            assert long.result(60)["choices"][0]["finish_reason"] == "length"
+            assert swap.result(60).name == "First Model"
+            assert asked[0].result(60)["model"] in ("First-Model-Q8_0", second)
+            assert asked[1].result(60)["model"] == second
+            assert streamed.result(60)[-1]["choices"][0]["finish_reason"] == "length"
+    finally:
+        made.close()
+
+
+def test_the_owner_may_end_the_answers_that_a_swap_waits_for(folder: Path) -> None:
+    made = Served(folder / "second_model-F32.gguf")
+    body = chat(max_tokens=900, ignore_eos=True, temperature=0)
+    try:
+        with ThreadPoolExecutor() as pool:
+            whole = pool.submit(made.http.post, CHAT, json=body)
+            streamed = pool.submit(made.http.post, CHAT, json={**body, "stream": True})
+            wait_until(lambda: made.running == 2)
+            assert made.engine.in_the_way() == []  # no change waits
+            swap = pool.submit(made.load, folder / "First-Model-Q8_0.gguf")
+            wait_until(lambda: len(made.engine.in_the_way()) == 2)
+            for handle in made.engine.in_the_way():
+                handle.cancel()
+            assert swap.result(60).name == "First Model"
+            assert whole.result(60).status_code == 503
+            assert whole.result(60).headers["retry-after"] == "1"
+            assert '"code":"answer_ended"' in streamed.result(60).text
+            assert made.engine.in_the_way() == []
+    finally:
+        made.close()

@@ -119,6 +119,9 @@ def test_the_server_is_switched_on_and_its_address_copied(
     assert QGuiApplication.clipboard().text() == "http://127.0.0.1:8080"
     assert server.copy_button.text() == "Copied"
     assert "no place for a symbol" in server.closed.words.text()  # offscreen there is none
+    assert not server.closed.switch.isEnabled()
+    stage.states.server.set(has_tray=True)
+    assert "beside the clock" in server.closed.words.text()
     server.closed.switch.click()
     assert stage.controller.settings.serve_closed
 
@@ -180,7 +183,7 @@ def test_who_uses_it_is_shown_with_a_log_without_texts(
     servers.made[0].shown = ServerUse(
         1, 3, 1,
         (ClientRow("OpenAI/Python", "127.0.0.1", 1, 3, 1.0), ClientRow("", "10.0.0.7", 0, 1, 1.0)),
-        (log_row(3, status=0), log_row(2), log_row(1, status=401, outcome="The key is wrong.")),
+        (log_row(3, is_running=True), log_row(2), log_row(1, status=401, outcome="The key is wrong.")),
     )  # fmt: skip
     page.opened.emit()
     server = page.server
@@ -189,6 +192,7 @@ def test_who_uses_it_is_shown_with_a_log_without_texts(
     assert first == "OpenAI/Python · 127.0.0.1 · 3 requests · is being answered"
     assert second.startswith("Unnamed program · 10.0.0.7 · 1 request")
     texts = [server.log.item(row).text() for row in range(3)]
+    assert texts[0].endswith("curl · starter · is being answered")
     assert texts[1].startswith("POST /v1/chat/completions 200\n")
     assert texts[1].endswith("curl · starter · 1.5 s · 1,200 tokens read, 20 written")
     assert texts[2].endswith("The key is wrong.")
