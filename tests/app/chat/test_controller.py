@@ -664,5 +664,5 @@ def test_speed_and_context_are_known_after_an_answer(stage: Stage) -> None:
     stage.ready(MODEL)
     ask(stage)
     answer(stage)
-    assert round(stage.state.speed, 1) == 38.5
+    assert round(stage.state.speed, 1) == 36.9  # its first token comes with the prompt
     assert stage.state.context_used == 64
