@@ -113,6 +113,7 @@ class RunningSequence:
         self._is_new_thought = False  # thoughts have begun, and no event has said so
         self._is_thinking = self._thoughts is not None and self._thoughts.continues_thoughts
         self._logprobs: list[TokenLogprobs] = []  # of the tokens that no event has named
+        self._settled = 0  # of these, tokens that are not taken back any more
 
     @property
     def tokens(self) -> list[int]:
@@ -305,9 +306,10 @@ class RunningSequence:
             pieces = self._stream.push_all(settled)
         if self._stops.is_active:
             pieces = self._stops.push(pieces)
-        self._show(pieces, len(settled))
+        self._show(pieces, self._certain_tokens(len(settled)) if self._logprobs else 0)
         if self._stops.found:
             self.reason = FinishReason.STOP
+            self._logprobs.clear()  # of the tokens of the stop string
         elif self.matcher is not None and self.matcher.is_finished:
             self.reason = FinishReason.END
         elif self._guard is not None and any(map(self._guard.push, settled)):
@@ -316,6 +318,21 @@ class RunningSequence:
             self.reason = FinishReason.LENGTH
         elif len(text) > self.sequence.context:
             self.reason = FinishReason.CONTEXT
+
+    def _certain_tokens(self, settled: int) -> int:
+        """How many tokens that no event has named are before what may be a stop string.
+
+        `settled` more of them are not taken back any more.
+        """
+        self._settled += settled
+        count, length, held = self._settled, 0, self._stops.held
+        while count and held:
+            length += len(self._logprobs[count - 1].text)
+            if length > held:
+                break
+            count -= 1
+        self._settled -= count
+        return count
 
     def _counted(self, generated: int) -> int:
         """Of so many generated tokens, those that the limit of the answer counts."""

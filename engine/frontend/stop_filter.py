@@ -40,6 +40,11 @@ class StopFilter:
         """Whether a stop string was reached."""
         return bool(self.found)
 
+    @property
+    def held(self) -> int:
+        """Characters in the buffer: the beginning of a stop string, or one and what follows it."""
+        return sum(len(text) for _, text in self._buffer)
+
     def push(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
         """Append pieces; returns those buffered that cannot be part of a stop string."""
         self._buffer += pieces

@@ -99,6 +99,24 @@ def test_tokens_of_banned_texts_have_none(model: LoadedModel) -> None:
     check_against_logits(model, ticket, 2)
 
 
+def test_tokens_of_a_stop_string_have_none(model: LoadedModel) -> None:
+    def run(*stop: str) -> tuple[str, list[str]]:
+        request = Request(PROMPT, LEGIBLE, max_tokens=40, stop=stop, logprobs=1)
+        ticket = model.new_scheduler().run(request)
+        texts = [one.text for one in request.events if isinstance(one, Text)]
+        return "".join(texts), [one.text for one in logprobs(ticket)]
+
+    text, every = run()
+    assert "".join(every) == text
+    for length in (1, 3, 7):
+        stop = text[20 : 20 + length]
+        shown, named = run(stop)
+        assert shown == text[: text.find(stop)]
+        assert named == every[: len(named)]
+        assert len("".join(named[:-1])) < len(shown) <= len("".join(named))
+    assert run(text[20:22] + "\0") == (text, every)
+
+
 def test_forced_tokens_have_them_too(model: LoadedModel) -> None:
     wanted = Constraint(ConstraintKind.JSON_SCHEMA, json.dumps(SCHEMA))
     request = Request(PROMPT, SEEDED, max_tokens=200, constraint=wanted)
