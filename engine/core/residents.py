@@ -85,10 +85,6 @@ class Residents:
             self._beside.pop(one.path, None)
         self._note()
 
-    def replace(self, path: Path, facts: ModelLoaded) -> None:
-        """A model is described anew: it runs elsewhere."""
-        self.facts = tuple(facts if one.path == path else one for one in self.facts)
-
     def _note(self) -> None:
         self.every = (*([] if self.main is None else [self.main]), *self._beside.values())
         self.facts = tuple(one.session.loaded(0, beside=one is not self.main) for one in self)
