@@ -17,6 +17,7 @@ from app.engines.remote.connections import ConnectionStore
 from app.engines.remote.engine import RemoteEngine, no_image
 from app.engines.remote.errors import RemoteError
 from app.engines.remote.exchange import Allow
+from app.engines.remote.keys import Credentials
 
 
 class RemoteEngines:
@@ -32,7 +33,8 @@ class RemoteEngines:
         """`proxy` is the setting; `read_image` may block, and raises OSError."""
         self.store = store
         self._allow, self._proxy, self._read_image = allow, proxy, read_image
-        self._engines: dict[str, tuple[Connection, str, RemoteEngine]] = {}
+        # The engines made, with what they were made with.
+        self._engines: dict[str, tuple[Connection, Credentials, str, RemoteEngine]] = {}
 
     def model(self, ref: Remote) -> RemoteModel | None:
         """What is known of a model; None if its connection was deleted."""
@@ -66,14 +68,14 @@ class RemoteEngines:
     async def engine(self, ref: Remote) -> RemoteEngine:
         """The engine of a model; raises RemoteError if its connection or its key is not there."""
         connection, proxy = self.store.get(ref.connection), self._proxy()
+        credentials = await asyncio.to_thread(self.store.credentials, connection)
         known = self._engines.get(connection.id)
-        if known is None or known[:2] != (connection, proxy):
-            credentials = await asyncio.to_thread(self.store.credentials, connection)
+        if known is None or known[:3] != (connection, credentials, proxy):
             made = RemoteEngine(
                 connection, self._allow, credentials, proxy=proxy, read_image=self._read_image
             )
-            known = self._engines[connection.id] = connection, proxy, made
-        return known[2]
+            known = self._engines[connection.id] = connection, credentials, proxy, made
+        return known[3]
 
     async def generate(self, ref: Remote, request: AnswerRequest) -> AsyncGenerator[Delta]:
         """Answer by a model, whose id and context become those of the request.

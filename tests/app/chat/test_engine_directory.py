@@ -195,6 +195,10 @@ def test_models_of_connections_answer(
     assert server.asked[0]["model"] == "big"
     assert server.received[-1].headers["authorization"] == f"Bearer {KEY}"
     assert asyncio.run(engines.engine(ref)) is asyncio.run(engines.engine(ref))
+    (row,) = directory.rows()
+    directory.save(EngineEdit(id, row.name, row.address, key="another key"))
+    assert asyncio.run(run()) == "Hello"
+    assert server.received[-1].headers["authorization"] == "Bearer another key"
     directory.delete(id)
     with pytest.raises(RemoteError) as error:
         asyncio.run(run())
