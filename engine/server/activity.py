@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 _KEPT = 500  # exchanges in the log
 _RECENT_SECONDS = 60.0  # a client counts as connected so long after its last request
 _MOST_CLIENTS = 100
+MOST_TEXT = 20_000  # characters of a prompt or an answer in the log: their end, their beginning
 
 
 @dataclass(frozen=True, slots=True)

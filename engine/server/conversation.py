@@ -18,7 +18,6 @@ _TEXTS = {
     "refusal": "refusal",
 }
 _NO_PICTURE = "[a picture, which this model cannot see]"
-ANY_ARGUMENTS = '{"type": "object", "properties": {}}'  # schema of a tool that gives none
 _PICTURES = ("image", "image_url", "input_image")
 
 
@@ -74,7 +73,7 @@ class Conversation:
 
     def turns(self) -> tuple[Turn, ...]:
         """The conversation so far."""
-        return prepared([_plain(turn) for turn in self._turns if turn.content != ""])
+        return prepared([_plain(turn) for turn in self._turns])
 
 
 def _plain(turn: Turn) -> Turn:

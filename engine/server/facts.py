@@ -45,14 +45,15 @@ class Facts:
     """Facts of models, kept until a file changes; used on the server's event loop."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Path, int, float], ModelFacts] = {}
+        self._known: dict[Path, tuple[int, float, ModelFacts]] = {}  # with size and time of change
 
     async def of(self, card: ModelCard) -> KnownModel:
         """The facts of a model."""
-        key = card.path, card.size_bytes, card.changed
-        if key not in self._known:
-            self._known[key] = await in_thread(lambda: inspect_model(card.path))
-        return KnownModel(card, self._known[key])
+        stamp, known = (card.size_bytes, card.changed), self._known.get(card.path)
+        if known is None or known[:2] != stamp:
+            known = *stamp, await in_thread(lambda: inspect_model(card.path))
+            self._known[card.path] = known
+        return KnownModel(card, known[2])
 
     async def listed(self, cards: list[ModelCard]) -> list[KnownModel]:
         """The models that can be used, of a list."""

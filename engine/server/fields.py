@@ -131,6 +131,12 @@ class Fields:
             found.append(Fields(one, f"{self.path}{name}[{at}]."))
         return found
 
+    def some_objects(self, name: str) -> list[Fields]:
+        """A list of objects that must have one at least."""
+        if not (found := self.objects(name)):
+            self.fail(name, f"is missing or empty; give a list of {name}.")
+        return found
+
     def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
         """One of a few strings."""
         value = self.text(name, default)

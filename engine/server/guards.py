@@ -87,7 +87,7 @@ class Guards:
         headers = Headers(scope=scope)
         client = _client(scope, headers)
         exchange = self._recorder.begin(client, scope["method"], scope["path"])
-        scope["state"] |= {"client": client, "exchange": exchange, "limits": self._limits}
+        scope["state"] |= {"exchange": exchange, "limits": self._limits}
         origin = headers.get("origin", "")
 
         async def answer(message: Message) -> None:

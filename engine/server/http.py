@@ -6,10 +6,10 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -18,10 +18,11 @@ from starlette.types import Receive, Scope, Send
 
 from engine.errors import EngineError, FaultKind
 from engine.server import fields
-from engine.server.activity import Client, Exchange
+from engine.server.activity import Exchange
 from engine.server.errors import ApiError, Family, from_engine
 from engine.server.fields import Fields
 from engine.server.limits import Limits
+from engine.server.values import Delta
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,6 @@ class Call:
 
     request: Request
     body: Fields  # of a POST; else empty
-    client: Client
     exchange: Exchange  # what the log says about it
 
 
@@ -47,10 +47,8 @@ class Stream:
     """A response of frames that are sent as they are made."""
 
     frames: AsyncGenerator[bytes, None]
+    error: Callable[[ApiError], bytes]  # makes the frame that reports one after the first frame
     media_type: str = SSE
-    # Makes the frame that reports an error after the first frame was sent.
-    error: Callable[[ApiError], bytes] | None = None
-    headers: dict[str, str] = field(default_factory=dict[str, str])
 
 
 Handler = Callable[[Call], Awaitable[Response | Stream]]
@@ -72,9 +70,61 @@ def ndjson(value: Any) -> bytes:
     return dumps(value) + b"\n"
 
 
+def typed_sse(value: dict[str, Any]) -> bytes:
+    """A server-sent event whose type is the "type" of its value."""
+    return sse(value, value["type"])
+
+
+def sse_error(error: ApiError) -> bytes:
+    """The event that reports an error in OpenAI's streams."""
+    return sse(error.body(Family.OPENAI))
+
+
 def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """A response with a JSON value."""
     return Response(dumps(value), status, headers, "application/json")
+
+
+class Writer(Protocol):
+    """Writes an answer in the format of one API."""
+
+    def push(self, delta: Delta) -> Iterable[dict[str, Any]]:
+        """The parts of a stream that a delta becomes."""
+        ...
+
+    def fail(self, error: ApiError) -> dict[str, Any]:
+        """The part that reports an error after the answer began."""
+        ...
+
+    @property
+    def whole(self) -> dict[str, Any]:
+        """The response with all deltas so far."""
+        ...
+
+
+async def respond(
+    deltas: AsyncGenerator[Delta, None],
+    writer: Writer,
+    *,
+    streams: bool,
+    encode: Callable[[dict[str, Any]], bytes] = typed_sse,
+    media_type: str = SSE,
+) -> Response | Stream:
+    """The response to a request for an answer: whole, or a stream of its parts."""
+
+    async def frames() -> AsyncGenerator[bytes, None]:
+        async with aclosing(deltas) as found:
+            async for delta in found:
+                for part in writer.push(delta):
+                    yield encode(part)
+
+    if streams:
+        return Stream(frames(), lambda error: encode(writer.fail(error)), media_type)
+    async with aclosing(deltas) as found:
+        async for delta in found:
+            for _ in writer.push(delta):
+                pass
+    return json_response(writer.whole)
 
 
 def error_response(error: ApiError, family: Family) -> Response:
@@ -110,7 +160,7 @@ class _Endpoint:
         self._list_as = list_as
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sender = _Sender(send, scope["state"]["limits"])
+        sender = _Sender(send, scope["state"]["limits"], scope["state"]["exchange"])
         work = asyncio.ensure_future(self._answer(scope, receive, sender))
         try:
             await asyncio.wait({work, sender.body_read}, return_when=asyncio.FIRST_COMPLETED)
@@ -135,7 +185,7 @@ class _Endpoint:
             raw = await _body(request, sender.limits) if self._reads_body else b"{}"
             body = fields.parse(raw, self._list_as)
             sender.body_read.set_result(None)
-            call = Call(request, body, state["client"], state["exchange"])
+            call = Call(request, body, state["exchange"])
             response = await self._respond(call, sender)
         except ClientDisconnect:
             state["exchange"].outcome = "the client went away"
@@ -177,9 +227,10 @@ class _Endpoint:
 class _Sender:
     """Sends the response of one exchange."""
 
-    def __init__(self, send: Send, limits: Limits) -> None:
+    def __init__(self, send: Send, limits: Limits, exchange: Exchange) -> None:
         self.send = send
         self.limits = limits
+        self._exchange = exchange
         self._sent = 0.0  # when the last part was
         self.body_read: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -191,7 +242,7 @@ class _Sender:
                 "content-type": response.media_type,
                 "cache-control": "no-store",
                 "x-accel-buffering": "no",  # proxies pass parts on at once
-            } | response.headers
+            }
             raw = [(name.encode(), value.encode()) for name, value in headers.items()]
             await self.send({"type": "http.response.start", "status": 200, "headers": raw})
             await self._part(first)
@@ -209,7 +260,8 @@ class _Sender:
             finally:
                 if pings is not None:
                     pings.cancel()
-            if error is not None and response.error is not None:
+            if error is not None:
+                self._exchange.outcome = str(error)
                 await self._part(response.error(error))
         await self.send({"type": "http.response.body", "body": b"", "more_body": False})
 

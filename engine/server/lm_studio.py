@@ -7,21 +7,23 @@ from typing import Any
 from starlette.responses import Response
 from starlette.routing import Route
 
-from engine.server.facts import Facts, KnownModel
+from engine.server.facts import KnownModel
 from engine.server.http import Call, get, json_response
 from engine.server.service import Service
 
 
 def routes(service: Service) -> list[Route]:
     """The routes of this module."""
-    facts = Facts()
+    facts = service.facts
 
     async def listed(call: Call) -> Response:
         known = await facts.listed(await service.cards())
         return json_response({"object": "list", "data": [_model(one) for one in known]})
 
     async def one(call: Call) -> Response:
-        card = await service.models.find(call.request.path_params["name"])
+        if not (name := call.request.path_params["name"]):
+            return await listed(call)
+        card = await service.models.find(name)
         return json_response(_model(await facts.of(card)))
 
     return [get("/api/v0/models", listed), get("/api/v0/models/{name:path}", one)]

@@ -49,8 +49,11 @@ def model_name(call: Call, *, may_lack: bool = False) -> str:
     return call.body.text("model")
 
 
-def answer_limit(body: Fields, least: int = 1) -> int | None:
-    """The most tokens of an answer; 0: no limit; None: no tokens at all, where `least` is 0."""
+def answer_limit(body: Fields, least: int = 1, usual: int = 0) -> int | None:
+    """The most tokens of an answer; 0: no limit; None: no tokens at all, where `least` is 0.
+
+    Where the body gives none it is `usual`.
+    """
     for name in _LIMITS:
         if name not in body:
             continue
@@ -60,7 +63,7 @@ def answer_limit(body: Fields, least: int = 1) -> int | None:
         if limit < least:
             body.fail(name, f"must be {least} or more, or -1 for no limit, not {limit}.")
         return limit or None
-    return 0
+    return usual
 
 
 def answers(body: Fields) -> int:
@@ -69,9 +72,9 @@ def answers(body: Fields) -> int:
     return body.integer(name, 1, 1, MOST_ANSWERS)
 
 
-def stop_strings(body: Fields) -> tuple[str, ...]:
-    """The strings that end an answer."""
-    return tuple(text for text in body.texts("stop") if text)
+def stop_strings(body: Fields, name: str = "stop") -> tuple[str, ...]:
+    """The strings that end an answer; an empty one, which clients send from forms, is none."""
+    return tuple(text for text in body.texts(name) if text)
 
 
 def thinking(body: Fields) -> tuple[bool | None, int | None]:
@@ -79,12 +82,10 @@ def thinking(body: Fields) -> tuple[bool | None, int | None]:
     switch: bool | None = None
     budget: int | None = None
     effort = body.object("reasoning")
-    name = body.text("reasoning_effort") or (effort.text("effort") if effort else "")
+    name = body.choice("reasoning_effort", tuple(_EFFORTS), "")
+    if effort is not None and not name:
+        name = effort.choice("effort", tuple(_EFFORTS), "")
     if name:
-        if name not in _EFFORTS:
-            body.fail(
-                "reasoning_effort", f"must be one of {', '.join(_EFFORTS)}, not {name[:50]!r}."
-            )
         budget = _EFFORTS[name]
     if effort is not None and "enabled" in effort:
         switch = effort.flag("enabled")
@@ -124,21 +125,12 @@ def template_arguments(body: Fields) -> dict[str, Any]:
 
 def constraint(body: Fields) -> Constraint | None:
     """What the answer must be, in the words of OpenAI, llama.cpp or vLLM; None: anything."""
-    if (shape := body.object("response_format")) is not None:
-        kinds = ("text", "json_object", "json_schema")
-        kind = shape.choice("type", kinds, "text")
-        if kind == "json_schema":
-            inner = shape.object("json_schema") or shape
-            if (schema := inner.object("schema")) is None:
-                inner.fail("schema", "is missing; give the JSON schema of the answer.")
-            return _schema(schema.values)
-        if kind == "json_object":
-            found = shape.object("schema")
-            return _schema({"type": "object"} if found is None else found.values)
+    if (found := format_constraint(body.object("response_format"))) is not None:
+        return found
     asked = body.object("structured_outputs")
     for place, prefix in ((body, "guided_"), *([(asked, "")] if asked else [])):
         if f"{prefix}json" in place:
-            return _schema(place.get(f"{prefix}json"))
+            return json_constraint(place.get(f"{prefix}json"))
         if f"{prefix}regex" in place:
             return Constraint(ConstraintKind.REGEX, place.text(f"{prefix}regex"))
         if f"{prefix}choice" in place:
@@ -147,13 +139,34 @@ def constraint(body: Fields) -> Constraint | None:
         if f"{prefix}grammar" in place:
             return Constraint(ConstraintKind.GBNF, place.text(f"{prefix}grammar"))
     if "json_schema" in body:
-        return _schema(body.get("json_schema"))
+        return json_constraint(body.get("json_schema"))
     if grammar := body.text("grammar"):
         return Constraint(ConstraintKind.GBNF, grammar)
     return None
 
 
-def _schema(schema: Any) -> Constraint:
+def format_constraint(form: Fields | None) -> Constraint | None:
+    """What the answer must be, by a format in OpenAI's words; None: any text."""
+    if form is None:
+        return None
+    kind = form.choice("type", ("text", "json_object", "json_schema"), "text")
+    if kind == "json_schema":
+        return schema_constraint(form.object("json_schema") or form)  # Responses have it in one
+    if kind == "text":
+        return None
+    found = form.object("schema")
+    return json_constraint({"type": "object"} if found is None else found.values)
+
+
+def schema_constraint(form: Fields) -> Constraint:
+    """A JSON value by the `schema` of a format, which must have one."""
+    if (schema := form.object("schema")) is None:
+        form.fail("schema", "is missing; give the JSON schema of the answer.")
+    return json_constraint(schema.values)
+
+
+def json_constraint(schema: Any) -> Constraint:
+    """A JSON value by a schema, which may be text."""
     text = schema if isinstance(schema, str) else json.dumps(schema)
     return Constraint(ConstraintKind.JSON_SCHEMA, text)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -38,9 +39,11 @@ from engine.messages import (
     TokenLogprobs,
     ToolCallDelta,
 )
-from engine.server.activity import Activity, Client, Recorder
+from engine.messages.reasoning_markers import resolved_thinking
+from engine.server.activity import MOST_TEXT, Activity, Exchange, Recorder
 from engine.server.bridge import answer, events
 from engine.server.errors import ApiError
+from engine.server.facts import Facts
 from engine.server.models import KEEP_SECONDS, ModelCard, Models
 from engine.server.values import (
     Begun,
@@ -78,6 +81,7 @@ class Service:
         options = options or ServiceOptions()
         self.engine = engine
         self.recorder = Recorder(options.keeps_texts)
+        self.facts = Facts()
         self.adapters = list(options.adapters)
         self.models = Models(
             engine,
@@ -118,13 +122,14 @@ class Service:
                         now = time.perf_counter()
                         if not began:
                             began = now
-                            begun = Begun(card.name, event.total_tokens, event.reused_tokens)
+                            prompt, cached = event.total_tokens, event.reused_tokens
+                            begun = Begun(card.name, prompt, cached, request.sampling)
                             self._note(wanted, begun)
                             yield begun
                         if wanted.reports_progress:
                             yield _progress(event, now - began)
                     elif isinstance(event, Text | Thought):
-                        for delta in splitters[event.answer].push(event):
+                        if (delta := splitters[event.answer].push(event)) is not None:
                             self._note(wanted, delta)
                             yield delta
                     elif isinstance(event, ToolCallDelta):
@@ -134,7 +139,7 @@ class Service:
                     elif isinstance(event, Finished):
                         if event.reason is FinishReason.CANCELLED:  # not by this client
                             raise ApiError(503, _ENDED, code="answer_ended", retry_seconds=1.0)
-                        done = _done(event)
+                        done = _done(event, wanted.stop)
                         self._note(wanted, done)
                         yield done
 
@@ -183,30 +188,46 @@ class Service:
     async def apply_template(self, wanted: Wanted) -> TemplateApplied:
         """A conversation as the model reads it; raises ApiError and EngineError."""
         async with self.models.use(wanted.model, wanted.keep_seconds) as card:
+            thinking, _ = resolved_thinking(wanted.thinking, wanted.thinking_budget)
             request = ApplyTemplate(
                 wanted.turns,
-                wanted.thinking,
+                thinking,
                 tools=wanted.tools,
                 template_arguments=wanted.template_arguments,
                 model=card.path,
             )
             return await answer(self.engine, request, TemplateApplied, wanted.client.key)
 
-    async def embed(self, model: str, texts: Sequence[str], client: Client) -> tuple[str, Embedded]:
-        """The name of the model and the vectors of texts; raises ApiError and EngineError."""
-        async with self.models.use(model) as card:
-            found = await answer(
-                self.engine, Embed(tuple(texts), model=card.path), Embedded, client.key
-            )
+    async def embed(
+        self,
+        model: str,
+        texts: Sequence[str],
+        exchange: Exchange,
+        *,
+        size: int = 0,
+        keep_seconds: float | None = None,
+    ) -> tuple[str, Embedded]:
+        """The name of the model and the vectors of texts; raises ApiError and EngineError.
+
+        `size` is how many of the first numbers are kept, 0: all; the vectors have the length 1.
+        """
+        async with self.models.use(model, keep_seconds) as card:
+            request = Embed(tuple(texts), model=card.path)
+            found = await answer(self.engine, request, Embedded, exchange.client.key)
+        exchange.model, exchange.prompt_tokens = card.name, found.tokens
+        if size:
+            vectors = tuple(_shortened(one, size) for one in found.vectors)
+            found = replace(found, vectors=vectors)
         return card.name, found
 
     async def rerank(
-        self, model: str, query: str, documents: Sequence[str], client: Client
+        self, model: str, query: str, documents: Sequence[str], exchange: Exchange
     ) -> tuple[str, Reranked]:
         """The name of the model and the scores of documents; raises ApiError and EngineError."""
         async with self.models.use(model) as card:
             request = Rerank(query, tuple(documents), card.path)
-            found = await answer(self.engine, request, Reranked, client.key)
+            found = await answer(self.engine, request, Reranked, exchange.client.key)
+        exchange.model, exchange.prompt_tokens = card.name, found.tokens
         return card.name, found
 
     async def metrics(self, model: str) -> MetricsRead:
@@ -280,9 +301,9 @@ class Service:
                 exchange.prompt_tokens, exchange.cached_tokens = prompt, cached
                 if self.recorder.keeps_texts:
                     last = wanted.turns[-1].text if wanted.turns else wanted.prompt
-                    exchange.prompt = last if isinstance(last, str) else ""
+                    exchange.prompt = last[-MOST_TEXT:] if isinstance(last, str) else ""
             case Content(text) if self.recorder.keeps_texts:
-                exchange.answer += text
+                exchange.answer += text[: MOST_TEXT - len(exchange.answer)]
             case Done(usage=usage):
                 exchange.generated_tokens += usage.generated
             case _:
@@ -301,11 +322,22 @@ def new_id(prefix: str) -> str:
     return f"{prefix}{secrets.token_hex(12)}"
 
 
+def _shortened(vector: tuple[float, ...], size: int) -> tuple[float, ...]:
+    """The first `size` numbers of a vector, of length 1 again."""
+    first = vector[:size]
+    length = math.hypot(*first) or 1.0
+    return tuple(one / length for one in first)
+
+
 def _progress(event: PromptProgress, seconds: float) -> Progress:
     return Progress(event.done_tokens, event.total_tokens, event.reused_tokens, seconds)
 
 
-def _done(event: Finished) -> Done:
+def _done(event: Finished, stops: Sequence[str]) -> Done:
+    """The end of an answer; a stop string of the template, not of the client, is the model's end."""
+    reason, stop = event.reason, event.stop
+    if reason is FinishReason.STOP and stop not in stops:
+        reason, stop = FinishReason.END, ""
     usage = Usage(
         event.prompt_tokens, event.reused_tokens, event.generated_tokens, event.thought_tokens
     )
@@ -316,7 +348,7 @@ def _done(event: Finished) -> Done:
         event.drafted_tokens,
         event.accepted_tokens,
     )
-    return Done(event.answer, event.reason, usage, timings, event.seed, event.stop)
+    return Done(event.answer, reason, usage, timings, event.seed, stop)
 
 
 class _Splitter:
@@ -327,13 +359,13 @@ class _Splitter:
         self._is_thought = False  # the last event was
         self._strips = False  # the text behind a marker has not begun
 
-    def push(self, event: Text | Thought) -> list[Delta]:
+    def push(self, event: Text | Thought) -> Reasoning | Content | None:
+        """The delta of an event; None for one without text and tokens."""
         is_thought = isinstance(event, Thought)
         if is_thought is not self._is_thought:
             self._is_thought, self._strips = is_thought, True
         text = event.text.lstrip("\n") if self._strips else event.text
         self._strips = self._strips and not text
-        made: list[Delta] = [Reasoning(text, self._answer)] if is_thought and text else []
-        if (text and not is_thought) or event.logprobs:
-            made.append(Content("" if is_thought else text, self._answer, event.logprobs))
-        return made
+        if not text and not event.logprobs:
+            return None
+        return (Reasoning if is_thought else Content)(text, self._answer, event.logprobs)

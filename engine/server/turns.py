@@ -48,6 +48,8 @@ def stable(text: str) -> str:
 def _joined(
     first: str | tuple[Part, ...], second: str | tuple[Part, ...]
 ) -> str | tuple[Part, ...]:
+    if not first or not second:
+        return first or second
     if isinstance(first, str) and isinstance(second, str):
         return f"{first}\n\n{second}"
     return (*_parts(first), TextPart("\n\n"), *_parts(second))

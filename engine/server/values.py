@@ -10,6 +10,7 @@ from engine.messages import (
     AdapterUse,
     Constraint,
     FinishReason,
+    Sampling,
     TokenLogprobs,
     Tool,
     ToolChoice,
@@ -45,9 +46,8 @@ class Wanted:
     adapters: tuple[AdapterUse, ...] | None = None  # None: those of the server
     drops_oldest: bool = False  # turns, where a conversation does not fit; else it is refused
     reports_progress: bool = False  # with deltas of `Progress`
-    keep_seconds: float | None = (
-        None  # the model stays loaded; None: as the server is set; <0: ever
-    )
+    # That the model stays loaded afterwards; None: as the server is set; <0: ever.
+    keep_seconds: float | None = None
     exchange: Exchange | None = None  # what the log says about the request
 
     @property
@@ -84,6 +84,7 @@ class Begun:
     model: str  # its name, as in `Service.models`
     prompt: int  # tokens
     cached: int  # of these
+    sampling: Sampling = Sampling()  # noqa: RUF009  frozen; with what the model file recommends
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,20 +99,20 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """The reasoning of an answer grew."""
+    """The reasoning of an answer grew; as for Content."""
 
     text: str
     answer: int = 0  # of several answers to one prompt
-    logprobs: tuple[TokenLogprobs, ...] = ()
+    logprobs: tuple[TokenLogprobs, ...] = ()  # of the tokens since the last delta, if asked for
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The text of an answer grew."""
+    """The text of an answer grew; "" for tokens without a text of their own, if asked for."""
 
     text: str
     answer: int = 0
-    logprobs: tuple[TokenLogprobs, ...] = ()  # of the tokens since the last delta, if asked for
+    logprobs: tuple[TokenLogprobs, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from engine.messages import FinishReason
 from engine.server.carried import pack
+from engine.server.errors import ApiError, Family
 from engine.server.service import new_id
 from engine.server.values import Begun, CallDelta, Content, Delta, Done, Reasoning, Usage
 
@@ -24,7 +25,7 @@ _NO_ID = re.compile(r"[^a-zA-Z0-9_-]")  # characters that an id of a call must n
 
 
 class MessageEvents:
-    """Turns the deltas of one answer into events; `message` is the message so far."""
+    """Turns the deltas of one answer into events; `whole` is the message so far."""
 
     def __init__(self, *, hides_thoughts: bool = False) -> None:
         """`hides_thoughts`: the client gets them packed only, to give them back."""
@@ -32,7 +33,7 @@ class MessageEvents:
         self._block: dict[str, Any] | None = None  # that grows
         self._call = -1  # index of the tool call that grows; -1: none does
         self._text: list[str] = []
-        self.message: dict[str, Any] = {
+        self.whole: dict[str, Any] = {
             "id": new_id("msg_"),
             "type": "message",
             "role": "assistant",
@@ -49,8 +50,8 @@ class MessageEvents:
         """The events of a delta."""
         match delta:
             case Begun(model, prompt, cached):
-                self.message |= {"model": model, "usage": _usage(Usage(prompt, cached))}
-                yield {"type": "message_start", "message": self.message | {"content": []}}
+                self.whole |= {"model": model, "usage": _usage(Usage(prompt, cached))}
+                yield {"type": "message_start", "message": self.whole | {"content": []}}
                 yield {"type": "ping"}
             case Reasoning(text):
                 if text:
@@ -65,6 +66,10 @@ class MessageEvents:
                 yield from self._grow(delta.arguments)
             case Done():
                 yield from self._finish(delta)
+
+    def fail(self, error: ApiError) -> Event:
+        """The event of an error after the answer began."""
+        return error.body(Family.ANTHROPIC)
 
     def _open(self, kind: str, call: CallDelta | None = None) -> Iterator[Event]:
         """Begin a block unless it goes on; the one before it is complete."""
@@ -81,7 +86,7 @@ class MessageEvents:
         else:
             block = {"type": kind, "text": "", "citations": None}
         self._block, self._call, self._text = block, number, []
-        self.message["content"].append(block)
+        self.whole["content"].append(block)
         yield self._event("content_block_start", content_block=dict(block))
 
     def _grow(self, text: str) -> Iterator[Event]:
@@ -116,17 +121,17 @@ class MessageEvents:
         self._block = None
 
     def _event(self, type: str, **fields: Any) -> Event:
-        return {"type": type, "index": len(self.message["content"]) - 1, **fields}
+        return {"type": type, "index": len(self.whole["content"]) - 1, **fields}
 
     def _finish(self, done: Done) -> Iterator[Event]:
-        if not any(block["type"] != "thinking" for block in self.message["content"]):
+        if not any(block["type"] != "thinking" for block in self.whole["content"]):
             yield from self._open("text")  # an answer without text: clients read its last block
         if self._block is not None:
             yield from self._close()
         reason = _STOP_REASONS.get(done.finish_reason, "end_turn")
         stop = done.stop or None
         usage = _usage(done.usage)
-        self.message |= {"stop_reason": reason, "stop_sequence": stop, "usage": usage}
+        self.whole |= {"stop_reason": reason, "stop_sequence": stop, "usage": usage}
         ended = {"stop_reason": reason, "stop_sequence": stop, "stop_details": None}
         yield {"type": "message_delta", "delta": ended | {"container": None}, "usage": usage}
         yield {"type": "message_stop"}

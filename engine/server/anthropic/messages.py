@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
 
 from starlette.responses import Response
 from starlette.routing import Route
 
 from engine.messages import (
     Constraint,
-    ConstraintKind,
     ReasoningPart,
     TextPart,
     Tool,
@@ -23,12 +19,12 @@ from engine.messages import (
 from engine.server.anthropic.message_events import MessageEvents
 from engine.server.carried import unpack
 from engine.server.conversation import Conversation, content_text, part_text, result_text
-from engine.server.errors import ApiError, Family
 from engine.server.fields import Fields
-from engine.server.http import Call, Stream, json_response, post, sse
-from engine.server.options import keep_seconds
+from engine.server.http import Call, Stream, json_response, post, respond
+from engine.server.options import keep_seconds, schema_constraint, stop_strings
 from engine.server.sampling import sampling
 from engine.server.service import Service
+from engine.server.tools import named_tool, tool
 from engine.server.values import Wanted
 
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
@@ -53,19 +49,7 @@ def routes(service: Service) -> list[Route]:
             call.body.fail("max_tokens", "is missing; give the most tokens of the answer.")
         request = parse(call)
         writer = MessageEvents(hides_thoughts=request.hides_thoughts)
-
-        async def frames() -> AsyncGenerator[bytes, None]:
-            async with aclosing(service.generate(request.wanted)) as deltas:
-                async for delta in deltas:
-                    for event in writer.push(delta):
-                        yield sse(event, event["type"])
-
-        if request.streams:
-            return Stream(frames(), error=_error)
-        async with aclosing(frames()) as made:
-            async for _ in made:
-                pass
-        return json_response(writer.message)
+        return await respond(service.generate(request.wanted), writer, streams=request.streams)
 
     async def count_tokens(call: Call) -> Response:
         return json_response({"input_tokens": await service.count(parse(call).wanted)})
@@ -79,10 +63,8 @@ def parse(call: Call) -> MessageRequest:
     model = body.required_text("model")
     conversation = Conversation()
     conversation.system(content_text(body, "system"))
-    for message in body.objects("messages"):
+    for message in body.some_objects("messages"):
         _read_message(message, conversation)
-    if "messages" not in body:
-        body.fail("messages", "is missing; give a list of messages.")
     thinking, budget, effort = _thinking(body)
     tools = _tools(body)
     choice = body.object("tool_choice") or Fields({})
@@ -92,7 +74,7 @@ def parse(call: Call) -> MessageRequest:
         turns=conversation.turns(),
         sampling=sampling(body),
         max_tokens=body.integer("max_tokens", 0, 1),
-        stop=body.texts("stop_sequences"),
+        stop=stop_strings(body, "stop_sequences"),
         thinking=thinking,
         thinking_budget=budget,
         template_arguments={"reasoning_effort": effort} if effort else {},
@@ -160,26 +142,21 @@ def _document(block: Fields) -> str:
 def _tools(body: Fields) -> tuple[Tool, ...]:
     """The client's own tools; those that Anthropic's servers run are left out."""
     made: list[Tool] = []
-    for tool in body.objects("tools"):
-        if tool.text("type", "custom") == "custom":
-            schema = tool.object("input_schema")
-            if schema is None:
-                tool.fail("input_schema", "is missing; give a JSON schema.")
-            text = json.dumps(schema.values, ensure_ascii=False)
-            made.append(Tool(tool.required_text("name"), tool.text("description"), text))
+    for one in body.objects("tools"):
+        if one.text("type", "custom") == "custom":
+            if "input_schema" not in one:
+                one.fail("input_schema", "is missing; give a JSON schema.")
+            made.append(tool(one, "input_schema"))
     return tuple(made)
 
 
-def _choice(choice: Fields, tools: tuple[Tool, ...]) -> ToolChoice | str:
+def _choice(choice: Fields, offered: tuple[Tool, ...]) -> ToolChoice | str:
     """Whether a tool is called."""
     kind = choice.choice("type", ("auto", "any", "tool", "none"), "auto")
-    if kind in ("any", "tool") and not tools:
+    if kind in ("any", "tool") and not offered:
         choice.fail("type", f"is {kind!r}, but `tools` has no tool of the client.")
     if kind == "tool":
-        name = choice.required_text("name")
-        if all(tool.name != name for tool in tools):
-            choice.fail("name", "is no tool of `tools`.")
-        return name
+        return named_tool(choice, offered)
     return ToolChoice.REQUIRED if kind == "any" else ToolChoice(kind)
 
 
@@ -203,12 +180,4 @@ def _constraint(body: Fields) -> Constraint | None:
     if form is None:
         return None
     form.choice("type", ("json_schema",), "json_schema")
-    schema = form.object("schema")
-    if schema is None:
-        form.fail("schema", "is missing; give a JSON schema.")
-    return Constraint(ConstraintKind.JSON_SCHEMA, json.dumps(schema.values))
-
-
-def _error(error: ApiError) -> bytes:
-    body: dict[str, Any] = error.body(Family.ANTHROPIC)
-    return sse(body, "error")
+    return schema_constraint(form)

@@ -12,13 +12,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from engine.messages import FinishReason, Sampling, TokenLogprobs
-from engine.server.errors import ApiError, Family
-from engine.server.http import Call, Stream, json_response, post, sse
+from engine.server.http import Call, Stream, json_response, post, sse, sse_error
+from engine.server.openai.chat import logprob
 from engine.server.openai.completions import prompts
 from engine.server.options import (
     MOST_LOGPROBS,
     answer_limit,
     constraint,
+    keep_seconds,
     lora,
     progress,
     stop_strings,
@@ -57,6 +58,7 @@ def routes(service: Service) -> list[Route]:
             constraint=constraint(body),
             logprobs=max(shown, int(returns_tokens)),
             adapters=lora(body, service),
+            keep_seconds=keep_seconds(body),
             reports_progress=body.flag("return_progress") and body.flag("stream"),
             exchange=call.exchange,
         )
@@ -69,7 +71,7 @@ def routes(service: Service) -> list[Route]:
         if body.flag("stream"):
             if len(found) > 1 or limit is None:
                 body.fail("stream", "needs one prompt and a token at least.")
-            return Stream(_chunks(states[0], service.generate(wanted)), error=_error)
+            return Stream(_chunks(states[0], service.generate(wanted)), sse_error)
         made = [await _answer(service, one, is_read_only=limit is None) for one in states]
         return json_response(made[0] if len(made) == 1 else made)
 
@@ -139,7 +141,7 @@ class _State:
     def _probabilities(self, tokens: Sequence[TokenLogprobs]) -> dict[str, Any]:
         if not self.shown:
             return {}
-        return {"completion_probabilities": [_probability(one, self.shown) for one in tokens]}
+        return {"completion_probabilities": [logprob(one, self.shown) for one in tokens]}
 
 
 async def _settings(service: Service, wanted: Wanted) -> dict[str, Any]:
@@ -170,17 +172,6 @@ def _at(value: Any, path: str) -> Any:
     return value
 
 
-def _probability(token: TokenLogprobs, shown: int) -> dict[str, Any]:
-    rows = [(one.token, one.text, one.logprob) for one in token.top[:shown]]
-    return _row(token.token, token.text, token.logprob) | {
-        "top_logprobs": [_row(*row) for row in rows]
-    }
-
-
-def _row(token: int, text: str, logprob: float) -> dict[str, Any]:
-    return {"id": token, "token": text, "bytes": list(text.encode()), "logprob": logprob}
-
-
 async def _answer(service: Service, state: _State, *, is_read_only: bool) -> dict[str, Any]:
     """The response for one prompt."""
     if is_read_only:
@@ -203,7 +194,3 @@ async def _chunks(
             elif isinstance(delta, Progress):
                 yield sse(state.part("", ()) | progress(delta))
     yield sse(state.last(""))
-
-
-def _error(error: ApiError) -> bytes:
-    return sse(error.body(Family.OPENAI))

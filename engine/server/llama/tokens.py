@@ -8,9 +8,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from engine.server.http import Call, get, json_response, post
-from engine.server.openai import messages
+from engine.server.openai.messages import turns
 from engine.server.options import template_arguments, thinking
 from engine.server.service import Service
+from engine.server.tools import tools
 from engine.server.values import Wanted
 
 
@@ -64,8 +65,8 @@ def routes(service: Service) -> list[Route]:
         switch, budget = thinking(body)
         wanted = Wanted(
             model=body.text("model"),
-            turns=messages.turns(body),
-            tools=messages.tools(body),
+            turns=turns(body),
+            tools=tools(body),
             thinking=switch,
             thinking_budget=budget,
             template_arguments=template_arguments(body),

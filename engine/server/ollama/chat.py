@@ -4,33 +4,25 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette.responses import Response
 from starlette.routing import Route
 
-from engine.messages import (
-    Constraint,
-    ConstraintKind,
-    FinishReason,
-    ReasoningPart,
-    TextPart,
-    TokenLogprobs,
-    ToolCall,
-)
+from engine.messages import Constraint, FinishReason, TokenLogprobs
 from engine.server.conversation import Conversation, call_arguments
 from engine.server.errors import ApiError, Family
 from engine.server.fields import Fields
-from engine.server.http import NDJSON, Call, Stream, json_response, ndjson, post
+from engine.server.http import NDJSON, Call, Stream, json_response, ndjson, post, respond
 from engine.server.ollama.names import model_name, nanoseconds, timestamp
-from engine.server.openai import messages
 from engine.server.openai.chat import logprob
-from engine.server.options import keep_seconds, thinking
+from engine.server.openai.messages import turns
+from engine.server.options import json_constraint, keep_seconds, stop_strings, thinking
 from engine.server.sampling import sampling
 from engine.server.service import Service
+from engine.server.tools import tools
 from engine.server.values import Begun, CallDelta, Content, Delta, Done, Reasoning, Wanted
 
 _CUT = (FinishReason.LENGTH, FinishReason.CONTEXT)
@@ -43,19 +35,8 @@ def routes(service: Service) -> list[Route]:
 
     async def answer(call: Call, shape: Shape, wanted: Wanted) -> Response | Stream:
         writer = Lines(shape, call.body.integer("top_logprobs", 0))
-
-        async def frames() -> AsyncGenerator[bytes, None]:
-            async with aclosing(service.generate(wanted)) as deltas:
-                async for delta in deltas:
-                    for line in writer.push(delta):
-                        yield ndjson(line)
-
-        if call.body.flag("stream", True):
-            return Stream(frames(), NDJSON, _error)
-        async with aclosing(frames()) as made:
-            async for _ in made:
-                pass
-        return json_response(writer.whole)
+        deltas, streams = service.generate(wanted), call.body.flag("stream", True)
+        return await respond(deltas, writer, streams=streams, encode=ndjson, media_type=NDJSON)
 
     async def chat(call: Call) -> Response | Stream:
         if not call.body.items("messages"):
@@ -72,11 +53,7 @@ def routes(service: Service) -> list[Route]:
 
 def parse_chat(call: Call) -> Wanted:
     """What a request for a chat asks for; raises ApiError that names the field at fault."""
-    conversation = Conversation()
-    for message in call.body.objects("messages"):
-        _read_message(message, conversation)
-    tools = messages.tools(call.body)
-    return replace(_wanted(call), turns=conversation.turns(), tools=tools)
+    return replace(_wanted(call), turns=turns(call.body), tools=tools(call.body))
 
 
 def parse_prompt(call: Call) -> Wanted:
@@ -107,7 +84,7 @@ def _wanted(call: Call) -> Wanted:
         model=model_name(body),
         sampling=sampling(options),
         max_tokens=max(options.integer("num_predict", 0), 0),
-        stop=options.texts("stop"),
+        stop=stop_strings(options),
         thinking=switch,
         thinking_budget=budget,
         template_arguments={"reasoning_effort": effort} if isinstance(effort, str) else {},
@@ -133,45 +110,11 @@ def _constraint(body: Fields) -> Constraint | None:
     value = body.get("format")
     if value in (None, ""):
         return None
-    if value == "json":
-        return Constraint(ConstraintKind.JSON_SCHEMA, '{"type": "object"}')
     if isinstance(value, str):
-        body.fail("format", "must be 'json' or a JSON schema.")
+        body.choice("format", ("json",), "json")
+        return json_constraint({"type": "object"})
     schema = body.object("format")
-    assert schema is not None
-    return Constraint(ConstraintKind.JSON_SCHEMA, json.dumps(schema.values))
-
-
-def _read_message(message: Fields, conversation: Conversation) -> None:
-    if message.items("images"):
-        message.fail("images", "has pictures; the models here read text only.")
-    text = message.text("content")
-    match message.choice("role", ("system", "user", "assistant", "tool"), "user"):
-        case "system":
-            conversation.system(text)
-        case "user":
-            conversation.user(text)
-        case "tool":
-            name = message.text("tool_name") or message.text("name")
-            conversation.result(message.text("tool_call_id"), text, name)
-        case _:
-            if thoughts := message.text("thinking"):
-                conversation.assistant(ReasoningPart(thoughts))
-            if text:
-                conversation.assistant(TextPart(text))
-            for call in message.objects("tool_calls"):
-                conversation.assistant(_call(call, conversation))
-
-
-def _call(call: Fields, conversation: Conversation) -> ToolCall:
-    """A call that the client gives back; without an id, as older clients do, it gets one."""
-    function = call.object("function")
-    if function is None:
-        call.fail("function", "is missing; give the name and the arguments.")
-    arguments = function.get("arguments")
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
-    id = call.text("id") or f"call{conversation.count_calls:05}"
-    return ToolCall(id, function.required_text("name"), call_arguments(text))
+    return schema and json_constraint(schema.values)
 
 
 async def _loaded(service: Service, call: Call, shape: Shape) -> Response:
@@ -233,20 +176,25 @@ class Lines:
             case Begun(model):
                 self._model = model
                 self._load_seconds = time.monotonic() - self._began
-            case Reasoning(text):
-                if text:
-                    self._thoughts.append(text)
-                    yield self.shape.line(self._model, "", thinking=text)
-            case Content(text, logprobs=logprobs):
-                if text or logprobs:
-                    self._texts.append(text)
-                    yield self.shape.line(self._model, text) | self._probabilities(logprobs)
+            case Reasoning(text, logprobs=logprobs) if text or logprobs:
+                self._thoughts.append(text)
+                line = self.shape.line(self._model, "", thinking=text)
+                yield line | self._probabilities(logprobs)
+            case Content(text, logprobs=logprobs) if text or logprobs:
+                self._texts.append(text)
+                yield self.shape.line(self._model, text) | self._probabilities(logprobs)
             case CallDelta():
                 before = "" if self._call is None else self._call.arguments
                 first = delta if self._call is None else self._call
                 self._call = replace(first, arguments=before + delta.arguments)
             case Done():
                 yield self._finish(delta)
+            case _:
+                pass
+
+    def fail(self, error: ApiError) -> Line:
+        """The line of an error after the answer began."""
+        return error.body(Family.OLLAMA)
 
     @staticmethod
     def _ends_call(delta: Delta, call: CallDelta) -> bool:
@@ -288,15 +236,11 @@ class Lines:
             "eval_duration": nanoseconds(times.decode_seconds),
         }
         more: Line = {}
-        if self._thoughts:
-            more["thinking"] = "".join(self._thoughts)
+        if thoughts := "".join(self._thoughts):
+            more["thinking"] = thoughts
         if self._calls:
             more["tool_calls"] = self._calls
         self.whole = self.shape.line(self._model, "".join(self._texts), **more) | end
         if self._logprobs:
             self.whole["logprobs"] = self._logprobs
         return self.shape.line(self._model, "") | end
-
-
-def _error(error: ApiError) -> bytes:
-    return ndjson(error.body(Family.OLLAMA))

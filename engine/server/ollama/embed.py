@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 
 from starlette.responses import Response
@@ -10,6 +9,7 @@ from starlette.routing import Route
 
 from engine.server.http import Call, json_response, post
 from engine.server.ollama.names import model_name, nanoseconds
+from engine.server.options import keep_seconds
 from engine.server.service import Service
 
 
@@ -21,15 +21,17 @@ def routes(service: Service) -> list[Route]:
         body = call.body
         if "input" not in body:
             body.fail("input", "is missing; give a text or a list of texts.")
-        name, found = await service.embed(model_name(body), body.texts("input"), call.client)
-        call.exchange.model, call.exchange.prompt_tokens = name, found.tokens
-        vectors: list[tuple[float, ...]] = list(found.vectors)
-        if "dimensions" in body:
-            vectors = [_shortened(one, body.integer("dimensions", 0, 1)) for one in vectors]
+        name, found = await service.embed(
+            model_name(body),
+            body.texts("input"),
+            call.exchange,
+            size=body.integer("dimensions", 0, 0),
+            keep_seconds=keep_seconds(body),
+        )
         return json_response(
             {
                 "model": name,
-                "embeddings": vectors,
+                "embeddings": found.vectors,
                 "total_duration": nanoseconds(time.monotonic() - began),
                 "load_duration": 0,
                 "prompt_eval_count": found.tokens,
@@ -39,14 +41,8 @@ def routes(service: Service) -> list[Route]:
     async def embeddings(call: Call) -> Response:
         body = call.body
         texts = (body.required_text("prompt"),)
-        _, found = await service.embed(model_name(body), texts, call.client)
+        kept = keep_seconds(body)
+        _, found = await service.embed(model_name(body), texts, call.exchange, keep_seconds=kept)
         return json_response({"embedding": found.vectors[0]})
 
     return [post("/api/embed", embed), post("/api/embeddings", embeddings)]
-
-
-def _shortened(vector: tuple[float, ...], size: int) -> tuple[float, ...]:
-    """The first `size` numbers of a vector, of length 1 again."""
-    first = vector[:size]
-    length = math.sqrt(sum(one * one for one in first)) or 1.0
-    return tuple(one / length for one in first)

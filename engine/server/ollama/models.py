@@ -9,7 +9,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.routing import Route
 
-from engine.server.facts import Facts, KnownModel
+from engine.server.facts import KnownModel
 from engine.server.http import Call, get, json_response, post
 from engine.server.ollama.names import model_name, timestamp
 from engine.server.service import Service
@@ -22,7 +22,7 @@ _UNITS = ((1e9, "B"), (1e6, "M"), (1e3, "K"))
 
 def routes(service: Service) -> list[Route]:
     """The routes of this module."""
-    facts = Facts()
+    facts = service.facts
 
     async def version(call: Call) -> Response:
         return json_response({"version": _VERSION})

@@ -12,10 +12,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from engine.messages import TokenLogprobs
-from engine.server.errors import ApiError, Family
 from engine.server.fields import Fields
-from engine.server.http import END_OF_STREAM, Call, Stream, json_response, post, sse
-from engine.server.openai import messages
+from engine.server.http import END_OF_STREAM, Call, Stream, json_response, post, sse, sse_error
+from engine.server.openai.messages import turns
 from engine.server.options import (
     FINGERPRINT,
     MOST_LOGPROBS,
@@ -35,6 +34,7 @@ from engine.server.options import (
 )
 from engine.server.sampling import sampling, text_biases
 from engine.server.service import Service, new_id
+from engine.server.tools import tool_choice, tools
 from engine.server.values import (
     Begun,
     CallDelta,
@@ -62,7 +62,7 @@ def routes(service: Service) -> list[Route]:
             return json_response(found)
         options = body.object("stream_options")
         includes = options is not None and options.flag("include_usage")
-        return Stream(_chunks(shape, wanted.answers, deltas, includes_usage=includes), error=_error)
+        return Stream(_chunks(shape, wanted.answers, deltas, includes_usage=includes), sse_error)
 
     async def count(call: Call) -> Response:
         return json_response({"input_tokens": await service.count(_wanted(call, service))})
@@ -78,14 +78,14 @@ def routes(service: Service) -> list[Route]:
 def _wanted(call: Call, service: Service) -> Wanted:
     body = call.body
     switch, budget = thinking(body)
-    tools = messages.tools(body)
+    offered, choice = tool_choice(body, tools(body))
     if body.flag("add_generation_prompt") and body.flag("continue_final_message"):
         body.fail("continue_final_message", "and `add_generation_prompt` cannot both be true.")
     return Wanted(
         model=model_name(call, may_lack=service.models.takes_any),
-        turns=messages.turns(body),
-        tools=tools,
-        tool_choice=messages.tool_choice(body, tools),
+        turns=turns(body),
+        tools=offered,
+        tool_choice=choice,
         parallel_tool_calls=body.flag("parallel_tool_calls", True),
         sampling=sampling(body),
         text_biases=text_biases(body),
@@ -138,7 +138,7 @@ class _Answer:
                 call["function"]["arguments"] += delta.arguments
             case Done():
                 self.done = delta
-            case Begun() | Progress():
+            case _:
                 pass
 
     @property
@@ -197,11 +197,12 @@ class _Shape:
 
 async def _whole(shape: _Shape, count: int, deltas: AsyncGenerator[Delta, None]) -> dict[str, Any]:
     made = [_Answer() for _ in range(count)]
-    async for delta in deltas:
-        if isinstance(delta, Begun):
-            shape.model = delta.model
-        elif not isinstance(delta, Progress):
-            made[delta.answer].add(delta)
+    async with aclosing(deltas) as found:
+        async for delta in found:
+            if isinstance(delta, Begun):
+                shape.model = delta.model
+            elif not isinstance(delta, Progress):
+                made[delta.answer].add(delta)
     ended = [one.done for one in made if one.done is not None]
     choices = [
         {
@@ -212,8 +213,8 @@ async def _whole(shape: _Shape, count: int, deltas: AsyncGenerator[Delta, None])
         }
         for at, one in enumerate(made)
     ]
-    found = shape.made("chat.completion", choices) | {"usage": usage(ended)}
-    return found | ({"timings": timings(ended[0])} if ended else {})
+    whole = shape.made("chat.completion", choices) | {"usage": usage(ended)}
+    return whole | ({"timings": timings(ended[0])} if ended else {})
 
 
 async def _chunks(
@@ -284,7 +285,3 @@ def logprob(token: TokenLogprobs, top: int) -> dict[str, Any]:
 
 def _logprob(token: int, text: str, value: float) -> dict[str, Any]:
     return {"id": token, "token": text, "bytes": list(text.encode()), "logprob": value}
-
-
-def _error(error: ApiError) -> bytes:
-    return sse(error.body(Family.OPENAI))

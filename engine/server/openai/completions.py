@@ -13,10 +13,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from engine.messages import TokenLogprobs
-from engine.server.errors import ApiError, Family
+from engine.server.conversation import content_text
 from engine.server.fields import Fields
-from engine.server.http import END_OF_STREAM, Call, Stream, json_response, post, sse
-from engine.server.openai import messages
+from engine.server.http import END_OF_STREAM, Call, Stream, json_response, post, sse, sse_error
 from engine.server.options import (
     FINGERPRINT,
     MOST_LOGPROBS,
@@ -24,6 +23,7 @@ from engine.server.options import (
     answers,
     constraint,
     finish_reason,
+    keep_seconds,
     lora,
     model_name,
     stop_strings,
@@ -48,7 +48,7 @@ def routes(service: Service) -> list[Route]:
         body = call.body
         wanted = _wanted(call, service)
         shape = _Shape(body.flag("echo"), body.integer("logprobs", -1, -1, MOST_LOGPROBS))
-        limit = answer_limit(body, least=0) if _has_limit(body) else _USUAL_TOKENS
+        limit = answer_limit(body, least=0, usual=_USUAL_TOKENS)
         tasks = [
             _Task(replace(wanted, prompt=one, max_tokens=limit or 0), number, limit is None)
             for number, one in enumerate(await prompts(service, body))
@@ -56,7 +56,7 @@ def routes(service: Service) -> list[Route]:
         if body.flag("stream"):
             options = body.object("stream_options")
             includes = options is not None and options.flag("include_usage")
-            return Stream(_chunks(service, shape, tasks, includes_usage=includes), error=_error)
+            return Stream(_chunks(service, shape, tasks, includes_usage=includes), sse_error)
         return json_response(await _whole(service, shape, tasks))
 
     return [post("/v1/completions", complete)]
@@ -104,7 +104,7 @@ def _text(body: Fields, name: str, value: Any) -> str:
         if "multimodal_data" in fields:
             fields.fail("multimodal_data", "cannot be read by this model; send text.")
         if isinstance(value.get("content"), list):
-            return messages.content(fields)
+            return content_text(fields)
         value = value.get("prompt_string")
     if not isinstance(value, str):
         body.fail(name, "must be a text, a list of texts, or of token ids.")
@@ -113,10 +113,6 @@ def _text(body: Fields, name: str, value: Any) -> str:
 
 def _is_token(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31
-
-
-def _has_limit(body: Fields) -> bool:
-    return any(name in body for name in ("max_tokens", "max_completion_tokens", "n_predict"))
 
 
 def _wanted(call: Call, service: Service) -> Wanted:
@@ -137,6 +133,7 @@ def _wanted(call: Call, service: Service) -> Wanted:
         else 0,
         answers=count,
         adapters=lora(body, service),
+        keep_seconds=keep_seconds(body),
         exchange=call.exchange,
     )
 
@@ -338,7 +335,3 @@ async def _chunks(
     if includes_usage:
         yield sse(shape.made([]) | {"usage": _sum(counts)})
     yield END_OF_STREAM
-
-
-def _error(error: ApiError) -> bytes:
-    return sse(error.body(Family.OPENAI))

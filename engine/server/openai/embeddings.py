@@ -12,6 +12,7 @@ from starlette.routing import Route
 from engine.server.errors import ApiError
 from engine.server.http import Call, json_response, post
 from engine.server.openai.completions import prompts
+from engine.server.options import keep_seconds
 from engine.server.service import Service
 
 
@@ -27,8 +28,13 @@ def routes(service: Service) -> list[Route]:
             )
         texts = await _texts(call, service, name)
         form = body.choice("encoding_format", ("float", "base64"), "float")
-        model, found = await service.embed(body.text("model"), texts, call.client)
-        call.exchange.model, call.exchange.prompt_tokens = model, found.tokens
+        model, found = await service.embed(
+            body.text("model"),
+            texts,
+            call.exchange,
+            size=body.integer("dimensions", 0, 0),
+            keep_seconds=keep_seconds(body),
+        )
         data = [
             {"object": "embedding", "index": at, "embedding": _encoded(vector, form)}
             for at, vector in enumerate(found.vectors)
@@ -41,9 +47,8 @@ def routes(service: Service) -> list[Route]:
         name = "documents" if "documents" in body else "texts"
         documents = [_document(call, name, at, one) for at, one in enumerate(body.items(name))]
         model, found = await service.rerank(
-            body.text("model"), body.required_text("query"), documents, call.client
+            body.text("model"), body.required_text("query"), documents, call.exchange
         )
-        call.exchange.model, call.exchange.prompt_tokens = model, found.tokens
         results: list[dict[str, Any]] = [
             {"index": at, "relevance_score": score} for at, score in enumerate(found.scores)
         ]

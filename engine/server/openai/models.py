@@ -27,7 +27,9 @@ def routes(service: Service) -> list[Route]:
         return json_response(made | ends)
 
     async def one(call: Call) -> Response:
-        card = await service.models.find(call.request.path_params["name"])
+        if not (name := call.request.path_params["name"]):
+            return await listed(call)
+        card = await service.models.find(name)
         return json_response(_card(card))
 
     return [

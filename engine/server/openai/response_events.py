@@ -44,14 +44,14 @@ class _Item:
 
 
 class ResponseEvents:
-    """Turns the deltas of one answer into events; `response` is the response so far."""
+    """Turns the deltas of one answer into events; `whole` is the response so far."""
 
     def __init__(self, options: EventOptions) -> None:
         self._options = options
         self._count = 0
         self._item: _Item | None = None
         self._finished: list[dict[str, Any]] = []
-        self.response: dict[str, Any] = {
+        self.whole: dict[str, Any] = {
             "id": new_id("resp_"),
             "object": "response",
             "created_at": int(time.time()),
@@ -67,10 +67,16 @@ class ResponseEvents:
     def push(self, delta: Delta) -> Iterator[Event]:
         """The events of a delta."""
         match delta:
-            case Begun(model):
-                self.response["model"] = model
-                yield self._event("response.created", response=dict(self.response))
-                yield self._event("response.in_progress", response=dict(self.response))
+            case Begun(model, sampling=used):
+                self.whole |= {
+                    "model": model,
+                    "temperature": used.temperature,
+                    "top_p": used.top_p,
+                    "presence_penalty": used.presence_penalty,
+                    "frequency_penalty": used.frequency_penalty,
+                }
+                yield self._event("response.created", response=dict(self.whole))
+                yield self._event("response.in_progress", response=dict(self.whole))
             case Reasoning(text):
                 if text:
                     yield from self._open("reasoning")
@@ -92,12 +98,12 @@ class ResponseEvents:
     def fail(self, error: ApiError) -> Event:
         """The event of an error after the answer began."""
         body = error.body(Family.OPENAI)["error"]
-        self.response["status"] = "failed"
-        self.response["error"] = {
+        self.whole["status"] = "failed"
+        self.whole["error"] = {
             "code": body["code"] or body["type"],
             "message": body["message"],
         }
-        return self._event("response.failed", response=self.response)
+        return self._event("response.failed", response=self.whole)
 
     def _event(self, type: str, **fields: Any) -> Event:
         self._count += 1
@@ -187,13 +193,16 @@ class ResponseEvents:
             if self._item.value["type"] == "reasoning":
                 yield from self._open("message")
             yield from self._close(status)
-        response = self.response
-        response |= {"status": status, "output": self._finished, "usage": usage_object(done.usage)}
+        self.whole |= {
+            "status": status,
+            "output": self._finished,
+            "usage": usage_object(done.usage),
+        }
         if is_cut:
-            response["incomplete_details"] = {"reason": "max_output_tokens"}
+            self.whole["incomplete_details"] = {"reason": "max_output_tokens"}
         else:
-            response["completed_at"] = int(time.time())
-        yield self._event(f"response.{status}", response=response)
+            self.whole["completed_at"] = int(time.time())
+        yield self._event(f"response.{status}", response=self.whole)
 
 
 def usage_object(usage: Usage) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -13,19 +12,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from engine.messages import (
-    Constraint,
-    ConstraintKind,
     ReasoningPart,
     Role,
-    Sampling,
     TextPart,
-    Tool,
     ToolCall,
     ToolChoice,
 )
 from engine.server.carried import pack, unpack
 from engine.server.conversation import (
-    ANY_ARGUMENTS,
     Conversation,
     call_arguments,
     content_text,
@@ -33,11 +27,12 @@ from engine.server.conversation import (
 )
 from engine.server.errors import ApiError
 from engine.server.fields import Fields
-from engine.server.http import Call, Stream, json_response, post, sse
+from engine.server.http import Call, Stream, json_response, post, respond
 from engine.server.openai.response_events import EventOptions, ResponseEvents, usage_object
-from engine.server.options import keep_seconds, model_name, thinking
+from engine.server.options import format_constraint, keep_seconds, model_name, thinking
 from engine.server.sampling import sampling
 from engine.server.service import Service, new_id
+from engine.server.tools import tool_choice, tools
 from engine.server.values import Content, Done, Wanted
 
 _SUMMARIZE = (
@@ -66,19 +61,7 @@ def routes(service: Service) -> list[Route]:
     async def responses(call: Call) -> Response | Stream:
         request = parse(call)
         writer = ResponseEvents(request.events)
-
-        async def frames() -> AsyncGenerator[bytes, None]:
-            async with aclosing(service.generate(request.wanted)) as deltas:
-                async for delta in deltas:
-                    for event in writer.push(delta):
-                        yield sse(event, event["type"])
-
-        if request.streams:
-            return Stream(frames(), error=lambda error: sse(writer.fail(error), "response.failed"))
-        async with aclosing(frames()) as made:
-            async for _ in made:
-                pass
-        return json_response(writer.response)
+        return await respond(service.generate(request.wanted), writer, streams=request.streams)
 
     async def compact(call: Call) -> Response:
         wanted = parse_compaction(call)
@@ -138,7 +121,7 @@ def parse(call: Call) -> ResponseRequest:
     switch, budget = thinking(body)
     top = body.integer("top_logprobs", 0, 0, 20)
     logprobs = max(top, 1) if "message.output_text.logprobs" in include else top
-    tools, choice = _choice(body, _tools(body))
+    offered, choice = tool_choice(body, tools(body))
     wanted = Wanted(
         model=model,
         turns=conversation.turns(),
@@ -147,9 +130,9 @@ def parse(call: Call) -> ResponseRequest:
         thinking=switch,
         thinking_budget=budget,
         template_arguments={"reasoning_effort": effort} if effort else {},
-        constraint=_constraint(body),
+        constraint=format_constraint((body.object("text") or Fields({})).object("format")),
         logprobs=logprobs,
-        tools=tools,
+        tools=offered,
         tool_choice=choice,
         parallel_tool_calls=body.flag("parallel_tool_calls", True),
         drops_oldest=body.choice("truncation", ("auto", "disabled"), "disabled") == "auto",
@@ -181,61 +164,8 @@ def parse_compaction(call: Call) -> Wanted:
     return Wanted(model=model, turns=conversation.turns(), thinking=False, exchange=call.exchange)
 
 
-def _tools(body: Fields) -> tuple[Tool, ...]:
-    """The functions that the model may call; tools that run on OpenAI's servers are left out."""
-    made: list[Tool] = []
-    for tool in body.objects("tools"):
-        if tool.required_text("type") == "function":
-            schema = tool.object("parameters")
-            text = json.dumps(schema.values) if schema is not None else ANY_ARGUMENTS
-            made.append(Tool(tool.required_text("name"), tool.text("description"), text))
-    return tuple(made)
-
-
-def _choice(body: Fields, tools: tuple[Tool, ...]) -> tuple[tuple[Tool, ...], ToolChoice | str]:
-    """The tools that may be called, and whether one is."""
-    if not isinstance(body.get("tool_choice"), dict):
-        name = body.choice("tool_choice", tuple(one.value for one in ToolChoice), "auto")
-        if name == "required" and not tools:
-            body.fail("tool_choice", "is required, but `tools` has no function.")
-        return tools, ToolChoice(name)
-    choice = body.object("tool_choice")
-    assert choice is not None
-    kind = choice.required_text("type")
-    if kind == "function":
-        name = choice.required_text("name")
-        if all(tool.name != name for tool in tools):
-            choice.fail("name", "is no function of `tools`.")
-        return tools, name
-    if kind == "allowed_tools":
-        allowed = {one.text("name") for one in choice.objects("tools")}
-        mode = choice.choice("mode", ("none", "auto", "required"), "auto")
-        return tuple(tool for tool in tools if tool.name in allowed), ToolChoice(mode)
-    return choice.fail(
-        "type", "must be function or allowed_tools: the server runs no tools of its own."
-    )
-
-
-def _constraint(body: Fields) -> Constraint | None:
-    """What the text must be, by `text.format`."""
-    text = body.object("text") or Fields({})
-    form = text.object("format")
-    if form is None:
-        return None
-    kind = form.choice("type", ("text", "json_object", "json_schema"), "text")
-    if kind == "json_object":
-        return Constraint(ConstraintKind.JSON_SCHEMA, '{"type": "object"}')
-    if kind == "text":
-        return None
-    schema = form.object("schema")
-    if schema is None:
-        form.fail("schema", "is missing; give a JSON schema.")
-    return Constraint(ConstraintKind.JSON_SCHEMA, json.dumps(schema.values))
-
-
 def _echoed(body: Fields, wanted: Wanted, effort: str, summary: str) -> dict[str, Any]:
-    """The fields of the response that repeat the request, with what was used where it is silent."""
-    used = Sampling(**wanted.sampling)
+    """The fields of the response that repeat the request, with the default where it is silent."""
     text = dict((body.object("text") or Fields({})).values)
     choice = wanted.tool_choice
     return {
@@ -258,10 +188,6 @@ def _echoed(body: Fields, wanted: Wanted, effort: str, summary: str) -> dict[str
         "parallel_tool_calls": wanted.parallel_tool_calls,
         "text": {"format": {"type": "text"}} | text,
         "reasoning": {"effort": effort or None, "summary": summary or None},
-        "temperature": used.temperature,
-        "top_p": used.top_p,
-        "presence_penalty": used.presence_penalty,
-        "frequency_penalty": used.frequency_penalty,
         "top_logprobs": body.integer("top_logprobs", 0),
         "max_output_tokens": wanted.max_tokens or None,
         "max_tool_calls": body.get("max_tool_calls"),

@@ -72,6 +72,8 @@ def test_an_error_in_mid_stream_is_its_last_event(
     with served.http.stream("POST", PATH, json=chat(stream=True)) as response:
         lines = [json.loads(line[6:]) for line in response.iter_lines() if line]
     assert response.status_code == 200
+    failed = served.server.activity.log[0]
+    assert failed.outcome == "The disk is full. Free some space."
     assert lines[1]["choices"][0]["delta"]["content"] == "a"
     assert lines[-1]["error"]["message"] == "The disk is full. Free some space."
 
@@ -97,6 +99,7 @@ def test_a_schema_and_log_probabilities(served: Served) -> None:
     [
         ({"messages": "hello"}, "messages"),
         ({"messages": []}, "messages"),
+        ({"messages": [{"role": "", "content": "x"}]}, "messages[0].role"),
         ({"messages": [{"content": "x"}]}, "messages[0].role"),
         ({"messages": [{"role": "assistant", "content": "x"}] * 2}, "messages"),
         ({"add_generation_prompt": True, "continue_final_message": True}, "continue_final_message"),
@@ -110,6 +113,9 @@ def test_a_schema_and_log_probabilities(served: Served) -> None:
         ({"logit_bias": {"": 1}}, "logit_bias"),
         ({"tools": {}}, "tools"),
         ({"tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "function.name"),
+        ({"tool_choice": {"type": "robot"}}, "tool_choice.type"),
+        ({"reasoning": {"effort": "huge"}}, "reasoning.effort"),
         ({"response_format": "json"}, "response_format"),
         ({"stream": "yes"}, "stream"),
         ({"seed": 1e300}, "seed"),

@@ -116,7 +116,7 @@ def test_events_of_responses_fit_their_schemas(reason: FinishReason, summarizes:
         for event in writer.push(delta):
             if not event["type"].startswith(OWN_NAMES):
                 assert spec.validate_sse_event(event["type"], event) == []
-    assert spec.validate(writer.response, "ResponseResource") == []
+    assert spec.validate(writer.whole, "ResponseResource") == []
     failed = ResponseEvents(options)
     assert list(failed.push(SPOKEN[0]))
     event = failed.fail(ApiError(500, "The engine stopped."))
@@ -132,7 +132,7 @@ def test_events_of_messages_fit_their_schemas(hides_thoughts: bool) -> None:
         if event["type"] != "ping":
             name = "".join(part.capitalize() for part in event["type"].split("_"))
             assert spec.validate(event, f"{name}Event") == []
-    assert spec.validate(writer.message, "Message") == []
+    assert spec.validate(writer.whole, "Message") == []
     for status in (400, 401, 403, 404, 429, 500, 503):
         error = ApiError(status, "It cannot be answered.")
         assert spec.validate(error.body(Family.ANTHROPIC), "ErrorResponse") == []

@@ -56,6 +56,32 @@ def test_chat_completions(scripted: Served) -> None:
     assert choice["message"]["content"] == "One two three."
 
 
+@pytest.mark.parametrize("arguments", ['{"city": "Pa', "", None, {"city": "Paris"}, "[1]"])
+def test_a_call_in_a_chat_does_not_end_it(scripted: Served, arguments: Any) -> None:
+    """Cut by a limit, without arguments, or with the result of another one."""
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    messages: list[Any] = [
+        *QUESTION,
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "left out", "content": "rain"},
+        {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "sun"}]},
+        {"role": "assistant", "content": None},
+        {"role": "user", "content": ""},
+    ]
+    body = {"model": "", "messages": messages, "tools": [OPENAI]}
+    (choice,) = scripted.post("/v1/chat/completions", body)["choices"]
+    assert choice["message"]["content"] == "One two three."
+
+
+def test_the_tools_that_a_chat_allows(scripted: Served) -> None:
+    other = {"type": "function", "name": "time", "parameters": SCHEMA}  # as Responses have it
+    allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": "time"}}]}
+    choice = {"type": "allowed_tools", "allowed_tools": allowed}
+    body = {"model": "", "messages": QUESTION, "tools": [OPENAI, other], "tool_choice": choice}
+    (found,) = scripted.post("/v1/chat/completions", body)["choices"]
+    assert [one["function"]["name"] for one in found["message"]["tool_calls"]] == ["time"]
+
+
 def test_responses(scripted: Served) -> None:
     body = {"model": "scripted", "input": QUESTION, "tools": [RESPONSES]}
     choice = {"type": "function", "name": "weather"}
@@ -107,6 +133,7 @@ def test_a_call_that_is_cut_before_its_name_is_none(scripted: Served, limit: int
 def test_a_call_that_is_cut_in_its_arguments_has_their_beginning(scripted: Served) -> None:
     choice = {"type": "function", "name": "weather"}
     body = {"model": "scripted", "input": QUESTION, "tools": [RESPONSES], "tool_choice": choice}
+    body |= {"temperature": 0}
     whole = scripted.post("/v1/responses", body)
     limit = {"max_output_tokens": whole["usage"]["output_tokens"] - 16}
     found = scripted.post("/v1/responses", body | limit)
@@ -123,7 +150,7 @@ def test_a_call_that_is_cut_in_its_arguments_has_their_beginning(scripted: Serve
     body |= {"input": [*QUESTION, *found["output"], result], "tool_choice": "auto"}
     assert scripted.post("/v1/responses", body)["status"] == "completed"
     named = {"model": "scripted", "max_tokens": 99, "messages": QUESTION}
-    named |= {"tools": [ANTHROPIC], "tool_choice": {"type": "any"}}
+    named |= {"tools": [ANTHROPIC], "tool_choice": {"type": "any"}, "temperature": 0}
     tokens = scripted.post("/v1/messages", named)["usage"]["output_tokens"]
     cut = scripted.post("/v1/messages", named | {"max_tokens": tokens - 18})
     assert cut["stop_reason"] == "max_tokens"

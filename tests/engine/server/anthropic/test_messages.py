@@ -150,6 +150,7 @@ def test_a_document_of_text_is_read() -> None:
             "content[0].tool_use_id",
         ),
         ({"system": 1}, "system"),
+        ({"messages": []}, "messages"),
         ({"tools": [{"name": "a"}]}, "tools[0].input_schema"),
         ({"tool_choice": {"type": "any"}}, "tool_choice.type"),
         ({"tools": [TOOL], "tool_choice": {"type": "tool", "name": "b"}}, "tool_choice.name"),
@@ -181,7 +182,7 @@ SPOKEN: tuple[Delta, ...] = (
 def events(*deltas: Delta, **options: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     writer = MessageEvents(**options)
     made = [copy.deepcopy(one) for delta in deltas for one in writer.push(delta)]
-    return made, writer.message
+    return made, writer.whole
 
 
 def test_the_events_add_up_to_the_message() -> None:
@@ -261,6 +262,8 @@ def test_the_string_that_ended_an_answer_is_named(scripted: Served) -> None:
     assert found["content"][1]["text"].strip() == "One"
     assert found["stop_reason"] == "stop_sequence"
     assert found["stop_sequence"] == "two three"
+    whole = scripted.post(PATH, body | {"stop_sequences": [""]})
+    assert (whole["stop_reason"], whole["stop_sequence"]) == ("end_turn", None)
 
 
 def test_the_changing_line_of_an_agent_keeps_the_prefix(scripted: Served) -> None:

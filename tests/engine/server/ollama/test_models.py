@@ -60,6 +60,9 @@ def test_a_model_is_kept_as_long_as_its_last_client_says(tmp_path: Path) -> None
         listed = {one["name"]: one["expires_at"] for one in served.get("/api/ps")["models"]}
         left = datetime.fromisoformat(listed["other"]) - datetime.now(UTC)
         assert 3500 < left.total_seconds() <= 3600
+        served.post("/api/chat", {"model": "other", "keep_alive": -1})
+        listed = {one["name"]: one["expires_at"] for one in served.get("/api/ps")["models"]}
+        assert listed["other"] > "2100"
         served.post("/api/chat", {"model": "other", "keep_alive": 0})
         wait_until(lambda: len(served.get("/api/ps")["models"]) == 1)
     finally:
@@ -95,6 +98,7 @@ def test_lm_studios_list_has_the_lengths_of_contexts(served: Served) -> None:
     assert encoder["state"] == "not-loaded"
     assert "loaded_context_length" not in encoder
     assert served.get("/api/v0/models/scripted") == main
+    assert served.get("/api/v0/models/")["object"] == "list"
 
 
 def test_texts_are_embedded(tmp_path: Path) -> None:
@@ -114,5 +118,7 @@ def test_texts_are_embedded(tmp_path: Path) -> None:
         old = served.post("/api/embeddings", {"model": "encoder", "prompt": "the fox"})
         assert old["embedding"] == found["embeddings"][0]
         assert "`input`" in served.error("/api/embed", {"model": "encoder"})["error"]
+        served.post("/api/embed", body | {"keep_alive": 0})
+        wait_until(lambda: not served.get("/api/ps")["models"])
     finally:
         served.close()

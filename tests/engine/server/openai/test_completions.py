@@ -23,6 +23,8 @@ def test_a_text_is_continued(served: Served) -> None:
     assert choice["finish_reason"] == "length"
     assert found["usage"]["completion_tokens"] == 6
     assert served.post(PATH, body(max_tokens=None))["usage"]["completion_tokens"] == 16
+    limit = {"max_tokens": None, "max_new_tokens": 3}
+    assert served.post(PATH, body(**limit))["usage"]["completion_tokens"] == 3
 
 
 def test_token_ids_are_the_text_that_they_stand_for(served: Served) -> None:
@@ -77,6 +79,19 @@ def test_the_scores_of_an_answer_are_those_it_was_drawn_with(served: Served) -> 
     drawn, scored = answer["logprobs"]["token_logprobs"], whole["choices"][0]["logprobs"]
     assert scored["token_logprobs"][-len(drawn) :] == drawn
     assert math.isfinite(sum(drawn))
+
+
+def test_the_scores_are_those_of_the_text_before_a_stop_string(served: Served) -> None:
+    whole = text(served, max_tokens=20)
+    assert len(whole) > 8
+    stopped = body(max_tokens=20, logprobs=1, stop=whole[5:8])
+    (choice,) = served.post(PATH, stopped)["choices"]
+    tokens = choice["logprobs"]["tokens"]  # the last one may go on into the stop string
+    assert whole.startswith("".join(tokens))
+    assert len("".join(tokens[:-1])) < len(choice["text"]) <= len("".join(tokens))
+    chunks = served.stream(PATH, stopped)
+    found = [one["choices"][0]["logprobs"] for one in chunks]
+    assert [name for one in found if one for name in one["tokens"]] == tokens
 
 
 def test_a_stream_gives_the_same_text(served: Served) -> None:

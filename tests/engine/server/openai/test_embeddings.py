@@ -46,6 +46,15 @@ def test_base64_holds_the_same_numbers(beside: Served) -> None:
     assert list(struct.unpack(f"<{len(raw) // 4}f", raw)) == pytest.approx(plain)
 
 
+def test_vectors_are_as_short_as_wanted(beside: Served) -> None:
+    body = {"model": "encoder", "input": "hello"}
+    plain = beside.post(PATH, body)["data"][0]["embedding"]
+    short = beside.post(PATH, body | {"dimensions": 3})["data"][0]["embedding"]
+    assert len(short) == 3
+    assert math.hypot(*short) == pytest.approx(1)
+    assert short[0] / short[1] == pytest.approx(plain[0] / plain[1])
+
+
 def test_token_ids_are_the_text_that_they_stand_for(beside: Served) -> None:
     ids = beside.post("/tokenize", {"model": "tiny-served", "content": "hello there"})["tokens"]
     body = {"model": "tiny-served", "input": "hello there"}

@@ -44,7 +44,7 @@ def events(*deltas: Delta, **options: Any) -> tuple[list[dict[str, Any]], dict[s
     """The events, as they were when they were sent, and the response at the end."""
     writer = ResponseEvents(EventOptions({"model": "asked"}, **options))
     made = [copy.deepcopy(one) for delta in (BEGUN, *deltas) for one in writer.push(delta)]
-    return made, writer.response
+    return made, writer.whole
 
 
 def test_every_event_is_numbered_and_the_last_has_the_response() -> None:

@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 import scripted_model
-from engine.messages import ReasoningPart, Role, TextPart, ToolCall, ToolChoice, ToolResult
+from engine.messages import (
+    ReasoningPart,
+    Role,
+    Sampling,
+    TextPart,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+)
 from engine.server.carried import pack
 from engine.server.errors import ApiError
 from engine.server.fields import Fields
@@ -200,6 +208,14 @@ def test_a_stream_ends_with_the_answer_that_is_given_whole(scripted: Served) -> 
         assert one["usage"]["output_tokens_details"]["reasoning_tokens"] > 0
 
 
+def test_the_response_says_what_it_was_drawn_with(scripted: Served) -> None:
+    (model,) = scripted.engine.resident
+    body = {"model": "scripted", "input": "hello", "top_p": 0.5}
+    found = scripted.post(PATH, body)
+    assert found["temperature"] == (model.sampling or Sampling()).temperature
+    assert found["top_p"] == 0.5
+
+
 def test_the_answer_of_a_format_is_json(scripted: Served) -> None:
     schema = {"type": "object", "properties": {"a": {"enum": ["b"]}}, "required": ["a"]}
     form = {"type": "json_schema", "name": "x", "schema": schema, "strict": True}
@@ -230,6 +246,9 @@ def test_tokens_are_counted_as_the_answer_counts_them(scripted: Served) -> None:
     counted = scripted.post(f"{PATH}/input_tokens", body)
     assert counted["object"] == "response.input_tokens"
     assert counted["input_tokens"] == scripted.post(PATH, body)["usage"]["input_tokens"]
+    body |= {"reasoning": {"effort": "none"}}
+    brief = scripted.post(f"{PATH}/input_tokens", body)["input_tokens"]
+    assert brief == scripted.post(PATH, body)["usage"]["input_tokens"] != counted["input_tokens"]
 
 
 def test_a_prompt_that_is_too_long_is_told_before_the_stream(scripted: Served) -> None:
