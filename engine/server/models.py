@@ -67,39 +67,34 @@ class Models:
         self._context = context
         self._aliases = tuple(alias for alias in aliases if alias != ANY)
         self.takes_any = ANY in aliases  # a name that no model has is the main one's
-        self._searched: tuple[float, list[Path]] = (-_SEARCHED_SECONDS, [])
+        self._searched = -_SEARCHED_SECONDS  # when the folders were, last
+        self._files: dict[Path, tuple[int, float]] = {}  # found: their bytes, and when they changed
         self._leases: Counter[Path] = Counter()
         self._timers: dict[Path, asyncio.TimerHandle] = {}
         self._unloads: set[asyncio.Task[None]] = set()
-        self._free = asyncio.Condition()  # a lease ended, or the loaded models changed
+        self._changed = asyncio.Event()  # set when a lease ends or the loaded models change
         self._is_changing = False  # a model is being loaded or unloaded
         self._is_swapping = False  # no answer may begin meanwhile
 
     async def cards(self) -> list[ModelCard]:
         """All models, the main one first."""
         resident = {one.path: one for one in self._engine.resident}
-        at, found = self._searched
-        if time.monotonic() - at > _SEARCHED_SECONDS:
-            found = await in_thread(lambda: installed_models(self._folders()))
-            self._searched = time.monotonic(), found
-        first = list(resident)
-        paths: list[Path] = list(dict.fromkeys([*first[:1], *found, *first]))
-        main = first[0] if first and not resident[first[0]].beside else None
+        is_old = time.monotonic() - self._searched > _SEARCHED_SECONDS
+        if is_old or not resident.keys() <= self._files.keys():
+            self._files = await in_thread(lambda: _found(self._folders(), [*resident.values()]))
+            self._searched = time.monotonic()
+        first = next(iter(resident), None)
+        main = first if first is not None and not resident[first].beside else None
+        paths = sorted(self._files, key=lambda path: path != first)
         names = Counter(_stem(path).lower() for path in paths)
         made: list[ModelCard] = []
         for path in paths:
             name = _stem(path)
             if names[name.lower()] > 1 and path != main:
                 name = f"{path.parent.name}/{name}"
-            try:
-                files = [one.stat() for one in model_parts(path)]
-            except OSError:  # deleted since the search
-                continue
-            size, changed = sum(one.st_size for one in files), max(one.st_mtime for one in files)
-            loaded = resident.get(path)
-            label = model_label(path)
+            (size, changed), loaded = self._files[path], resident.get(path)
             aliases = self._aliases if path == main else ()
-            name = aliases[0] if aliases else name
+            name, label = aliases[0] if aliases else name, model_label(path)
             card = ModelCard(name, path, label, size, changed, loaded, path == main, aliases)
             made.append(card)
         return made
@@ -142,22 +137,25 @@ class Models:
             if not self._leases[path]:
                 del self._leases[path]
                 self._keep(path, self.keep_seconds if keep_seconds is None else keep_seconds)
-            await asyncio.shield(self._notify())
+            self._notify()
 
     def expiry(self, path: Path) -> float | None:
         """When a loaded model is unloaded, in seconds since the epoch; None: never."""
         if (timer := self._timers.get(path)) is not None:
             return time.time() + timer.when() - asyncio.get_running_loop().time()
-        is_kept = self.keep_seconds < 0 or not self._is_beside(path)
-        return None if is_kept else time.time() + self.keep_seconds
+        is_used = path in self._leases and self._is_beside(path)
+        return time.time() + self.keep_seconds if is_used and self.keep_seconds >= 0 else None
 
     async def close(self) -> None:
-        """Forget the timers; the models stay."""
+        """Have the models unloaded that were loaded for clients; does not wait for that."""
         for timer in self._timers.values():
             timer.cancel()
         for task in list(self._unloads):
             task.cancel()
         await asyncio.gather(*self._unloads, return_exceptions=True)
+        for one in self._engine.resident:
+            if one.beside:
+                self._engine.submit(Unload(one.path), lambda event: None)
 
     def _is_beside(self, path: Path) -> bool:
         """Whether it is loaded beside the main model, for clients."""
@@ -170,19 +168,15 @@ class Models:
     async def _lease(self, card: ModelCard) -> ModelLoaded:
         """Keep a model from being unloaded, and load it if need be; one is loaded at a time."""
         path = card.path
-        async with self._free:
-            await self._free.wait_for(lambda: not self._is_changing or self._is_usable(path))
-            if (loaded := self._resident(path)) is not None:
-                self._take(path)
-                return loaded
+        await self._until(lambda: not self._is_changing or self._is_usable(path))
+        if (loaded := self._resident(path)) is None:
             self._is_changing = True
-        try:
-            loaded = await self._load(card)
-            self._take(path)
-            return loaded
-        finally:
-            self._is_changing = self._is_swapping = False
-            await asyncio.shield(self._notify())
+            try:
+                loaded = await self._load(card)
+            finally:
+                self._end_change()
+        self._take(path)  # without a wait before it, in which the client could go away
+        return loaded
 
     def _is_usable(self, path: Path) -> bool:
         return not self._is_swapping and self._resident(path) is not None
@@ -208,13 +202,22 @@ class Models:
             if error.fault.kind is not FaultKind.MEMORY or not self._leases:
                 raise
         self._is_swapping = True  # new answers wait, those that run end
-        async with self._free:
-            await self._free.wait_for(lambda: not self._leases)
+        await self._until(lambda: not self._leases)
         return await answer(self._engine, load, ModelLoaded)
 
-    async def _notify(self) -> None:
-        async with self._free:
-            self._free.notify_all()
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        """Wait until a condition of leases and loaded models holds."""
+        while not holds():
+            await self._changed.wait()
+
+    def _notify(self) -> None:
+        """Wake those that wait for a condition."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _end_change(self) -> None:
+        self._is_changing = self._is_swapping = False
+        self._notify()
 
     def _keep(self, path: Path, seconds: float) -> None:
         """Unload a model after a time; a negative one: never. The main model is its owner's."""
@@ -230,17 +233,29 @@ class Models:
         task.add_done_callback(self._unloads.discard)
 
     async def _unload(self, path: Path) -> None:
-        async with self._free:
-            await self._free.wait_for(lambda: not self._is_changing)
-            if path in self._leases or not self._is_beside(path):
-                return
-            self._is_changing = self._is_swapping = True
+        await self._until(lambda: not self._is_changing)
+        if path in self._leases or path in self._timers or not self._is_beside(path):
+            return
+        self._is_changing = self._is_swapping = True
         try:
             with suppress(EngineError):  # it is unloaded when memory is needed
                 await answer(self._engine, Unload(path), ModelUnloaded)
         finally:
-            self._is_changing = self._is_swapping = False
-            await asyncio.shield(self._notify())
+            self._end_change()
+
+
+def _found(
+    folders: Sequence[Path], resident: Sequence[ModelLoaded]
+) -> dict[Path, tuple[int, float]]:
+    """The installed models, and loaded ones from elsewhere: bytes of their files, time of change."""
+    made: dict[Path, tuple[int, float]] = {}
+    for path in (*installed_models(folders), *(one.path for one in resident)):
+        with suppress(OSError):  # deleted since the search
+            files = [one.stat() for one in model_parts(path)]
+            made[path] = sum(one.st_size for one in files), max(one.st_mtime for one in files)
+    for one in resident:  # it answers, with or without its file
+        made.setdefault(one.path, (one.file_bytes, 0.0))
+    return made
 
 
 def _stem(path: Path) -> str:

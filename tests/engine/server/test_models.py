@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 
 import tiny
-from engine import Failed, Fault, FaultKind, Load, RequestHandle
+from engine import Engine, Failed, Fault, FaultKind, Load, RequestHandle
+from engine.server.models import Models
 from engine.server.serve import ServerOptions
 from engine.server.service import ServiceOptions
 from engine_bench import with_printable_output
@@ -115,6 +117,59 @@ def test_requests_for_one_model_load_it_once(library: Served) -> None:
         found = list(pool.map(lambda _: answer(library, "First-Model-Q8_0"), range(8)))
     assert len(set(found)) == 1
     assert len(loads) == 1
+
+
+def test_a_client_that_leaves_as_its_model_is_loaded_does_not_hold_it(folder: Path) -> None:
+    engine = Engine()
+    engine.start()
+
+    async def leave_when_leased() -> bool:
+        models, is_leased = Models(engine, lambda: (folder,)), asyncio.Event()
+        take = models._take
+
+        def take_and_tell(path: Path) -> None:
+            take(path)
+            is_leased.set()
+
+        models._take = take_and_tell  # type: ignore[method-assign]
+
+        async def use() -> None:
+            async with models.use("First Model"):
+                await asyncio.Event().wait()
+
+        client = asyncio.ensure_future(use())
+        await is_leased.wait()
+        client.cancel()
+        await asyncio.gather(client, return_exceptions=True)
+        return not models._leases
+
+    try:
+        assert asyncio.run(asyncio.wait_for(leave_when_leased(), 30))
+    finally:
+        engine.stop()
+
+
+def test_a_server_that_ends_has_the_models_of_its_clients_unloaded(folder: Path) -> None:
+    options = ServiceOptions(lambda: (folder,))
+    made = Served(folder / "second_model-F32.gguf", ServerOptions(service=options))
+    try:
+        assert answer(made, "First Model")
+        assert len(made.engine.resident) == 2
+        made.server.stop()
+        wait_until(lambda: [one.beside for one in made.engine.resident] == [False])
+    finally:
+        made.close()
+
+
+def test_a_loaded_model_answers_after_its_file_was_deleted(tmp_path: Path) -> None:
+    path = with_printable_output(tiny.write(tmp_path / "gone.gguf", context=1024))
+    made = Served(path)
+    try:
+        path.unlink()
+        assert answer(made, "")
+        assert made.get("/v1/models/")["data"][0]["id"] == "gone"
+    finally:
+        made.close()
 
 
 def test_swaps_under_load_give_the_same_answers(library: Served) -> None:
