@@ -59,8 +59,7 @@ class ConstraintKind(Enum):
     LARK = "Lark grammar"  # the variant of the llguidance library; its first rule is `start`
     REGEX = "regular expression"  # of the whole text, in the syntax of Rust's regex crate
     CHOICES = "list of choices"  # a JSON array of strings
-    # A JSON array of objects: "name", "schema" of the text between "begin" and "end", two strings.
-    # Or an object of rules, which `engine.frontend.tool_formats.grammar` makes.
+    # A JSON object of rules and schemas, which `engine.frontend.tool_formats.grammar` makes.
     TOOLS = "list of tool calls"
 
 

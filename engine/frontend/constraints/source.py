@@ -52,16 +52,6 @@ _TEXTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
-    """A tool call: text that the schema describes, between two strings."""
-
-    name: str
-    schema: dict[str, Any] | bool
-    begin: str
-    end: str
-
-
-@dataclass(frozen=True, slots=True)
 class ToolRules:
     """Rules of tool calls: choices of items, which are texts, schemas, patterns or rules."""
 
@@ -73,15 +63,16 @@ class ToolRules:
     repeats: bool  # behind calls, text and more calls may follow
 
 
-def rules_of(found: Any) -> ToolRules | None:
+def _rules_of(text: str) -> ToolRules:
     """The rules in the text of a constraint, as `engine.frontend.tool_formats.grammar` makes them."""
-    if not isinstance(found, dict):
-        return None
-    given = cast("dict[str, Any]", found)
-    thoughts = given.get("thoughts")
-    after = given.get("after", {})
-    marks = tuple(thoughts) if thoughts else None
-    return ToolRules(given["rules"], given["schemas"], after, marks, bool(given.get("repeats")))
+    kind = ConstraintKind.TOOLS
+    found = _parsed(kind, text)
+    given = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    if not {"rules", "schemas"} <= given.keys():
+        raise refusal.refused(kind, 'it must be a JSON object with "rules" and "schemas"', 1, 1)
+    marks = tuple(given["thoughts"]) if given.get("thoughts") else None
+    after, repeats = given.get("after", {}), bool(given.get("repeats"))
+    return ToolRules(given["rules"], given["schemas"], after, marks, repeats)
 
 
 Control = Callable[[str], int | None]  # the control token of a text
@@ -145,14 +136,9 @@ def _larks(kind: ConstraintKind, text: str, token_id: TokenId) -> list[str]:
         case ConstraintKind.CHOICES:
             return [f"start: {' | '.join(map(_quoted, _choices(text)))}"]
         case ConstraintKind.TOOLS:
-            if (rules := rules_of(_parsed(kind, text))) is not None:
-                return [
-                    _schema(kind, text, schema, ("schemas", number))
-                    for number, schema in enumerate(rules.schemas)
-                ]
             return [
-                _schema(kind, text, tool.schema, (number, "schema"))
-                for number, tool in enumerate(tools(text))
+                _schema(kind, text, schema, ("schemas", number))
+                for number, schema in enumerate(_rules_of(text).schemas)
             ]
 
 
@@ -186,21 +172,16 @@ def combined(
 
     `controls` are the control tokens that may be in the free text before tool calls.
     """
-    is_tools = constraint.kind is ConstraintKind.TOOLS
-    if not constraint.trigger and not is_tools:
+    lines = [_ANY_TEXT]
+    if constraint.kind is ConstraintKind.TOOLS:
+        lines += _rule_lines(_rules_of(constraint.text), constraint, control, controls)
+    elif constraint.trigger:
+        heads = _heads(constraint.trigger, "head", control)
+        free = "" if constraint.required else " | TEXT"
+        lines += [*heads.lines, f"start: ({' | '.join(heads.names)}) @body_0{free}"]
+    else:
         return json.dumps({"grammars": bodies})
     named = [{**body, "name": f"body_{at}"} for at, body in enumerate(bodies)]
-    lines = [_ANY_TEXT]
-    rules = rules_of(_parsed(constraint.kind, constraint.text)) if is_tools else None
-    if rules is not None:
-        lines += _rule_lines(rules, constraint, control, controls)
-    elif is_tools:
-        lines += _calls(constraint, control)
-    else:
-        heads = _heads(constraint.trigger, "head", control)
-        lines += heads.lines
-        free = "" if constraint.required else " | TEXT"
-        lines.append(f"start: ({heads.any}) @body_0{free}")
     outer = {"name": "answer", "lark_grammar": "\n".join(lines)}
     return json.dumps({"grammars": [outer, *named]})
 
@@ -212,10 +193,6 @@ class _Heads:
     lines: list[str]
     names: list[str]  # one for each trigger
 
-    @property
-    def any(self) -> str:
-        return " | ".join(self.names)
-
 
 def _heads(triggers: Sequence[str], name: str, control: Control, text: str = "TEXT") -> _Heads:
     lines: list[str] = []
@@ -224,38 +201,12 @@ def _heads(triggers: Sequence[str], name: str, control: Control, text: str = "TE
         whole = control(trigger) is not None
         parts = [trigger] if whole else [part for part in _TAG.split(trigger) if part]
         pieces = [_tag(part, control) for part in parts]
+        spelled = rule
         if any(piece.startswith("<[") for piece in pieces):  # control tokens are no text
-            lines.append(f"{rule}: {text} {' '.join(pieces)}")
-        else:
-            lines.append(f"{rule}[lazy]: {text} {_quoted(trigger)}")
+            spelled = f"{rule}_text"
+            lines.append(f"{rule}: {text} {' '.join(pieces)} | {spelled}")
+        lines.append(f"{spelled}[lazy]: {text} {_quoted(trigger)}")
     return _Heads(lines, names)
-
-
-def _calls(constraint: Constraint, control: Control) -> list[str]:
-    """The rules of an answer with tool calls: one without triggers, else any number in free text."""
-    found = tools(constraint.text)
-    if not constraint.trigger:
-        calls = [_call(number, tool, "", control) for number, tool in enumerate(found)]
-        return [f"start: {' | '.join(calls)}"]
-    heads = _heads(constraint.trigger, "head", control)
-    calls: list[str] = []
-    for trigger, head in zip(constraint.trigger, heads.names, strict=True):
-        own = [
-            _call(number, tool, trigger, control)
-            for number, tool in enumerate(found)
-            if tool.begin.startswith(trigger)
-        ]
-        if not own:
-            reason = f"no tool call begins with the trigger {trigger!r}"
-            raise refusal.refused(constraint.kind, reason, 1, 1)
-        calls.append(f"{head} ({' | '.join(own)})")
-    for tool in found:
-        if not tool.begin.startswith(constraint.trigger):
-            at = constraint.text.find(json.dumps(tool.begin))
-            reason = f"the call of {tool.name!r} begins with no trigger"
-            raise refusal.refused_at(constraint.kind, constraint.text, reason, max(at, 0))
-    lines = [*heads.lines, f"call: {' | '.join(calls)}"]
-    return [*lines, f"start: call{'+' if constraint.required else '*'} TEXT"]
 
 
 def _rule_lines(
@@ -263,12 +214,14 @@ def _rule_lines(
 ) -> list[str]:
     """The rules of an answer with calls, and free text before these where they have triggers."""
     lines: list[str] = []
+    is_lazy = bool(constraint.trigger)
 
     def written(item: dict[str, Any]) -> str:
         match item:
             case {"text": str(text)}:
                 # White space apart: the library's lexer does not go back where texts begin alike.
-                return " ".join(_tag(part, control) for part in _PARTS.findall(text))
+                parts = _PARTS.findall(text)
+                return " ".join(_tag(part, control, is_spelled=is_lazy) for part in parts)
             case {"schema": int(number)}:
                 return f"@body_{number}"
             case {"rule": str(name)}:
@@ -325,19 +278,14 @@ def _escaped(text: str) -> str:
     return re.escape(text).replace("\\ ", " ").replace("\\\n", "\\n").replace("/", "\\/")
 
 
-def _call(number: int, tool: Tool, trigger: str, control: Control) -> str:
-    """One call, without the trigger that was generated before it."""
-    begin = _tag(tool.begin[len(trigger) :], control)
-    return f"{begin} @body_{number} {_tag(tool.end, control)}".strip()
-
-
-def _tag(text: str, control: Control) -> str:
-    token = control(text.strip())
+def _tag(text: str, control: Control, *, is_spelled: bool = False) -> str:
+    """A text, which may be a control token; `is_spelled`: or its letters as other tokens."""
+    token, name = control(text.strip()), text.strip()
     if token is None:
         return _quoted(text) if text else ""
-    before, after = text.split(text.strip())
-    parts = [_quoted(before) if before else "", f"<[{token}]>", _quoted(after) if after else ""]
-    return " ".join(filter(None, parts))
+    before, after = text.split(name)
+    own = f"(<[{token}]> | {_quoted(name)})" if is_spelled else f"<[{token}]>"
+    return " ".join(filter(None, (before and _quoted(before), own, after and _quoted(after))))
 
 
 # --- JSON ---------------------------------------------------------------------------------------
@@ -369,28 +317,6 @@ def _choices(text: str) -> list[str]:
         reason = "it must be a JSON array of one or more strings"
         raise refusal.refused(ConstraintKind.CHOICES, reason, 1, 1)
     return cast("list[str]", found)
-
-
-def tools(text: str) -> list[Tool]:
-    """The tool calls of a constraint's text. Raises RequestError."""
-    found = _parsed(ConstraintKind.TOOLS, text)
-    made: list[Tool] = []
-    for one in cast("list[object]", found) if isinstance(found, list) else []:
-        match one:
-            case {
-                "name": str(name),
-                "schema": dict() | bool() as schema,
-                "begin": str(begin),
-                "end": str(end),
-            }:
-                made.append(Tool(name, cast("dict[str, Any] | bool", schema), begin, end))
-            case _:
-                made.clear()
-                break
-    if not made:
-        reason = 'it must be a JSON array of objects with "name", "schema", "begin" and "end"'
-        raise refusal.refused(ConstraintKind.TOOLS, reason, 1, 1)
-    return made
 
 
 def _quoted(text: str) -> str:

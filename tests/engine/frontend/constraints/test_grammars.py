@@ -29,14 +29,21 @@ PERSON = (
 )
 
 
-def call_of(name: str) -> dict[str, object]:
-    fields = {"name": {"const": name}, "x": {"type": "integer"}}
-    schema = {"type": "object", "properties": fields, "required": ["name", "x"]}
-    schema["additionalProperties"] = False
-    return {"name": name, "schema": schema, "begin": "<call>\n", "end": "\n</call>"}
+def calls_of(*names: str, lazy: bool = False, repeats: bool = True) -> str:
+    """Rules of calls between markers, behind the first marker where they are `lazy`."""
+    schemas: list[dict[str, object]] = []
+    for name in names:
+        fields = {"name": {"const": name}, "x": {"type": "integer"}}
+        schemas.append({"type": "object", "properties": fields, "required": ["name", "x"]})
+        schemas[-1]["additionalProperties"] = False
+    begin, end = "\n" if lazy else "<call>\n", "\n</call>"
+    choices = [[{"text": begin}, {"schema": at}, {"text": end}] for at in range(len(names))]
+    rules = {"rest" if lazy else "start": choices}
+    after = {"<call>": "rest"} if lazy else {}
+    return json.dumps({"rules": rules, "schemas": schemas, "after": after, "repeats": repeats})
 
 
-CALLS = json.dumps([call_of("f"), call_of("g")])
+CALLS, LAZY_CALLS = calls_of("f", "g"), calls_of("f", "g", lazy=True)
 CALL = '<call>\n{{"name":"{}","x":{}}}\n</call>'
 
 
@@ -133,18 +140,23 @@ def test_a_constraint_begins_after_a_trigger(allows: Callable[[Constraint, str],
 
 
 def test_tool_calls_come_between_free_text(allows: Callable[[Constraint, str], bool]) -> None:
-    lazy = Constraint(TOOLS, CALLS, trigger=("<call>",))
+    lazy = Constraint(TOOLS, LAZY_CALLS, trigger=("<call>",))
     one, two = CALL.format("f", 1), CALL.format("g", 22)
     for text in ("", "hi", one, f"I call: {one}", f"{one}{two}", f"a {one} b\n{two} c < call"):
         assert allows(lazy, text), text
     for text in ("hi <call>", CALL.format("h", 1), f"{one} and <call>\n", one[:-1], "<call>{}"):
         assert not allows(lazy, text), text
-    required = Constraint(TOOLS, CALLS, trigger=("<call>",), required=True)
-    assert allows(required, f"so: {one}.")
+    required = Constraint(TOOLS, LAZY_CALLS, trigger=("<call>",), required=True)
+    assert allows(required, f"so: {one}")
     assert not allows(required, "hi")
+    single = Constraint(TOOLS, calls_of("f", lazy=True, repeats=False), trigger=("<call>",))
+    assert allows(single, f"so: {one}")
+    assert not allows(single, f"so: {one}{one}")
 
 
-def test_a_control_token_is_no_text(tokenizer: Tokenizer, grammars: Grammars) -> None:
+def test_a_control_token_is_no_text_but_its_letters_are_a_trigger(
+    tokenizer: Tokenizer, grammars: Grammars
+) -> None:
     control = next(token for token in range(tokenizer.size) if tokenizer.is_control(token))
     text = tokenizer.piece(control).decode()
     anything = Matcher(grammars.compile(Constraint(REGEX, "(?s:.*)")))
@@ -156,8 +168,9 @@ def test_a_control_token_is_no_text(tokenizer: Tokenizer, grammars: Grammars) ->
     after = Matcher(grammars.compile(lazy))
     assert fits(after, [*tokenizer.encode_within("hello "), control]) is False
     assert fits(after, tokenizer.encode_within("abc"))
-    spelled = Matcher(grammars.compile(lazy))
-    assert fits(spelled, tokenizer.encode_within(f"hello {text}x"))
+    for begun, fitting in (("abc", True), ("x", False)):  # spelled by other tokens it is the same
+        spelled = Matcher(grammars.compile(lazy))
+        assert fits(spelled, tokenizer.encode_within(f"hello {text}{begun}")) is fitting
 
 
 def test_the_end_is_allowed_where_the_text_is_complete(
@@ -305,8 +318,8 @@ def test_grammars_are_compiled_once(grammars: Grammars) -> None:
         (CHOICES, '["a",\n3', "not JSON", 2, 2),
         (CHOICES, '["a", 3]', "JSON array of one or more strings", 1, 1),
         (CHOICES, "[]", "JSON array of one or more strings", 1, 1),
-        (TOOLS, '[{"name": "f"}]', "JSON array of objects", 1, 1),
-        (TOOLS, "[]", "JSON array of objects", 1, 1),
+        (TOOLS, '[{"name": "f"}]', 'JSON object with "rules"', 1, 1),
+        (TOOLS, '{"rules": {}}', 'JSON object with "rules" and "schemas"', 1, 1),
     ],
 )  # fmt: skip
 def test_bad_grammars_are_refused_in_one_sentence(
@@ -325,11 +338,6 @@ def test_bad_grammars_are_refused_in_one_sentence(
 def test_bad_triggers_are_refused(grammars: Grammars) -> None:
     with pytest.raises(RequestError, match="a trigger is empty"):
         grammars.compile(Constraint(REGEX, "a", trigger=("",)))
-    with pytest.raises(RequestError, match="no tool call begins with the trigger '<tool>'"):
-        grammars.compile(Constraint(TOOLS, CALLS, trigger=("<tool>",)))
-    other = json.dumps([call_of("f"), call_of("g") | {"begin": "[call]"}])
-    with pytest.raises(RequestError, match="the call of 'g' begins with no trigger"):
-        grammars.compile(Constraint(TOOLS, other, trigger=("<call>",)))
 
 
 HOSTILE = {

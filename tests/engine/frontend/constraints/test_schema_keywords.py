@@ -205,11 +205,11 @@ def test_faults_have_their_place(
 
 
 def test_a_fault_in_a_tool_has_its_place(walker: Walker) -> None:
-    text = json.dumps([{"name": "f", "schema": True, "begin": "<", "end": ">"}] * 2, indent=1)
+    text = json.dumps({"rules": {"start": [[{"schema": 0}]]}, "schemas": [True, True]}, indent=1)
     bad = text[: text.rindex("true")] + '{"type":\n"text"}' + text[text.rindex("true") + 4 :]
     with pytest.raises(RefusedConstraint, match="Invalid type: text") as caught:
         walker.grammars.compile(Constraint(ConstraintKind.TOOLS, bad))
-    assert (caught.value.line, caught.value.column) == (11, 1)
+    assert (caught.value.line, caught.value.column) == (14, 1)
 
 
 def test_brackets_that_are_characters_are_not_nested() -> None:
