@@ -38,6 +38,7 @@ _ANY_TEXT = "TEXT: /(.|\\n)*/"
 # Of a part, by counts of regular expressions and rules.
 _MOST_REPEATED = 10_000
 _COUNT = re.compile(r"\s*(?:\{\s*|~\s*)(\d+)[^}\n]{0,24}\}?")
+_ASCII_CLASSES = "dw"  # \d and \w; \s has the white space of Unicode
 _OPENING, _CLOSING = "([{", ")]}"
 _IN_JSON = (ConstraintKind.JSON_SCHEMA, ConstraintKind.CHOICES, ConstraintKind.TOOLS)
 # Texts in which a bracket is a character: strings, escaped characters, and classes.
@@ -131,8 +132,8 @@ def _larks(kind: ConstraintKind, text: str, token_id: TokenId) -> list[str]:
         case ConstraintKind.LARK:
             return [text]
         case ConstraintKind.REGEX:
-            with guarded():
-                return [f"start: /{regex_to_lark(text)}/"]
+            with guarded():  # classes as in ECMA 262, as in the patterns of schemas
+                return [f"start: /{regex_to_lark(text, _ASCII_CLASSES)}/"]
         case ConstraintKind.CHOICES:
             return [f"start: {' | '.join(map(_quoted, _choices(text)))}"]
         case ConstraintKind.TOOLS:

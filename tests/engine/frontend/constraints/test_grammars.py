@@ -108,6 +108,8 @@ def allows(tokenizer: Tokenizer, grammars: Grammars) -> Callable[[Constraint, st
         (GBNF, 'root ::= "a" b*\nb ::= [b-d] | "(" b ")"', ["a", "abcd", "a(b)((c))"], ["", "ae", "a(b"]),
         (LARK, 'start: "a" b\nb: /[0-9]+/ | "(" b ")"', ["a12", "a((1))"], ["a", "a(1"]),
         (REGEX, "[a-z]+/\\d{2}\n?", ["abc/12", "a/00\n"], ["A/12", "abc/1", "abc/12\n\n"]),
+        (REGEX, r"\d[\d.]\D\w", ["12xa", "1.é_"], ["١2xa", "1١xa", "12xé"]),  # as in ECMA 262
+        (REGEX, r"\s[^\s]", ["\u2003a"], ["\u2003\u2003"]),
         (REGEX, "", [""], ["a"]),
         (REGEX, "é|😀+", ["é", "😀😀"], ["e", "é😀"]),
         (CHOICES, json.dumps(["yes", "no", 'a "b" \\ é \n/', ""]),
