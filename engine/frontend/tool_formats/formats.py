@@ -29,8 +29,11 @@ from engine.frontend.tool_formats.values import (
 )
 
 _NAME = r"[^\s<>\[\](){}\"'`,]{1,200}"
+HARMONY_BEGINS = ("<|start|>", "<|channel|>", "<|end|>", "<|call|>", "<|return|>")  # of headers
 _KEYS = ("name", "type", "function", "parameters", "arguments", "id", "tool_name", "tool_call_id")
-_FIRST_KEY = re.compile(r'[\[\s]*\{\s*"([^"\\]*)"\s*:')
+_FIRST_KEY = re.compile(r"""[\[\s]*\{\s*(["'])([^"'\\]*)\1\s*:""")
+_BEFORE_KEY = re.compile(r"""[\[\s]*(?:\{\s*(?:["'][^"'\\]*(?:["']\s*)?)?)?""")
+_TEXT_VALUE = re.compile(r"""\s*(["'])([^"'\\]*)\1""")
 _ATTRIBUTE = re.compile(r'([\w-]+)="([^"]*)"')
 _TAG = re.compile(r"<[^<>]*>|\[[A-Z_/]+\]|[^<\[]+|.", re.DOTALL)
 
@@ -83,7 +86,7 @@ class ToolFormat:
     def begins(self) -> tuple[str, ...]:
         """The texts that begin a call or all calls."""
         if self.kind is Kind.HARMONY:
-            return ("<|start|>", "<|channel|>", "<|end|>", "<|call|>", "<|return|>")
+            return HARMONY_BEGINS
         found = [_first_part(self.section[0]), self.call_begin]
         if self.kind is Kind.TAGGED:  # the call's own marker, where the one around it is missing
             found.append(marker_tags(self.begin)[-1].strip())
@@ -151,6 +154,12 @@ class ToolFormat:
                     made[name] = name
         return made
 
+    def spellings(self, head: str) -> tuple[str, ...]:
+        """How models write what a call of this head begins with, the usual way first."""
+        if self.kind is Kind.JSON and self.at_start:
+            return head, head.replace("{", '{"type": "function", ', 1)
+        return (head,)
+
     # --- patterns -------------------------------------------------------------------------------
 
     @cached_property
@@ -209,8 +218,7 @@ class ToolFormat:
         self, text: str, schemas: Mapping[str, Any], *, final: bool
     ) -> tuple[list[Call], int]:
         at = self._after(text, self.begin)
-        key = _FIRST_KEY.match(text, at)
-        if key and key[1] not in (*_KEYS, self.name_key, self.arguments_key):
+        if not self._may_be_json(text, at, schemas):
             raise NotACall
         value, raw, end = read_json(text, at)
         items = cast("list[Any]", value) if isinstance(value, list) else [value]
@@ -220,6 +228,24 @@ class ToolFormat:
         if not calls or (self.at_start and not all(call.name in schemas for call in calls)):
             raise NotACall
         return calls, self._after_end(text, end, final=final)
+
+    def _may_be_json(self, text: str, at: int, schemas: Mapping[str, Any]) -> bool:
+        """Whether the first key of an object or a list may be one of a call.
+
+        Where calls have no marker, also its value: of a known tool.
+        """
+        key = _FIRST_KEY.match(text, at)
+        if key is None:
+            return not self.at_start or _BEFORE_KEY.fullmatch(text, at) is not None
+        name = key[2]
+        if name not in (*_KEYS, self.name_key, self.arguments_key):
+            return False
+        if not self.at_start:
+            return True
+        value = _TEXT_VALUE.match(text, key.end())
+        if value is None or name == self.id_key:
+            return not name.endswith("id") or name == self.id_key
+        return value[2] == "function" if name == "type" else value[2] in schemas
 
     def _object_call(self, item: Any) -> Call:
         if not isinstance(item, Mapping):

@@ -133,11 +133,11 @@ class _Grammar:
         made: dict[str, str] = {}
         rest = self._rest
         for number, (tool, call) in enumerate(zip(self._tools, self._calls, strict=True)):
-            head = self.rules[call["rule"]][0]
+            head, *arguments = self.rules[call["rule"]][0]
             name = f"rest_{number}"
-            self.rule(name, [*head[1:], *rest])
-            made[f"{opening}{head[0]['text']}"] = name
-            assert tool.name in head[0]["text"]
+            self.rule(name, [*arguments, *rest])
+            made |= {opening + one: name for one in form.spellings(head["text"])}
+            assert tool.name in head["text"]
         return made
 
     # --- one call -------------------------------------------------------------------------------

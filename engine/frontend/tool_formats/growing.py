@@ -79,7 +79,11 @@ class GrowingCalls:
             Kind.GEMMA: self._gemma,
         }.get(form.kind, self._json)
         while True:
-            heads = {before + head: name for name, head in form.heads(self._schemas).items()}
+            heads = {
+                before + written: name
+                for name, head in form.heads(self._schemas).items()
+                for written in form.spellings(head)
+            }
             # A head without an end is told by what follows.
             is_open = form.kind is Kind.TAGGED and not form.name_end
             ends = (form.key_begin.lstrip(), form.end.lstrip()) if is_open else ("",)

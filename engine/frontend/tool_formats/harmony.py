@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 
-from engine.frontend.tool_formats.formats import Call
+from engine.frontend.tool_formats.formats import HARMONY_BEGINS, Call, open_suffix
 from engine.frontend.tool_formats.values import Depth, Incomplete, NotACall, dumped, read_json
 
 _ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|start|>")
-_BEGINS = ("<|start|>", "<|channel|>", "<|end|>", "<|call|>", "<|return|>")
 _PREFIX = "functions."
 _HEADS = ("commentary", "assistant", "analysis")  # before a recipient, by which the grammar begins
 _ROLE_FIRST = re.compile(r"\s*to=")
@@ -131,7 +130,7 @@ class HarmonyReader:
         return held[at:]
 
     def _text(self, held: str, found: list[Found], *, final: bool, cut: bool) -> str | None:
-        at, begun = _first(held, _BEGINS), _open(held)
+        at, begun = _first(held, HARMONY_BEGINS), open_suffix(held, HARMONY_BEGINS)
         if final and not (cut and begun >= SURE_MARKER):
             begun = 0
         certain = at if at is not None else len(held) - begun
@@ -149,9 +148,3 @@ class HarmonyReader:
 def _first(text: str, markers: tuple[str, ...]) -> int | None:
     places = [at for one in markers if (at := text.find(one)) >= 0]
     return min(places) if places else None
-
-
-def _open(text: str) -> int:
-    """Length of the end of a text that may be the beginning of a marker."""
-    at = text.rfind("<")
-    return len(text) - at if at >= 0 and any(one.startswith(text[at:]) for one in _BEGINS) else 0

@@ -8,6 +8,7 @@ pieces it comes in.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import string
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ from engine.messages import Tool
 _ID_LETTERS = string.ascii_letters + string.digits
 _LONG = 1000  # characters of a call that is not read again for every piece
 _SEPARATORS = " \r\n\t;,"  # between calls without markers
+_LINE = re.compile(r"\s*\n[ \t]*(?=[\[{])")  # before one that follows text
 _ID_LENGTH = 9  # of an id that the model did not give: as some templates ask for
 
 
@@ -134,16 +136,26 @@ class ToolCallParser:
 
     # --- text -----------------------------------------------------------------------------------
 
+    @property
+    def _is_late(self) -> bool:
+        """Whether a call would follow text without a marker.
+
+        It is one on lines of its own, with nothing but calls behind it: else it is an example.
+        """
+        return self._format.at_start and self._has_text and not self._is_marked
+
     def _find(self, *, final: bool, cut: bool) -> bool:
         """Give out the text before what may be a call."""
-        if self._format.at_start and (self._is_marked or not self._has_text):
+        if self._format.at_start:
             begun = self._held.lstrip(_SEPARATORS if self._is_after_call else None)
-            if begun[:1] in ("{", "[") and begun:
+            if begun.startswith(("{", "[")) and not self._is_late:
                 self._held, self._is_call = begun, True
                 return True
         places = [
             (at, len(one)) for one in self._format.begins if (at := self._held.find(one)) >= 0
         ]
+        if self._format.at_start and (line := _LINE.search(self._held)):
+            places.append((line.start(), 0))
         if places:
             at, _ = min(places, key=lambda place: (place[0], -place[1]))
             self._give(self._held[:at], before_call=True)
@@ -204,10 +216,10 @@ class ToolCallParser:
                 return True
         if opening and not self._in_section and self._held.startswith(form.begins[0]):
             return self._open_section(opening, final=final, cut=cut)
-        if self._is_constrained and self._growing is None:
+        if self._is_constrained and self._growing is None and not self._is_late:
             self._begin_growing()
         try:
-            calls, end = form.read(self._held, self._schemas, final=final)
+            calls, end = self._whole_calls(final=final)
         except Incomplete:
             return self._cut(cut=cut) if final else self._wait()
         except NotACall:
@@ -216,6 +228,19 @@ class ToolCallParser:
             self._add(call)
         self._end_call(end)
         return True
+
+    def _whole_calls(self, *, final: bool) -> tuple[list[Call], int]:
+        """The calls that the held text begins with, and their end."""
+        calls, end = self._format.read(self._held, self._schemas, final=final)
+        while self._is_late:
+            rest = self._held[end:].lstrip(_SEPARATORS)
+            if not rest and final:
+                break
+            if not rest:
+                raise Incomplete
+            more, length = self._format.read(rest, self._schemas, final=final)
+            calls, end = calls + more, len(self._held) - len(rest) + length
+        return calls, end
 
     def _end_call(self, end: int) -> None:
         self._held, self._is_call, self._growing = self._held[end:], False, None

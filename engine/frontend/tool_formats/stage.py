@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from engine.frontend.tool_formats.formats import ToolFormat
+from engine.frontend.tool_formats.formats import ToolFormat, open_suffix
 from engine.frontend.tool_formats.parser import CallDelta, Delta, TextDelta, ToolCallParser
 from engine.messages import Finished, FinishReason, Text, Thought, Tool, ToolCallDelta
 
@@ -43,11 +43,7 @@ class ToolCallStage:
         self._holds = bool(places)
         certain = min(places, default=len(self._thought))
         if not places:
-            longest = max(map(len, self._markers), default=1) - 1
-            for length in range(min(longest, certain), 0, -1):
-                if any(one.startswith(self._thought[-length:]) for one in self._markers):
-                    certain -= length
-                    break
+            certain -= open_suffix(self._thought, self._markers)
         if self._markers:
             certain = len(self._thought[:certain].rstrip())
         return self._released(certain)
