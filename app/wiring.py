@@ -396,6 +396,18 @@ def connect_network(window: Window, controller: Controller) -> None:
     def change(name: str, value: object) -> None:
         controller.change_settings(**{name: value})
 
+    def begin_chat(connection: str) -> None:
+        """Show a new chat with the only model of a connection, or offer its models."""
+        served = controller.state.served
+        found = [each for each in served if each.model.connection == connection]
+        controller.new_conversation()
+        window.close_page()
+        if len(found) == 1:
+            controller.model_use.choose(found[0].model)
+        elif found:
+            window.open_picker()
+            window.picker.search.setText(found[0].server)
+
     def wire(page: ConnectionsPage) -> None:
         def show_settings() -> None:
             page.show_settings(controller.settings)
@@ -413,6 +425,7 @@ def connect_network(window: Window, controller: Controller) -> None:
         page.engines.deleted.connect(connections.delete)
         page.engines.undone.connect(controller.deletions.undo)
         page.engines.tested.connect(connections.test)
+        page.engines.chat_requested.connect(begin_chat)
         page.engines.search_requested.connect(connections.find)
         page.contacts.cleared.connect(connections.clear_contacts)
         controller.settings_changed.connect(show_settings)

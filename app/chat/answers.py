@@ -342,7 +342,7 @@ class Answers:
         self._set_model_name(job, name)
         run = RemoteAnswer(self._remote, model, request)
         parts = without_error(job.parts)
-        elsewhere = Elsewhere(*self._remote.place(model), request.sampling)
+        elsewhere = Elsewhere(model.id, *self._remote.place(model), request.sampling)
         asked = asked_elsewhere(request)
         running = RunningAnswer(run, job, asked, (), name, None, parts, elsewhere)
         return self._add(running, model)

@@ -74,7 +74,9 @@ class RemoteDirectory:
     def save(self, edit: EngineEdit) -> str:
         """Store a connection and return its id; raises EngineFault."""
         known = {each.id: each for each in self._store.all()}.get(edit.id)
-        name = edit.name.strip() or addresses.server_name(edit.address)
+        name = edit.name.strip()
+        if not name or (known and name == addresses.server_name(known.address)):
+            name = addresses.server_name(edit.address)
         connection = replace(
             known or Connection(edit.id, name, edit.address),
             name=name,

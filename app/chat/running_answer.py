@@ -46,6 +46,7 @@ class QueuedAnswer:
 class Elsewhere:
     """Where an engine elsewhere writes an answer, and what it was sent."""
 
+    model: str  # as the server lists it
     connection: str  # its name
     server: str  # host and port
     sampling: Mapping[str, float]  # the values that the user chose
@@ -55,7 +56,7 @@ class Elsewhere:
         return {
             "server": self.server,
             "connection": self.connection,
-            "server_model": end.model,
+            "server_model": "" if end.model == self.model else end.model,
             "sent_sampling": json.dumps(dict(self.sampling)),
         }
 

@@ -39,7 +39,7 @@ class AnswerDetails:
     extra: str = ""  # instruction for this answer only
     server: str = ""  # host and port of an engine elsewhere; "": written on this machine
     connection: str = ""  # the name of the connection to it
-    server_model: str = ""  # as the server names the model that wrote it
+    server_model: str = ""  # that wrote it, if the server names another one than was asked
     sent_sampling: str = ""  # JSON: the values sent to the server, which chose the others, by name
 
 

@@ -584,6 +584,7 @@ class Window(QWidget):
         again, self._again = self._again, None
         self.picker_card.close_card()
         if again is None:
+            self.close_page()
             self.model_chosen.emit(model)
         else:
             self.other_model_chosen.emit(again, model)

@@ -96,6 +96,10 @@ class EmptyView(QWidget):
             line.setWordWrap(True)
         self.suggestions = [TextButton(tr(text), "suggestion") for text in SUGGESTIONS]
         self.better = BetterModelLine(state, library)
+        self.better_row = QWidget()  # hidden beside a model that this computer does not run
+        row = QVBoxLayout(self.better_row)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(self.better)
         self.browse_button = TextButton(tr("Browse models…"), "suggestion", "library")
         self.browse_button.clicked.connect(self.browse_requested)
         self.open_button = TextButton(tr("Open a model file…"), "suggestion", "folder")
@@ -136,7 +140,7 @@ class EmptyView(QWidget):
         layout.addSpacing(8)
         layout.addWidget(self.chips)
         layout.addSpacing(8)
-        layout.addWidget(self.better)
+        layout.addWidget(self.better_row)
         layout.addStretch(4)
 
     def _suggest(self, text: str) -> None:
@@ -167,6 +171,7 @@ class EmptyView(QWidget):
             self.name.setText(none if no_model else model.name)
             self._show_facts(_facts(model), _sentence(model, some))
         self._no_model = no_model
+        self.better_row.setVisible(not elsewhere)
         for button in self._for_no_model:
             button.setVisible(no_model)
         self._fit_height()

@@ -62,6 +62,9 @@ class ModelLine(QWidget):
         words = sentence(chat)
         if self.words.text() != words:
             self.words.setText(words)
+        last = self._state.messages[-1] if self._state.messages else None
+        is_said = bool(chat.server and last and last.error)  # below the answer that failed
+        self.words.setVisible(not is_said)
         name = QFontMetrics(self.use_button.font()).elidedText(
             chat.loaded, Qt.TextElideMode.ElideMiddle, _NAME_WIDTH
         )

@@ -47,13 +47,14 @@ class EngineCard(QFrame):
         self.name.setFont(font(BODY, QFont.Weight.Medium))
         self.address = ElidedLabel("secondary", font(SMALL), Qt.TextElideMode.ElideMiddle)
         self.words = wrapped("")
+        self.chat = TextButton(tr("Start a chat"), "outlined")
         self.test = TextButton(tr("Test"), "outlined")
         self.edit = TextButton(tr("Edit"), "outlined")
         self.delete = TextButton(tr("Delete"), "outlined")
         layout = framed(self)
         for part in (self.name, self.address, self.words):
             layout.addWidget(part)
-        layout.addWidget(_line(self.test, self.edit, self.delete))
+        layout.addWidget(_line(self.chat, self.test, self.edit, self.delete))
 
     def show_engine(self, row: EngineRow, *, offline: bool) -> None:
         """Show a connection; offline it cannot be tested."""
@@ -62,6 +63,9 @@ class EngineCard(QFrame):
         tone, words = _state_words(row)
         set_property(self.words, "tone", tone)
         show_words(self.words, words)
+        self.chat.setVisible(row.state is EngineState.READY and bool(row.models))
+        self.chat.setEnabled(not offline)
+        self.chat.setAccessibleName(tr("Start a chat with {name}", name=row.name))
         self.test.setEnabled(not offline)
         self.test.setAccessibleName(tr("Test {name}", name=row.name))
         self.edit.setAccessibleName(tr("Edit {name}", name=row.name))
@@ -143,6 +147,11 @@ class EngineEditor(QFrame):
             if isinstance(row.field, LineField):
                 self._line(name).returnPressed.connect(self._on_return)
         self.hide()
+
+    @property
+    def id(self) -> str:
+        """Of the connection that is edited; "": a new one."""
+        return self._id
 
     @property
     def key_line(self) -> QLineEdit:
@@ -245,6 +254,7 @@ class EnginesSection(QWidget):
     deleted = Signal(str)  # id
     undone = Signal()  # the last deletion
     tested = Signal(str)  # id
+    chat_requested = Signal(str)  # id: begin one with a model of it
     search_requested = Signal()  # for engines on this machine
 
     def __init__(self, state: ConnectionsState) -> None:
@@ -301,7 +311,8 @@ class EnginesSection(QWidget):
         self.editor.hide()
         self.add.show()
         if focused:
-            self.add.setFocus(Qt.FocusReason.OtherFocusReason)
+            card = self.cards.get(self.editor.id)
+            (card.edit if card else self.add).setFocus(Qt.FocusReason.OtherFocusReason)
         self.edit_closed.emit()
 
     def refresh(self) -> None:
@@ -341,6 +352,7 @@ class EnginesSection(QWidget):
             card = self.cards.get(row.id)
             if card is None:
                 card = self.cards[row.id] = EngineCard()
+                card.chat.clicked.connect(partial(self.chat_requested.emit, row.id))
                 card.test.clicked.connect(partial(self.tested.emit, row.id))
                 card.edit.clicked.connect(partial(self._edit, row.id))
                 card.delete.clicked.connect(partial(self.deleted.emit, row.id))

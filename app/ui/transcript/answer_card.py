@@ -128,8 +128,7 @@ def _model(message: Message) -> str:
     made = message.details
     if made is None or not made.model:
         return message.model
-    named = short_name(made.server_model)
-    more = made.format or (named if named != made.model else "")
+    more = made.format or short_name(made.server_model)
     return f"{made.model} ({more})" if more else made.model
 
 

@@ -107,6 +107,15 @@ def test_edit_of_a_connection_keeps_what_is_not_edited(
     assert directory.rows() == []
 
 
+def test_name_made_of_an_address_follows_its_correction(directory: EngineDirectory) -> None:
+    id = directory.save(EngineEdit("", "", "http://127.0.0.1:1/v1"))
+    (row,) = directory.rows()
+    directory.save(EngineEdit(id, row.name, "http://127.0.0.1:2/v1"))
+    assert [row.name for row in directory.rows()] == ["127.0.0.1:2"]
+    directory.save(EngineEdit(id, "Mine", "http://127.0.0.1:3/v1"))
+    assert [row.name for row in directory.rows()] == ["Mine"]
+
+
 def test_models_are_named_by_hand_where_no_list_is(
     directory: EngineDirectory, store: ConnectionStore, server: Server
 ) -> None:

@@ -96,6 +96,8 @@ def test_server_that_is_off_is_said_beside_the_chat_until_it_answers(
     window.until(lambda: connections.engines[0].state is EngineState.FAILED)
     host = f"127.0.0.1:{server.port}"
     assert line(window) == f"{host} closed the connection before it answered."
+    assert window.window.chat.model_line.words.isHidden()  # the answer says why it failed
+    assert not window.window.chat.model_line.choose_button.isHidden()
     assert rows(window)["big"] == ("Office · cannot be used", True)
     lists(server, "big")
     server.chat(answer(" and whole"))
@@ -167,3 +169,26 @@ def test_engine_that_hangs_keeps_no_other_one_waiting(
         connections.save(EngineEdit(window.connection, "Office", other.address))  # a correction
         window.until(lambda: window.states.connections.engines[0].models == ("small",))
         assert window.states.connections.engines[0].state is EngineState.READY
+
+
+def test_chat_is_begun_from_the_page_of_connections(window: Elsewhere, server: Server) -> None:
+    window.ready(MODEL)
+    page = window.window.open_connections()
+    window.until(lambda: window.states.connections.engines[0].state is EngineState.READY)
+    card = page.engines.cards[window.connection]
+    assert card.chat.isVisible()
+    card.chat.click()
+    window.wait_until_idle()
+    assert window.window.chat.isVisible()
+    assert window.state.settings(None).model == window.ref
+    lists(server, "big", "small")
+    window.window.open_connections()
+    window.until(lambda: "small" in rows(window))
+    card.chat.click()
+    assert window.window.picker_card.isVisible()
+    assert list(rows(window)) == ["big", "small"]  # those of this computer are not offered
+    server.on("/v1/models", Reply([Step.RESET]))
+    window.window.open_connections()
+    card.test.click()
+    window.until(lambda: window.states.connections.engines[0].state is EngineState.FAILED)
+    assert not card.chat.isVisible()
