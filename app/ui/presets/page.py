@@ -196,9 +196,9 @@ class PresetsPage(QWidget):
         self.list.blockSignals(blocked)
         if not self._select(chosen) and presets:
             self.list.setCurrentRow(min(row, len(presets) - 1))
-        deleted = self._state.deleted
-        shown = deleted is not None and not self._edits
-        self.undo.show_words(tr("“{name}” was deleted.", name=deleted.name) if shown else "")
+        deleted = None if self._edits else self._state.deleted
+        words = "" if deleted is None else tr("“{name}” was deleted.", name=deleted.name)
+        self.undo.show_words(words)
         self.restore_button.setVisible(self._state.restorable)
         self._show_buttons()
 
