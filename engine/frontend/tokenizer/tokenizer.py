@@ -9,7 +9,7 @@ library.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from operator import index
 from typing import Any, cast
@@ -30,7 +30,6 @@ from engine.frontend.tokenizer.special import (
     TokenKind,
     end_ids,
 )
-from engine.frontend.tokenizer.stream import TextStream
 
 Metadata = Mapping[str, object]
 _AGAIN = "Download the file again, or choose another one."
@@ -212,12 +211,6 @@ class Tokenizer:
         shown = ids if special else [token for token in ids if not self.is_control(token)]
         text = b"".join(map(self.piece, shown)).decode("utf-8", "replace")
         return text.removeprefix(" ") if self._subwords.strips_space else text
-
-    def stream(self, shown: Collection[int] = ()) -> TextStream:
-        """An incremental decoder for one reply; control tokens are not shown, except these."""
-        if not any(map(self.is_control, shown)):
-            return TextStream(self.shown_piece)
-        return TextStream(lambda one: (self.piece if one in shown else self.shown_piece)(one))
 
     def is_control(self, token: int) -> bool:
         """Whether the token is a control token, which is not shown."""

@@ -21,7 +21,7 @@ from engine import (
     Text,
 )
 from engine.core.request import MOST_ANSWERS
-from engine.frontend.answer_stream import Kind, Piece
+from engine.frontend.answer_stream import AnswerStream, Kind, Piece
 from engine.frontend.stop_filter import StopFilter
 from engine.loading.loader import LoadedModel, load
 
@@ -35,8 +35,8 @@ def test_an_answer_streams_as_the_tokens_decode(model: LoadedModel) -> None:
     made = answer(model, [5, 6, 7], max_tokens=24)
     assert made.finished.generated_tokens == len(made.tokens) == 24
     assert made.finished.reason is FinishReason.LENGTH
-    stream = model.tokenizer.stream()
-    assert made.text == "".join(map(stream.push, made.tokens))
+    stream = AnswerStream(None, model.tokenizer)
+    assert made.text == "".join(text for _, text in stream.push_all(made.tokens))
 
 
 def test_equal_requests_give_equal_answers(model: LoadedModel) -> None:
@@ -262,9 +262,9 @@ def test_interrupted_answer_omits_an_incomplete_character(model: LoadedModel) ->
         made = answer(model, [5, 6, 7], max_tokens=at + 1)
         assert made.finished.reason is FinishReason.LENGTH
         assert made.tokens == whole[: at + 1]
-        stream = model.tokenizer.stream()
-        assert made.text == "".join(map(stream.push, made.tokens))
-        assert stream.flush() == "\ufffd"
+        stream = AnswerStream(None, model.tokenizer)
+        assert made.text == "".join(text for _, text in stream.push_all(made.tokens))
+        assert stream.flush() == [(Kind.TEXT, "\ufffd")]
 
 
 @pytest.mark.slow

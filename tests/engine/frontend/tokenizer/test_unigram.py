@@ -11,11 +11,11 @@ import torch
 import plain_states
 import tiny_encoders
 import unigram
-from engine.cli.embed import finish
 from engine.errors import ModelFileError
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.loading.loader import load
 from engine.messages import Pooling
+from sessions import finish
 
 # Recorded from llama-server (b11434), /tokenize with add_special.
 RECORDED = {

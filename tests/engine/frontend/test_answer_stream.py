@@ -1,17 +1,32 @@
-"""Incremental detokenizer: whole characters only, no loss, U+FFFD for invalid bytes."""
+"""The text of an answer without thoughts: whole characters only, no loss, U+FFFD for invalid bytes."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.frontend.tokenizer.stream import TextStream
+from engine.frontend.answer_stream import AnswerStream
+
+
+def stream_of(pieces: list[bytes]) -> AnswerStream:
+    """A stream whose token ids are the places of their bytes in a list."""
+    piece = pieces.__getitem__
+    tokenizer = SimpleNamespace(piece=piece, shown_piece=piece, token_id=lambda text: None)
+    return AnswerStream(None, tokenizer)  # type: ignore[arg-type]
+
+
+def text_of(found: Sequence[tuple[object, str]]) -> str:
+    return "".join(text for _, text in found)
 
 
 def streamed(pieces: list[bytes]) -> list[str]:
-    stream = TextStream(lambda token: pieces[token])
-    return [*(stream.push(token) for token in range(len(pieces))), stream.flush()]
+    stream = stream_of(pieces)
+    pushed = [text_of(stream.push(token)) for token in range(len(pieces))]
+    return [*pushed, text_of(stream.flush())]
 
 
 def test_a_character_split_over_tokens_is_returned_with_its_last_byte() -> None:
@@ -36,11 +51,10 @@ def test_invalid_bytes_become_replacement_characters(pieces: list[bytes], text: 
     assert "".join(streamed(pieces)) == text
 
 
-def test_a_stream_can_be_used_again_after_flush() -> None:
-    pieces = [b"\xf0\x9f", b"a"]
-    stream = TextStream(lambda token: pieces[token])
-    assert stream.push(0) + stream.flush() == "\ufffd"
-    assert stream.push(1) == "a"
+def test_an_answer_that_may_be_continued_keeps_an_incomplete_character_back() -> None:
+    stream = stream_of([b"a\xf0\x9f"])
+    assert text_of(stream.push(0)) == "a"
+    assert text_of(stream.flush(is_complete=False)) == ""
 
 
 @given(st.text(), st.lists(st.integers(1, 5)))
