@@ -11,6 +11,7 @@ from engine.messages import (
     Chat,
     CheckConstraint,
     Complete,
+    ComputeLogits,
     ConstraintChecked,
     CountTokens,
     Detokenize,
@@ -24,6 +25,8 @@ from engine.messages import (
     Finished,
     FinishReason,
     Load,
+    LogitsComputed,
+    MeasureSpeed,
     Metrics,
     MetricsRead,
     ModelUnloaded,
@@ -38,6 +41,7 @@ from engine.messages import (
     SetDraft,
     SnapshotLoaded,
     SnapshotSaved,
+    SpeedMeasured,
     TemplateApplied,
     Tokenize,
     Tokenized,
@@ -78,6 +82,10 @@ def cancelled(request: int, cancelled: Request, host: ModelSession | None) -> Ev
             return Reranked(request, (), 0)
         case Score():
             return Scored(request, ())
+        case ComputeLogits():
+            return LogitsComputed(request, ())
+        case MeasureSpeed():
+            return SpeedMeasured(request)
         case CheckConstraint():
             return ConstraintChecked(request)
         case Metrics():

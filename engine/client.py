@@ -48,6 +48,8 @@ class Engine:
     - Embed: Embedded, or Failed. When cancelled: Embedded without vectors.
     - Rerank: Reranked, or Failed. When cancelled: Reranked without scores.
     - Score: Scored, or Failed. When cancelled: Scored without tokens.
+    - ComputeLogits: LogitsComputed, or Failed. When cancelled: LogitsComputed without rows.
+    - MeasureSpeed: SpeedMeasured, or Failed. When cancelled: SpeedMeasured with zeros.
     - CheckConstraint: ConstraintChecked, or Failed. When cancelled: without a fault.
     """
 

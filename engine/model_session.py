@@ -18,53 +18,46 @@ from typing import TypeVar
 
 from engine.adapter_cache import AdapterCache
 from engine.adapters.stack import Stack
+from engine.answerer import Answerer
 from engine.core.cancellation import Awaited
 from engine.core.failover_state import FailoverState, without_frames
 from engine.core.handle import RequestHandle
-from engine.core.prompt_scorer import PromptScorer
-from engine.core.request import AnswerEvent, AnswerRequest
+from engine.core.scheduler import Scheduler
 from engine.errors import (
     OTHER_FAULT,
     AdapterError,
-    Cancelled,
     EngineError,
     RequestError,
 )
 from engine.frontend import texts
 from engine.frontend.constraints.grammars import Grammars
-from engine.frontend.constraints.refusal import RefusedConstraint
-from engine.frontend.constraints.resume_matcher import after_thoughts
 from engine.frontend.prompt import PromptBuilder
-from engine.frontend.reasoning_budget import ThoughtPlan
 from engine.frontend.tokenizer.tokenizer import Tokenizer
-from engine.frontend.tool_formats.formats import ToolFormat
-from engine.frontend.tool_formats.grammar import relaxed, tool_constraint
-from engine.frontend.tool_formats.stage import ToolCallEvents
 from engine.loading.device_choice import AUTOMATIC
 from engine.loading.identity import ModelFiles, Stamp
 from engine.loading.library import data_folder, model_parts
 from engine.loading.loader import LoadedModel, load
 from engine.loading.measured import MeasuredFigures, measured_file
-from engine.loading.memory import NO_PAGING
+from engine.loading.memory import NO_PAGING, DeviceMemory
 from engine.loading.metrics import read_metrics
-from engine.loading.prefill_estimator import PrefillEstimator, PrefillTimer
-from engine.machine.background import BackgroundTask
+from engine.loading.prefill_estimator import PrefillEstimator
+from engine.machine.background import in_background
 from engine.machine.device import resident_memory
 from engine.messages import (
     AdaptersSet,
     AdapterUse,
     Chat,
     Complete,
-    Constraint,
-    ConstraintKind,
+    ComputeLogits,
     ContextPolicy,
     DraftSet,
     Embed,
     Embedded,
     Event,
+    LogitsComputed,
+    MeasureSpeed,
     MetricsRead,
     ModelLoaded,
-    PromptProgress,
     Rerank,
     Reranked,
     Restore,
@@ -75,16 +68,17 @@ from engine.messages import (
     SetDraft,
     SnapshotLoaded,
     SnapshotSaved,
-    ToolChoice,
+    SpeedMeasured,
 )
-from engine.messages.reasoning_markers import resolved_thinking
-from engine.speculative.draft_registry import Drafts, maker
+from engine.speculative.draft_registry import DraftRegistry
 from engine.speculative.vocabulary import VocabularyMap
+from engine.speed import measured
 from engine.state.disk.disk_tier import DiskTier, SavedText
 from engine.state.disk.folder import snapshots_size
 from engine.state.disk.saver import Saver
 from engine.state.disk.store import PageStore
 from engine.state.pages import bytes_for
+from engine.text_reader import TextReader
 from kernels.kv_pages import KVLayout
 
 log = logging.getLogger(__name__)
@@ -95,21 +89,35 @@ _SPARE_SHARE = 4  # of the memory left free by the plan, what KV pages may take 
 _LENT_SHARE, _MOST_LENT = 4, 256 << 20  # of that, what evicted pages take while they are written
 
 
+def _nothing(scheduler: Scheduler | None) -> None:
+    """Nobody does anything during a pass."""
+
+
 class ModelSession:
     """Runs requests against the loaded model; used by the engine thread only."""
 
     def __init__(
-        self, model: LoadedModel, files: tuple[Stamp, ...], store: PageStore, saver: Saver
+        self,
+        model: LoadedModel,
+        files: tuple[Stamp, ...],
+        store: PageStore,
+        saver: Saver,
+        between_layers: Callable[[Scheduler | None], None] = _nothing,
     ) -> None:
-        """`files` are the stamps of the model's files, taken before they were read."""
+        """`files` are the stamps of the model's files, taken before they were read.
+
+        `between_layers` is called during passes: of answers with their scheduler, of given texts with
+        None.
+        """
         self.files, self._store, self._saver = files, store, saver
-        self._draft: Drafts | None = None
+        self._between_layers = between_layers
+        self._draft: DraftRegistry | None = None
         self._draft_set = DraftSet(0, None)
-        self._reading = 0  # requests whose texts are being read
-        self._preparing = 0  # answers whose prompts are being built
+        self._draft_devices: tuple[DeviceMemory, ...] = ()  # beside the processor
         # Of the adapters while the model is moved: their files by hash, and the current ones.
         self._paths: dict[str, Path] = {}
         self._uses: tuple[AdapterUse, ...] = ()
+        self._answerer = Answerer()
         self._open(model)
 
     def _open(self, model: LoadedModel) -> None:
@@ -118,18 +126,19 @@ class ModelSession:
         self._adapters = AdapterCache(model.decoder.base)
         context = model.plan.context
         self._scheduler = model.new_scheduler()
+        self._scheduler.between_layers = self._between_layers
         pool = self._scheduler.pool
         pool.budget_bytes, pool.most_lent_bytes = _page_budget(
             model, pool.layout, model.plan.left_bytes
         )
-        self._embedder = model.new_embedder(self._scheduler)
-        self._ranker = model.new_ranker(self._scheduler) if model.decoder.ranking else None
+        self._reader = TextReader(model, self._scheduler, self._between_layers)
         self._prompts = PromptBuilder(model.template, model.tokenizer, context)
         figures = MeasuredFigures(measured_file())
         self._prefill = PrefillEstimator(model, self._scheduler.runner, self.files, figures)
         paths, memory = model_parts(model.path), data_folder() / "hashes.json"
         identity_of = ModelFiles(paths, self.files, memory)
         self._disk = DiskTier(self._store, self._saver, self._scheduler, identity_of, model)
+        self._answerer.open(model, self._scheduler, self._prompts, self._disk, self._prefill)
 
     def prepare(self) -> BaseException | None:
         """Compile and capture what the device needs for the first token; returns its fault."""
@@ -163,13 +172,14 @@ class ModelSession:
             self.close()
         self._draft = None
         suspended = self._scheduler.leave_device()
-        del self.model, self._scheduler, self._embedder, self._ranker, self._prefill, self._disk
-        del self._adapters
+        self._answerer.leave()
+        del self.model, self._scheduler, self._reader, self._prefill, self._disk, self._adapters
         return suspended
 
     def go_on(self, model: LoadedModel, suspended: FailoverState) -> None:
         """Go on with the model as it was loaded elsewhere, its adapters and its draft model."""
-        draft, self._draft_set = self._draft_set.path, DraftSet(0, None)
+        draft = self._draft_set.path
+        self._draft_set, self._draft_devices = DraftSet(0, None), ()
         self._open(model)
         with suppress(EngineError):
             self._adapters.set(self._uses, _no_checkpoint)
@@ -211,6 +221,15 @@ class ModelSession:
         total = plan.devices[0].total_bytes if plan.devices else plan.total_bytes
         return total + self._adapters.size_bytes + self._draft_set.memory_bytes
 
+    @property
+    def planned_on_devices(self) -> dict[str, int]:
+        """The same of each device with memory of its own, by torch's name."""
+        devices = (*self.model.plan.devices[1:], *self._draft_devices)
+        return {
+            name: sum(one.total_bytes for one in devices if one.device == name)
+            for name in {one.device for one in devices}
+        }
+
     def set_spare(self, left_bytes: int) -> None:
         """Set its part of the memory that plans leave, for the KV pages of texts that are cached."""
         pool = self._scheduler.pool
@@ -249,6 +268,7 @@ class ModelSession:
             sampling_unusable=model.recommended.unusable,
             paged_layers=len(paging.layers),
             paged_bytes=paging.token_bytes,
+            paged_experts=paging.expert_slots > 0,
             paged_seconds=paging.token_seconds,
             runs_on=model.runs_on,
             moved=model.moved,
@@ -271,30 +291,26 @@ class ModelSession:
     @property
     def is_busy(self) -> bool:
         """Whether an answer is being generated or waits, or texts are being read."""
-        return self._scheduler.is_busy or self._reading > 0
+        return self._scheduler.is_busy or self._reader.is_busy
 
     @property
     def is_reading(self) -> bool:
         """Whether texts are being read."""
-        return self._reading > 0
+        return self._reader.is_busy
 
-    def set_beside(self, between_layers: Callable[[], None] | None) -> None:
-        """Whether another model takes turns with this one: passes are short then.
+    def set_beside(self, *, is_beside: bool) -> None:
+        """Whether another model takes turns with this one: passes are short then."""
+        self._scheduler.is_beside = is_beside
+        self._reader.set_beside(is_beside=is_beside)
 
-        `between_layers` is called during the passes of answers; None: this one runs alone.
-        """
-        self._scheduler.between_layers = between_layers
-        self._embedder.is_beside = between_layers is not None
-        if self._ranker is not None:
-            self._ranker.is_beside = between_layers is not None
-
-    def drop_cancelled(self) -> None:
-        """End the answers that were cancelled."""
-        self._scheduler.drop_cancelled()
+    def drop_cancelled(self, answering: Scheduler | None) -> None:
+        """End the answers that were cancelled, unless they are in a pass: that of `answering`."""
+        if self._scheduler is not answering:
+            self._scheduler.drop_cancelled()
 
     def step(self, arriving: Callable[[], bool]) -> None:
         """Run one pass over the answers in progress; see `Scheduler.step`."""
-        self._scheduler.step(arriving, is_expected=self._preparing > 0)
+        self._scheduler.step(arriving, is_expected=self._answerer.is_preparing)
 
     def stop(self, error: BaseException) -> None:
         """End every answer in progress with an error."""
@@ -320,174 +336,8 @@ class ModelSession:
         Closing it cancels them.
         """
         self._refuse_without_answers()
-        if isinstance(wanted, Complete):
-            yield from self._complete(wanted, handle)
-            return
-        checkpoint = handle.checkpoint
-        stack = self._adapters.stack_of(wanted.adapters, checkpoint)
-        if wanted.budget_bytes is not None:
-            self._disk.set_budget(wanted.budget_bytes)
-        given = wanted.template_arguments.get("enable_thinking")
-        switch = given if wanted.thinking is None and isinstance(given, bool) else wanted.thinking
-        thinking, budget = resolved_thinking(switch, wanted.thinking_budget)
-        # A constraint begins with the answer, so that the model could not open thoughts itself.
-        opens = wanted.constraint is not None and not wanted.constraint.trigger
-        read = partial(
-            self._prompts.answer,
-            opens_thoughts=opens,
-            tools=wanted.tools,
-            variables=wanted.template_arguments,
-        )
-        build = partial(read, wanted.turns, wanted.policy, thinking)
-        self._preparing += 1
-        try:
-            prompt = yield from _in_background(build, "prompt", checkpoint)
-            if len(prompt.ids) < self._scheduler.context:
-                yield from self._disk.restore(stack, prompt.ids, "", checkpoint)
-            rendered, markers = prompt.rendered, self.model.template.markers
-            constraint, begun = wanted.constraint, rendered.begun
-            if prompt.tool_format is not None:
-                build_calls = partial(self._tool_constraint, wanted, prompt.tool_format, thinking)
-                constraint = yield from _in_background(build_calls, "grammar", checkpoint)
-            if prompt.tool_format is None or not prompt.tool_format.has_messages:
-                constraint, begun = after_thoughts(constraint, rendered.begun, markers)
-            if constraint is not None:
-                compiling = partial(self._scheduler.grammars.compile, constraint)
-                yield from _in_background(compiling, "grammar", checkpoint)
-        finally:
-            self._preparing -= 1
-        plan = ThoughtPlan(markers, budget, rendered.begun, rendered.continued)
-        deliver: Callable[[AnswerEvent], None] = handle.deliver
-        if (form := prompt.tool_format) and wanted.tool_choice is not ToolChoice.NONE:
-            is_written = constraint is not None and constraint.kind is ConstraintKind.TOOLS
-            calls = ToolCallEvents(form, wanted.tools, constrained=is_written)
-            deliver = partial(_deliver_calls, calls, handle.deliver)
-            plan = replace(plan, shown=form.markers, calls_end=form.has_messages)
-            if form.has_messages and constraint is not None and constraint.required:
-                # The marker that a budget writes begins the answer, where a call must begin.
-                plan = replace(plan, budget=None)
-        timer = self._prefill.timer()
-        request = AnswerRequest(
-            self._scheduler.spelled_as_cached(stack, prompt.ids),
-            wanted.sampling,
-            number=handle.id,
-            max_tokens=wanted.max_tokens,
-            stop=(*wanted.stop, *self.model.template.stop),
-            opening=rendered.opening,
-            constraint=constraint,
-            begun=begun,
-            thoughts=plan,
-            logprobs=wanted.logprobs,
-            arrived=handle.arrived,
-            count=wanted.answers,
-            stack=stack,
-            priority=handle.priority,
-            stop_loops=wanted.stop_loops,
-            drafter=maker(wanted.drafts, self._draft),
-            dropped_turns=prompt.dropped_turns,
-            on_prompt=partial(_on_prompt, handle, timer),
-            deliver=deliver,
-            cancellation=handle,
-        )
-        yield from self._answer(request, wanted.conversation, handle, timer)
-
-    def _complete(
-        self, wanted: Complete, handle: RequestHandle
-    ) -> Generator[Awaited | None, None, None]:
-        """Continue a text without the template."""
-        checkpoint = handle.checkpoint
-        stack = self._adapters.stack_of(wanted.adapters, checkpoint)
-        build = partial(texts.prompt_of, wanted, self.model.tokenizer)
-        self._preparing += 1
-        try:
-            ids = yield from _in_background(build, "prompt", checkpoint)
-            if 0 < len(ids) < self._scheduler.context:
-                yield from self._disk.restore(stack, ids, wanted.conversation, checkpoint)
-            if wanted.constraint is not None:
-                compiling = partial(self._scheduler.grammars.compile, wanted.constraint)
-                yield from _in_background(compiling, "grammar", checkpoint)
-        finally:
-            self._preparing -= 1
-        timer = self._prefill.timer()
-        given = not isinstance(wanted.prompt, str)  # ids are taken as they are
-        request = AnswerRequest(
-            ids if given or not ids else self._scheduler.spelled_as_cached(stack, ids),
-            wanted.sampling,
-            number=handle.id,
-            max_tokens=wanted.max_tokens,
-            stop=wanted.stop,
-            constraint=wanted.constraint,
-            logprobs=wanted.logprobs,
-            arrived=handle.arrived,
-            count=wanted.answers,
-            stack=stack,
-            priority=handle.priority,
-            stop_loops=wanted.stop_loops,
-            drafter=maker(wanted.drafts, self._draft),
-            on_prompt=partial(_on_prompt, handle, timer),
-            deliver=handle.deliver,
-            cancellation=handle,
-        )
-        yield from self._answer(request, wanted.conversation, handle, timer)
-
-    def _answer(
-        self,
-        request: AnswerRequest,
-        conversation: str,
-        handle: RequestHandle,
-        timer: PrefillTimer,
-    ) -> Generator[Awaited, None, None]:
-        """Let the scheduler answer a request, which delivers its events."""
-        request.on_end = partial(self._note, handle.id, conversation)
-        group = self._scheduler.submit(request)
-        self._disk.evicted.note(handle.id, conversation, request.stack, request.prompt)
-        try:
-            while not group.done:
-                yield group
-        except GeneratorExit:  # no event of it is delivered any more
-            handle.cancel()
-            group.fail(Cancelled())
-            raise
-        if group.error is not None:
-            raise group.error
-        if group.was_alone:
-            self._prefill.learn(request.stack, timer)
-
-    def _note(self, number: int, conversation: str, stack: Stack, text: list[int]) -> None:
-        # The disk tier as it is now: the model may have moved since the answer began.
-        self._disk.note(number, conversation, stack, text)
-
-    def _tool_constraint(
-        self, wanted: Chat, form: ToolFormat, thinking: bool | None
-    ) -> Constraint | None:
-        """The constraint of an answer with tools: its own, or that calls follow the schemas.
-
-        A schema that cannot be followed leaves its arguments any object. Raises RequestError.
-        """
-        tools, choice = wanted.tools, wanted.tool_choice
-        if wanted.constraint is not None:
-            if choice in (ToolChoice.AUTO, ToolChoice.NONE):
-                return wanted.constraint
-            raise RequestError(
-                "An answer that must call a tool cannot have a format of its own.",
-                "Leave out the format, or the choice of a tool.",
-            )
-        thoughts = None if thinking is False else self.model.template.markers
-        make = partial(
-            tool_constraint,
-            form,
-            choice=choice,
-            parallel=wanted.parallel_tool_calls,
-            thoughts=thoughts,
-        )
-        made = make(tools)
-        try:
-            if made is not None:
-                self._scheduler.grammars.compile(made)
-        except RefusedConstraint as error:
-            log.info("the schemas of tools cannot be followed: %s", error)
-            made = make(relaxed(tools))
-        return made
+        stack = self._adapters.stack_of(wanted.adapters, handle.checkpoint)
+        return self._answerer.generate(wanted, handle, stack, self._draft)
 
     def _refuse_without_answers(self) -> None:
         if self.model.decoder.is_encoder or self.model.decoder.ranking is not None:
@@ -498,7 +348,7 @@ class ModelSession:
 
     def metrics(self, handle: RequestHandle) -> Generator[MetricsRead | None, None, None]:
         """The metrics since the model was loaded; a slow disk holds up no answer."""
-        size = yield from _in_background(snapshots_size, "disk size", handle.checkpoint)
+        size = yield from in_background(snapshots_size, "disk size", handle.checkpoint)
         yield read_metrics(self.model, self._scheduler, handle.id, size)
 
     def read_text(
@@ -506,51 +356,45 @@ class ModelSession:
     ) -> Generator[Event | None, None, None]:
         """Answer a request that only needs the vocabulary or the template."""
         work = partial(texts.answered, request, handle.id, self.model.tokenizer, self._prompts)
-        yield (yield from _in_background(work, "text", handle.checkpoint))
+        yield (yield from in_background(work, "text", handle.checkpoint))
 
     def embed(
         self, request: Embed, handle: RequestHandle
     ) -> Generator[Embedded | None, None, None]:
         """Compute the vectors of texts; yields None between passes, when answers go on."""
-        stack = self._adapters.stack
-        encode = partial(self._embedder.tokens, request.texts)
-        texts = yield from _in_background(encode, "texts", handle.checkpoint)
-        pooling = request.pooling or self.model.pooling
-        work = self._embedder.vectors(texts, pooling, stack, handle.checkpoint)
-        vectors = yield from self._read(work)
-        yield Embedded(handle.id, tuple(vectors), sum(map(len, texts)), pooling)
+        return self._reader.embed(request, handle, self._stack_of(request, handle))
 
     def rerank(
         self, request: Rerank, handle: RequestHandle
     ) -> Generator[Reranked | None, None, None]:
         """Score documents; yields None between passes, when answers go on."""
-        stack, ranker = self._adapters.stack, self._ranker or self.model.new_ranker()
-        encode = partial(ranker.pairs, request.query, request.documents, self.model.rank_template)
-        pairs = yield from _in_background(encode, "documents", handle.checkpoint)
-        scores = yield from self._read(ranker.scores(pairs, stack, handle.checkpoint))
-        yield Reranked(handle.id, tuple(scores), sum(map(len, pairs)))
+        return self._reader.rerank(request, handle, self._stack_of(request, handle))
 
     def score(self, request: Score, handle: RequestHandle) -> Generator[Scored | None, None, None]:
         """Score the tokens of a text; yields None between chunks, when answers go on."""
         self._refuse_without_answers()
-        stack = self._adapters.stack_of(request.adapters, handle.checkpoint)
-        text = request.text
-        if isinstance(text, str):
-            encode = partial(self.model.tokenizer.encode, text)
-            ids = yield from _in_background(encode, "text", handle.checkpoint)
-        else:
-            ids = list(text)
-        scorer = PromptScorer(self._scheduler, self.model.tokenizer)
-        work = scorer.score(ids, request.logprobs, stack, handle.checkpoint)
-        yield Scored(handle.id, tuple((yield from self._read(work))))
+        return self._reader.score(request, handle, self._stack_of(request, handle))
 
-    def _read(self, work: Generator[None, None, T]) -> Generator[None, None, T]:
-        """Run work between the passes of answers."""
-        self._reading += 1
-        try:
-            return (yield from work)
-        finally:
-            self._reading -= 1
+    def compute_logits(
+        self, request: ComputeLogits, handle: RequestHandle
+    ) -> Generator[LogitsComputed | None, None, None]:
+        """Compute the logits after tokens of a text; yields None between chunks."""
+        self._refuse_without_answers()
+        return self._reader.logits(request, handle, self._stack_of(request, handle))
+
+    def measure_speed(
+        self, request: MeasureSpeed, handle: RequestHandle
+    ) -> Generator[SpeedMeasured | None, None, None]:
+        """Measure how fast the model is; nothing else is running."""
+        self._refuse_without_answers()
+        stack = self._stack_of(request, handle)
+        return measured(self.model, request, handle.id, stack, handle.checkpoint)
+
+    def _stack_of(
+        self, request: Embed | Rerank | Score | ComputeLogits | MeasureSpeed, handle: RequestHandle
+    ) -> Stack:
+        """The adapters that a request names, or the current ones."""
+        return self._adapters.stack_of(request.adapters, handle.checkpoint)
 
     # --- adapters -------------------------------------------------------------------------------
 
@@ -565,14 +409,14 @@ class ModelSession:
 
     # --- draft model ----------------------------------------------------------------------------
 
-    def set_draft(self, request: SetDraft, handle: RequestHandle) -> DraftSet:
+    def set_draft(self, request: SetDraft, number: int, checkpoint: Checkpoint) -> DraftSet:
         """Load a draft model in place of another; on any error, and when cancelled, there is none."""
-        self._load_draft(request, handle.checkpoint)
-        return self.draft(handle.id)
+        self._load_draft(request, checkpoint)
+        return self.draft(number)
 
     def _load_draft(self, request: SetDraft, checkpoint: Checkpoint) -> None:
         self.close()
-        self._draft, self._draft_set = None, DraftSet(0, None)
+        self._draft, self._draft_set, self._draft_devices = None, DraftSet(0, None), ()
         if request.path is not None:
             plan, placement = self.model.plan, self.model.decoder.placement
             model = load(
@@ -586,9 +430,10 @@ class ModelSession:
             )
             checkpoint()
             vocabulary = VocabularyMap(self.model.tokenizer, model.tokenizer)
-            self._draft = Drafts(model.new_runner, plan.context, vocabulary)
+            self._draft = DraftRegistry(model.new_runner, plan.context, vocabulary)
             size = model.plan.total_bytes
             self._draft_set = DraftSet(0, model.path, model.name, size)
+            self._draft_devices = model.plan.devices[1:]
 
     def draft(self, request: int) -> DraftSet:
         """The event that names the draft model."""
@@ -607,11 +452,11 @@ class ModelSession:
         dropped, is_text = 0, not request.turns
         if not is_text:
             build = partial(self._prompts.conversation, request.turns, request.policy)
-            prompt = yield from _in_background(build, "prompt", handle.checkpoint)
+            prompt = yield from in_background(build, "prompt", handle.checkpoint)
             fresh, dropped = prompt.ids, prompt.dropped_turns
         elif request.text:
             encode = partial(self.model.tokenizer.encode, request.text)
-            fresh = yield from _in_background(encode, "prompt", handle.checkpoint)
+            fresh = yield from in_background(encode, "prompt", handle.checkpoint)
         else:
             fresh = self._disk.saved_text(request.conversation)
         found = yield from self._disk.restore(stack, fresh, request.conversation, handle.checkpoint)
@@ -647,28 +492,11 @@ class ModelSession:
                 )
             stack = self._adapters.stack_of(request.adapters, handle.checkpoint)
             build = partial(self._prompts.conversation, request.turns, ContextPolicy.STOP)
-            prompt = yield from _in_background(build, "prompt", handle.checkpoint)
+            prompt = yield from in_background(build, "prompt", handle.checkpoint)
             ids = self._scheduler.spelled_as_cached(stack, prompt.ids)
             text = SavedText(request.conversation, stack, ids)
         if (saved := self._disk.save(request, handle, text)) is not None:
             yield saved
-
-
-def _on_prompt(handle: RequestHandle, timer: PrefillTimer, done: int, total: int) -> None:
-    """So many tokens of a prompt are processed."""
-    handle.has_begun, handle.has_answer = True, done >= total
-    timer.on_progress(done, total)
-
-
-def _deliver_calls(
-    calls: ToolCallEvents, deliver: Callable[[Event], None], event: AnswerEvent
-) -> None:
-    """Deliver what an event of an answer with tools becomes."""
-    if isinstance(event, PromptProgress):
-        deliver(event)
-        return
-    for each in calls.of(event):
-        deliver(each)
 
 
 def _no_checkpoint() -> None:
@@ -689,12 +517,3 @@ def _page_budget(model: LoadedModel, layout: KVLayout, left_bytes: int) -> tuple
     spare, pair = left_bytes // _SPARE_SHARE, 2 * layout.bytes_per_page
     lent = min(spare // _LENT_SHARE, _MOST_LENT)
     return bytes_for(layout, plan.context) + pair + spare - lent, pair + lent
-
-
-def _in_background(
-    work: Callable[[], T], name: str, checkpoint: Checkpoint
-) -> Generator[None, None, T]:
-    """Run work on a helper thread: tokenizing a very long prompt takes seconds."""
-    task = BackgroundTask(work, name)
-    yield from task.polled(checkpoint)
-    return task.result(checkpoint)

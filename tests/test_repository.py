@@ -104,6 +104,7 @@ VALUE_TYPES = (
     messages.SlowPart,
     messages.Logprob,
     messages.TokenLogprobs,
+    messages.LogitsRow,
     messages.Histogram,
     messages.DeviceInfo,
     messages.DevicePart,

@@ -25,6 +25,7 @@ from engine import (
     Finished,
     Load,
     LoadProgress,
+    LogitsComputed,
     MetricsRead,
     ModelLoaded,
     ModelMoved,
@@ -35,6 +36,7 @@ from engine import (
     Scored,
     SnapshotLoaded,
     SnapshotSaved,
+    SpeedMeasured,
     TemplateApplied,
     Text,
     Thought,
@@ -184,7 +186,9 @@ class Run:
                 return True
             case SnapshotLoaded() | SnapshotSaved() | TokensCounted() | MetricsRead():
                 return True
-            case Embedded() | Reranked() | Scored() | ConstraintChecked():
+            case Embedded() | Reranked() | Scored() | LogitsComputed() | SpeedMeasured():
+                return True
+            case ConstraintChecked():
                 return True
             case Tokenized() | Detokenized() | TemplateApplied():
                 return True

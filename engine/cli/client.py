@@ -42,12 +42,22 @@ _PARTS = (LoadProgress, PromptProgress, Text, Thought, ToolCallDelta, Finished)
 class Client:
     """An engine of this process with the model of --model; a context manager that stops it."""
 
-    def __init__(self, options: Options, snapshots: Path | None = None) -> None:
-        """Loads the model, and that of --draft. `snapshots` as in Engine. Raises EngineError."""
+    def __init__(
+        self,
+        options: Options,
+        snapshots: Path | None = None,
+        *,
+        embeddings: bool = False,
+        ids_only: bool = False,
+    ) -> None:
+        """Loads the model, and that of --draft. `snapshots` as in Engine, the others as in Load.
+
+        Raises EngineError.
+        """
         self._engine = Engine(snapshots=snapshots)
         self._engine.start()
         try:
-            self.model = self._load(options)
+            self.model = self._load(options, embeddings=embeddings, ids_only=ids_only)
         except BaseException:
             self._engine.stop()
             raise
@@ -97,7 +107,7 @@ class Client:
                 if not is_part:
                     return handle.id, handle.is_cancelled
 
-    def _load(self, options: Options) -> ModelLoaded:
+    def _load(self, options: Options, *, embeddings: bool, ids_only: bool) -> ModelLoaded:
         load = Load(
             find_model(options.model),
             context=options.context,
@@ -107,15 +117,17 @@ class Client:
             backend=options.backend,
             device=options_of.device(options),
             placement=tuple(options_of.placement(options)),
+            embeddings=embeddings,
+            ids_only=ids_only,
             memory_bytes=options_of.memory(options),
         )
         loaded = self.result(load, ModelLoaded)
         if loaded.moved is not None:
             _say(f"{loaded.moved.text} {_where(loaded)}")
         if loaded.paged_layers:
-            _say(_paging_words(loaded))
-        if options.draft is not None:
-            self.result(SetDraft(find_model(options.draft)), DraftSet)
+            _say(paging_words(loaded))
+        if (draft := getattr(options, "draft", None)) is not None:
+            self.result(SetDraft(find_model(draft)), DraftSet)
         return loaded
 
 
@@ -126,14 +138,15 @@ def _where(loaded: ModelLoaded) -> str:
     return others or "The model runs on the processor."
 
 
-def _paging_words(loaded: ModelLoaded) -> str:
+def paging_words(loaded: ModelLoaded) -> str:
     """A sentence on what is read from the disk for each token, and how long that takes."""
+    gigabytes = f"{loaded.paged_bytes / 1e9:.1f} GB"
+    read = f"{loaded.paged_layers} of its layers ({gigabytes}) are read"
+    if loaded.paged_experts:
+        read = f"of {loaded.paged_layers} layers the experts that are used, about {gigabytes}, are read"
     seconds = loaded.paged_seconds
     time = f", which takes about {seconds:.2g} s" if seconds else ""
-    return (
-        f"The model does not fit in memory: {loaded.paged_layers} of its layers "
-        f"({loaded.paged_bytes / 1e9:.1f} GB) are read from the disk for each token{time}."
-    )
+    return f"The model does not fit in memory: {read} from the disk for each token{time}."
 
 
 def _say(line: str) -> None:

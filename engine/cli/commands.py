@@ -16,15 +16,12 @@ if __name__ == "__main__":
     # Until `main` handles it, Ctrl-C ends the program without a traceback from `import torch`.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-import torch
-
 from engine.cli import options as options_of
 from engine.cli.answer import chat, complete
-from engine.cli.drafts import lookup_bench
+from engine.cli.describe import describe
 from engine.cli.embed import embed, rerank
 from engine.cli.files import read_text, read_texts
-from engine.cli.loading import adapter_stack, load_model
-from engine.cli.measure import bench, describe, logits_at, perplexity
+from engine.cli.measure import bench, logits, perplexity
 from engine.cli.options import Options
 from engine.cli.output import print_json, print_status
 from engine.cli.quantize import quantize
@@ -34,12 +31,10 @@ from engine.frontend.tokenizer import vocabulary
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.gguf.reader import GGUFFile
 from engine.loading.library import find_model
-from engine.loading.loader import LoadedModel
 from engine.machine.device import memory_error
 from kernels.backends import choose, instruction_set_refusal
 
 _GIGABYTE = 1e9
-_LOOKUP_CONTEXT = 1_024  # of `bench --ngram`: its text has 300 tokens, or more with few words
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -125,77 +120,6 @@ def _tokens(tokenizer: Tokenizer, text: str, options: Options) -> dict[str, list
     }
 
 
-def _logits(options: Options) -> None:
-    model = load_model(options, ids_only=options.tokens is not None)
-    ids = _ids(options, model)
-    positions = _positions(options, len(ids))
-    if options.top < 0:
-        raise RequestError(f"--top is {options.top}.", "Give 0 for all logits, or more.")
-    result: list[dict[str, Any]] = []
-    session = model.new_session()
-    session.set_stack(adapter_stack(options, model))
-    for at, row in zip(positions, logits_at(session, ids, positions), strict=True):
-        values, tokens = torch.sort(row, descending=True, stable=True)  # [V] each
-        top = options.top or len(row)
-        result.append(
-            {"position": at, "token_ids": tokens[:top].tolist(), "logits": values[:top].tolist()}
-        )
-    if options.json:
-        print_json(positions=result)
-        return
-    for row in result:
-        print(f"after position {row['position']}:")
-        for token, value in zip(row["token_ids"], row["logits"], strict=True):
-            piece = model.tokenizer.piece(token).decode("utf-8", "replace")
-            print(f"{token:>9} {value:>12.5f}  {piece!r}")
-
-
-def _ids(options: Options, model: LoadedModel) -> list[int]:
-    if options.tokens is None:
-        ids = model.tokenizer.encode(options.prompt)
-    else:
-        ids = _numbers(options.tokens, "--tokens")
-    if not ids:
-        raise RequestError("The prompt is empty.", "Give -p with a text, or --tokens 1,2,3.")
-    if bad := [token for token in ids if not 0 <= token < model.config.vocabulary]:
-        raise RequestError(
-            f"The token id {bad[0]} is not in this model's vocabulary of "
-            f"{model.config.vocabulary:,}.",
-            "Give ids from 0 up to one less than that.",
-        )
-    if len(ids) > model.plan.context:
-        raise RequestError(
-            f"{len(ids):,} tokens do not fit the context of {model.plan.context:,}.",
-            "Give fewer tokens or a larger -c.",
-        )
-    return ids
-
-
-def _positions(options: Options, length: int) -> list[int]:
-    if options.all:
-        return list(range(length))
-    if options.positions is None:
-        return [length - 1]
-    positions = _numbers(options.positions, "--positions")
-    if bad := [at for at in positions if not 0 <= at < length]:
-        raise RequestError(
-            f"There is no position {bad[0]} in a prompt of {length} tokens.",
-            f"Give positions from 0 to {length - 1}.",
-        )
-    return positions
-
-
-def _perplexity(options: Options) -> None:
-    options.context = options.context or 512
-    model = load_model(options)
-    stack = adapter_stack(options, model)
-    value, tokens = perplexity(model, read_text(Path(options.file)), options.context, stack)
-    if options.json:
-        print_json(perplexity=value, tokens=tokens)
-    else:
-        print(f"perplexity {value:.4f} over {tokens} tokens at context {options.context}")
-
-
 def _info(options: Options) -> None:
     facts = describe(
         find_model(options.model),
@@ -232,34 +156,6 @@ def _row(row: Mapping[str, Any]) -> str:
     )
 
 
-def _bench(options: Options) -> None:
-    needed = options.depth + max(options.prompt, options.max_tokens)
-    text = _LOOKUP_CONTEXT + options.max_tokens if options.ngram else 0
-    options.context = options.context or max(needed, text)
-    model = load_model(options, ids_only=not options.ngram)  # the prompt is random ids
-    stack = adapter_stack(options, model)
-    result = bench(
-        model,
-        prompt=options.prompt,
-        generated=options.max_tokens,
-        depth=options.depth,
-        repetitions=options.repetitions,
-        stack=stack,
-    )
-    if options.ngram:
-        result |= lookup_bench(model, options.max_tokens, options.repetitions, stack)
-    if options.json:
-        print_json(model=model.name, **result)
-        return
-    print(f"{model.name}, {model.layout}")
-    for key, value in result.items():
-        print(
-            f"  {key.replace('_', ' ')}: {value:.3f}"
-            if isinstance(value, float)
-            else f"  {key.replace('_', ' ')}: {value}"
-        )
-
-
 def _quantize(options: Options) -> None:
     """Quantize a model file, with progress on stderr."""
     printed = -1
@@ -282,25 +178,13 @@ _COMMANDS = {
     "embed": embed,
     "rerank": rerank,
     "tokenize": _tokenize,
-    "logits": _logits,
-    "perplexity": _perplexity,
+    "logits": logits,
+    "perplexity": perplexity,
     "info": _info,
-    "bench": _bench,
+    "bench": bench,
     "quantize": _quantize,
     "serve": serve,
 }
-
-
-# --- input and output ---------------------------------------------------------------------------
-
-
-def _numbers(text: str, option: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise RequestError(
-            f"{option} {text!r} is not a list of numbers.", "Write them as 1,2,3."
-        ) from None
 
 
 def _shown(name: str, value: object) -> str:

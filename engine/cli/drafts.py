@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import statistics
+from typing import Any
 
-from engine.adapters.stack import NO_ADAPTERS, Stack
-from engine.core.request import AnswerEvent, AnswerRequest
+from engine.cli.client import Client
 from engine.errors import EngineError, RequestError
-from engine.frontend.template import prompt_ids
-from engine.loading.loader import LoadedModel
-from engine.messages import DraftKind, Finished, Role, Sampling, Turn
-from engine.speculative.draft_registry import maker
+from engine.messages import (
+    AdapterUse,
+    ApplyTemplate,
+    Chat,
+    Complete,
+    DraftKind,
+    Finished,
+    Role,
+    Sampling,
+    TemplateApplied,
+    Tokenize,
+    Tokenized,
+    Turn,
+)
 
 TASK = "Write the following text again, word for word, but call the cat Oscar instead of Felix.\n\n"
 TEXT = """Felix the cat lived above a bakery in the old part of the town. Every morning at five, when \
@@ -29,50 +39,45 @@ see him walk down the back stairs, slowly, one step at a time, and sit down wher
 
 
 def lookup_bench(
-    model: LoadedModel, generated: int, repetitions: int, stack: Stack = NO_ADAPTERS
+    client: Client, generated: int, repetitions: int, adapters: tuple[AdapterUse, ...] = ()
 ) -> dict[str, object]:
     """Speed of a greedy answer of at most `generated` tokens with lookup drafts, and the gain.
 
     The model is asked to write a text again with one change, and answers in pairs: without drafts,
     then with them. Raises RequestError if prompt and answer do not fit in the context.
     """
+    model, text, turns = client.model, f"{TEXT}\n{TEXT[:80]}", (Turn(Role.USER, TASK + TEXT),)
     if model.base:
-        prompt = model.tokenizer.encode(f"{TEXT}\n{TEXT[:80]}")
+        prompt = len(client.result(Tokenize(text, adds_special=True), Tokenized).ids)
     else:
-        turns = (Turn(Role.USER, TASK + TEXT),)
-        prompt = prompt_ids(model.tokenizer, model.template.render(turns, enable_thinking=False))
-    if len(prompt) + generated > model.plan.context:
+        prompt = client.result(ApplyTemplate(turns, thinking=False), TemplateApplied).tokens
+    if prompt + generated > model.context:
         raise RequestError(
-            f"The text for --ngram has {len(prompt)} tokens: with -n {generated} it needs a context "
-            f"of {len(prompt) + generated:,}, and this model was loaded with {model.plan.context:,}.",
+            f"The text for --ngram has {prompt} tokens: with -n {generated} it needs a context "
+            f"of {prompt + generated:,}, and this model was loaded with {model.context:,}.",
             "Give a larger -c, or a smaller -n.",
         )
-    scheduler = model.new_scheduler()
 
-    def answer(kind: DraftKind) -> tuple[Finished, list[int]]:
-        events: list[AnswerEvent] = []
-        group = scheduler.run(
-            AnswerRequest(
-                prompt,
-                Sampling(temperature=0),
-                max_tokens=generated,
-                stop_loops=False,
-                stack=stack,
-                drafter=maker(kind, None),
-                deliver=events.append,
-            )
-        )
-        (finished,) = [event for event in events if isinstance(event, Finished)]
-        return finished, group.answers[0]
+    def answer(kind: DraftKind) -> Finished:
+        asked: dict[str, Any] = {
+            "sampling": Sampling(temperature=0),
+            "max_tokens": generated,
+            "adapters": adapters,
+            "stop_loops": False,
+            "drafts": kind,
+        }
+        if model.base:
+            return client.result(Complete(text, **asked), Finished)
+        return client.result(Chat(turns, thinking=False, **asked), Finished)
 
     answer(DraftKind.LOOKUP)  # warm-up: measures the costs of steps, caches the prompt
     pairs = [(answer(DraftKind.NONE), answer(DraftKind.LOOKUP)) for _ in range(repetitions)]
-    if any(plain[1] != drafted[1] for plain, drafted in pairs):
+    if any(plain.token_ids != drafted.token_ids for plain, drafted in pairs):
         raise EngineError("Drafts changed the answer.", "Please report this with the model's name.")
-    drafted = [pair[1][0] for pair in pairs]
+    drafted = [two for _, two in pairs]
     return {
         "ngram_tokens_per_second": statistics.median(one.tokens_per_second for one in drafted),
-        "ngram_gain": statistics.median(_gain(one[0], two[0]) for one, two in pairs),
+        "ngram_gain": statistics.median(_gain(one, two) for one, two in pairs),
         "ngram_estimated_gain": statistics.median(one.draft_gain for one in drafted),
         "ngram_tokens": drafted[-1].generated_tokens,
         "drafted_tokens": drafted[-1].drafted_tokens,

@@ -2,56 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from pathlib import Path
-from typing import TypeVar
 
+from engine.cli import options as options_of
+from engine.cli.client import Client
 from engine.cli.files import read_texts
-from engine.cli.loading import adapter_stack, load_model
 from engine.cli.options import Options
 from engine.cli.output import print_json
-from engine.messages import Pooling
-
-T = TypeVar("T")
+from engine.messages import Embed, Embedded, Pooling, Rerank, Reranked
 
 
 def embed(options: Options) -> None:
     """Print the vector of -p, or those of the texts in --batch."""
     texts = [options.prompt] if options.batch is None else read_texts(Path(options.batch))
-    model = load_model(options, embeddings=True)
-    pooling = Pooling(options.pooling) if options.pooling else model.pooling
-    embedder, stack = model.new_embedder(), adapter_stack(options, model)
-    ids = embedder.tokens(texts)
-    vectors = finish(embedder.vectors(ids, pooling, stack))
+    pooling = Pooling(options.pooling) if options.pooling else None
+    adapters = tuple(options_of.adapters(options))
+    with Client(options, embeddings=True) as client:
+        found = client.result(Embed(tuple(texts), pooling, adapters=adapters), Embedded)
     if not options.json:
-        for vector in vectors:
+        for vector in found.vectors:
             print(" ".join(f"{value:.6f}" for value in vector))
-        return
-    tokens = sum(map(len, ids))
-    if options.batch is None:
-        print_json(embedding=vectors[0], tokens=tokens)
+    elif options.batch is None:
+        print_json(embedding=found.vectors[0], tokens=found.tokens)
     else:
-        print_json(embeddings=vectors, tokens=tokens)
+        print_json(embeddings=found.vectors, tokens=found.tokens)
 
 
 def rerank(options: Options) -> None:
     """Print the score of each document in --documents for --query."""
-    documents = read_texts(Path(options.documents))
-    model = load_model(options, embeddings=True)
-    ranker, stack = model.new_ranker(), adapter_stack(options, model)
-    pairs = ranker.pairs(options.query, documents, model.rank_template)
-    scores = finish(ranker.scores(pairs, stack))
+    documents = tuple(read_texts(Path(options.documents)))
+    adapters = tuple(options_of.adapters(options))
+    with Client(options, embeddings=True) as client:
+        found = client.result(Rerank(options.query, documents, adapters=adapters), Reranked)
     if options.json:
-        print_json(scores=scores, tokens=sum(map(len, pairs)))
+        print_json(scores=found.scores, tokens=found.tokens)
         return
-    for score in scores:
+    for score in found.scores:
         print(f"{score:.6f}")
-
-
-def finish(work: Generator[None, None, T]) -> T:
-    """Run work that pauses between passes to its end."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as stopped:
-            return stopped.value

@@ -212,7 +212,9 @@ def _add_answering(commands: _SubParsersAction[Parser], runs: Mapping[str, Run])
             help="the draft model runs on a thread of its own, while the model verifies its drafts",
         )
         answering.add_argument(
-            "--session", metavar="FILE", help="resume from this file if it exists, and save to it"
+            "--session",
+            metavar="FOLDER",
+            help="continue with what this folder has in its cache, and save to it; made if missing",
         )
 
 

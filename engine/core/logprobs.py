@@ -17,16 +17,18 @@ def token_logprobs(logits: Tensor, token: int, most: int, tokenizer: Tokenizer) 
     equal ones the lowest id.
     """
     row = torch.log_softmax(logits.detach().to("cpu", torch.float64), dim=0)
+    if not most:
+        return TokenLogprobs(token, shown(tokenizer, token), float(row[token]), ())
     least = torch.topk(row, min(most, len(row))).values[-1]
     ids = torch.nonzero(row >= least)[:, 0]  # more than `most` where some are equal
     values, order = torch.sort(row[ids], descending=True, stable=True)
     top = [
-        Logprob(one, _shown(tokenizer, one), value)
+        Logprob(one, shown(tokenizer, one), value)
         for one, value in zip(ids[order][:most].tolist(), values[:most].tolist(), strict=True)
     ]
-    return TokenLogprobs(token, _shown(tokenizer, token), float(row[token]), tuple(top))
+    return TokenLogprobs(token, shown(tokenizer, token), float(row[token]), tuple(top))
 
 
-def _shown(tokenizer: Tokenizer, token: int) -> str:
-    """A token's text; bytes that are no characters alone become U+FFFD."""
+def shown(tokenizer: Tokenizer, token: int) -> str:
+    """The text of a token; bytes that are no characters alone become U+FFFD."""
     return tokenizer.piece(token).decode("utf-8", "replace")

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from inspect import GEN_RUNNING, getgeneratorstate
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
@@ -33,6 +33,7 @@ from engine.messages import (
     Chat,
     CheckConstraint,
     Complete,
+    ComputeLogits,
     ContextPolicy,
     CountTokens,
     Detokenize,
@@ -43,6 +44,7 @@ from engine.messages import (
     FindDevices,
     Load,
     LoadProgress,
+    MeasureSpeed,
     Metrics,
     MetricsRead,
     ModelLoaded,
@@ -62,6 +64,7 @@ from engine.messages import (
 from engine.state.disk.folder import snapshots_folder, snapshots_size
 
 if TYPE_CHECKING:
+    from engine.core.scheduler import Scheduler
     from engine.state.disk.saver import Saver
     from engine.state.disk.store import PageStore
 
@@ -221,10 +224,12 @@ class Loop:
             others = self._loading is not None or len(self._residents.every) > 1
             if (is_beside := others and self._works_beside(turn)) is not turn.is_beside:
                 turn.is_beside = is_beside
-                turn.session.set_beside(partial(self._drop_cancelled, turn) if is_beside else None)
+                turn.session.set_beside(is_beside=is_beside)
             turn.session.step(self._has_request)
         for id, job in list(self._jobs.items()):
-            handle, awaited = self._open[id], self._awaited.get(id)
+            if (handle := self._open.get(id)) is None:  # cancelled during the pass of another
+                continue
+            awaited = self._awaited.get(id)
             if awaited is not None and not awaited.done and handle.deadline is None:
                 continue
             if not self._waits_for_turn(handle, turn):
@@ -236,13 +241,40 @@ class Loop:
                 if (fault := one.session.device_fault) is not None:
                     self._move(one, fault)
 
-    def _drop_cancelled(self, turn: Resident) -> None:
-        """During a pass of a model: end the answers of others that were cancelled."""
-        if self._was_cancelled:
-            self._was_cancelled = False
-            for one in self._residents:
-                if one is not turn:
-                    one.session.drop_cancelled()
+    def _end_cancelled(self, answering: Scheduler | None) -> None:
+        """During a pass: end what was cancelled, but for the answers that are in that pass.
+
+        `answering` is their scheduler; None: the pass is over given texts.
+        """
+        if not self._was_cancelled:
+            return
+        self._was_cancelled = False
+        for one in self._residents:
+            one.session.drop_cancelled(answering)
+        for id, job in list(self._jobs.items()):
+            # One that awaits its answers ends with them; one that runs now sees it itself.
+            waits = id not in self._awaited and getgeneratorstate(job) != GEN_RUNNING
+            if waits and self._open[id].is_cancelled:
+                self._cancel(self._open[id], job)
+        with self._changed:
+            queued = [one for one in self._queue.items if one.is_cancelled]
+        for handle in queued:
+            if not isinstance(handle.request, Unload):
+                with self._changed:
+                    self._queue.remove(handle)
+                    self._open[handle.id] = handle
+                self._cancel(handle)
+
+    def _cancel(self, handle: RequestHandle, job: Job | None = None) -> None:
+        """End a cancelled request, whose job waits for its turn."""
+        try:
+            with self._outcome(handle):
+                if job is not None:
+                    job.throw(Cancelled())
+                raise Cancelled
+        except BaseException:
+            log.exception("%s cannot be answered", handle)
+        self._mark_done(handle)
 
     def _go_on(self, handle: RequestHandle, job: Job) -> None:
         """Deliver the events that a job has now, up to the final one."""
@@ -439,7 +471,11 @@ class Loop:
             case SetAdapters():
                 handle.deliver(session.set_adapters(request, handle))
             case SetDraft():
-                handle.deliver(session.set_draft(request, handle))
+                with self._loads(handle):
+                    found = session.set_draft(
+                        request, handle.id, lambda: self._between_tensors(handle)
+                    )
+                handle.deliver(found)
             case Restore():
                 return session.load_snapshot(request, handle)
             case Save():
@@ -452,6 +488,10 @@ class Loop:
                 return session.rerank(request, handle)
             case Score():
                 return session.score(request, handle)
+            case ComputeLogits():
+                return session.compute_logits(request, handle)
+            case MeasureSpeed():
+                return session.measure_speed(request, handle)
             case Metrics():
                 return session.metrics(handle)
             case _:
@@ -466,8 +506,7 @@ class Loop:
         if request.beside and (one := self._residents.find(request.path)) is not None:
             handle.deliver(one.session.loaded(handle.id, beside=one is not self._residents.main))
             return
-        self._loading, self._turned = handle, time.perf_counter()
-        try:
+        with self._loads(handle):
             while True:
                 try:
                     loaded = self._loaded(request, handle)
@@ -476,12 +515,19 @@ class Loop:
                     if (idle := self._idle_beside()) is None:
                         raise
                     self._notify(self._unloaded(0, idle))
-        finally:
-            self._loading = None
         if (fault := loaded.session.prepare()) is not None:
             self._move(loaded, fault)
         facts = self._residents.get(request.path if request.beside else None).session
         handle.deliver(facts.loaded(handle.id, beside=request.beside))
+
+    @contextmanager
+    def _loads(self, handle: RequestHandle) -> Iterator[None]:
+        """A request loads a model, and others go on between its tensors."""
+        self._loading, self._turned = handle, time.perf_counter()
+        try:
+            yield
+        finally:
+            self._loading = None
 
     def _loaded(self, request: Load, handle: RequestHandle) -> Resident:
         """Load a model. Raises _Short if it would fit better without one that is idle."""
@@ -519,9 +565,11 @@ class Loop:
             threads=None if request.beside and not request.threads else request.threads,
             cache=request.cache,
             embeddings=request.embeddings,
+            ids_only=request.ids_only,
             tokenizer_file=request.tokenizer,
             memory_bytes=request.memory_bytes,
             reclaimable=residents.reclaimable(replaced),
+            kept=residents.kept(replaced),
             planned=planned,
             progress=lambda done, total: handle.deliver(LoadProgress(handle.id, done, total)),
             checkpoint=lambda: self._between_tensors(handle),
@@ -536,7 +584,8 @@ class Loop:
             write_weights(files, plan.weights_bytes)
             model = replace(model, plan=plan)
         left = model.plan.left_bytes
-        made = Resident(ModelSession(model, files, self._snapshots, self._saver), request)
+        session = ModelSession(model, files, self._snapshots, self._saver, self._end_cancelled)
+        made = Resident(session, request)
         del model  # the session alone has it, and can free it
         residents.add(made)
         residents.share_spare(left)

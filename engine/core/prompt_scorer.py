@@ -1,4 +1,4 @@
-"""Log probabilities of the tokens of a given text, each after the tokens before it.
+"""What a model says of a given text: log probabilities of its tokens, and logits after them.
 
 Evaluations compare texts by them. The text is read in chunks between the passes of answers, and
 stays cached like a prompt; a cached one is read again, because its logits were not kept.
@@ -7,18 +7,20 @@ stays cached like a prompt; a cached one is read again, because its logits were 
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Generator
 from collections.abc import Sequence as Tokens
 
+import torch
 from torch import Tensor
 
 from engine.adapters.stack import NO_ADAPTERS, Stack
-from engine.core.logprobs import token_logprobs
+from engine.core.logprobs import shown, token_logprobs
 from engine.core.runner import Rows
 from engine.core.scheduler import Scheduler
 from engine.errors import OutOfMemory, PromptTooLong, RequestError
 from engine.frontend.tokenizer.tokenizer import Tokenizer
-from engine.messages import TokenLogprobs
+from engine.messages import LogitsRow, TokenLogprobs
 from engine.state.pages import OutOfPages
 from engine.state.sequence import Sequence
 
@@ -27,10 +29,11 @@ _BLOCK = 16  # rows whose logits are in memory at once
 _STARVED_SECONDS, _POLL_SECONDS = 30.0, 0.005  # pages that are being saved are waited for
 
 Checkpoint = Callable[[], None]
+Take = Callable[[int, Tensor], None]  # a position, and the logits [V] after the token there
 
 
 class PromptScorer:
-    """Scores texts with the model of a scheduler, on its thread."""
+    """Reads texts with the model of a scheduler, on its thread."""
 
     def __init__(self, scheduler: Scheduler, tokenizer: Tokenizer) -> None:
         self._scheduler = scheduler
@@ -42,16 +45,74 @@ class PromptScorer:
         most: int,
         stack: Stack = NO_ADAPTERS,
         checkpoint: Checkpoint = lambda: None,
+        start: int = 0,
     ) -> Generator[None, None, list[TokenLogprobs]]:
-        """The tokens [T] with their log probabilities and the `most` likely ones in their places.
+        """The tokens from `start` on, with their log probabilities and the `most` likely ones there.
 
         Nothing is before the first token: its log probability is 0, and no others are named. Yields
         between chunks. Raises what `checkpoint` raises, RequestError, PromptTooLong and OutOfMemory.
         """
         self._check(ids)
+        if most < 0 or not 0 <= start < len(ids):
+            raise RequestError(
+                f"Tokens from position {start} on were to be scored, and {most} others in each place.",
+                "Give a position in the text, and 0 or more others.",
+            )
+        made: list[TokenLogprobs] = []
+
+        def take(position: int, logits: Tensor) -> None:
+            made.append(token_logprobs(logits, ids[position + 1], most, self._tokenizer))
+
+        if not start:
+            made.append(TokenLogprobs(ids[0], shown(self._tokenizer, ids[0]), 0.0, ()))
+        yield from self._read(ids, range(max(start - 1, 0), len(ids) - 1), stack, checkpoint, take)
+        return made
+
+    def logits(
+        self,
+        ids: Tokens[int],
+        positions: Tokens[int],
+        most: int,
+        stack: Stack = NO_ADAPTERS,
+        checkpoint: Checkpoint = lambda: None,
+        *,
+        with_pieces: bool = False,
+    ) -> Generator[None, None, list[LogitsRow]]:
+        """The `most` highest logits after the tokens at some positions; 0: all of them.
+
+        Yields and raises as `score` does.
+        """
+        self._check(ids)
+        if most < 0:
+            raise RequestError(f"{most} logits were requested.", "Give 0 for all logits, or more.")
+        if bad := [at for at in positions if not 0 <= at < len(ids)]:
+            raise RequestError(
+                f"There is no position {bad[0]} in a prompt of {len(ids)} tokens.",
+                f"Give positions from 0 to {len(ids) - 1}.",
+            )
+        made: dict[int, LogitsRow] = {}
+
+        def take(position: int, logits: Tensor) -> None:
+            values, tokens = torch.sort(logits.cpu(), descending=True, stable=True)  # [V] each
+            chosen: list[int] = tokens[: most or len(tokens)].tolist()
+            pieces = (shown(self._tokenizer, token) for token in (chosen if with_pieces else ()))
+            made[position] = LogitsRow(
+                tuple(chosen), tuple(values[: len(chosen)].tolist()), tuple(pieces)
+            )
+
+        yield from self._read(ids, sorted(set(positions)), stack, checkpoint, take)
+        return [made[at] for at in positions]
+
+    def _read(
+        self,
+        ids: Tokens[int],
+        positions: Tokens[int],
+        stack: Stack,
+        checkpoint: Checkpoint,
+        take: Take,
+    ) -> Generator[None, None, None]:
+        """Read a text, and pass on the logits after its tokens at `positions`, which are sorted."""
         runner, pool = self._scheduler.runner, self._scheduler.pool
-        text = self._tokenizer.piece(ids[0]).decode("utf-8", "replace")
-        made = [TokenLogprobs(ids[0], text, 0.0, ())]
         sequence = Sequence(pool, self._scheduler.context)
         since = time.monotonic()
         try:
@@ -69,28 +130,21 @@ class PromptScorer:
                     time.sleep(0 if self._is_busy else _POLL_SECONDS)
                 else:
                     since = time.monotonic()
-                    made += self._rows(hidden, ids[start + 1 :], most, stack)
+                    first, end = (bisect_left(positions, at) for at in (start, len(sequence)))
+                    for block in range(first, end, _BLOCK):
+                        checkpoint()
+                        places = positions[block : min(block + _BLOCK, end)]
+                        states = hidden[[place - start for place in places]]
+                        for place, row in zip(places, runner.logits(states, stack), strict=True):
+                            take(place, row)
                 yield None
             self._scheduler.tree.insert(stack.key, sequence)
         finally:
             sequence.release()
-        return made
 
     @property
     def _is_busy(self) -> bool:
         return self._scheduler.is_busy
-
-    def _rows(
-        self, hidden: Tensor, following: Tokens[int], most: int, stack: Stack
-    ) -> list[TokenLogprobs]:
-        """Log probabilities of the tokens after those with the hidden states [T, D]."""
-        made: list[TokenLogprobs] = []
-        for start in range(0, min(len(hidden), len(following)), _BLOCK):
-            logits = self._scheduler.runner.logits(hidden[start : start + _BLOCK], stack)  # [T, V]
-            tokens = following[start : start + len(logits)]
-            for row, token in zip(logits, tokens, strict=False):
-                made.append(token_logprobs(row, token, most, self._tokenizer))
-        return made
 
     def _check(self, ids: Tokens[int]) -> None:
         if not ids:

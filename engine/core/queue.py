@@ -18,6 +18,7 @@ from engine.messages import (
     Complete,
     FindDevices,
     Load,
+    MeasureSpeed,
     Request,
     Restore,
     Save,
@@ -150,7 +151,12 @@ def claims(request: Request, main: Path | None, resident: Collection[Path]) -> C
         case Load(path=path, beside=beside):
             own = {_LOADING, model_of(path, main)} | (set() if beside else {MAIN})
             return Claims(frozenset(), frozenset(own))
-        case Unload() | SetDraft():
+        case MeasureSpeed():  # what runs beside it would be measured too
+            every = {_LOADING, MAIN, *(model_of(path, main) for path in resident)}
+            return Claims(frozenset(), frozenset(every))
+        case SetDraft():
+            return Claims(frozenset(), frozenset({_LOADING, model_of(request.model, main)}))
+        case Unload():
             return Claims(frozenset(), frozenset({model_of(request.model, main)}))
         case _:
             model = model_of(request.model, main)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,6 +106,15 @@ class Residents:
             one.session.memory_bytes - (0 if one in replaced else one.session.planned_bytes)
             for one in self
         )
+
+    def kept(self, replaced: Collection[Resident]) -> dict[str, int]:
+        """Bytes that the others may come to take of each device with memory of its own."""
+        kept = defaultdict[str, int](int)
+        for one in self:
+            if one not in replaced:
+                for device, size in one.session.planned_on_devices.items():
+                    kept[device] += size
+        return dict(kept)
 
     def share_spare(self, left_bytes: int) -> None:
         """Give each model its share of the memory that the plans leave, for cached contexts."""

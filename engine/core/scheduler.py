@@ -58,6 +58,10 @@ def _no_arrival() -> bool:
     return False
 
 
+def _nothing(scheduler: Scheduler) -> None:
+    """Nobody does anything during a pass."""
+
+
 class Scheduler:
     """Runs requests together; used by the engine thread only."""
 
@@ -88,8 +92,8 @@ class Scheduler:
         self._interrupted: dict[tuple[str, tuple[int, ...]], SamplerState] = {}
         self._arriving = _no_arrival
         self._is_expected = False
-        # Of a model that takes turns with another: called between the layers of a pass.
-        self.between_layers: Callable[[], None] | None = None
+        self.between_layers: Callable[[Scheduler], None] = _nothing  # during a pass
+        self.is_beside = False  # another model takes turns with this one
         self._is_long = False  # the pass in progress is a prompt alone, for longer than a chunk
         self.device_fault: BaseException | None = None  # what a device raised in the last pass
 
@@ -344,7 +348,7 @@ class Scheduler:
         """Tokens of a prompt to process in a pass with these answers, by the measured time."""
         if not rows and self._is_alone:
             return self.runner.chunk
-        seconds = _SHARED_SECONDS if rows or self.between_layers else _CHUNK_SECONDS
+        seconds = _SHARED_SECONDS if rows or self.is_beside else _CHUNK_SECONDS
         if rows and _outranks(prompt, rows):
             seconds = _URGENT_SECONDS
         fitting = int(seconds / self._token_seconds)
@@ -352,7 +356,7 @@ class Scheduler:
 
     @property
     def _is_alone(self) -> bool:
-        is_shared = self._is_expected or self.between_layers is not None
+        is_shared = self._is_expected or self.is_beside
         return len(self._running) == 1 and not self._waiting and not is_shared
 
     def _with_pages(
@@ -489,8 +493,7 @@ class Scheduler:
                 self._finish(one)
 
     def _checkpoint(self) -> None:
-        if self.between_layers is not None:
-            self.between_layers()
+        self.between_layers(self)
         for one in self._running:
             if one.request.cancellation.is_cancelled:
                 raise Cancelled

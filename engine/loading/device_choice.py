@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby
@@ -63,11 +63,14 @@ def placed(
     cache: CacheType,
     reclaimable: int = 0,
     limit: int = 0,
+    kept: Mapping[str, int] | None = None,
 ) -> Choice:
     """The placement of a model of a file on a device, see `choose`, by its memory plan."""
 
     def fits(placement: Placement) -> bool:
-        plan, _ = predict(file, config, placement, context, cache, reclaimable, limit=limit)
+        plan, _ = predict(
+            file, config, placement, context, cache, reclaimable, limit=limit, kept=kept
+        )
         return _is_whole(plan, context, config.context)
 
     return choose(device, config.layers, fits, divisible=is_divisible(file, config))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -156,6 +156,7 @@ def load(
     tokenizer_file: Path | None = None,
     ids_only: bool = False,
     reclaimable: int = 0,
+    kept: Mapping[str, int] | None = None,
     memory_bytes: int = 0,
     planned: Callable[[MemoryPlan], None] = lambda plan: None,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -170,7 +171,8 @@ def load(
     raises.
 
     `before_weights` is called after all checks, before memory is allocated: unload a model that is
-    being replaced there. `reclaimable` is the number of bytes this frees. With `embeddings`, models
+    being replaced there. `reclaimable` is the number of bytes this frees, and `kept` what others may
+    come to take of devices, see `placement.predict`. With `embeddings`, models
     that only make these or score documents are loaded too. `tokenizer_file` is a `tokenizer.json`
     that replaces the vocabulary of the file, see `engine.frontend.tokenizer.vocabulary`. With `ids_only` the
     model is given token ids and no text, so a file without a readable vocabulary is loaded too.
@@ -194,6 +196,7 @@ def load(
             context,
             cache,
             memory_bytes,
+            kept,
             planned,
             progress,
             checkpoint,
@@ -204,7 +207,7 @@ def load(
             refuse_division(file, config, placement)
             return loading.on(Choice(placement), reclaimable)
 
-        choice = placed(file, config, device, context, cache, reclaimable, memory_bytes)
+        choice = placed(file, config, device, context, cache, reclaimable, memory_bytes, kept)
         try:
             return loading.on(choice, reclaimable)
         except DeviceError as error:
@@ -225,6 +228,7 @@ class _Loading:
     context: int
     cache: CacheType
     memory_bytes: int
+    kept: Mapping[str, int] | None
     planned: Callable[[MemoryPlan], None]
     progress: Callable[[int, int], None]
     checkpoint: Callable[[], None]
@@ -240,7 +244,7 @@ class _Loading:
         started, files = time.perf_counter(), stamps(self.file.paths)
         file, config, cache, placement = self.file, self.config, self.cache, choice.placement
         memory, storage = plan(
-            file, config, placement, self.context, cache, reclaimable, self.memory_bytes
+            file, config, placement, self.context, cache, reclaimable, self.memory_bytes, self.kept
         )
         if self.ids_only:
             vocabulary = find_or_ids(file, self.tokenizer_file, config.vocabulary)

@@ -112,12 +112,15 @@ def plan(
     cache: CacheType,
     reclaimable: int = 0,
     limit: int = 0,
+    kept: Mapping[str, int] | None = None,
 ) -> tuple[MemoryPlan, Storages]:
     """The memory plan of a model, and how its weights are stored other than `prepare` prefers.
 
     Raises OutOfMemory if it does not fit even with all layers paged.
     """
-    found, storage = predict(file, config, placement, context, cache, reclaimable, limit=limit)
+    found, storage = predict(
+        file, config, placement, context, cache, reclaimable, limit=limit, kept=kept
+    )
     if refused := refusal(found, context):
         raise refused
     return found, storage
@@ -167,6 +170,7 @@ def predict(
     *,
     available: int | None = None,
     limit: int = 0,
+    kept: Mapping[str, int] | None = None,
     weights: Collection[tuple[str, str]] = (),
     refused: Mapping[str, Collection[str]] | None = None,
     before: MemoryPlan | None = None,
@@ -174,9 +178,11 @@ def predict(
     """The plan and storage of a model, whether or not it fits; see `plan` and `plan_without`.
 
     `context` 0 chooses one that fits if possible, after a failed check that of the plan `before`.
-    `reclaimable` bytes are in use now but will be freed before the load. `available` bytes of the
-    host are measured if None; at most `limit` of them are used, if that is not 0. A model that does
-    not fit has paged layers. Raises RequestError for a context or a limit below 0.
+    `reclaimable` bytes of the host are in use now but will be freed before the load; below 0: models
+    that stay may yet take as many. `kept` is what these may come to take of other devices, by torch's
+    name; of what this process has there, all else is freed. `available` bytes of the host are measured
+    if None; at most `limit` of them are used, if that is not 0. A model that does not fit has paged
+    layers. Raises RequestError for a context or a limit below 0.
     """
     if context < 0:
         raise RequestError(
@@ -201,8 +207,8 @@ def predict(
         host, others = _needs(
             model, placement, tensors, vocabulary, cache, storage, refused or {}, failed, paging
         )
-        if reclaimable:  # of a model that is replaced: what it has on devices is freed too
-            others = [_with_reserved(one, placement) for one in others]
+        if reclaimable or kept:
+            others = [_freed(one, placement, (kept or {}).get(one.device, 0)) for one in others]
         found = plan_memory(
             host,
             context_wanted=context,
@@ -229,10 +235,11 @@ def predict(
     return replace(paged, paging=timed(paged.paging, file.paths[0], config.loops)), packed
 
 
-def _with_reserved(needs: DeviceNeeds, placement: Placement) -> DeviceNeeds:
-    """The needs on a device whose memory that this process has now is free by then."""
+def _freed(needs: DeviceNeeds, placement: Placement, kept: int) -> DeviceNeeds:
+    """The needs on a device, of which this process then has no more than what is `kept`."""
     own = next(one for one in placement.backends if str(one.device) == needs.device)
-    return replace(needs, available_bytes=needs.available_bytes + own.reserved_bytes())
+    free = needs.available_bytes + own.reserved_bytes() - kept
+    return replace(needs, available_bytes=max(free, 0))
 
 
 def predict_shape(

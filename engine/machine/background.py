@@ -7,7 +7,7 @@ After a cancellation the work runs to its end and its result is discarded.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -76,3 +76,15 @@ class BackgroundTask(Generic[T]):
             self._done.append(self._work())
         except BaseException as error:  # noqa: BLE001  raised again by `result`
             self._failed = error
+
+
+def in_background(
+    work: Callable[[], T], name: str, checkpoint: Callable[[], None]
+) -> Generator[None, None, T]:
+    """Run work on a helper thread, and yield until it is done: of brief work not once.
+
+    Tokenizing a very long prompt takes seconds. Raises what the work or `checkpoint` raises.
+    """
+    task = BackgroundTask(work, name)
+    yield from task.polled(checkpoint)
+    return task.result(checkpoint)

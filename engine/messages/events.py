@@ -15,6 +15,7 @@ from engine.messages.values import (
     DeviceRefusal,
     FinishReason,
     Histogram,
+    LogitsRow,
     Pooling,
     Sampling,
     SlowPart,
@@ -65,6 +66,7 @@ class ModelLoaded:
     sampling_unusable: tuple[str, ...] = ()  # its keys of sampling that mean nothing, with values
     paged_layers: int = 0  # not in memory
     paged_bytes: int = 0  # of these, read from the file for each token
+    paged_experts: bool = False  # of these, only the experts that a token uses
     paged_seconds: float = 0.0  # that this takes by the measured speed of the disk; 0: not known
     runs_on: tuple[DevicePart, ...] = ()  # in the order of the layers
     moved: DeviceRefusal | None = None  # why it does not run, or not all, where it was asked to
@@ -300,8 +302,30 @@ class Scored:
     """The tokens of a text with their log probabilities."""
 
     request: int
-    # The first, which has nothing before it, has 0 and no others in its place; empty: cancelled.
+    # From `Score.start` on. The first of the text, which has nothing before it, has 0 and no others in
+    # its place; empty: cancelled.
     tokens: tuple[TokenLogprobs, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogitsComputed:
+    """The logits after tokens of a text."""
+
+    request: int
+    rows: tuple[LogitsRow, ...]  # in the order of the positions; empty: cancelled
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedMeasured:
+    """The speed of a model: medians over all repetitions. 0 everywhere: cancelled."""
+
+    request: int
+    prefill_tokens_per_second: float = 0.0
+    decode_tokens_per_second: float = 0.0
+    bytes_per_token: int = 0  # of memory that a decode step reads: weights as stored, and KV cache
+    bandwidth: float = 0.0  # bytes/s that the memory can be read with
+    paged_bytes_per_token: int | None = None  # read from the disk; None: all is in memory
+    threads: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +398,8 @@ Event = (
     | Embedded
     | Reranked
     | Scored
+    | LogitsComputed
+    | SpeedMeasured
     | ConstraintChecked
     | MetricsRead
     | Failed

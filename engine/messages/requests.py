@@ -46,6 +46,9 @@ class Load:
     # Backends of consecutive layers and how many each has, the last 0: the rest. Empty: `backend`.
     placement: tuple[tuple[str, int], ...] = ()
     embeddings: bool = False  # also a model that only makes these, or scores documents
+    ids_only: bool = (
+        False  # it is given token ids alone: also a model without a readable vocabulary
+    )
     # The most that the model may take; 0: nine tenths of the free memory. Layers that do not fit are
     # read from the file for every pass.
     memory_bytes: int = 0
@@ -234,6 +237,7 @@ class Embed:
     texts: tuple[str, ...]
     pooling: Pooling | None = None  # None: as the file says
     model: Path | None = None
+    adapters: tuple[AdapterUse, ...] | None = None  # None: those of the last SetAdapters
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +247,7 @@ class Rerank:
     query: str
     documents: tuple[str, ...]
     model: Path | None = None
+    adapters: tuple[AdapterUse, ...] | None = None  # None: those of the last SetAdapters
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +256,34 @@ class Score:
 
     text: str | tuple[int, ...]  # a text is tokenized as a prompt is, token ids are taken as given
     logprobs: int = 1  # of so many most likely tokens in each place
+    adapters: tuple[AdapterUse, ...] | None = None  # None: those of the last SetAdapters
+    model: Path | None = None
+    start: int = 0  # position of the first token that is scored; those before it are only read
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeLogits:
+    """Compute the logits after some tokens of a text; the text stays cached."""
+
+    text: str | tuple[int, ...]  # as for Score
+    positions: tuple[int, ...]  # of the tokens, from 0
+    most: int = 0  # the highest in each place; 0: all
+    with_pieces: bool = False
+    adapters: tuple[AdapterUse, ...] | None = None  # None: those of the last SetAdapters
+    model: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureSpeed:
+    """Measure how fast a model reads a prompt and generates, alone: no other request goes on.
+
+    Both begin behind `depth` tokens. The bandwidth of the memory is measured beside each decode.
+    """
+
+    prompt: int  # tokens
+    generated: int  # tokens, each in a pass of its own
+    depth: int = 0  # tokens that are cached before
+    repetitions: int = 3
     adapters: tuple[AdapterUse, ...] | None = None  # None: those of the last SetAdapters
     model: Path | None = None
 
@@ -279,6 +312,8 @@ Request = (
     | Embed
     | Rerank
     | Score
+    | ComputeLogits
+    | MeasureSpeed
     | CheckConstraint
     | Metrics
 )

@@ -257,6 +257,15 @@ class TokenLogprobs:
 
 
 @dataclass(frozen=True, slots=True)
+class LogitsRow:
+    """The logits in one place, highest first; of equal ones the lowest id."""
+
+    ids: tuple[int, ...]
+    logits: tuple[float, ...]
+    pieces: tuple[str, ...] = ()  # of the tokens, if they were asked for, as in Logprob
+
+
+@dataclass(frozen=True, slots=True)
 class Histogram:
     """Counted values: `counts[i]` of them are at most `bounds[i]` and above the bound before."""
 

@@ -14,7 +14,7 @@ from engine.speculative.lookup import LookupDrafter
 from engine.speculative.vocabulary import VocabularyMap
 
 
-class Drafts:
+class DraftRegistry:
     """A loaded draft model, which drafts in step with the target or ahead of it."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Drafts:
             self._ahead.close()
 
 
-def maker(kind: DraftKind, drafts: Drafts | None) -> Callable[[Sampler], Drafter] | None:
+def maker(kind: DraftKind, drafts: DraftRegistry | None) -> Callable[[Sampler], Drafter] | None:
     """What makes the drafter of each answer; None: no drafts, also without the model for them."""
     match kind:
         case DraftKind.NONE:

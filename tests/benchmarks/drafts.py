@@ -36,7 +36,7 @@ from engine.loading.library import starter_path
 from engine.loading.loader import LoadedModel, load
 from engine.messages import CacheType, DraftKind, Finished, Role, Sampling, Turn
 from engine.sampling import Sampler
-from engine.speculative.draft_registry import Drafts, maker
+from engine.speculative.draft_registry import DraftRegistry, maker
 from engine.speculative.drafter import Drafter
 from engine.speculative.lookup import LookupDrafter
 from engine.speculative.vocabulary import VocabularyMap
@@ -168,7 +168,7 @@ def measure_model(target: Path, draft: Path, pairs: int) -> list[str]:
     model = load(target, cache=CacheType.Q8_0, context=1024)
     small = load(draft, cache=CacheType.Q8_0, context=1024, threads=None)
     vocabulary = VocabularyMap(model.tokenizer, small.tokenizer)
-    drafts = Drafts(small.new_runner, 1024, vocabulary)
+    drafts = DraftRegistry(small.new_runner, 1024, vocabulary)
     scheduler, rows = model.new_scheduler(), list[str]()
     prompt = _prompt(model, "Explain how a lighthouse works, and why ships still need it.")
 

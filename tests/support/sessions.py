@@ -1,9 +1,14 @@
-"""Opens a `Session` directly over a GGUF file, without a tokenizer or a memory plan."""
+"""Sessions opened directly over a GGUF file, without a tokenizer or a memory plan, and run alone."""
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from collections.abc import Sequence as Tokens
 from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import Tensor
 
 from engine.core.runner import Runner
 from engine.core.session import Session
@@ -13,6 +18,8 @@ from engine.models import architecture
 from engine.models.config import read_config
 from engine.models.layers import Decoder
 from engine.models.weights import Weights
+
+T = TypeVar("T")
 
 
 def open_decoder(path: Path, context: int = 256) -> Decoder:
@@ -50,3 +57,26 @@ def greedy(session: Session, prompt: Tokens[int], tokens: int) -> list[int]:
         answer.append(int(logits.argmax()))
         logits = session.step(answer[-1])
     return answer
+
+
+def logits_at(session: Session, tokens: Tokens[int], positions: Tokens[int]) -> Tensor:
+    """Prefill an empty session; returns logits [N, V] f32 after the N `positions` of `tokens`."""
+    wanted = torch.tensor(sorted(set(positions)))
+    rows: list[Tensor] = []
+    start = 0
+    for hidden in session.prefill(tokens):
+        inside = wanted[(wanted >= start) & (wanted < start + len(hidden))] - start
+        if len(inside):
+            rows.append(session.logits(hidden[inside]))
+        start += len(hidden)
+    order = torch.searchsorted(wanted, torch.tensor(list(positions)))
+    return torch.cat(rows)[order]
+
+
+def finish(work: Generator[None, None, T]) -> T:
+    """Run work that pauses between passes to its end."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as stopped:
+            return stopped.value

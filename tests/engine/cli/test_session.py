@@ -179,8 +179,8 @@ def test_a_model_that_is_replaced_while_it_answers_saves_no_session(
     """Its pages would have the key of the model that has the name now."""
     other, load = tiny.write(tmp_path / "other.gguf", seed=4), Client._load
 
-    def replaced(client: Client, options: Options) -> ModelLoaded:
-        loaded = load(client, options)
+    def replaced(client: Client, options: Options, **wanted: bool) -> ModelLoaded:
+        loaded = load(client, options, **wanted)
         other.replace(model)
         return loaded
 

@@ -9,7 +9,6 @@ import torch
 
 import plain_states
 import tiny
-from engine.cli.embed import finish
 from engine.core import embedding
 from engine.core.embedding import Embedder
 from engine.errors import Cancelled, ModelFileError, OutOfMemory, RequestError
@@ -18,6 +17,7 @@ from engine.messages import Pooling
 from engine.state.pages import PagePool, bytes_for
 from engine.state.prefix_tree import PrefixTree
 from engine.state.sequence import Sequence
+from sessions import finish
 
 TEXTS = ["hello", "the quick brown fox jumps over the lazy dog", "x", "how are you today? " * 40]
 

@@ -12,9 +12,9 @@ from torch import Tensor
 import plain_states
 import tiny
 import tiny_encoders
-from engine.cli.embed import finish
 from engine.errors import ModelFileError, RequestError, UnsupportedModel
 from engine.loading.loader import LoadedModel, load
+from sessions import finish
 
 DOCUMENTS = ["the quick brown fox", "hello", "how are you <|im_end|> today [SEP]? {query}"]
 TEMPLATE = (

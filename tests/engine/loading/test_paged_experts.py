@@ -13,7 +13,7 @@ import architecture_files
 import tiny
 from architecture_files import Skeleton
 from engine import Failed, Load, ModelLoaded
-from engine.cli.loading import paging_words
+from engine.cli.client import paging_words
 from engine.gguf.reader import GGUFFile
 from engine.loading.loader import LoadedModel, load
 from engine.loading.memory import MemoryPlan, Paging
@@ -184,7 +184,6 @@ def test_a_mixture_larger_than_its_memory_gives_the_same_bits(path: Path) -> Non
     assert isinstance(pager, ExpertPager)
     assert paged.slow[-1].reason is SlowReason.PAGED
     assert paged.slow[-1].part == f"experts of {LAYERS} layers"
-    assert f"of {LAYERS} layers the experts that are used" in paging_words(paging)
     assert torch.equal(logits(paged), wanted)
     before = pager.read_bytes
     paged.new_session().step(3)
@@ -200,5 +199,6 @@ def test_the_engine_answers_with_paged_experts(bench: Bench, path: Path) -> None
     paged = bench.until(ModelLoaded, Failed)[-1]
     assert isinstance(paged, ModelLoaded), paged
     assert paged.paged_layers == LAYERS
+    assert f"of {LAYERS} layers the experts that are used" in paging_words(paged)
     assert 0 < paged.paged_bytes < sizes(path).token
     assert answer_text(bench.generate(4, "hello", max_tokens=8)) == wanted

@@ -8,11 +8,11 @@ import pytest
 
 import both_ways
 import tiny
-from engine.cli.embed import finish
 from engine.errors import FaultKind, ModelFileError, UnsupportedModel
 from engine.loading.inspect import inspect_model
 from engine.loading.loader import load
 from engine.messages import Pooling
+from sessions import finish
 
 IDS = [5, 17, 200, 3, 99, 42, 7, 250, 1, 60, 61]
 # The first values that llama-server (b11434) gives with mean pooling and with that of the last token.

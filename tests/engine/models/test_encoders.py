@@ -10,12 +10,12 @@ from gguf import GGUFReader
 
 import plain_states
 import tiny_encoders
-from engine.cli.embed import finish
 from engine.errors import EngineError, FaultKind, ModelFileError, RequestError, UnsupportedModel
 from engine.loading.inspect import inspect_model
 from engine.loading.loader import LoadedModel, load
 from engine.messages import Pooling, SlowPart, SlowReason
 from kernels import backends
+from sessions import finish
 
 pytestmark = pytest.mark.sweep
 

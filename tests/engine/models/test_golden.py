@@ -17,11 +17,11 @@ import torch
 
 import golden_tiny
 from chosen_backend import ops
-from engine.cli.measure import logits_at, perplexity
+from engine.cli.commands import main
 from engine.frontend.template import prompt_ids
 from engine.loading.loader import LoadedModel, load
 from engine.messages import CacheType, Role, Turn
-from sessions import open_session
+from sessions import logits_at, open_session
 
 pytestmark = [pytest.mark.sweep, pytest.mark.real]
 NAMES = ["smollm2", "gemma3"]
@@ -155,14 +155,15 @@ def test_tiny_models_equal_float64_in_every_format(
 
 @gemma_is_slow
 def test_perplexity_agrees_with_llamacpp(
-    model: LoadedModel, facts: Any, name: str, golden: Path
+    model: LoadedModel, facts: Any, name: str, golden: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Within 1 % of llama.cpp's tool at context 512."""
-    text = (golden / "ppl_text.txt").read_text(encoding="utf-8")
-    value, tokens = perplexity(model, text, 512)
+    text = str(golden / "ppl_text.txt")
+    assert main(["perplexity", "-m", str(model.path), "-f", text, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
     recorded = facts["perplexity"]["llama.cpp"]["ppl"]
-    assert tokens == 510
-    assert abs(value / recorded - 1) <= 0.01
+    assert found["tokens"] == 510
+    assert abs(found["perplexity"] / recorded - 1) <= 0.01
 
 
 def _sequence(facts: Any, prompt: int) -> list[int]:

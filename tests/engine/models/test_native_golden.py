@@ -20,14 +20,14 @@ import torch
 from torch import Tensor
 
 from chosen_backend import ops
-from engine.cli.measure import logits_at, perplexity
+from engine.cli.commands import main
 from engine.core.runner import Runner
 from engine.core.session import Session
 from engine.loading.loader import LoadedModel, load
 from engine.messages import DEFAULT_CACHE, CacheType
 from interpreter import Interpreter
 from kernels.cpu import library
-from sessions import session_over
+from sessions import logits_at, session_over
 
 pytestmark = [pytest.mark.sweep, pytest.mark.real]
 LARGEST_KL = {"smollm2": 0.003, "gemma3": 0.005}  # llama.cpp's mean KL from the exact rows
@@ -162,13 +162,16 @@ def test_mean_kl_along_all_recorded_answers_is_below_the_gate(
 
 @gemma_is_slow
 def test_perplexity_is_within_half_a_percent_of_the_references(
-    kernels: str, path: Path, golden: Path
+    kernels: str, path: Path, golden: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Half a percent is twice the standard error of these 510 tokens; the next test is sharper."""
-    text = (golden / "ppl_text.txt").read_text(encoding="utf-8")
-    found, tokens = perplexity(native(path), text, 512)
-    assert tokens == 510
-    assert abs(found / exact_scored(path, text).perplexity - 1) <= 0.005
+    file = golden / "ppl_text.txt"
+    options = ["-m", str(path), "-f", str(file), "--cache", DEFAULT_CACHE.value, "--json"]
+    assert main(["perplexity", *options]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["tokens"] == 510
+    exact_value = exact_scored(path, file.read_text(encoding="utf-8")).perplexity
+    assert abs(found["perplexity"] / exact_value - 1) <= 0.005
 
 
 @gemma_is_slow

@@ -17,7 +17,7 @@ from engine.adapters.stack import NO_ADAPTERS, Stack, load_adapter
 from engine.frontend.template import prompt_ids
 from engine.loading.loader import LoadedModel, load
 from engine.messages import CacheType, Constraint, ConstraintKind, DraftKind, Role, Sampling, Turn
-from engine.speculative.draft_registry import Drafts, maker
+from engine.speculative.draft_registry import DraftRegistry, maker
 from engine.speculative.vocabulary import VocabularyMap
 
 pytestmark = pytest.mark.slow
@@ -57,8 +57,8 @@ def other(starter_model: Path) -> LoadedModel:
 
 
 @pytest.fixture
-def drafts(model: LoadedModel, other: LoadedModel) -> Iterator[Drafts]:
-    made = Drafts(other.new_runner, CONTEXT, VocabularyMap(model.tokenizer, other.tokenizer))
+def drafts(model: LoadedModel, other: LoadedModel) -> Iterator[DraftRegistry]:
+    made = DraftRegistry(other.new_runner, CONTEXT, VocabularyMap(model.tokenizer, other.tokenizer))
     yield made
     made.close()
 
@@ -77,7 +77,7 @@ def adapters(
 @pytest.mark.parametrize("how", ["plain", "adapters", "grammar"])
 def test_answers_are_those_without_drafts(
     model: LoadedModel,
-    drafts: Drafts,
+    drafts: DraftRegistry,
     adapters: Stack,
     sampling: Sampling,
     kind: DraftKind,
