@@ -51,7 +51,7 @@ class Answerer:
     """
 
     def __init__(self) -> None:
-        self._preparing = 0  # answers whose prompts are being built
+        self.preparing = 0  # answers whose prompts are being built
 
     def open(
         self,
@@ -68,11 +68,6 @@ class Answerer:
     def leave(self) -> None:
         """Let go of the model."""
         del self._model, self._scheduler, self._prompts, self._disk, self._prefill
-
-    @property
-    def is_preparing(self) -> bool:
-        """Whether the prompt of an answer is being built."""
-        return self._preparing > 0
 
     def generate(
         self,
@@ -104,7 +99,7 @@ class Answerer:
             variables=wanted.template_arguments,
         )
         build = partial(read, wanted.turns, wanted.policy, thinking)
-        self._preparing += 1
+        self.preparing += 1
         try:
             prompt = yield from in_background(build, "prompt", checkpoint)
             if len(prompt.ids) < self._scheduler.context:
@@ -120,7 +115,7 @@ class Answerer:
                 compiling = partial(self._scheduler.grammars.compile, constraint)
                 yield from in_background(compiling, "grammar", checkpoint)
         finally:
-            self._preparing -= 1
+            self.preparing -= 1
         plan = ThoughtPlan(markers, budget, rendered.begun, rendered.continued)
         deliver: Callable[[AnswerEvent], None] = handle.deliver
         if (form := prompt.tool_format) and wanted.tool_choice is not ToolChoice.NONE:
@@ -166,7 +161,7 @@ class Answerer:
         """Continue a text without the template."""
         checkpoint = handle.checkpoint
         build = partial(texts.prompt_of, wanted, self._model.tokenizer)
-        self._preparing += 1
+        self.preparing += 1
         try:
             ids = yield from in_background(build, "prompt", checkpoint)
             if 0 < len(ids) < self._scheduler.context:
@@ -175,7 +170,7 @@ class Answerer:
                 compiling = partial(self._scheduler.grammars.compile, wanted.constraint)
                 yield from in_background(compiling, "grammar", checkpoint)
         finally:
-            self._preparing -= 1
+            self.preparing -= 1
         timer = self._prefill.timer()
         given = not isinstance(wanted.prompt, str)  # ids are taken as they are
         request = AnswerRequest(

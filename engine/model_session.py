@@ -310,7 +310,7 @@ class ModelSession:
 
     def step(self, arriving: Callable[[], bool]) -> None:
         """Run one pass over the answers in progress; see `Scheduler.step`."""
-        self._scheduler.step(arriving, is_expected=self._answerer.is_preparing)
+        self._scheduler.step(arriving, is_expected=self._answerer.preparing > 0)
 
     def stop(self, error: BaseException) -> None:
         """End every answer in progress with an error."""

@@ -179,7 +179,8 @@ class Loop:
             torch_library.load()
         except BaseException:  # every request imports torch again and reports the failure
             log.exception("torch cannot be loaded")
-        while self._has_work():
+        # Read without the lock: what is set meanwhile wakes the next turn.
+        while not self._stopping or self._open or self._queue.items:
             self._turn()
         self._shut_down()
 
@@ -195,7 +196,7 @@ class Loop:
     def _between_tensors(self, handle: RequestHandle) -> None:
         """Called often during a load: the others have half of the time. Raises Cancelled."""
         handle.checkpoint()
-        if threading.current_thread() is not self._thread or not (self._queue or self._jobs):
+        if threading.current_thread() is not self._thread or not (self._queue.items or self._jobs):
             return
         began = time.perf_counter()
         if began - self._turned >= self._turn_seconds:
@@ -219,9 +220,13 @@ class Loop:
 
     def _advance(self) -> None:
         """Run one pass of a model for its answers, and go on with all jobs."""
-        started, turn = time.perf_counter(), self._next_resident()
+        started, every = time.perf_counter(), self._residents.every
+        others = self._loading is not None or len(every) > 1
+        if others:
+            turn = self._next_resident()
+        else:
+            turn = every[0] if every and every[0].session.is_busy else None
         if turn is not None:
-            others = self._loading is not None or len(self._residents.every) > 1
             if (is_beside := others and self._works_beside(turn)) is not turn.is_beside:
                 turn.is_beside = is_beside
                 turn.session.set_beside(is_beside=is_beside)
@@ -234,10 +239,10 @@ class Loop:
                 continue
             if not self._waits_for_turn(handle, turn):
                 self._go_on(handle, job)
-        if turn is not None:
+        if turn is not None and others:
             self._residents.charge(turn, time.perf_counter() - started)
         if self._loading is None:
-            for one in self._residents:
+            for one in every:
                 if (fault := one.session.device_fault) is not None:
                     self._move(one, fault)
 
@@ -295,8 +300,6 @@ class Loop:
 
     def _next_resident(self) -> Resident | None:
         """The model that runs the next pass."""
-        if len(self._residents.every) < 2:
-            return self._residents.next(frozenset(), frozenset())
         urgent, foreground = set[Path](), set[Path]()
         for id in self._jobs:
             handle = self._open[id]
@@ -349,10 +352,6 @@ class Loop:
             self._move(one, without_frames(fault))
             self._fail(handle, _moved_error(error))
 
-    def _has_work(self) -> bool:
-        with self._changed:
-            return not self._stopping or bool(self._open or self._queue)
-
     def _unanswered(self) -> list[RequestHandle]:
         """Running and queued requests; the caller must hold the lock."""
         return [*self._open.values(), *self._queue.items]
@@ -395,22 +394,21 @@ class Loop:
     def _next(self) -> RequestHandle | None:
         """The next request, if one can begin now; waits for one if there is nothing else to do."""
         with self._changed:
-            while not (self._open or self._queue or self._stopping):
+            queued = self._queue.items
+            while not (self._open or queued or self._stopping):
                 self._changed.wait()
-            found = self._find_next()
+            found = self._find_next() if queued else None
             if found is not None:
                 self._queue.remove(found)
                 self._open[found.id] = found
                 return found
-            has_work = self._open or self._queue
+            has_work = self._open or queued
             goes_on = self._loading is not None or self._awaited or self._residents.is_busy
             if has_work and not goes_on:
                 self._changed.wait(_POLL_SECONDS)  # the work is on other threads
             return None
 
     def _find_next(self) -> RequestHandle | None:
-        if not self._queue:
-            return None
         main = self._residents.main
         resident = [one.path for one in self._residents]
         running = list(self._open.values())
@@ -429,7 +427,7 @@ class Loop:
     def _has_request(self) -> bool:
         """Whether a queued answer, not one in the background, can begin now."""
         with self._changed:
-            found = self._find_next()
+            found = self._find_next() if self._queue.items else None
         return (
             found is not None
             and isinstance(found.request, Chat | Complete)

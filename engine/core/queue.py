@@ -54,28 +54,20 @@ class RequestQueue:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._items: list[RequestHandle] = []
+        self.items: list[RequestHandle] = []  # the oldest first
         self._open: dict[int, str] = {}  # clients of unfinished requests, by id
         self._seconds = 1.0  # that a request takes, running mean
 
-    def __bool__(self) -> bool:
-        return bool(self._items)
-
-    @property
-    def items(self) -> list[RequestHandle]:
-        """The queued requests, the oldest first."""
-        return list(self._items)
-
     def has(self, id: int) -> bool:
         """Whether the request of an id is queued."""
-        return any(one.id == id for one in self._items)
+        return any(one.id == id for one in self.items)
 
     def add(self, handle: RequestHandle) -> None:
         """Queue a request; raises Busy."""
         if handle.client:
             self._refuse(handle.client)
             self._open[handle.id] = handle.client
-        self._items.append(handle)
+        self.items.append(handle)
 
     def _refuse(self, client: str) -> None:
         """Raise Busy if there are too many requests."""
@@ -94,11 +86,11 @@ class RequestQueue:
 
     def remove(self, handle: RequestHandle) -> None:
         """Take out a request that begins."""
-        self._items.remove(handle)
+        self.items.remove(handle)
 
     def clear(self) -> None:
         """Take out all requests."""
-        self._items.clear()
+        self.items.clear()
 
     def on_end(self, handle: RequestHandle, seconds: float) -> None:
         """A request has ended, so many seconds after it was submitted."""
@@ -121,7 +113,7 @@ class RequestQueue:
         for handle in running:
             _hold(claims(handle.request, main, resident), shared, alone)
         found: RequestHandle | None = None
-        for handle in self._items:
+        for handle in self.items:
             if handle.is_overdue or (
                 handle.is_cancelled and not isinstance(handle.request, Unload)
             ):

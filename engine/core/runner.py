@@ -158,9 +158,9 @@ class Runner:
     ) -> list[Tensor]:
         """Append tokens to sequences: the logits [wanted, V] after the last tokens of each.
 
-        Raises OutOfPages, and what `checkpoint` raises; nothing is then committed.
+        Raises OutOfPages, and what `checkpoint` raises, which is not called in a pass that is brief;
+        nothing is then committed.
         """
-        checkpoint()
         at_once = self._steps_at_once
         for rows in batch:  # plain loops: this runs before every token
             at_once = at_once and len(rows.tokens) <= rows.wanted

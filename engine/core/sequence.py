@@ -314,7 +314,9 @@ class RunningSequence:
             self.reason = FinishReason.END
         elif self._guard is not None and any(map(self._guard.push, settled)):
             self.reason = FinishReason.REPETITION
-        elif self.request.max_tokens and self._counted(generated) >= self.request.max_tokens:
+        elif (
+            0 < (most := self.request.max_tokens) <= generated and self._counted(generated) >= most
+        ):
             self.reason = FinishReason.LENGTH
         elif len(text) > self.sequence.context:
             self.reason = FinishReason.CONTEXT

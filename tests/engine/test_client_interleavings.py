@@ -266,7 +266,7 @@ class Door:
             time.sleep(0.002 * count)
             return
         for _ in range(count):
-            if self.loop._open or self.loop._queue:
+            if self.loop._open or self.loop._queue.items:
                 self.loop._turn()
 
     def wait(self, asked: list[Asked]) -> None:
@@ -384,7 +384,7 @@ class Door:
         assert not loop._open
         assert not loop._jobs
         assert not loop._awaited
-        assert not loop._queue
+        assert not loop._queue.items
         assert not loop._queue._open
         for one in loop._residents:
             scheduler = one.session._scheduler

@@ -349,7 +349,7 @@ def _byte_alphabet() -> list[str]:
 
 def _to_bytes(text: str, byte_of: Mapping[str, int]) -> bytes:
     try:
-        return bytes([byte_of[character] for character in text])
+        return bytes(map(byte_of.__getitem__, text))
     except KeyError:  # not in the byte alphabet: use the text itself
         return text.encode("utf-8")
 

@@ -17,6 +17,7 @@ from engine.messages import (
     Embed,
     FindDevices,
     Load,
+    MeasureSpeed,
     Metrics,
     Priority,
     Request,
@@ -40,6 +41,7 @@ REQUESTS: st.SearchStrategy[Request] = st.one_of(
     st.builds(Unload, MODELS),
     st.builds(Load, st.sampled_from([MAIN, OTHER, NEW]), beside=st.booleans()),
     st.builds(Metrics, MODELS),
+    st.builds(MeasureSpeed, st.just(1), st.just(1), model=MODELS),
     st.just(FindDevices()),
 )
 
@@ -75,7 +77,7 @@ def test_all_begin_and_none_beside_what_it_conflicts_with(
     handles = [handle(request, priority) for request, priority in asked]
     for one in handles:
         queue.add(one)
-    while queue or running:
+    while queue.items or running:
         found = order(queue, running)
         if found is None or (running and data.draw(st.booleans())):
             assert running, "something could always begin alone"
@@ -164,3 +166,8 @@ def test_a_client_is_refused_beyond_its_share_and_all_beyond_the_limit() -> None
         queue.add(handle(Chat(()), client="c"))
     queue.on_end(first, 3.0)
     queue.add(handle(Chat(()), client="c"))
+
+
+@given(REQUESTS)
+def test_a_measurement_runs_beside_nothing_that_works_on_a_model(other: Request) -> None:
+    assert conflict(MeasureSpeed(1, 1), other) or other == FindDevices()
