@@ -18,15 +18,17 @@ def token_logprobs(logits: Tensor, token: int, most: int, tokenizer: Tokenizer) 
     """
     row = torch.log_softmax(logits.detach().to("cpu", torch.float64), dim=0)
     if not most:
-        return TokenLogprobs(token, shown(tokenizer, token), float(row[token]), ())
+        text, raw = shown(tokenizer, token), tokenizer.piece(token)
+        return TokenLogprobs(token, text, float(row[token]), (), raw)
     least = torch.topk(row, min(most, len(row))).values[-1]
     ids = torch.nonzero(row >= least)[:, 0]  # more than `most` where some are equal
     values, order = torch.sort(row[ids], descending=True, stable=True)
     top = [
-        Logprob(one, shown(tokenizer, one), value)
+        Logprob(one, shown(tokenizer, one), value, tokenizer.piece(one))
         for one, value in zip(ids[order][:most].tolist(), values[:most].tolist(), strict=True)
     ]
-    return TokenLogprobs(token, shown(tokenizer, token), float(row[token]), tuple(top))
+    text, raw = shown(tokenizer, token), tokenizer.piece(token)
+    return TokenLogprobs(token, text, float(row[token]), tuple(top), raw)
 
 
 def shown(tokenizer: Tokenizer, token: int) -> str:

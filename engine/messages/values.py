@@ -241,6 +241,7 @@ class Logprob:
     token: int
     text: str  # U+FFFD for bytes that are no characters alone
     logprob: float
+    raw: bytes = b""  # its bytes; b"": those of `text`
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +255,7 @@ class TokenLogprobs:
     text: str
     logprob: float
     top: tuple[Logprob, ...]  # highest first
+    raw: bytes = b""  # as in Logprob
 
 
 @dataclass(frozen=True, slots=True)

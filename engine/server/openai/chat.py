@@ -11,7 +11,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.routing import Route
 
-from engine.messages import TokenLogprobs
+from engine.messages import Logprob, TokenLogprobs
 from engine.server.fields import Fields
 from engine.server.http import END_OF_STREAM, Call, Stream, json_response, post, sse, sse_error
 from engine.server.openai.messages import turns
@@ -278,10 +278,9 @@ def _call(id: str, name: str) -> dict[str, Any]:
 
 def logprob(token: TokenLogprobs, top: int) -> dict[str, Any]:
     """The log probability of a token and of the `top` most likely ones."""
-    rows = [(one.token, one.text, one.logprob) for one in token.top[:top]]
-    made = _logprob(token.token, token.text, token.logprob)
-    return made | {"top_logprobs": [_logprob(*row) for row in rows]}
+    return _logprob(token) | {"top_logprobs": [_logprob(one) for one in token.top[:top]]}
 
 
-def _logprob(token: int, text: str, value: float) -> dict[str, Any]:
-    return {"id": token, "token": text, "bytes": list(text.encode()), "logprob": value}
+def _logprob(one: TokenLogprobs | Logprob) -> dict[str, Any]:
+    raw = one.raw or one.text.encode()
+    return {"id": one.token, "token": one.text, "bytes": list(raw), "logprob": one.logprob}

@@ -94,6 +94,14 @@ def test_a_schema_and_log_probabilities(served: Served) -> None:
     assert all(len(one["top_logprobs"]) == 2 for one in choice["logprobs"]["content"])
 
 
+def test_the_bytes_of_a_token_that_is_no_character_alone(served: Served) -> None:
+    pieces = served.post("/tokenize", {"content": "é", "with_pieces": True})["tokens"]
+    (token,) = [one["id"] for one in pieces if one["piece"] == [0xC3]]
+    body = chat(max_tokens=2, temperature=0, logprobs=True, logit_bias={token: 100})
+    (choice,) = served.post(PATH, body)["choices"]
+    assert [one["bytes"] for one in choice["logprobs"]["content"]] == [[0xC3]] * 2
+
+
 @pytest.mark.parametrize(
     ("change", "word"),
     [
