@@ -58,7 +58,10 @@ def _card(card: ModelCard) -> dict[str, Any]:
         "created": int(card.changed),
         "owned_by": "tokonoma",
         "name": card.label,
-        "type": "model",  # with the next two, a model in Anthropic's list
+        "type": "model",  # with the next ones, a model in Anthropic's list
+        "lifecycle": "active",
+        "max_input_tokens": loaded.context if loaded else None,
+        "max_tokens": loaded.context if loaded else None,
         "display_name": card.label,
         "created_at": datetime.fromtimestamp(card.changed, UTC).isoformat(timespec="seconds"),
         "slug": card.name,

@@ -209,7 +209,7 @@ def usage_object(usage: Usage) -> dict[str, Any]:
     """The tokens of an answer."""
     return {
         "input_tokens": usage.prompt,
-        "input_tokens_details": {"cached_tokens": usage.cached},
+        "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": 0},
         "output_tokens": usage.generated,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning},
         "total_tokens": usage.prompt + usage.generated,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,6 +58,41 @@ def anthropic(scripted: Served) -> Iterator[Any]:
 def ollama(scripted: Served) -> Iterator[Any]:
     with package("ollama").Client(host=scripted.server.address) as made:
         yield made
+
+
+def test_all_fields_that_the_clients_types_require_are_there(scripted: Served) -> None:
+    """The clients themselves make their types of anything."""
+    types = importlib.import_module
+    package("openai")
+    response, chat = types("openai.types.responses"), types("openai.types.chat")
+    package("anthropic")
+    messages = types("anthropic.types")
+    asked = {"model": MODEL, "messages": QUESTION}
+    include = ["reasoning.encrypted_content", "message.output_text.logprobs"]
+    bodies: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+        "/v1/chat/completions": (chat.ChatCompletion, chat.ChatCompletionChunk, asked),
+        "/v1/responses": (
+            response.Response,
+            response.ResponseStreamEvent,
+            {"model": MODEL, "input": "hello", "include": include},
+        ),
+        "/v1/messages": (
+            messages.Message,
+            messages.RawMessageStreamEvent,
+            asked | {"max_tokens": 50},
+        ),
+    }
+    adapter = package("pydantic").TypeAdapter
+    for path, (whole, part, body) in bodies.items():
+        adapter(whole).validate_python(scripted.post(path, body))
+        with scripted.http.stream("POST", path, json=body | {"stream": True}) as stream:
+            found = [line[6:] for line in stream.iter_lines() if line.startswith("data: {")]
+        for one in map(json.loads, found):
+            if one.get("type") != "ping":
+                adapter(part).validate_python(one)
+    for one in scripted.get("/v1/models")["data"]:
+        adapter(messages.ModelInfo).validate_python(one)
+        adapter(types("openai.types").Model).validate_python(one)
 
 
 def test_openai_a_response(openai: Any) -> None:

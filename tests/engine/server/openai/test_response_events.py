@@ -62,7 +62,7 @@ def test_every_event_is_numbered_and_the_last_has_the_response() -> None:
     assert response["status"] == "completed"
     assert response["usage"] == {
         "input_tokens": 10,
-        "input_tokens_details": {"cached_tokens": 4},
+        "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 0},
         "output_tokens": 7,
         "output_tokens_details": {"reasoning_tokens": 3},
         "total_tokens": 17,
