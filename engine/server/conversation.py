@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 from engine.messages import ReasoningPart, Role, TextPart, ToolCall, ToolResult, Turn
+from engine.server.errors import ApiError
 from engine.server.fields import Fields
 from engine.server.turns import prepared
 
@@ -17,7 +19,6 @@ _TEXTS = {
     "summary_text": "text",
     "refusal": "refusal",
 }
-_NO_PICTURE = "[a picture, which this model cannot see]"
 _PICTURES = ("image", "image_url", "input_image")
 
 
@@ -101,15 +102,27 @@ def part_text(part: Fields) -> str:
     return part.fail("type", f"is {what}; the models here read text only.")
 
 
-def result_text(message: Fields, name: str = "content") -> str:
-    """The text of what a tool gave back; a note stands for a picture, which ends no conversation."""
-    if not isinstance(message.get(name), list):
-        value = message.get(name)
+def result_text(
+    message: Fields, name: str = "content", read: Callable[[Fields], str] = part_text
+) -> str:
+    """The text of what a tool gave back, whose parts `read` reads.
+
+    A note stands for a part that is no text, such as a picture: it must not end the conversation.
+    """
+    value = message.get(name)
+    if not isinstance(value, list):
         return value if isinstance(value, str) else "" if value is None else json.dumps(value)
-    parts = message.objects(name)
-    return "\n\n".join(
-        _NO_PICTURE if part.get("type") in _PICTURES else part_text(part) for part in parts
-    )
+    texts: list[str] = []
+    for part in message.objects(name):
+        kind = part.text("type", "text")
+        try:
+            texts.append(read(part))
+        except ApiError:
+            if kind in _TEXTS:
+                raise
+            what = "a picture" if kind in _PICTURES else kind[:50]
+            texts.append(f"[{what}, which this model cannot read]")
+    return "\n\n".join(texts)
 
 
 def call_arguments(text: str) -> str:

@@ -110,18 +110,23 @@ def _read_block(block: Fields, role: str, conversation: Conversation) -> None:
         call = ToolCall(block.required_text("id"), block.required_text("name"), arguments)
         conversation.assistant(call)
     elif kind == "tool_result":
-        conversation.result(block.required_text("tool_use_id"), result_text(block))
+        text = result_text(block, read=_block_text)
+        conversation.result(block.required_text("tool_use_id"), text)
     elif kind == "thinking":
         text = block.text("thinking") or unpack(block.text("signature")) or ""
         conversation.assistant(ReasoningPart(text))
-    elif kind in ("document", "search_result"):
-        conversation.user(_document(block))
     elif kind.endswith(_OF_SERVERS):
         return
     elif role == "user":
-        conversation.user(part_text(block))
+        conversation.user(_block_text(block))
     else:
         conversation.assistant(TextPart(part_text(block)))
+
+
+def _block_text(block: Fields) -> str:
+    """The text of a block of the user, or in the result of a tool."""
+    is_document = block.text("type") in ("document", "search_result")
+    return _document(block) if is_document else part_text(block)
 
 
 def _document(block: Fields) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from engine.messages import ReasoningPart, TextPart, ToolCall, Turn
-from engine.server.conversation import Conversation, call_arguments, content_text
+from engine.server.conversation import Conversation, call_arguments, content_text, result_text
 from engine.server.fields import Fields
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
@@ -27,7 +27,9 @@ def turns(body: Fields) -> tuple[Turn, ...]:
 
 def _read(message: Fields, conversation: Conversation) -> str:
     """Add a message; returns its role."""
-    role, text = message.required_text("role"), content_text(message)
+    role = message.required_text("role")
+    is_result = role in ("tool", "function")
+    text = result_text(message) if is_result else content_text(message)
     if message.items("images"):
         message.fail("images", "has pictures; the models here read text only.")
     match message.choice("role", _ROLES, "user"):

@@ -95,6 +95,10 @@ def test_a_picture_is_refused_by_name_but_not_in_the_result_of_a_tool() -> None:
     with pytest.raises(ApiError, match=r"`content\[1\]\.type` is a picture"):
         content_text(Fields({"content": parts}))
     assert result_text(Fields({"content": parts})).startswith("a\n\n[a picture")
+    other = {"content": [{"type": "tool_reference", "tool_name": "x"}, {"type": "text"}]}
+    assert result_text(Fields(other)) == "[tool_reference, which this model cannot read]\n\n"
+    with pytest.raises(ApiError, match=r"`content\[0\]\.text` must be a string"):
+        result_text(Fields({"content": [{"type": "text", "text": 3}]}))
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"a": [1]}', '{"a": ', "[1]", "[" * 9999, "null"])

@@ -21,6 +21,7 @@ ARGUMENTS = {"city": scripted_model.VALUE}
 QUESTION = [{"role": "user", "content": "weather?"}]
 OPENAI = {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}
 RESPONSES = {"type": "function", "name": "weather", "parameters": SCHEMA}
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}
 ANTHROPIC = {"name": "weather", "input_schema": SCHEMA}
 
 
@@ -64,7 +65,11 @@ def test_a_call_in_a_chat_does_not_end_it(scripted: Served, arguments: Any) -> N
         *QUESTION,
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "left out", "content": "rain"},
-        {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "sun"}]},
+        {
+            "role": "tool",
+            "tool_call_id": "a",
+            "content": [{"type": "text", "text": "sun"}, PICTURE],
+        },
         {"role": "assistant", "content": None},
         {"role": "user", "content": ""},
     ]

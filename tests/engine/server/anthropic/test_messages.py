@@ -127,6 +127,13 @@ def test_a_document_of_text_is_read() -> None:
     block = {"type": "document", "source": source, "title": "A tale"}
     turns = parsed(messages=[{"role": "user", "content": [block]}]).wanted.turns
     assert turns[0].text == "A tale\n\nOnce."
+    call = {"type": "tool_use", "id": "a", "name": "read", "input": {}}
+    found = {"type": "search_result", "title": "B", "content": [{"type": "text", "text": "Two."}]}
+    pdf = {"type": "document", "source": {"type": "base64", "data": ""}}
+    result = {"type": "tool_result", "tool_use_id": "a", "content": [block, found, pdf]}
+    messages = [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+    (given,) = parsed(messages=messages).wanted.turns[1].results
+    assert given.text.startswith("A tale\n\nOnce.\n\nB\n\nTwo.\n\n[document, which")
 
 
 @pytest.mark.parametrize(
