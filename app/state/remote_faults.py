@@ -76,11 +76,12 @@ def _network_words(fault: RemoteFault) -> tuple[str, str] | None:
                 "{server} redirects to another address: {address}.", server=server, address=about
             )
             return text, tr("Use that address in Connections if you trust it.")
-        case RemoteFaultKind.WEB_PAGE if about:
-            text = tr("{server} answered with a web page: “{title}”.", server=server, title=about)
-            return text, tr("Check the address, and whether the network asks you to sign in.")
         case RemoteFaultKind.WEB_PAGE:
             text = tr("{server} answered with a web page.", server=server)
+            if about:
+                text = tr(
+                    "{server} answered with a web page: “{title}”.", server=server, title=about
+                )
             return text, tr("Check the address, and whether the network asks you to sign in.")
         case RemoteFaultKind.INVALID:
             text = tr("{server} did not answer like a model server.", server=server)
@@ -115,11 +116,12 @@ def _server_words(fault: RemoteFault) -> tuple[str, str] | None:
         case RemoteFaultKind.NEEDS_KEY:
             text = tr("{server} asks for a key.", server=server)
             return text, tr("Enter it in Connections.")
-        case RemoteFaultKind.FORBIDDEN if about:
-            text = tr("{server} does not allow it: {reason}", server=server, reason=_ended(about))
-            return text, tr("Choose another model, or a key that may use this one.")
         case RemoteFaultKind.FORBIDDEN:
             text = tr("{server} does not allow it (403).", server=server)
+            if about:
+                text = tr(
+                    "{server} does not allow it: {reason}", server=server, reason=_ended(about)
+                )
             return text, tr("Choose another model, or a key that may use this one.")
         case RemoteFaultKind.CREDIT:
             text = tr("The account at {server} has no credit left.", server=server)

@@ -93,14 +93,6 @@ def is_one_program(address: str, other: str) -> bool:
     )
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine itself."""
-    number = _number(host)
-    if number is None:
-        return host.lower().rstrip(".") in ("localhost", "localhost.localdomain")
-    return number.is_loopback or number.is_unspecified
-
-
 def is_private(host: str) -> bool:
     """Whether a host is this machine, or on a network that is not the public one, by its name."""
     number = _number(host)
