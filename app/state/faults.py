@@ -163,6 +163,8 @@ def _run_words(fault: Fault, file: str) -> tuple[str, str] | None:
     needed, available = size(fault.needed_bytes), size(fault.available_bytes)
     wanted, most = number(fault.context), number(fault.most_context)
     match fault.kind:
+        case FaultKind.NOT_LOADED:
+            return tr("{file} is not loaded.", file=file), tr("Choose another model.")
         case FaultKind.MEMORY if fault.needed_bytes:
             text = tr("{file} needs {needed} of memory; {available} is free.",
                       file=file, needed=needed, available=available)  # fmt: skip
