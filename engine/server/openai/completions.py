@@ -62,8 +62,10 @@ def routes(service: Service) -> list[Route]:
     return [post("/v1/completions", complete)]
 
 
-async def prompts(service: Service, body: Fields, name: str = "prompt") -> list[Prompt]:
-    """The prompts in a field: a text, token ids, both in turn, or a list of these.
+async def prompts(
+    service: Service, body: Fields, name: str = "prompt", most: int = _MOST_PROMPTS
+) -> list[Prompt]:
+    """The prompts in a field: a text, token ids, both in turn, or a list of these, `most` at most.
 
     A text may be an object with a `prompt_string`, or with `content` in parts, as llama.cpp has it.
     """
@@ -74,8 +76,8 @@ async def prompts(service: Service, body: Fields, name: str = "prompt") -> list[
         body.fail(name, "is empty; give a text, a list of texts, or of token ids.")
     if any(_is_token(one) for one in value):
         return [await _joined(service, body, name, value)]
-    if len(value) > _MOST_PROMPTS:
-        body.fail(name, f"has {len(value)} prompts; give {_MOST_PROMPTS} at most.")
+    if len(value) > most:
+        body.fail(name, f"has {len(value):,} texts; give {most:,} at most.")
     return [
         await _joined(service, body, f"{name}[{at}]", one)
         if isinstance(one, list) and one

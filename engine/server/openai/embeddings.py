@@ -15,6 +15,8 @@ from engine.server.openai.completions import prompts
 from engine.server.options import keep_seconds
 from engine.server.service import Service
 
+_MOST_TEXTS = 2048  # as in OpenAI's API, which clients fill
+
 
 def routes(service: Service) -> list[Route]:
     """The routes of this module."""
@@ -78,7 +80,7 @@ def routes(service: Service) -> list[Route]:
 async def _texts(call: Call, service: Service, name: str) -> list[str]:
     """The texts of a body: one or several, or the token ids of these."""
     model = call.body.text("model")
-    found = await prompts(service, call.body, name)
+    found = await prompts(service, call.body, name, _MOST_TEXTS)
     return [one if isinstance(one, str) else await service.detokenize(model, one) for one in found]
 
 

@@ -38,6 +38,14 @@ def test_vectors_have_length_one_and_an_index(beside: Served) -> None:
     assert found["usage"]["prompt_tokens"] == found["usage"]["total_tokens"] > 0
 
 
+def test_clients_send_many_texts_at_once(beside: Served) -> None:
+    texts = ["a"] * 300
+    found = beside.post(PATH, {"model": "encoder", "input": texts, "dimensions": 1})
+    assert len(found["data"]) == 300
+    error = beside.error(PATH, {"model": "encoder", "input": ["a"] * 2049})["error"]
+    assert error["message"] == "`input` has 2,049 texts; give 2,048 at most."
+
+
 def test_base64_holds_the_same_numbers(beside: Served) -> None:
     body = {"model": "encoder", "input": "hello"}
     plain = beside.post(PATH, body)["data"][0]["embedding"]
