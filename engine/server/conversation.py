@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 
-from engine.messages import ReasoningPart, Role, TextPart, ToolCall, ToolResult, Turn
+from engine.messages import Part, ReasoningPart, Role, TextPart, ToolCall, ToolResult, Turn
 from engine.server.errors import ApiError
 from engine.server.fields import Fields
 from engine.server.turns import prepared
@@ -30,8 +32,10 @@ class Conversation:
     """
 
     def __init__(self) -> None:
-        self._turns: list[Turn] = []
-        self._calls: list[ToolCall] = []  # without a result
+        self._turns: list[Turn | list[TextPart | ReasoningPart | ToolCall]] = []
+        # Calls without a result, each with its number: by their id, and by ("name", their name).
+        self._open: dict[str | tuple[str, str], deque[tuple[int, ToolCall]]] = {}
+        self._answered: set[int] = set()  # numbers of the others
         self.count_calls = 0
 
     def system(self, text: str) -> None:
@@ -46,17 +50,16 @@ class Conversation:
     def assistant(self, part: TextPart | ReasoningPart | ToolCall) -> None:
         """Add a part of an answer; one without text is none."""
         if isinstance(part, ToolCall):
-            self._calls.append(part)
+            for key in (part.id, ("name", part.name), ("name", "")):
+                self._open.setdefault(key, deque()).append((self.count_calls, part))
             self.count_calls += 1
         elif not part.text:
             return
-        if not self._turns or self._turns[-1].role is not Role.ASSISTANT:
-            self._turns.append(Turn(Role.ASSISTANT, ()))
-        parts = self._turns[-1].content
-        assert not isinstance(parts, str)
-        if parts and isinstance(part, TextPart) and isinstance(last := parts[-1], TextPart):
-            parts, part = parts[:-1], TextPart(f"{last.text}\n\n{part.text}")
-        self._turns[-1] = Turn(Role.ASSISTANT, (*parts, part))
+        if not self._turns or isinstance(self._turns[-1], Turn):
+            self._turns.append([])
+        parts = self._turns[-1]
+        assert isinstance(parts, list)
+        parts.append(part)
 
     def result(self, call_id: str, text: str, name: str = "") -> None:
         """Add what a tool gave back: of the call with this id, else of the first one by the name.
@@ -64,26 +67,36 @@ class Conversation:
         Where there is no such call it becomes the user's: agents tell of events so, or left out the
         call with the oldest messages, and templates refuse a result without one.
         """
-        for at, call in enumerate(self._calls):
-            if call.id == call_id or (not call_id and name in ("", call.name)):
-                del self._calls[at]
-                result = ToolResult(call.id, call.name, text)
-                self._turns.append(Turn(Role.TOOL, (result,)))
+        waiting = self._open.get(call_id or ("name", name), deque())
+        while waiting:
+            number, call = waiting.popleft()
+            if number not in self._answered:
+                self._answered.add(number)
+                self._turns.append(Turn(Role.TOOL, (ToolResult(call.id, call.name, text),)))
                 return
         self.user(f"{name}: {text}" if name else text)
 
     def turns(self) -> tuple[Turn, ...]:
         """The conversation so far."""
-        return prepared([_plain(turn) for turn in self._turns])
+        turns = (one if isinstance(one, Turn) else _answer(one) for one in self._turns)
+        return prepared(list(turns))
 
 
-def _plain(turn: Turn) -> Turn:
-    """A turn whose only part is text, with that as its content."""
-    match turn.content:
-        case (TextPart(text),):
-            return Turn(turn.role, text)
+def _answer(parts: Sequence[TextPart | ReasoningPart | ToolCall]) -> Turn:
+    """An answer, texts that follow each other as one; a text alone is its content."""
+    made: list[Part] = []
+    for kind, group in itertools.groupby(parts, type):
+        if kind is TextPart:
+            made.append(
+                TextPart("\n\n".join(one.text for one in group if isinstance(one, TextPart)))
+            )
+        else:
+            made += group
+    match made:
+        case [TextPart(text)]:
+            return Turn(Role.ASSISTANT, text)
         case _:
-            return turn
+            return Turn(Role.ASSISTANT, tuple(made))
 
 
 def content_text(message: Fields, name: str = "content") -> str:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from engine.messages import Part, Role, TextPart, Turn
 
 # Lines of agents that change with every request and say nothing to the model. They stand before
 # everything else, so nothing of the conversation's cached prefix could be used.
 _CHANGING = re.compile(r"^x-anthropic-billing-header:[^\n]*\n*", re.MULTILINE)
-# The time of day after the year in a line that says what day it is now: the day stays.
+# The time of day in a line that says what day it is now: the day stays.
 _CLOCK = re.compile(
-    r"^(?P<day>[^\n]{0,20}\b(?:current|now|today|local)\b[^\n]{0,80}?\b\d{4}\b[^\n]{0,20}?)"
     r"(?:T|,? (?:at )?)\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?: ?[AaPp]\.?[Mm]\b\.?)?"
     r"(?:Z\b| ?UTC\b| ?GMT\b)?(?: ?[+-]\d{2}:?\d{2})?",
-    re.MULTILINE | re.IGNORECASE,
+    re.IGNORECASE,
 )
+# What is before it, from the beginning of the line: such a word, and then a year close to the time.
+_NOW = re.compile(r"[^\n]{0,20}?\b(?:current|now|today|local)\b", re.IGNORECASE)
+_YEAR = re.compile(r"\b\d{4}\b")
+_MOST_BEFORE, _MOST_AFTER_YEAR = 125, 20  # characters
 
 
 def prepared(turns: Sequence[Turn]) -> tuple[Turn, ...]:
@@ -26,34 +29,47 @@ def prepared(turns: Sequence[Turn]) -> tuple[Turn, ...]:
     Instructions in the middle of a conversation become the user's: most templates refuse them there.
     Consecutive turns of the user are one.
     """
-    made: list[Turn] = []
+    read: list[Turn] = []
     for turn in turns:
         if turn.role is Role.SYSTEM:
-            is_first = all(one.role is Role.SYSTEM for one in made)
+            is_first = not read or read[-1].role is Role.SYSTEM
             turn = Turn(Role.SYSTEM if is_first else Role.USER, stable(turn.text))
             if not turn.content:
                 continue
-        if made and made[-1].role is turn.role and turn.role in (Role.SYSTEM, Role.USER):
-            made[-1] = replace(turn, content=_joined(made[-1].content, turn.content))
+        read.append(turn)
+    made: list[Turn] = []
+    for role, group in itertools.groupby(read, lambda turn: turn.role):
+        if role in (Role.SYSTEM, Role.USER):
+            made.append(Turn(role, _joined([turn.content for turn in group])))
         else:
-            made.append(turn)
+            made += group
     return tuple(made)
 
 
 def stable(text: str) -> str:
     """Instructions without what an agent changes in them from request to request."""
-    return _CLOCK.sub(r"\g<day>", _CHANGING.sub("", text))
+    return _CLOCK.sub(_without_clock, _CHANGING.sub("", text))
 
 
-def _joined(
-    first: str | tuple[Part, ...], second: str | tuple[Part, ...]
-) -> str | tuple[Part, ...]:
-    if not first or not second:
-        return first or second
-    if isinstance(first, str) and isinstance(second, str):
-        return f"{first}\n\n{second}"
-    return (*_parts(first), TextPart("\n\n"), *_parts(second))
+def _without_clock(found: re.Match[str]) -> str:
+    """What stays of a time of day: nothing in a line that says what day it is now."""
+    text, at = found.string, found.start()
+    begin = text.rfind("\n", max(at - _MOST_BEFORE - 1, 0), at) + 1
+    before = text[begin:at] if begin or at <= _MOST_BEFORE else ""
+    word = _NOW.match(before)
+    years = [year.end() for year in _YEAR.finditer(before, word.end())] if word else []
+    is_now = bool(years) and len(before) - years[-1] <= _MOST_AFTER_YEAR
+    return "" if is_now and not _CLOCK.search(before) else found[0]
 
 
-def _parts(content: str | tuple[Part, ...]) -> tuple[Part, ...]:
-    return (TextPart(content),) if isinstance(content, str) else content
+def _joined(contents: Sequence[str | tuple[Part, ...]]) -> str | tuple[Part, ...]:
+    """The contents of turns as that of one."""
+    contents = [one for one in contents if one]
+    texts = [one for one in contents if isinstance(one, str)]
+    if len(texts) == len(contents):
+        return "\n\n".join(texts)
+    parts: list[Part] = []
+    for one in contents:
+        between = [TextPart("\n\n")] if parts else []
+        parts += (*between, *((TextPart(one),) if isinstance(one, str) else one))
+    return tuple(parts)

@@ -54,6 +54,23 @@ def test_a_result_without_a_call_is_the_users() -> None:
     assert made.turns() == (Turn(Role.USER, "Go on.\n\ngoal: Win.\n\nsun"),)
 
 
+def test_tens_of_thousands_of_messages_are_read_in_one_pass() -> None:
+    """Joined one by one they took minutes, in which the server answered nobody."""
+    count, made = 20_000, Conversation()
+    for _ in range(count):
+        made.user("x")
+    for number in range(count):
+        made.assistant(TextPart("y"))
+        made.assistant(ToolCall(str(number), "f", "{}"))
+    for number in reversed(range(count)):
+        made.result(str(number), "z")
+    question, answer, *results = made.turns()
+    assert question == Turn(Role.USER, "\n\n".join("x" * count))
+    assert len(answer.content) == 2 * count
+    assert [turn.results[0].call_id for turn in results[:2]] == ["19999", "19998"]
+    assert len(results) == count
+
+
 def test_instructions_between_messages_become_the_users() -> None:
     made = Conversation()
     made.system("x-anthropic-billing-header: cc_version=2.1; cch=1a2b3;")

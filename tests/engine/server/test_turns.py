@@ -48,6 +48,9 @@ def test_results_of_calls_stay_apart() -> None:
         ("Today's date: 2026-11-27", "Today's date: 2026-11-27"),
         ("The log says 2026-11-27 08:31:10.", "The log says 2026-11-27 08:31:10."),
         ("Meet at 08:31.", "Meet at 08:31."),
+        ("Now 2026-11-27 08:31, from 09:00 to 10:00", "Now 2026-11-27, from 09:00 to 10:00"),
+        ("x\n" * 99 + "Now: 2026-11-27 8:31\nx", "x\n" * 99 + "Now: 2026-11-27\nx"),
+        ("Now " + "x" * 200 + " 2026 08:31", "Now " + "x" * 200 + " 2026 08:31"),
     ],
 )
 def test_only_what_agents_change_by_themselves_is_left_out(text: str, kept: str) -> None:
