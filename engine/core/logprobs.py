@@ -17,8 +17,8 @@ def token_logprobs(logits: Tensor, token: int, most: int, tokenizer: Tokenizer) 
     equal ones the lowest id.
     """
     row = torch.log_softmax(logits.detach().to("cpu", torch.float64), dim=0)
+    text, raw = shown(tokenizer, token), tokenizer.piece(token)
     if not most:
-        text, raw = shown(tokenizer, token), tokenizer.piece(token)
         return TokenLogprobs(token, text, float(row[token]), (), raw)
     least = torch.topk(row, min(most, len(row))).values[-1]
     ids = torch.nonzero(row >= least)[:, 0]  # more than `most` where some are equal
@@ -27,7 +27,6 @@ def token_logprobs(logits: Tensor, token: int, most: int, tokenizer: Tokenizer) 
         Logprob(one, shown(tokenizer, one), value, tokenizer.piece(one))
         for one, value in zip(ids[order][:most].tolist(), values[:most].tolist(), strict=True)
     ]
-    text, raw = shown(tokenizer, token), tokenizer.piece(token)
     return TokenLogprobs(token, text, float(row[token]), tuple(top), raw)
 
 
