@@ -229,6 +229,8 @@ def _rule_lines(
                 return name
             case {"pattern": str(pattern)}:
                 return f"/{pattern}/"
+            case {"repeat": list(items), "most": int(most)}:
+                return f"({' '.join(filter(None, map(written, items)))}){{0,{most}}}"
             case _:
                 head = _heads([item["until"]], f"until_{len(lines)}", control)
                 lines.extend(head.lines)

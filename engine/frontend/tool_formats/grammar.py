@@ -18,6 +18,7 @@ from engine.messages.reasoning_markers import ThoughtMarkers
 
 Item = dict[str, Any]  # of a rule: a text, the number of a schema, another rule, ...
 _HARMONY_HEAD = "<|channel|>commentary to=functions."
+_MOST_CALLS = 32  # in a row: a model that repeats itself would call without end
 _DEEPEST = 20  # schemas within schemas, of arguments that are no JSON
 
 
@@ -109,8 +110,8 @@ class _Grammar:
         if not self._parallel:
             return [_text(closing)]
         between = form.between or ", " if is_list else form.between + form.begin
-        more = [_text(between), {"rule": "call"}, {"rule": "more"}]
-        return [self.rule("more", more, [_text(closing)])]
+        more = {"repeat": [_text(between), {"rule": "call"}], "most": _MOST_CALLS - 1}
+        return [more, _text(closing)]
 
     def whole(self) -> list[Item]:
         """One call or more, from the first marker."""

@@ -5,7 +5,7 @@ A name is spelled in one way only, so none of the others is a declared one in di
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -17,6 +17,10 @@ from engine.frontend.constraints.json_schema.tokens import CLOSE_OBJECT, COLON, 
 
 _MOST_PATTERNS = 6  # each combination of them is a kind of names
 _STRING: Schema = {"type": "string"}
+# What a schema says of names that are not declared.
+_OF_OTHERS = (
+    "additionalProperties", "unevaluatedProperties", "patternProperties", "propertyNames"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ def symbol(context: Context, own: Sequence[Part]) -> str | None:
     forms = _names(context, own)
     if forms is None:
         return _closed(context, schemas) if not wanted else None
-    items: list[Member] = []
+    items: dict[str, Member] = {}
     for name in names:
         literal = scalars.literal_of(context, name)
         matched = {pattern for pattern, like in known if grammar.has(like, patterns.quoted(name))}
@@ -59,9 +63,11 @@ def symbol(context: Context, own: Sequence[Part]) -> str | None:
                 context.impossible(f"Unsatisfiable: no value for {name!r} matches", at, "required")
                 return None
             continue
-        items.append(Member((literal, grammar.regex(COLON), value), name in wanted))
+        items[name] = Member((literal, grammar.regex(COLON), value), name in wanted)
     least, most = _counts(context, schemas)
-    others = _others(context, own, names, [*known], forms) if most is None or most else []
+    others: list[tuple[str, str]] = []
+    if most != 0 and not (least <= len(items) and _is_closed(context, own, items)):
+        others = _others(context, own, names, [*known], forms)
     if others and least > len(items) + 1 and not context.loose:
         at = next(one for one in schemas if "minProperties" in one)
         reason = "minProperties cannot be enforced for names that are not declared: they may repeat"
@@ -70,8 +76,21 @@ def symbol(context: Context, own: Sequence[Part]) -> str | None:
     other = None
     if others:
         other = grammar.rule(*((key, grammar.regex(COLON), value) for key, value in others))
-    inner = sequence(context, items, other, least, most, closing)
+    inner = sequence(context, [*items.values()], other, least, most, closing)
     return None if inner is None else grammar.rule((opening, inner))
+
+
+def _is_closed(context: Context, own: Sequence[Part], possible: Collection[str]) -> bool:
+    """Whether names are declared, none or some possible ones, and nothing is said of others.
+
+    Then none of these is written. It would be valid, but a model that repeats itself writes names
+    without end, and programs that take a value expect the declared names.
+    """
+    schemas = [part.schema for part in own if keywords.SILENT not in part.schema]
+    if context.loose or any(name in schema for schema in schemas for name in _OF_OTHERS):
+        return False
+    declared = [schema["properties"] for schema in schemas if "properties" in schema]
+    return any(not names or any(name in possible for name in names) for names in declared)
 
 
 def _closed(context: Context, schemas: Sequence[Schema]) -> str | None:

@@ -50,10 +50,16 @@ DIGITS = "1" * 60
 @pytest.mark.parametrize(
     ("schema", "right", "wrong"),
     [
-        # An additional name is never a declared one in disguise.
-        (ROLE, ['{"role": "user", "other": 1}'], [r'{"role":"user","rol\u0065":"admin"}',
+        # An additional name must be allowed, and is never a declared one in disguise.
+        (ROLE, ['{"role": "user"}'], ['{"role": "user", "other": 1}']),
+        ({"type": "object", "properties": {}}, ["{}"], ['{"a":1}']),
+        ({"properties": {"a": False}}, ["{}", '{"b":1}'], ['{"a":1}']),
+        ({"properties": {"a": {}}, "minProperties": 2}, ['{"a":1,"b":2}'], ["{}"]),
+        ({"allOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}]}, ['{"a":1,"b":2}'],
+         ['{"c":3}']),
+        (ROLE | {"additionalProperties": True}, ['{"role": "user", "other": 1}'], [r'{"role":"user","rol\u0065":"admin"}',
          '{"role":"user","role":"admin"}', r'{"role":"user","x":{},"\u0072ole":1}']),
-        ({"properties": {"a\nb": {"type": "null"}}}, [r'{"a\nb":null}', r'{"a\tb":1}'],
+        ({"properties": {"a\nb": {"type": "null"}}, "additionalProperties": True}, [r'{"a\nb":null}', r'{"a\tb":1}'],
          [r'{"a\u000ab":1}', r'{"a\nb":1}']),
         ({"type": "object", "patternProperties": {"^a": {"type": "integer"}}},
          ['{"ab":1,"b":"x"}'], [r'{"\u0061b":"x"}', '{"ab":"x"}', '{"b":1,"a":null}']),
@@ -115,6 +121,8 @@ DIGITS = "1" * 60
          ['{"a":1,"c":2}'], ['{"a":1,"b":2}', "{}"]),
         ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, ["1.5"], ["1"]),
         ({"oneOf": [{"maximum": 3, "type": "integer"}, {"minimum": 5, "type": "integer"}]}, ["3", "5"], ["4"]),
+        # Classes of characters as in ECMA 262.
+        ({"type": "string", "pattern": r"^\d\w[\d]$"}, ['"1a2"'], ['"١a2"', '"1é2"', '"1a١"']),
         # Conditions.
         ({"not": {"type": ["string", "object"]}}, ["1", "[]", "null"], ['"a"', "{}"]),
         ({"type": "string", "not": {"enum": ["a", "b"]}}, ['"ab"', '""'], ['"a"', '"b"']),

@@ -96,6 +96,12 @@ MISSING = {
     "unevaluatedProperties: unevaluatedProperties with anyOf": {
         "foo": "foo", "bar": "bar", "baz": "baz",
     },
+    # Where names are declared, no others are written unless a schema says that they may be.
+    "additionalProperties: additionalProperties are allowed by default": {
+        "foo": 1, "bar": 2, "quux": True,
+    },
+    "anyOf: anyOf complex types": {"foo": "baz", "bar": 2},
+    "properties: object properties validation": {"quux": []},
 }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Constraints made of tools: what templates write is allowed, what a schema forbids is not."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -186,6 +187,61 @@ def test_a_tool_with_many_optional_arguments_can_be_called_twice(
     calls = [call({"argument_1": 3, "argument_44": "x"}), call({"argument_3": 2.5}, 1)]
     assert allows(grammars, tokenizer, made, written(name, calls))
     assert not allows(grammars, tokenizer, made, written(name, [call({"argument_1": "x"})]))
+
+
+@pytest.fixture(scope="module")
+def marked(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    """A vocabulary whose markers of calls are control tokens."""
+    words = tiny.bpe("llama")
+    tokens = [*words["tokenizer.ggml.tokens"], "<tool_call>", "</tool_call>"]
+    kinds = [*words["tokenizer.ggml.token_type"], tiny.CONTROL, tiny.CONTROL]
+    metadata = {"tokenizer.ggml.tokens": tokens, "tokenizer.ggml.token_type": kinds}
+    path = tmp_path_factory.mktemp("marked") / "tiny.gguf"
+    tiny.write(path, vocabulary=len(tokens), metadata=metadata)
+    with GGUFFile.open(path) as file:
+        return vocabulary.find(file).tokenizer()
+
+
+@pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.parametrize("begins", [True, False])
+def test_markers_may_be_tokens_or_their_letters(
+    begins: bool, ends: bool, marked: Tokenizer
+) -> None:
+    grammars = Grammars(marked, marked.size)
+
+    def spelled(text: str) -> list[int]:
+        found: list[int] = []
+        for part in re.split("(</?tool_call>)", text):
+            token = marked.token_id(part)
+            if token is not None and (ends if part.startswith("</") else begins):
+                found.append(token)
+            else:
+                found += [one for letter in part for one in marked.encode_within(letter)]
+        return found
+
+    form = template("hermes").tool_format
+    for choice in (ToolChoice.AUTO, ToolChoice.REQUIRED):
+        made = tool_constraint(form, TOOLS, choice, parallel=True)
+        assert made is not None
+        is_free = choice is ToolChoice.AUTO
+        grammar = grammars.compile(made)
+        for arguments in (*RIGHT, *WRONG):
+            tokens = spelled(written("hermes", [call(arguments)] * 2))
+            is_right = arguments in RIGHT and (is_free or (begins and ends))
+            assert (Matcher(grammar).allowed(tokens) == len(tokens)) is is_right
+            tokens = spelled(f"I look: {written('hermes', [call(arguments)])}\nSo.")
+            is_right = arguments in RIGHT and is_free
+            assert (Matcher(grammar).allowed(tokens) == len(tokens)) is is_right
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_calls_in_a_row_end(name: str, tokenizer: Tokenizer, grammars: Grammars) -> None:
+    form = template(name).tool_format
+    required = tool_constraint(form, TOOLS, ToolChoice.REQUIRED, parallel=True)
+    assert required is not None
+    for count in (32, 33):
+        text = written(name, [call({}, at, "get_time") for at in range(count)])
+        assert allows(grammars, tokenizer, required, text) is (count == 32)
 
 
 @pytest.mark.parametrize("markers", [("<think>", "</think>"), ("[THINK]", "[/THINK]")])

@@ -74,10 +74,10 @@ class Writer:
             case {"text": str(text)}:
                 return text
             case {"rule": str(name)}:
-                choices = self._rules[name]
-                last = name == "more" and self._draw.random() < 0.5  # few calls
-                chosen = choices[-1] if last else self._draw.choice(choices)
-                return "".join(map(self._item, chosen))
+                return "".join(map(self._item, self._draw.choice(self._rules[name])))
+            case {"repeat": list(items), "most": int(most)}:
+                count = self._draw.randint(0, min(most, 2))  # few calls
+                return "".join(map(self._item, items * count))
             case {"schema": int(number)}:
                 return json.dumps(self._value(self._schemas[number]), ensure_ascii=self._odd())
             case {"until": str(end)}:
