@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 from gguf import GGUFReader
@@ -24,6 +25,7 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "chat_templates.json"
 CALL, VALUE = "<tool_call>", "Paris"  # what begins a call, and its values that are strings
 ANSWER = ("One", " two", " three.")
 THOUGHTS = ("<think>", "\nI count.\n", "</think>", "\n\n")
+_CUT = "\ue000"  # where a token ends
 _HIDDEN = 256
 _SHARPNESS = 20  # of logits: no temperature that clients use draws another token
 _SECOND, _QUOTE = 0.8, 0.5  # of the largest logit
@@ -32,6 +34,33 @@ _SECOND, _QUOTE = 0.8, 0.5  # of the largest logit
 def template(name: str = "Qwen-Qwen3-0.6B") -> str:
     rows = json.loads(GOLDEN.read_text("utf-8"))["rows"]
     return next(row["template"] for row in rows if row["name"] == name)
+
+
+def calls(*wanted: tuple[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    """The script of calls with these names and arguments.
+
+    Its tokens begin and end within strings: what a grammar leaves no choice of, it writes itself.
+    """
+    texts = [
+        json.dumps({"name": name, "arguments": _cut(given)}, ensure_ascii=False)
+        for name, given in wanted
+    ]
+    text = "\n".join(f"{CALL}\n{one}\n</tool_call>" for one in texts)
+    made = tuple(text.split(_CUT))
+    assert len(set(made)) == len(made), "a token would lead to two others"
+    return made
+
+
+def _cut(value: Any) -> Any:
+    match value:
+        case str():
+            return value[:1] + _CUT + value[1:]
+        case list():
+            return [_cut(one) for one in cast("list[Any]", value)]
+        case dict():
+            return {key: _cut(one) for key, one in cast("dict[str, Any]", value).items()}
+        case _:
+            return value
 
 
 def write(

@@ -13,11 +13,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import scripted_model
 from engine import Score, Scored
+from engine.server.serve import ServerOptions
+from engine.server.service import ServiceOptions
 from serving import Served
 
 pytestmark = pytest.mark.slow
@@ -28,6 +31,36 @@ QUESTIONS = [
     ("one two three", ["four five", "the lazy dog", "question"]),
     ("this is the answer", ["to that question.", "brown fox", "hello"]),
 ]
+# By the scenarios of canitoolcall's probe, the calls that a model of their name makes.
+CALLS: dict[str, list[tuple[str, dict[str, Any]]]] = {
+    "single-call": [("get_weather", {"city": "Paris"})],
+    "parallel-calls": [("get_weather", {"city": "Paris"}), ("get_weather", {"city": "Tokyo"})],
+    "no-call": [],
+    "nested-args": [
+        (
+            "create_event",
+            {
+                "title": "Design review",
+                "start": "2026-10-01T15:00:00Z",
+                "attendees": [
+                    {"name": "Ana", "email": "ana@example.com"},
+                    {"name": "Bo", "email": "bo@example.com"},
+                ],
+                "location": {"city": "Berlin", "room": "4.12"},
+            },
+        )
+    ],
+    "unicode-args": [
+        (
+            "save_note",
+            {"title": "Grüße aus Zürich", "body": "Café ☕ in 東京 — naïve résumé 🚀"},
+        )
+    ],
+    "empty-args": [("get_server_time", {})],
+    "forced-tool-choice": [],
+    "tool-result-followup": [],
+    "reasoning-then-call": [("record_answer", {"answer": "9.9"})],
+}
 EDIT = 'notes.py\n```\ngreeting = "bye"\n```\n'
 
 
@@ -100,6 +133,21 @@ def test_the_probe_of_canitoolcall_is_clean_with_the_starter(starter_model: Path
     try:
         script = str(CLIENTS / "tool_call_probe.py")
         run([python, script, made.server.address, starter_model.stem])
+    finally:
+        made.close()
+
+
+def test_the_probe_of_canitoolcall_is_clean_where_a_model_may_call(tmp_path: Path) -> None:
+    python = interpreter("canitoolcall")
+    for name, calls in CALLS.items():
+        thoughts = scripted_model.THOUGHTS if name.startswith("reasoning") else ()
+        answer = scripted_model.calls(*calls) if calls else scripted_model.ANSWER
+        path = tmp_path / f"{name}.gguf"
+        scripted_model.write(path, answer, thoughts=thoughts, context=1 << 13)
+    options = ServerOptions(service=ServiceOptions(folders=lambda: [tmp_path]))
+    made = Served(options=options)
+    try:
+        run([python, str(CLIENTS / "tool_call_probe.py"), made.server.address])
     finally:
         made.close()
 
