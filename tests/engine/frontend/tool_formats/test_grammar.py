@@ -236,6 +236,7 @@ def test_markers_may_be_tokens_or_their_letters(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_calls_in_a_row_end(name: str, tokenizer: Tokenizer, grammars: Grammars) -> None:
+    # A model that must call calls until the limit of tokens (vllm 50399).
     form = template(name).tool_format
     required = tool_constraint(form, TOOLS, ToolChoice.REQUIRED, parallel=True)
     assert required is not None
