@@ -54,6 +54,8 @@ class ChatModels:
         state.conversations_changed.connect(self.refresh)
         state.settings_changed.connect(self.refresh)
         state.model_changed.connect(self.refresh)
+        connections.changed.connect(self.read_served)
+        connections.offline_changed.connect(self.read_served)
 
     # --- intents --------------------------------------------------------------------------------
 
@@ -126,8 +128,16 @@ class ChatModels:
 
     def read_served(self) -> None:
         """Offer the models of the connections as they are now."""
-        served = self._engines.served()
-        self._state.set_served([ServedModel(*each, self._problem(each[0])) for each in served])
+
+        def problem(model: Remote, host: str) -> str:
+            if self._connections.offline:
+                return remote_words(RemoteFault(RemoteFaultKind.OFFLINE, host))[0]
+            return self._problem(model)
+
+        served = [ServedModel(*each) for each in self._engines.served()]
+        self._state.set_served(
+            [replace(each, problem=problem(each.model, each.host)) for each in served]
+        )
         self.refresh()
 
     def refresh(self) -> None:

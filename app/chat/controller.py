@@ -303,7 +303,6 @@ class Controller(QObject):
             states, lambda: self.settings, self.change_settings, self._own_files,
             outside or Outside(), self.deletions, self,
         )  # fmt: skip
-        states.connections.changed.connect(self.chat_models.read_served)
         self._faulted.connect(self.report)
 
     # --- life -----------------------------------------------------------------------------------

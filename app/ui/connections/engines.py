@@ -54,7 +54,7 @@ class EngineCard(QFrame):
         layout = framed(self)
         for part in (self.name, self.address, self.words):
             layout.addWidget(part)
-        layout.addWidget(_line(self.chat, self.test, self.edit, self.delete))
+        layout.addWidget(_line(self.test, self.edit, self.delete, self.chat))
 
     def show_engine(self, row: EngineRow, *, offline: bool) -> None:
         """Show a connection; offline it cannot be tested."""

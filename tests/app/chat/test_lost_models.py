@@ -192,3 +192,13 @@ def test_chat_is_begun_from_the_page_of_connections(window: Elsewhere, server: S
     card.test.click()
     window.until(lambda: window.states.connections.engines[0].state is EngineState.FAILED)
     assert not card.chat.isVisible()
+
+
+def test_offline_the_picker_offers_no_model_elsewhere(window: Elsewhere, server: Server) -> None:
+    answered(window, server)
+    window.controller.change_settings(offline=True)
+    assert rows(window)["big"] == ("Office · cannot be used", True)
+    assert line(window) == ""  # the line below the field says it
+    assert "Offline" in window.window.chat.destination.words.text()
+    window.controller.change_settings(offline=False)
+    assert rows(window)["big"] == ("Office · 4,096 tokens", True)
