@@ -32,6 +32,7 @@ def _everything_changed():
         theme="high contrast",
         language="de",
         last_model="/models/Bonsai é.gguf",
+        last_elsewhere="a1 /models/b é.gguf",
         offer_better_model=False,
         notify="off",
         model_titles="on",
