@@ -106,7 +106,7 @@ def remote_chat(stage: Stage) -> None:
     """A new chat whose model is elsewhere: where its words go is said."""
     ready(stage)
     _fill(stage)
-    stage.controller.choose_model(_REMOTE)
+    stage.controller.model_use.choose(_REMOTE)
     stage.wait_until_idle()
 
 
