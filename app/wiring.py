@@ -129,6 +129,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
             mixes if offered else {},
             thinks=shown.can_think,
             models=models,
+            capabilities=controller.engines.capabilities,
         )
 
     def compare_last() -> None:

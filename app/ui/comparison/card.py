@@ -12,10 +12,11 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QScrollArea, QVBoxLayout
 
 from app.domain.generation_settings import GenerationSettings
 from app.domain.model_ref import Local, ModelRef, Remote
+from app.engines.capabilities import Capabilities
 from app.settings.table import SETTINGS
-from app.system.translation import sentences, tr
+from app.system.translation import isolated, sentences, tr
 from app.ui.comparison.column import COLUMN_WIDTH, ChoiceColumn
-from app.ui.comparison.values import Mixes, Models, with_mix, with_model
+from app.ui.comparison.values import CapabilitiesOf, Mixes, Models, with_mix, with_model
 from app.ui.settings.fields import segments_style
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import BODY, READING, SMALL, font
@@ -77,6 +78,8 @@ class ComparisonCard(QWidget):
         self._models: Models = ()
         self._own_model: ModelRef | None = None  # of the chat
         self._thinks = True
+        self._capabilities: CapabilitiesOf = lambda _: Capabilities()
+        self._lacking = ""  # server of a model that does not use what is greyed
         self._narrow = False
         self._rows: list[_Row] = []
         self.columns: tuple[ChoiceColumn, ...] = ()
@@ -122,12 +125,15 @@ class ComparisonCard(QWidget):
         *,
         thinks: bool = True,
         models: Models = (),
+        capabilities: CapabilitiesOf = lambda _: Capabilities(),
     ) -> None:
         """Show what the two answers to a message's question would be written with.
 
         Thinking is only offered for a model that can be told to think first, and `models` if there
-        are several. The first choice has the model of the chat.
+        are several. The first choice has the model of the chat. What the engine of a model does not
+        use is greyed.
         """
+        self._capabilities = capabilities
         self._message, self._mixes, self._thinks = message, mixes or {}, thinks
         self._models, self._own_model = models, choices[0].model
         self._show_columns(choices)
@@ -150,6 +156,11 @@ class ComparisonCard(QWidget):
             for choice, name in zip(choices, names, strict=True)
         )
         self._make_table()
+        self._lacking = ""
+        for column, choice in zip(self.columns, choices, strict=True):
+            found = self._capabilities(choice.model)
+            if column.show_capabilities(found):
+                self._lacking = found.server
         for place, column in enumerate(self.columns):
             column.changed.connect(self._show_words)
             if column.model is not None:
@@ -271,7 +282,10 @@ class ComparisonCard(QWidget):
         """Say above each column in what the two differ, as above the answers later."""
         first, second = (column.choice() for column in self.columns)
         words = differences(first, second)
-        self.note.setText(_note(in_turn=first.model != second.model))
+        lacking = ""
+        if self._lacking:
+            lacking = tr("{server} does not use what is greyed.", server=isolated(self._lacking))
+        self.note.setText(sentences(lacking, _note(in_turn=first.model != second.model)))
         for heading, each in zip(self.headings, words, strict=True):
             heading.show_words(each)
 

@@ -17,7 +17,7 @@ from app.ui.widgets.popover import Popover
 
 if TYPE_CHECKING:
     from app.ui.comparison.card import ComparisonCard
-    from app.ui.comparison.values import Mixes, Models
+    from app.ui.comparison.values import CapabilitiesOf, Mixes, Models
     from app.ui.transcript.answer_card import AnswerCard
 
 
@@ -71,11 +71,12 @@ class AnswerCards(QObject):
         *,
         thinks: bool,
         models: Models = (),
+        capabilities: CapabilitiesOf,
     ) -> None:
         """Open the card that asks how the question of an answer is to be answered twice.
 
         `mixes` are the saved ones, which it offers; `thinks`: the model can be told to think first;
-        `models` are those to choose from.
+        `models` are those to choose from, of which `capabilities` says what they can do.
         """
         from app.ui.comparison.card import CARD_WIDTH, ComparisonCard
 
@@ -87,7 +88,9 @@ class AnswerCards(QObject):
             card.resized.connect(partial(self._centre, "comparison"))
             self._state.conversation_changed.connect(self._close_stale)
         self._question = message_id
-        self.comparison.show_choices(message_id, choices, mixes, thinks=thinks, models=models)
+        self.comparison.show_choices(
+            message_id, choices, mixes, thinks=thinks, models=models, capabilities=capabilities
+        )
         self.comparison.apply_palette(self._palette)
         self._popovers["comparison"].open_centred()
 

@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QWidget
 
 from app.domain.generation_settings import GenerationSettings, UsedAdapter
+from app.engines.capabilities import Capabilities
 from app.settings.table import SETTINGS
 from app.system.translation import tr
 from app.ui.adapters.strength_slider import StrengthField
@@ -130,6 +131,20 @@ class ChoiceColumn(QObject):
         """What is chosen now."""
         entries = tuple(each.entry() for each in self.adapters)
         return replace(self._choice, adapters=entries)
+
+    def show_capabilities(self, capabilities: Capabilities) -> bool:
+        """Grey what the engine of its model does not use; returns whether that is anything."""
+        reasons: list[tuple[QWidget, str]] = [
+            (field.line, capabilities.sampler_reason(key)) for key, field in self.numbers.items()
+        ]
+        reasons += [(each, capabilities.reason("adapters")) for each in self.adapters]
+        if self.thinking is not None:
+            reasons.append((self.thinking, capabilities.reason("thinking")))
+        for widget, reason in reasons:
+            if reason:
+                widget.setEnabled(False)
+                widget.setToolTip(reason)
+        return any(reason for _, reason in reasons)
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from app.domain.generation_settings import GenerationSettings, UsedAdapter
 from app.domain.model_ref import ModelRef
+from app.engines.capabilities import Capabilities
 from engine import Sampling
 
 _PREDICTABLE, _VARIED = 0.2, 1.0  # temperatures
 _BETWEEN = 0.5  # a temperature from here on is compared with the predictable one
 
 Models = Sequence[tuple[ModelRef, str]]  # those to choose from, and their displayed names
+CapabilitiesOf = Callable[[ModelRef | None], Capabilities]
 Mixes = Mapping[str, tuple[UsedAdapter, ...]]  # saved stacks, by name
 
 

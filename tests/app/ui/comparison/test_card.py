@@ -11,7 +11,9 @@ from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from app.domain.generation_settings import GenerationSettings, UsedAdapter
-from app.domain.model_ref import Local
+from app.domain.model_ref import Local, Remote
+from app.engines.capabilities import Capabilities
+from app.system.translation import isolated
 from app.ui.comparison.card import CARD_WIDTH, ComparisonCard
 from app.ui.comparison.values import default_choices, mix_name, with_mix
 from app.ui.settings.fields import Segments
@@ -275,3 +277,27 @@ def test_first_answer_can_have_another_model_too(card: ComparisonCard, qtbot: Qt
     assert card.note.text() == "You keep one; the other stays as a version."
     _, first, second = accepted(card, qtbot)
     assert (first.model, second.model) == (BIG, BIG)
+
+
+def test_what_a_server_does_not_use_is_greyed_in_its_column(card: ComparisonCard) -> None:
+    here, there = Local(Path("/m.gguf")), Remote("gpu", "big")
+    gpu = Capabilities(server="gpu:8000", samplers=frozenset({"temperature"}), thinking=False)
+    choices = default_choices([PIRATE], SAMPLING, None, here, "Small")
+    card.show_choices(
+        1,
+        choices,
+        models=[(here, "Small"), (there, "big")],
+        capabilities=lambda model: gpu if model == there else Capabilities(adapters=True),
+    )
+    assert "greyed" not in card.note.text()
+    model = card.columns[1].model
+    assert model is not None
+    model.picked.emit(there)
+    first, second = card.columns
+    for column, usable in ((first, True), (second, False)):
+        assert column.numbers["temperature"].line.isEnabled()
+        assert column.numbers["top_k"].line.isEnabled() is usable
+        assert column.adapters[0].isEnabled() is usable
+    assert not thinking(card, 1).isEnabled()
+    assert second.numbers["top_k"].line.toolTip() == gpu.sampler_reason("top_k")
+    assert card.note.text().startswith(f"{isolated('gpu:8000')} does not use what is greyed. ")
