@@ -11,6 +11,7 @@ from PySide6.QtCore import QRect
 from PySide6.QtWidgets import QApplication
 
 import pseudo
+import scenes_connections
 import shots
 from scenes_chat import fill
 from stage import Stage, flush
@@ -31,7 +32,7 @@ EDGES = " .…:;()•"
 def staged(scene: str, folder: Path) -> Iterator[Stage]:
     """The window showing a scene."""
     fill(folder)
-    stage = Stage(folder)
+    stage = Stage(folder, outside=scenes_connections.outside(folder))
     try:
         shots.SCENES[scene](stage)
         stage.wait_for_animations()

@@ -71,6 +71,7 @@ def off(stage: Stage) -> None:
     _serve(stage)
     missing = ChatModel(_SMALL, _SMALL.id, "SmolLM2 135M", _OFF, 0.0, "192.168.1.7:8080")
     stage.state.set_chat_model(missing)
+    stage.states.connections.set_destination(missing.server)
     flush()
 
 
