@@ -55,8 +55,8 @@ class LocalServer:
             answer.cancel()
 
     def stop(self) -> None:
-        """Stop listening and end the requests that run; may block for some seconds."""
-        self._server.stop()
+        """Stop listening and end the requests that run, whose clients are told so; may block."""
+        self._server.stop(at_once=True)
 
 
 def start_server(

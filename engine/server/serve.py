@@ -90,11 +90,16 @@ class Server:
         self._thread = threading.Thread(target=self._run, name="server", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
-        """Stop listening, end the requests that run, and wait for the thread."""
+    def stop(self, *, at_once: bool = False) -> None:
+        """Stop listening, end the requests that run, and wait for the thread.
+
+        Answers have some seconds to end by themselves, unless `at_once`.
+        """
         if self._thread is None or self._server is None:
             return
         self._server.should_exit = True
+        if at_once:
+            self.service.end_answers()
         self._thread.join()
         self._thread = None
         self._address = ""

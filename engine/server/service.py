@@ -58,7 +58,7 @@ from engine.server.values import (
     Wanted,
 )
 
-_ENDED = "The answer was ended: the owner of this server replaces the model."
+_ENDED = "The owner of this server ended the answer."
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,11 @@ class Service:
     async def close(self) -> None:
         """End what runs on the event loop."""
         await self.models.close()
+
+    def end_answers(self) -> None:
+        """End the answers in progress, whose clients are told so; from any thread."""
+        for one in self.recorder.snapshot().clients:
+            self.engine.leave(one.client.key)
 
     def activity(self) -> Activity:
         """Who is connected, requests so far and the log; from any thread."""

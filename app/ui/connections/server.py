@@ -18,7 +18,7 @@ from app.ui.theme.theme import SMALL, figures
 from app.ui.widgets.controls import TextButton, section_heading
 from app.ui.widgets.row_list import RowList
 from app.ui.widgets.switch_row import SwitchRow
-from app.ui.widgets.units import moment
+from app.ui.widgets.units import lately
 
 _ROWS = tuple(name for name, setting in SETTINGS.items() if setting.group == "server")
 _HIDDEN_KEY = "•" * 16
@@ -271,12 +271,12 @@ def _counts(status: ServerStatus) -> str:
 def _client_line(client: ClientRow) -> str:
     name = client.name or tr("Unnamed program")
     requests = trn("{count} request", "{count} requests", client.requests)
-    now = tr("is being answered") if client.running else moment(client.last)
+    now = tr("is being answered") if client.running else lately(client.last)
     return " · ".join((isolated(name), isolated(client.address), requests, now))
 
 
 def _log_lines(row: LogRow) -> str:
-    facts = [moment(row.began), isolated(row.client), isolated(row.model)]
+    facts = [lately(row.began), isolated(row.client), isolated(row.model)]
     if row.is_running:
         facts.append(tr("is being answered"))
     elif row.outcome:

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QCheckBox, QWidget
 from app.ui.theme.palette import LIGHT, Palette
 
 _WIDTH, _HEIGHT = 30.0, 18.0  # pixels of the track
+_DISABLED = 0.4  # opacity of one that cannot be switched
 
 
 class Switch(QCheckBox):
@@ -39,6 +40,8 @@ class Switch(QCheckBox):
         at_right = on is not (self.layoutDirection() is Qt.LayoutDirection.RightToLeft)
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if not self.isEnabled():
+            painter.setOpacity(_DISABLED)
         painter.setPen(Qt.PenStyle.NoPen if on else QPen(QColor(palette.faint), 1.5))
         painter.setBrush(QColor(palette.accent if on else palette.surface))
         inset = 0.0 if on else 0.75

@@ -58,6 +58,15 @@ def moment(seconds: float) -> str:
     return f"{day(then.date())} {QLocale().toString(then.time(), QLocale.FormatType.ShortFormat)}"
 
 
+def lately(seconds: float) -> str:
+    """A time in seconds since 1970, without the day if that is today: `14:05:09`."""
+    then = QDateTime.fromSecsSinceEpoch(int(seconds))
+    if then.date() != QDate.currentDate():
+        return moment(seconds)
+    pattern = QLocale().timeFormat(QLocale.FormatType.ShortFormat)
+    return QLocale().toString(then.time(), pattern.replace("mm", "mm:ss"))
+
+
 def day(date: QDate, *, with_year: bool = True) -> str:
     """A day with its month in letters, in the order of the user's locale: `26 Nov 2026`."""
     pattern = _WEEKDAY.sub("", QLocale().dateFormat(QLocale.FormatType.LongFormat))

@@ -17,7 +17,7 @@ from app.chat.network import Outside
 from app.domain.message import MessageState
 from app.settings.table import Settings
 from app.state.chat import ModelPhase
-from app.state.server import ServerPhase
+from app.state.server import LogRow, ServerPhase
 from engine import Event
 from engine_bench import with_printable_output
 from fakes import FakeEngine
@@ -133,3 +133,37 @@ def test_it_serves_this_computer_while_the_app_is_offline(stage: Stage, port: in
     stage.controller.change_settings(offline=False)
     stage.wait_until_idle()
     assert httpx.get(f"http://127.0.0.1:{port}/health", trust_env=False).status_code == 200
+
+
+def test_switched_off_it_ends_the_answers_that_run(stage: Stage, model: Path, port: int) -> None:
+    """At once, and with an error that programs show: a cut line would look like a full answer."""
+    stage.controller.load_model(model)
+    until(lambda: stage.state.model.phase is ModelPhase.READY)
+    stage.controller.change_settings(serve=True)
+    stage.wait_until_idle()
+    answers: list[str] = []
+    body = {
+        "model": "", "messages": [{"role": "user", "content": "the cat"}],
+        "max_tokens": 1900, "n": 16, "ignore_eos": True, "stream": True,
+    }  # fmt: skip
+
+    def ask() -> None:
+        url, headers = f"http://127.0.0.1:{port}", {"Authorization": f"Bearer {KEY}"}
+        with httpx.Client(base_url=url, headers=headers, timeout=60, trust_env=False) as client:
+            answers.append(client.post("/v1/chat/completions", json=body).text)
+
+    program = threading.Thread(target=ask)
+    program.start()
+    stage.controller.network.serving.watch(True)
+    until(lambda: any(row.is_running and row.prompt_tokens for row in shown(stage)))
+    stage.controller.change_settings(serve=False)
+    program.join(30)
+    assert '"code":"answer_ended"' in answers[0]
+    assert not answers[0].endswith("[DONE]\n\n")
+    stage.wait_until_idle()
+    assert stage.states.server.status.phase is ServerPhase.OFF
+
+
+def shown(stage: Stage) -> tuple[LogRow, ...]:
+    stage.controller.network.serving.watch(True)
+    return stage.states.server.status.log
