@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from app.chat.connections import EngineFault
 from app.domain.connection import SERVER_NAMES, Connection, ServerKind
@@ -13,11 +14,8 @@ from app.domain.parts import ImagePart
 from app.domain.remote_fault import RemoteFaultKind
 from app.engines.remote import addresses
 from app.engines.remote.connections import ConnectionStore, shown_headers
-from app.engines.remote.discovery import PORTS, discover
-from app.engines.remote.engine import RemoteEngine
 from app.engines.remote.engines import RemoteEngines
 from app.engines.remote.errors import RemoteError
-from app.engines.remote.exchange import Allow
 from app.engines.remote.keys import KeyStore
 from app.net.offline import gate
 from app.settings.table import Settings
@@ -29,6 +27,9 @@ from app.system import paths
 from app.system.json_file import JsonFileError
 from app.system.translation import sentences, tr
 
+if TYPE_CHECKING:
+    from app.engines.remote.exchange import Allow
+
 
 class RemoteDirectory:
     """`EngineDirectory` of the stored connections; its calls may block."""
@@ -38,9 +39,9 @@ class RemoteDirectory:
         store: ConnectionStore,
         allow: Allow,
         settings: Callable[[], Settings],
-        ports: Mapping[int, ServerKind] = PORTS,
+        ports: Mapping[int, ServerKind] | None = None,
     ) -> None:
-        """`ports` are those of this machine that `find` asks."""
+        """`ports` are those of this machine that `find` asks; None: the usual ones."""
         self._store, self._allow, self._settings = store, allow, settings
         self._ports = ports
 
@@ -108,6 +109,8 @@ class RemoteDirectory:
 
         What was found out on the way is kept: where its API is, and which program it is.
         """
+        from app.engines.remote.engine import RemoteEngine
+
         try:
             connection = self._store.get(id)
             credentials = self._store.credentials(connection)
@@ -135,8 +138,10 @@ class RemoteDirectory:
 
     def find(self) -> Sequence[FoundRow]:
         """The engines that answer on this machine."""
+        from app.engines.remote.discovery import PORTS, discover
+
         settings = self._settings()
-        ports = dict(self._ports)
+        ports = dict(PORTS if self._ports is None else self._ports)
         if settings.serve:
             ports.pop(settings.serve_port, None)  # the server of this window
         found = asyncio.run(discover(self._allow, ports))

@@ -7,7 +7,6 @@ from app.engines.capabilities import Capabilities
 from app.engines.client import EngineClient
 from app.engines.remote.addresses import server_name
 from app.engines.remote.engines import RemoteEngines
-from app.engines.remote.wire import can_switch_thinking, formats_of, samplers_of
 
 
 class EngineRegistry:
@@ -57,6 +56,9 @@ class EngineRegistry:
             return Capabilities()
         if not isinstance(found, RemoteEngines) or not isinstance(model, Remote):
             return self._local.capabilities
+        # Not needed to show the window.
+        from app.engines.remote.wire import can_switch_thinking, formats_of, samplers_of
+
         connection = found.store.get(model.connection)
         known = connection.model(model.id)
         return Capabilities(

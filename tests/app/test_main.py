@@ -263,5 +263,8 @@ def test_the_first_paint_waits_for_no_page_that_is_not_shown(tmp_path: Path) -> 
     assert "app.ui.chat.page" in imported, done.stderr
     assert imported.isdisjoint(NOT_BEFORE_THE_FIRST_PAINT)
     assert imported.isdisjoint(("httpx", "starlette", "uvicorn"))  # of connections and the server
+    elsewhere = {name for name in imported if name.startswith("app.engines.remote.")}
+    needed = {"addresses", "connections", "engines", "errors", "keys", "values"}
+    assert elsewhere == {f"app.engines.remote.{name}" for name in needed}
     for name in NOT_BEFORE_THE_FIRST_PAINT:
         assert (ROOT / (name.replace(".", "/") + ".py")).is_file(), name

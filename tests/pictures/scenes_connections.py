@@ -31,6 +31,8 @@ _REMOTE = Remote("gpu", "Qwen3-32B")
 def page(stage: Stage) -> None:
     """Everything off, as at the first start."""
     ready(stage)
+    stage.states.server.set(offered=True)
+    stage.states.connections.set_engines((), offered=True)
     _open(stage)
 
 
@@ -167,8 +169,8 @@ def _fill(stage: Stage) -> None:
                       "gpu.example.org", (), True, EngineState.READY,
                       ("Qwen3-32B", "gpt-oss-120b")),
             EngineRow("old", "Old laptop", "http://192.168.1.7:8080/v1", "192.168.1.7", (), False,
-                      EngineState.FAILED, (), "192.168.1.7 does not answer.",
-                      "Check that it is switched on."),
+                      EngineState.FAILED, problem="192.168.1.7 does not answer.",
+                      remedy="Check that it is switched on."),
         )
     )  # fmt: skip
     assert stage.outside is not None

@@ -1,4 +1,7 @@
-"""The remote engines of the stored connections, made when their models are asked."""
+"""The remote engines of the stored connections, made when their models are asked.
+
+What speaks to a server is imported then, so that the window opens sooner.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from app.domain.answer_request import AnswerRequest
 from app.domain.connection import Connection, RemoteModel
@@ -14,10 +18,12 @@ from app.domain.model_ref import Remote
 from app.domain.parts import ImagePart
 from app.engines.remote.addresses import server_name
 from app.engines.remote.connections import ConnectionStore
-from app.engines.remote.engine import RemoteEngine, no_image
 from app.engines.remote.errors import RemoteError
-from app.engines.remote.exchange import Allow
-from app.engines.remote.keys import Credentials
+
+if TYPE_CHECKING:
+    from app.engines.remote.engine import RemoteEngine
+    from app.engines.remote.exchange import Allow
+    from app.engines.remote.keys import Credentials
 
 
 class RemoteEngines:
@@ -28,9 +34,9 @@ class RemoteEngines:
         store: ConnectionStore,
         allow: Allow,
         proxy: Callable[[], str] = str,
-        read_image: Callable[[ImagePart], bytes] = no_image,
+        read_image: Callable[[ImagePart], bytes] | None = None,
     ) -> None:
-        """`proxy` is the setting; `read_image` may block, and raises OSError."""
+        """`proxy` is the setting; `read_image` may block, and raises OSError; None: there are none."""
         self.store = store
         self._allow, self._proxy, self._read_image = allow, proxy, read_image
         # The engines made, with what they were made with.
@@ -67,12 +73,18 @@ class RemoteEngines:
 
     async def engine(self, ref: Remote) -> RemoteEngine:
         """The engine of a model; raises RemoteError if its connection or its key is not there."""
+        from app.engines.remote.engine import RemoteEngine, no_image
+
         connection, proxy = self.store.get(ref.connection), self._proxy()
         credentials = await asyncio.to_thread(self.store.credentials, connection)
         known = self._engines.get(connection.id)
         if known is None or known[:3] != (connection, credentials, proxy):
             made = RemoteEngine(
-                connection, self._allow, credentials, proxy=proxy, read_image=self._read_image
+                connection,
+                self._allow,
+                credentials,
+                proxy=proxy,
+                read_image=self._read_image or no_image,
             )
             known = self._engines[connection.id] = connection, credentials, proxy, made
         return known[3]
