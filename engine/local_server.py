@@ -56,7 +56,7 @@ class LocalServer:
 
     def stop(self) -> None:
         """Stop listening and end the requests that run, whose clients are told so; may block."""
-        self._server.stop(at_once=True)
+        self._server.stop()
 
 
 def start_server(

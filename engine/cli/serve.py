@@ -20,6 +20,7 @@ from engine.messages import Event, Failed, Load, ModelLoaded
 
 _KEY_VARIABLE = "TOKONOMA_API_KEY"
 _FOREVER = -1.0  # seconds that a model is kept
+_POLL_SECONDS = 0.5  # Windows hands no signal to a thread that waits without end
 
 
 def serve(options: Options) -> None:
@@ -48,19 +49,25 @@ def serve(options: Options) -> None:
 
     def end(number: int, frame: FrameType | None) -> None:
         ended.set()
+        signal.signal(number, before[signal.Signals(number)])  # a second one ends the program
 
-    before = {one: signal.signal(one, end) for one in (signal.SIGINT, signal.SIGTERM)}
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    for one in before:
+        signal.signal(one, end)
     engine.start()
     try:
         if options.model is not None:
-            _load(engine, options)
+            _load(engine, options, ended)
+        if ended.is_set():
+            return
         server.start()
         print(
             f"Listening at {server.address} (for OpenAI's clients: {server.address}/v1)", flush=True
         )
         if not server.is_local and not made.security.key:
             print_status("Everyone in the network can use it: give --key-file to ask for a key.")
-        ended.wait()
+        while not ended.wait(_POLL_SECONDS):
+            pass
     finally:
         server.stop()
         engine.stop()
@@ -68,8 +75,8 @@ def serve(options: Options) -> None:
             signal.signal(one, handler)
 
 
-def _load(engine: Engine, options: Options) -> None:
-    """Load the main model; raises EngineError."""
+def _load(engine: Engine, options: Options, ended: threading.Event) -> None:
+    """Load the main model, unless the program is to end; raises EngineError."""
     arrived: queue.SimpleQueue[Event] = queue.SimpleQueue()
     load = Load(
         find_model(options.model),
@@ -80,7 +87,13 @@ def _load(engine: Engine, options: Options) -> None:
         embeddings=True,
     )
     engine.submit(load, arrived.put)
-    while not isinstance(event := arrived.get(), ModelLoaded):
+    while not ended.is_set():
+        try:
+            event = arrived.get(timeout=_POLL_SECONDS)
+        except queue.Empty:
+            continue
+        if isinstance(event, ModelLoaded):
+            return
         if isinstance(event, Failed):
             raise EngineError(event.message, event.remedy, event.fault)
 
@@ -88,7 +101,7 @@ def _load(engine: Engine, options: Options) -> None:
 def _key(options: Options) -> str:
     """The key that clients must send; "": none."""
     if options.key_file is not None:
-        key = read_text(Path(options.key_file)).strip()
+        key = read_text(Path(options.key_file)).removeprefix("\ufeff").strip()
         if not key:
             raise RequestError("The file of --key-file is empty.", "Write the key into it.")
     else:

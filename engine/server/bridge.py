@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TypeVar, cast
 
 from engine.client import Engine
-from engine.errors import EngineError
+from engine.errors import Cancelled, EngineError
 from engine.messages import (
     Event,
     Failed,
@@ -39,7 +39,8 @@ def is_final(request: Request, event: Event) -> bool:
 
 
 async def events(engine: Engine, request: Request, client: str = "") -> AsyncGenerator[Event, None]:
-    """The events of a request up to the final one; raises EngineError instead of Failed.
+    """The events of a request up to the final one; raises EngineError instead of Failed, and
+    Cancelled for a load that others cancelled.
 
     Closing the generator early cancels the request. The engine never waits for a reader.
     """
@@ -68,6 +69,10 @@ async def events(engine: Engine, request: Request, client: str = "") -> AsyncGen
             for _ in range(len(arrived)):
                 event = arrived.popleft()
                 is_over = is_final(request, event)
+                if isinstance(event, ModelUnloaded) and isinstance(request, Load):
+                    is_over = handle.is_cancelled
+                    if is_over:
+                        raise Cancelled
                 if isinstance(event, Failed):
                     raise EngineError(event.message, event.remedy, event.fault)
                 yield event
@@ -77,7 +82,7 @@ async def events(engine: Engine, request: Request, client: str = "") -> AsyncGen
 
 
 async def answer(engine: Engine, request: Request, kind: type[T], client: str = "") -> T:
-    """The event of type `kind` that ends a request; raises EngineError."""
+    """The event of type `kind` that ends a request; raises EngineError and Cancelled."""
     last: Event | None = None
     async for event in events(engine, request, client):
         last = event

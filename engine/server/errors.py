@@ -31,12 +31,10 @@ class ApiError(Exception):
         param: str | None = None,
         retry_seconds: float = 0.0,
         details: dict[str, Any] | None = None,
-        closes: bool = False,
     ) -> None:
         """`code` is OpenAI's short name of the fault, `param` the field of the body that is wrong.
 
-        `retry_seconds` becomes the header Retry-After; `details` are more fields of OpenAI's body;
-        `closes` is whether the rest of the request is not read.
+        `retry_seconds` becomes the header Retry-After; `details` are more fields of OpenAI's body.
         """
         super().__init__(message)
         self.status = status
@@ -44,14 +42,11 @@ class ApiError(Exception):
         self.param = param
         self.retry_seconds = retry_seconds
         self.details = details or {}
-        self.closes = closes
 
     @property
     def headers(self) -> dict[str, str]:
         """Headers of the response."""
         found = {"WWW-Authenticate": "Bearer"} if self.status == 401 else {}
-        if self.closes:
-            found["Connection"] = "close"
         if self.retry_seconds > 0:
             found["Retry-After"] = str(max(1, round(self.retry_seconds)))
         return found

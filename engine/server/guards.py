@@ -20,6 +20,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engine.server.activity import Client, Recorder
+from engine.server.bodies import BodyMemory
 from engine.server.errors import ApiError
 from engine.server.http import error_response, family_of
 from engine.server.limits import Limits
@@ -72,7 +73,7 @@ class Guards:
     ) -> None:
         self._app = app
         self._security = security
-        self._limits = limits
+        self._bodies = BodyMemory(limits)
         self._recorder = recorder
         self._key = key
         self._hosts = _LOCAL_NAMES | {name.lower() for name in security.hosts}
@@ -87,7 +88,7 @@ class Guards:
         headers = Headers(scope=scope)
         client = _client(scope, headers)
         exchange = self._recorder.begin(client, scope["method"], scope["path"])
-        scope["state"] |= {"exchange": exchange, "limits": self._limits}
+        scope["state"] |= {"exchange": exchange, "bodies": self._bodies}
         origin = headers.get("origin", "")
 
         async def answer(message: Message) -> None:

@@ -1,4 +1,4 @@
-"""One HTTP exchange: reading a body within limits, answering, streaming, and noticing a lost client."""
+"""One HTTP exchange: answering, streaming, and noticing a lost client or the end of the server."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from starlette.types import Receive, Scope, Send
 from engine.errors import EngineError, FaultKind
 from engine.server import fields
 from engine.server.activity import Exchange
+from engine.server.bodies import Body
 from engine.server.errors import ApiError, Family, from_engine
 from engine.server.fields import Fields
-from engine.server.limits import Limits
 from engine.server.values import Delta
 
 log = logging.getLogger(__name__)
@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 SSE, NDJSON = "text/event-stream; charset=utf-8", "application/x-ndjson"
 END_OF_STREAM = b"data: [DONE]\n\n"
 INTERNAL = "The server hit an internal error; its log has the details."
+_STOPS = "The server is being stopped, so the answer is not complete."
+_RETRY_SECONDS = 5.0  # after which a server that was stopped may be there again
 _PING_SECONDS = 15.0
 _SWAPS = 3  # of its model that a call survives
 
@@ -132,6 +134,11 @@ def error_response(error: ApiError, family: Family) -> Response:
     return json_response(error.body(family), error.status, error.headers)
 
 
+def stopped() -> ApiError:
+    """The error of a request whose answer ends because the server does."""
+    return ApiError(503, _STOPS, code="answer_ended", retry_seconds=_RETRY_SECONDS)
+
+
 def family_of(path: str) -> Family:
     """The family of APIs that a path belongs to."""
     if path.startswith("/v1/messages"):
@@ -160,8 +167,14 @@ class _Endpoint:
         self._list_as = list_as
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sender = _Sender(send, scope["state"]["limits"], scope["state"]["exchange"])
+        sender = _Sender(send, scope["state"]["exchange"])
         work = asyncio.ensure_future(self._answer(scope, receive, sender))
+
+        def stop() -> None:
+            sender.is_stopping = True
+            work.cancel()
+
+        scope["state"]["stop"] = stop  # called when the server is stopped
         try:
             await asyncio.wait({work, sender.body_read}, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
@@ -182,17 +195,22 @@ class _Endpoint:
         state, family = scope["state"], family_of(scope["path"])
         request = Request(scope, receive)
         try:
-            raw = await _body(request, sender.limits) if self._reads_body else b"{}"
-            body = fields.parse(raw, self._list_as)
-            sender.body_read.set_result(None)
-            call = Call(request, body, state["exchange"])
-            response = await self._respond(call, sender)
+            with Body(state["bodies"]) as held:
+                raw = await held.read(request) if self._reads_body else b"{}"
+                body = fields.parse(raw, self._list_as)
+                sender.body_read.set_result(None)
+                call = Call(request, body, state["exchange"])
+                response = await self._respond(call, sender)
         except ClientDisconnect:
             state["exchange"].outcome = "the client went away"
             return
         except (ApiError, EngineError) as fault:
             error = from_engine(fault) if isinstance(fault, EngineError) else fault
             response = self._failed(scope, error, family)
+        except asyncio.CancelledError:
+            if not sender.is_stopping or sender.has_begun:
+                raise
+            response = self._failed(scope, stopped(), family)
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
             response = self._failed(scope, ApiError(500, INTERNAL), family)
@@ -227,9 +245,10 @@ class _Endpoint:
 class _Sender:
     """Sends the response of one exchange."""
 
-    def __init__(self, send: Send, limits: Limits, exchange: Exchange) -> None:
+    def __init__(self, send: Send, exchange: Exchange) -> None:
         self.send = send
-        self.limits = limits
+        self.is_stopping = False  # the server is
+        self.has_begun = False  # a stream has
         self._exchange = exchange
         self._sent = 0.0  # when the last part was
         self.body_read: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -245,6 +264,7 @@ class _Sender:
             }
             raw = [(name.encode(), value.encode()) for name, value in headers.items()]
             await self.send({"type": "http.response.start", "status": 200, "headers": raw})
+            self.has_begun = True
             await self._part(first)
             pings = asyncio.ensure_future(self._ping()) if response.media_type == SSE else None
             try:
@@ -252,6 +272,10 @@ class _Sender:
                     await self._part(frame)
             except (ApiError, EngineError) as found:
                 error = from_engine(found) if isinstance(found, EngineError) else found
+            except asyncio.CancelledError:
+                if not self.is_stopping:
+                    raise
+                error = stopped()
             except Exception:
                 log.exception("a stream failed")
                 error = ApiError(500, INTERNAL)
@@ -276,26 +300,6 @@ class _Sender:
             await asyncio.sleep(_PING_SECONDS)
             if time.monotonic() - self._sent >= _PING_SECONDS:
                 await self._part(b":\n\n")
-
-
-async def _body(request: Request, limits: Limits) -> bytes:
-    """The body; raises ApiError where it is too large or too slow."""
-    too_large = ApiError(413, f"The body is larger than {limits.body_bytes:,} bytes.", closes=True)
-    length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length[:20]) > limits.body_bytes:
-        raise too_large
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(limits.body_seconds):
-            async for part in request.stream():
-                parts.append(part)
-                size += len(part)
-                if size > limits.body_bytes:
-                    raise too_large
-    except TimeoutError:
-        raise ApiError(408, "The body did not arrive in time.", closes=True) from None
-    return b"".join(parts)
 
 
 async def _disconnect(receive: Receive) -> None:

@@ -9,10 +9,11 @@ import asyncio
 import re
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from engine.client import Engine
 from engine.errors import EngineError, FaultKind
@@ -71,7 +72,9 @@ class Models:
         self._files: dict[Path, tuple[int, float]] = {}  # found: their bytes, and when they changed
         self._leases: Counter[Path] = Counter()
         self._timers: dict[Path, asyncio.TimerHandle] = {}
-        self._unloads: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loading: asyncio.Future[ModelLoaded] | None = None
+        self._client = f"models {id(self):x}"  # the engine's client that loads them
         self._changed = asyncio.Event()  # set when a lease ends or the loaded models change
         self._is_changing = False  # a model is being loaded or unloaded
         self._is_swapping = False  # no answer may begin meanwhile
@@ -150,9 +153,9 @@ class Models:
         """Have the models unloaded that were loaded for clients; does not wait for that."""
         for timer in self._timers.values():
             timer.cancel()
-        for task in list(self._unloads):
+        for task in list(self._tasks):
             task.cancel()
-        await asyncio.gather(*self._unloads, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         for one in self._engine.resident:
             if one.beside:
                 self._engine.submit(Unload(one.path), lambda event: None)
@@ -174,7 +177,7 @@ class Models:
             try:
                 loaded = await self._load(card)
             finally:
-                self._end_change()
+                self._start(self._settle(path))
         self._take(path)  # without a wait before it, in which the client could go away
         return loaded
 
@@ -197,13 +200,35 @@ class Models:
             )
         load = Load(card.path, context=self._context, embeddings=True, beside=True)
         try:
-            return await answer(self._engine, load, ModelLoaded)
+            return await self._answered(load)
         except EngineError as error:
             if error.fault.kind is not FaultKind.MEMORY or not self._leases:
                 raise
         self._is_swapping = True  # new answers wait, those that run end
         await self._until(lambda: not self._leases)
-        return await answer(self._engine, load, ModelLoaded)
+        return await self._answered(load)
+
+    async def _answered(self, load: Load) -> ModelLoaded:
+        """The end of a load; one that nobody waits for any more is cancelled, and ends later."""
+        self._loading = asyncio.ensure_future(answer(self._engine, load, ModelLoaded, self._client))
+        try:
+            return await asyncio.shield(self._loading)
+        except asyncio.CancelledError:
+            self._engine.leave(self._client)
+            raise
+
+    async def _settle(self, path: Path) -> None:
+        """Let others load and unload again as soon as a load has really ended.
+
+        One that was cancelled too late leaves a model, which is unloaded after a while as usual.
+        """
+        if (loading := self._loading) is not None:
+            await asyncio.wait({loading})
+            _ = loading.cancelled() or loading.exception()  # it was told to whoever waits
+        self._loading = None
+        if path not in self._leases:
+            self._keep(path, self.keep_seconds)
+        self._end_change()
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         """Wait until a condition of leases and loaded models holds."""
@@ -228,9 +253,13 @@ class Models:
 
     def _start_unload(self, path: Path) -> None:
         self._timers.pop(path, None)
-        task = asyncio.ensure_future(self._unload(path))
-        self._unloads.add(task)
-        task.add_done_callback(self._unloads.discard)
+        self._start(self._unload(path))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Go on with some work beside others."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _unload(self, path: Path) -> None:
         await self._until(lambda: not self._is_changing)

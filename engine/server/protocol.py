@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from engine.server.activity import Recorder
+from engine.server.errors import ApiError, Family
+from engine.server.framing import RequestReader
+from engine.server.http import dumps
 from engine.server.limits import Limits
 
 _FULL = (
@@ -25,8 +30,10 @@ def protocol(limits: Limits, recorder: Recorder) -> type[H11Protocol]:
 
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
+            self.conn: RequestReader = RequestReader(limits)
             self._header_timer: asyncio.TimerHandle | None = None
             self._write_timer: asyncio.TimerHandle | None = None
+            self._end_timer: asyncio.TimerHandle | None = None  # what arrives is thrown away
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -40,17 +47,50 @@ def protocol(limits: Limits, recorder: Recorder) -> type[H11Protocol]:
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)
             recorder.connections = len(self.connections)
-            for timer in (self._header_timer, self._write_timer):
+            for timer in (self._header_timer, self._write_timer, self._end_timer):
                 if timer is not None:
                     timer.cancel()
 
         def data_received(self, data: bytes) -> None:
+            if self._end_timer is not None:
+                return
             if self._is_idle() and self._header_timer is None:
                 self._expect_header()
             super().data_received(data)
             if not self._is_idle() and self._header_timer is not None:
                 self._header_timer.cancel()
                 self._header_timer = None
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if self.conn.their_state is h11.SEND_BODY:  # it was refused before it was read
+                self._end()
+
+        def send_400_response(self, msg: str) -> None:
+            """Refuse what is no request, and listen no more; nothing can be said within an answer."""
+            refusal, cycle = self.conn.refusal, self.cycle
+            if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+                status, reason = refusal.error_status_hint if refusal else 400, str(refusal or msg)
+                error = ApiError(status, f"The request is not valid HTTP: {reason}.")
+                body = dumps(error.body(Family.OPENAI))
+                names = {"Content-Type": "application/json", "Connection": "close"}
+                headers = [*names.items(), ("Content-Length", str(len(body)))]
+                phrase = HTTPStatus(status).phrase.encode()
+                head = h11.Response(status_code=status, headers=headers, reason=phrase)
+                self.transport.write(self.conn.send(head) + body)
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True  # what it would still send belongs to no request
+                cycle.message_event.set()
+            self._end()
+
+        def shutdown(self) -> None:
+            """The server is being stopped: end the answer that runs."""
+            if self._end_timer is not None:
+                self.transport.abort()
+                return
+            super().shutdown()
+            if not self._is_idle() and (stop := self.scope["state"].get("stop")) is not None:
+                stop()
 
         def pause_writing(self) -> None:
             super().pause_writing()
@@ -66,6 +106,13 @@ def protocol(limits: Limits, recorder: Recorder) -> type[H11Protocol]:
         def _is_idle(self) -> bool:
             cycle: Any = self.cycle  # None before the first request
             return cycle is None or cycle.response_complete
+
+        def _end(self) -> None:
+            """Send what is written, and close; not at once, as the peer would lose it while it sends."""
+            if self._end_timer is None and not self.transport.is_closing():
+                self.flow.resume_reading()
+                self.transport.write_eof()
+                self._end_timer = self.loop.call_later(limits.discard_seconds, self.transport.abort)
 
         def _expect_header(self) -> None:
             cut = self.transport.abort

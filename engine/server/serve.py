@@ -7,6 +7,7 @@ import ipaddress
 import logging
 import os
 import socket
+import sys
 import threading
 from dataclasses import dataclass, field, replace
 
@@ -20,6 +21,9 @@ from engine.server.guards import Key, Security
 from engine.server.limits import HOST, PORT, Limits
 from engine.server.protocol import protocol
 from engine.server.service import Service, ServiceOptions
+
+if sys.platform != "win32":
+    import resource
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +71,8 @@ class Server:
         host, port = self._socket.getsockname()[:2]
         self.is_local = ipaddress.ip_address(host).is_loopback
         security = replace(options.security, is_local=self.is_local)
-        app = application(self.service, security, options.limits, self._key)
-        limits = options.limits
+        limits = replace(options.limits, connections=_most_connections(options.limits.connections))
+        app = application(self.service, security, limits, self._key)
         config = uvicorn.Config(
             app,
             http=protocol(limits, self.service.recorder),
@@ -90,16 +94,11 @@ class Server:
         self._thread = threading.Thread(target=self._run, name="server", daemon=True)
         self._thread.start()
 
-    def stop(self, *, at_once: bool = False) -> None:
-        """Stop listening, end the requests that run, and wait for the thread.
-
-        Answers have some seconds to end by themselves, unless `at_once`.
-        """
+    def stop(self) -> None:
+        """Stop listening, end the requests that run, whose clients are told so, and wait."""
         if self._thread is None or self._server is None:
             return
         self._server.should_exit = True
-        if at_once:
-            self.service.end_answers()
         self._thread.join()
         self._thread = None
         self._address = ""
@@ -128,6 +127,14 @@ class Server:
                     connection.transport.abort()
             await asyncio.sleep(0)
             self._socket.close()
+
+
+def _most_connections(wanted: int) -> int:
+    """How many are served at once: of the files that the system lets a program open, half."""
+    if sys.platform == "win32":
+        return wanted
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return wanted if files == resource.RLIM_INFINITY else min(wanted, max(files // 2, 1))
 
 
 def _listening(host: str, port: int) -> socket.socket:

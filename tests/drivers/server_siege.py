@@ -591,7 +591,7 @@ def stopped(model: Path, number: int) -> str:
                 last = ""
                 for line in response.iter_lines():
                     last = line or last
-                ends.append(last[:60])
+                ends.append("told" if "being stopped" in last else last[:60])
         except httpx.HTTPError as error:
             ends.append(type(error).__name__)
 
@@ -605,7 +605,9 @@ def stopped(model: Path, number: int) -> str:
     took = time.monotonic() - began
     for one in threads:
         one.join()
-    bad = " BAD" if code or took > 8 or "Traceback" in target.text() else ""
+    bad = (
+        " BAD" if code or took > 3 or "Traceback" in target.text() or set(ends) != {"told"} else ""
+    )
     return f"exit {code} after {took:.1f} s, ends {dict(Counter(ends))}{bad}"
 
 

@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -14,17 +16,20 @@ import pytest
 
 import tiny
 from engine.cli.commands import main
+from engine_bench import with_printable_output
+from serving import chat
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a process cannot be asked to end there")
 def test_it_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
-    model = tiny.write(tmp_path / "a-model.gguf", context=512)
+    model = with_printable_output(tiny.write(tmp_path / "a-model.gguf", context=2048))
     key = tmp_path / "key"
-    key.write_text("the-key\n")
+    key.write_text("\ufeffthe-key\r\n", encoding="utf-8")  # as an editor on Windows writes it
     arguments = ["serve", "-m", str(model), "--port", "0", "--key-file", str(key)]
     process = subprocess.Popen(
         [sys.executable, "-m", "engine", *arguments],
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         cwd=Path(__file__).parents[3],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
@@ -37,8 +42,28 @@ def test_it_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
         headers = {"Authorization": "Bearer the-key"}
         (found,) = httpx.get(f"{address}/v1/models", headers=headers).json()["data"]
         assert found["id"] == "a-model"
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        began = threading.Semaphore(0)
+
+        def stream() -> str:
+            """The last event of a stream, which ends as it should."""
+            body = chat(max_tokens=1900, n=2, ignore_eos=True, stream=True)
+            url, lines = f"{address}/v1/chat/completions", list[str]()
+            with httpx.stream("POST", url, headers=headers, json=body, timeout=60) as response:
+                began.release()
+                lines += response.iter_lines()
+            return [line for line in lines if line][-1]
+
+        with ThreadPoolExecutor(8) as pool:
+            streams = [pool.submit(stream) for _ in range(8)]
+            for _ in streams:
+                assert began.acquire(timeout=60)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+            ends = {one.result(30) for one in streams}
+        assert any("being stopped" in one for one in ends)
+        assert all("being stopped" in one or one == "data: [DONE]" for one in ends)
+        _, errors = process.communicate()
+        assert errors == ""
     finally:
         process.kill()
         process.communicate()
@@ -57,6 +82,7 @@ def test_a_port_in_use_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> No
     ("arguments", "words"),
     [
         (["--key", "a b"], "without spaces"),
+        (["--key", "schlüssel"], "of ASCII"),
         (["--port", "70000"], "0 to 65535"),
         (["--host", "no.such.host.invalid"], "no address of this computer"),
         (["-m", "no-such-model"], "no model"),

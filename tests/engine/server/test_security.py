@@ -109,7 +109,13 @@ def test_only_health_needs_no_key(guarded: Served) -> None:
 def test_both_ways_to_send_the_key(guarded: Served) -> None:
     assert guarded.http.get("/v1/models", headers=bearer()).status_code == 200
     assert guarded.http.get("/v1/models", headers={"x-api-key": KEY}).status_code == 200
-    for wrong in ({"x-api-key": KEY[:-1]}, bearer(KEY + "x"), {"Authorization": f"Basic {KEY}"}):
+    wrong_keys: list[Any] = [{"x-api-key": KEY[:-1]}, bearer(KEY + "x")]
+    wrong_keys += [{"Authorization": f"Basic {KEY}"}, {"x-api-key": f"{KEY}ü".encode()}]
+    wrong_keys += [
+        {"Authorization": b"Bearer \xff\xfe"},
+        {"Authorization": "Bearer “key”".encode()},
+    ]
+    for wrong in wrong_keys:
         assert guarded.http.get("/v1/models", headers=wrong).status_code == 401
 
 
@@ -199,7 +205,7 @@ def test_connections_are_limited(guarded: Served) -> None:
 def test_broken_http_is_no_crash(guarded: Served) -> None:
     assert b"400" in guarded.raw(b"\x16\x03\x01\x02\x00\r\n\r\n")
     assert b"400" in guarded.raw(b"GET / HTTP/1.1\r\n\r\n")
-    assert guarded.raw(b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 400")
+    assert guarded.raw(b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 431")
     assert guarded.http.get("/health").status_code == 200
 
 
