@@ -1,11 +1,12 @@
 """BackgroundTask: runs uninterruptible work on a helper thread while polling for cancellation.
 
 For calls that take no checkpoint, such as building a tokenizer or tokenizing a very long prompt.
-After a cancellation the work runs to its end and its result is discarded.
+After a cancellation the work runs to its end and its result is discarded; `abandon` ends it sooner.
 """
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable, Generator, Iterator
 from typing import Generic, TypeVar
@@ -17,11 +18,19 @@ _BRIEF_SECONDS = 0.05  # work that takes less is waited for: passes of the model
 _stack_size = threading.Lock()
 
 
+class Abandoned(SystemExit):
+    """Raised in work whose result nobody wants any more. A thread that it ends is silent about it."""
+
+
+class NoStack(Exception):
+    """The system gives no thread a stack of the size that was asked for."""
+
+
 class BackgroundTask(Generic[T]):
     """One function call on a new thread, started at once."""
 
     def __init__(self, work: Callable[[], T], name: str, stack_bytes: int = 0) -> None:
-        """`stack_bytes` is the size of the thread's stack; 0: the usual one."""
+        """`stack_bytes` is the size of the thread's stack; 0: the usual one. Raises NoStack."""
         self._work = work
         self._done: list[T] = []
         self._failed: BaseException | None = None
@@ -31,9 +40,14 @@ class BackgroundTask(Generic[T]):
             self._thread.start()
             return
         with _stack_size:  # a setting of the process; a thread that starts meanwhile has more
-            before = threading.stack_size(stack_bytes)
+            try:
+                before = threading.stack_size(stack_bytes)
+            except ValueError as error:
+                raise NoStack from error
             try:
                 self._thread.start()
+            except (RuntimeError, MemoryError) as error:  # under a limit of address space
+                raise NoStack from error
             finally:
                 threading.stack_size(before)
 
@@ -46,6 +60,12 @@ class BackgroundTask(Generic[T]):
     def failed(self) -> BaseException | None:
         """The exception the work raised, if any."""
         return self._failed
+
+    def abandon(self) -> None:
+        """Raise Abandoned in the work, at its next step in Python; a call of a library ends first."""
+        if (thread := self._thread.ident) is not None and self._thread.is_alive():
+            set_exception = ctypes.pythonapi.PyThreadState_SetAsyncExc
+            set_exception(ctypes.c_ulong(thread), ctypes.py_object(Abandoned))
 
     def wait(self, checkpoint: Callable[[], None] = lambda: None) -> None:
         """Wait until the work has returned or raised; raises only what `checkpoint` raises."""

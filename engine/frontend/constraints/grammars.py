@@ -11,20 +11,22 @@ from typing import Final
 import numpy as np
 from llguidance import LLMatcher, LLTokenizer
 
-from engine.errors import RequestError
+from engine.errors import Busy, RequestError
 from engine.frontend.constraints import refusal
 from engine.frontend.constraints.library import LIMITS, guarded, library_tokenizer
 from engine.frontend.constraints.mask_thread import Worker
 from engine.frontend.constraints.source import body_of, check, combined
 from engine.frontend.tokenizer.tokenizer import Tokenizer
-from engine.machine.background import BackgroundTask
+from engine.machine.background import BackgroundTask, NoStack
 from engine.messages import Constraint
 
 _KEPT = 8  # compiled grammars
-_LONGEST_SECONDS = 10.0  # of a compilation
-# Of the thread that compiles: the library calls itself for each of a chain of rules, of which the
-# longest text has some 75,000, at about 3 kB. Memory is only taken as it is used.
-_STACK_BYTES = 512 << 20
+_LONGEST_SECONDS = 10.0  # of a compilation, with the wait for others
+_MOST_COMPILATIONS = 2  # at once, of all models
+_POLL_SECONDS, _RETRY_SECONDS = 0.02, 2.0  # until others have ended
+# Megabytes of the stack of the thread that compiles: the library calls itself for each of a chain
+# of rules, at about 3 kB, and rules have eight characters at least. Memory is taken as it is used.
+_LEAST_STACK, _MOST_STACK = 8, 512
 
 
 class Grammar:
@@ -54,9 +56,18 @@ class Grammar:
                 made = LLMatcher(self._tokenizer, self._source, log_level=0, limits=LIMITS)
                 return made, made.get_error()
 
-        made, message = BackgroundTask(compiled, "grammar library", _STACK_BYTES).result()
+        constraint = self.constraint
+        megabytes = min(_LEAST_STACK + (len(self._source) >> 10), _MOST_STACK)
+        try:
+            task = BackgroundTask(compiled, "grammar library", megabytes << 20)
+        except NoStack:
+            reason = f"it needs a stack of {megabytes} MB, which the system does not give"
+            raise refusal.refused(constraint.kind, reason, 1, 1) from None
+        try:
+            made, message = task.result()
+        finally:
+            task.wait()  # the library cannot be interrupted
         if message:
-            constraint = self.constraint
             raise refusal.from_library(constraint.kind, constraint.text, message)
         return made
 
@@ -84,6 +95,30 @@ class Grammar:
             raise refusal.refused(constraint.kind, "no text can match it", 1, 1)
 
 
+class _Compilations:
+    """The compilations that run, on threads of their own."""
+
+    def __init__(self) -> None:
+        self._tasks: list[BackgroundTask[Grammar]] = []
+        self._lock = threading.Lock()
+
+    def begin(self, work: Callable[[], Grammar], end: float) -> BackgroundTask[Grammar]:
+        """Begin one as soon as there are not too many; raises Busy if there are until `end`."""
+        while True:
+            with self._lock:
+                self._tasks = [task for task in self._tasks if not task.finished]
+                if len(self._tasks) < _MOST_COMPILATIONS:
+                    self._tasks.append(BackgroundTask(work, "grammar"))
+                    return self._tasks[-1]
+            if time.monotonic() > end:
+                advice = "Try again a little later."
+                raise Busy("Other grammars take long to compile.", advice, _RETRY_SECONDS)
+            time.sleep(_POLL_SECONDS)
+
+
+_compilations = _Compilations()
+
+
 class Grammars:
     """Compiles constraints for one vocabulary; may be used by several threads."""
 
@@ -103,7 +138,7 @@ class Grammars:
         """The compiled grammar, at once where it is known.
 
         Raises RequestError with line and column for one that is malformed or that no text can
-        match, and for one that takes too long.
+        match, and for one that takes too long; Busy while too many others are compiled.
         """
         with self._lock:
             found = self._kept.pop(constraint, None)
@@ -115,9 +150,11 @@ class Grammars:
 
         def in_time() -> None:
             if time.monotonic() > end:
+                task.abandon()
                 raise refusal.refused(constraint.kind, "it takes too long to compile", 1, 1)
 
-        found = BackgroundTask(lambda: self._compile(constraint), "grammar").result(in_time)
+        task = _compilations.begin(lambda: self._compile(constraint), end)
+        found = task.result(in_time)
         with self._lock:
             self._kept[constraint] = found
             while len(self._kept) > _KEPT:

@@ -37,6 +37,10 @@ _NOTHING = '""'
 _ANY_TEXT = "TEXT: /(.|\\n)*/"
 # Of a part, by counts of regular expressions and rules.
 _MOST_REPEATED = 10_000
+# Of terminals, by & in a text: the library's work doubles with each. In schemas it writes them.
+_MOST_JOINED = 12
+_JOINED = re.compile(r"&(?!\s*~)")
+_JOINING = re.compile(r'"(?:pattern|format|patternProperties|propertyNames)"')
 _COUNT = re.compile(r"\s*(?:\{\s*|~\s*)(\d+)[^}\n]{0,24}\}?")
 _ASCII_CLASSES = "dw"  # \d and \w; \s has the white space of Unicode
 _OPENING, _CLOSING = "([{", ")]}"
@@ -112,6 +116,13 @@ def body_of(constraint: Constraint, token_id: TokenId) -> list[Part]:
     """
     kind = constraint.kind
     larks = _larks(kind, constraint.text, token_id)
+    if kind is ConstraintKind.LARK:
+        plain = _TEXTS[kind].sub("", constraint.text)
+        joined = len(_JOINED.findall(plain))
+        joined += len(_JOINING.findall(constraint.text)) if "%json" in plain else 0
+        if joined > _MOST_JOINED:
+            reason = f"more than {_MOST_JOINED} terminals are joined by & or in schemas"
+            raise refusal.refused(kind, reason, 1, 1)
     for lark in larks if kind not in _IN_JSON else ():
         if least_repetitions(lark) > _MOST_REPEATED:
             reason = f"nested counts ask for more than {_MOST_REPEATED:,} repetitions"

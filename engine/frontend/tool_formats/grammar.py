@@ -7,6 +7,7 @@ behind calls is free. Where it must call, the answer is thoughts, if it may thin
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -33,10 +34,15 @@ def tool_constraint(
     """The constraint of an answer with these tools; None: it has none.
 
     `thoughts`: the answer may begin with some, in which no call begins. Raises RequestError for a
-    choice that is no tool.
+    choice that is no tool, and for two tools of one name: a call could not say which it is of.
     """
     if choice is ToolChoice.NONE or not tools:
         return None
+    ((name, count),) = Counter(tool.name for tool in tools).most_common(1)
+    if count > 1:
+        raise RequestError(
+            f"{count} tools have the name {name[:100]!r}.", "Give each its own name."
+        )
     if isinstance(choice, str):
         parallel, tools = False, [tool for tool in tools if tool.name == choice]
         if not tools:

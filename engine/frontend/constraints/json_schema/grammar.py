@@ -16,6 +16,7 @@ from engine.frontend.constraints.library import LIMITS, guarded
 _MOST_RULES = 20_000
 _MOST_CHECKS = 2_000  # whether a terminal has texts: about a millisecond each
 _MOST_LETTERS = 1 << 22
+_MOST_JOINED = 12  # terminals that a text matches together: the library's work doubles with each
 _MASK_WORDS = 9  # of 256 bytes and the end
 
 
@@ -41,6 +42,7 @@ class Grammar:
     def __init__(self) -> None:
         self._terminals: dict[str, str] = {}  # names by expression
         self._expressions: dict[str, str] = {}  # by name
+        self._joined: dict[str, int] = {}  # by name: how many terminals its texts match together
         self._rules: dict[str, list[Sequence_]] = {}
         self._empty: dict[str, bool] = {}  # by expression
         self._starts: dict[str, LLMatcher] = {}  # by terminal
@@ -54,6 +56,7 @@ class Grammar:
         if name is None:
             name = self._terminals[expression] = f"T{len(self._terminals)}"
             self._expressions[name] = expression
+            self._joined[name] = self._count_joined(expression)
             self._letters += len(expression)
             self._check_size()
         return name
@@ -81,10 +84,18 @@ class Grammar:
         """The terminal; None: no text matches it."""
         return None if self._is_empty(terminal) else terminal
 
+    def _count_joined(self, expression: str) -> int:
+        """How many terminals the texts of an expression match together, at least one."""
+        if expression[0] in '"/':
+            return 1
+        counts = [self._joined.get(word, 0) for word in expression.split()]  # 0: of ~, & and |
+        return max(1, sum(counts) if "&" in expression else max(counts))
+
     def _is_empty(self, expression: str) -> bool:
         found = self._empty.get(expression)
         if found is None:
-            if len(self._empty) > _MOST_CHECKS:
+            is_large = self._count_joined(expression) > _MOST_JOINED
+            if is_large or len(self._empty) > _MOST_CHECKS:
                 raise SchemaFault("it is too complex")
             found = self._empty[expression] = not self._has_text(expression)
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import tiny
-from engine.errors import EngineError, RequestError
+from engine.errors import Busy, EngineError, RequestError
 from engine.frontend.constraints import grammars as grammars_module
 from engine.frontend.constraints.grammars import Grammars
 from engine.frontend.constraints.library import guarded
@@ -20,6 +21,7 @@ from engine.frontend.tokenizer import vocabulary
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.gguf.reader import GGUFFile
 from engine.messages import Constraint, ConstraintKind
+from serving import wait_until
 
 SCHEMA, GBNF, LARK = ConstraintKind.JSON_SCHEMA, ConstraintKind.GBNF, ConstraintKind.LARK
 REGEX, CHOICES, TOOLS = ConstraintKind.REGEX, ConstraintKind.CHOICES, ConstraintKind.TOOLS
@@ -372,6 +374,13 @@ HOSTILE = {
     "many properties": (
         SCHEMA, json.dumps({"properties": {f"p{i}": {"type": "string"} for i in range(1_500)}})
     ),
+    "joined patterns": (
+        SCHEMA, json.dumps({"allOf": [{"type": "string", "pattern": f"x{i}"} for i in range(40)]})
+    ),
+    "joined terminals": (LARK, "start: T\nT: " + " & ".join(f"/(.*x{i}.*)/" for i in range(30))),
+    "joined in a schema": (
+        LARK, "start: %json " + json.dumps({"allOf": [{"pattern": f"x{i}"} for i in range(30)]})
+    ),
     "ambiguous": (LARK, "start: s\ns: s s | s s s | w\nw: /[a-z ]/"),
     "null": (LARK, 'start: "\0"'),
     "half a character": (REGEX, "\ud800"),
@@ -399,13 +408,60 @@ def test_hostile_grammars_end_in_time(tokenizer: Tokenizer, grammars: Grammars, 
     assert time.monotonic() - started < 20
 
 
-def test_a_compilation_that_takes_too_long_is_refused(
+# Each value of one list is compared with each of the other: minutes of Python.
+SLOW = json.dumps({"allOf": [{"enum": [*range(60_000)]}, {"enum": [*range(-60_000, 0)]}]})
+
+
+def compiling() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name.startswith("grammar")]
+
+
+def test_a_compilation_that_takes_too_long_is_refused_and_ends(
     grammars: Grammars, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grammars_module, "_LONGEST_SECONDS", 0.05)
-    monkeypatch.setattr(grammars, "_compile", lambda _: time.sleep(0.5))
+    monkeypatch.setattr(grammars_module, "_LONGEST_SECONDS", 0.3)
     with pytest.raises(RequestError, match="takes too long to compile"):
-        grammars.compile(Constraint(REGEX, "a"))
+        grammars.compile(Constraint(SCHEMA, SLOW))
+    wait_until(lambda: not compiling())
+    assert grammars.compile(Constraint(REGEX, "a"))
+
+
+def test_compilations_do_not_pile_up(grammars: Grammars, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends, release = list[type[Exception]](), threading.Event()
+    monkeypatch.setattr(grammars_module, "_LONGEST_SECONDS", 0.3)
+    monkeypatch.setattr(grammars, "_compile", lambda _: release.wait(60))  # not to be interrupted
+
+    def refused(number: int) -> None:
+        with pytest.raises((RequestError, Busy)) as caught:
+            grammars.compile(Constraint(REGEX, f"a{number}"))
+        ends.append(caught.type)
+
+    asking = [threading.Thread(target=refused, args=(number,)) for number in range(8)]
+    for one in asking:
+        one.start()
+    for one in asking:
+        one.join(60)
+        assert len(compiling()) == 2
+    assert sorted(one.__name__ for one in ends) == ["Busy"] * 6 + ["RefusedConstraint"] * 2
+    release.set()
+    wait_until(lambda: not compiling())
+
+
+def test_where_threads_get_small_stacks_only_small_grammars_are_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A limit of address space, or a system with a limit of its own."""
+    stack_size = threading.stack_size
+
+    def small(size: int = 0) -> int:
+        if size > 32 << 20:
+            raise ValueError("size not valid")
+        return stack_size(size)
+
+    monkeypatch.setattr(threading, "stack_size", small)
+    assert Grammars().compile(Constraint(CHOICES, json.dumps([f"w{at}" for at in range(1_000)])))
+    with pytest.raises(RequestError, match=r"needs a stack of \d+ MB, which the system"):
+        Grammars().compile(Constraint(CHOICES, json.dumps([f"w{at}" for at in range(9_000)])))
 
 
 def test_a_panic_of_the_library_is_an_engine_error() -> None:

@@ -280,3 +280,20 @@ def test_thoughts_may_begin_with_a_control_token(tokenizer: Tokenizer, grammars:
         for tokens in (thoughts + tokenizer.encode_within(text), tokenizer.encode_within(text)):
             matcher = Matcher(grammars.compile(made))
             assert matcher.allowed(tokens) == len(tokens)
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    tools, form = [TOOLS[0], *TOOLS], template("hermes").tool_format
+    with pytest.raises(RequestError, match="2 tools have the name 'get_weather'"):
+        tool_constraint(form, tools, ToolChoice.AUTO, parallel=True)
+    assert tool_constraint(form, tools, ToolChoice.NONE, parallel=True) is None
+
+
+def test_a_hundred_tools_are_told_apart(tokenizer: Tokenizer, grammars: Grammars) -> None:
+    tools = [Tool(f"tool_{at}", "", json.dumps(SCHEMA)) for at in range(100)]
+    form = template("hermes").tool_format
+    required = tool_constraint(form, tools, ToolChoice.REQUIRED, parallel=True)
+    assert required is not None
+    for at, right in ((0, True), (57, True), (99, True), (100, False)):
+        text = written("hermes", [call(RIGHT[0], name=f"tool_{at}")])
+        assert allows(grammars, tokenizer, required, text) is right
