@@ -353,6 +353,24 @@ def bombs(target: Target) -> str:
 
 
 @attack
+def endless_grammars(target: Target) -> str:
+    """Grammars that take longer than is waited for, in a row: no thread of them may stay."""
+    before = target.state()["threads"]
+    enums = [{"enum": list(range(at * 60_000, at * 60_000 + 60_000))} for at in range(2)]
+    patterns = [{"type": "string", "pattern": f"x{at}"} for at in range(60)]
+    made = {
+        "enums": {"guided_json": {"allOf": enums}},
+        "one of": {"guided_json": {"oneOf": patterns}},
+        "all of": {"guided_json": {"allOf": patterns}},
+    }
+    options = {"max_tokens": 4}
+    found = each(target, {name: chat(**options, **one) for name, one in made.items()}, seconds=60)
+    time.sleep(2)
+    more = target.state()["threads"] - before
+    return f"{found} threads more: {more}{' BAD' if more > 2 else ''}"
+
+
+@attack
 def templates(target: Target) -> str:
     deep: Any = "x"
     for _ in range(90):
