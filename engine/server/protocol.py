@@ -89,7 +89,8 @@ def protocol(limits: Limits, recorder: Recorder) -> type[H11Protocol]:
                 self.transport.abort()
                 return
             super().shutdown()
-            if not self._is_idle() and (stop := self.scope["state"].get("stop")) is not None:
+            scope: Any = self.scope  # None before the first request
+            if not self._is_idle() and (stop := scope["state"].get("stop")) is not None:
                 stop()
 
         def pause_writing(self) -> None:

@@ -7,7 +7,6 @@ import ipaddress
 import logging
 import os
 import socket
-import sys
 import threading
 from dataclasses import dataclass, field, replace
 
@@ -22,8 +21,10 @@ from engine.server.limits import HOST, PORT, Limits
 from engine.server.protocol import protocol
 from engine.server.service import Service, ServiceOptions
 
-if sys.platform != "win32":
+try:
     import resource
+except ImportError:  # Windows, where there is no such limit
+    resource = None
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +132,7 @@ class Server:
 
 def _most_connections(wanted: int) -> int:
     """How many are served at once: of the files that the system lets a program open, half."""
-    if sys.platform == "win32":
+    if resource is None:
         return wanted
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return wanted if files == resource.RLIM_INFINITY else min(wanted, max(files // 2, 1))
