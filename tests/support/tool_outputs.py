@@ -6,17 +6,48 @@ import json
 import random
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
+import tool_templates
 from engine.frontend.answer_stream import AnswerStream
 from engine.frontend.answer_stream import Kind as PieceKind
+from engine.frontend.template import ChatTemplate
+from engine.frontend.tool_formats import tables
 from engine.frontend.tool_formats.formats import Kind, ToolFormat
 from engine.frontend.tool_formats.parser import CallDelta, Delta
 from engine.frontend.tool_formats.stage import ToolCallStage
-from engine.frontend.tool_formats.tables import FORMATS
 from engine.messages import Tool
 from engine.messages.reasoning_markers import ThoughtMarkers
 
+
+def _changed(form: ToolFormat, old: str, new: str) -> ToolFormat:
+    """A format with another text in all its markers."""
+    changes: dict[str, Any] = {}
+    for field in fields(form):
+        value = getattr(form, field.name)
+        if isinstance(value, str):
+            changes[field.name] = value.replace(old, new)
+        elif field.name == "section":
+            changes[field.name] = tuple(one.replace(old, new) for one in value)
+    return replace(form, **changes)
+
+
+def _learned(name: str) -> ToolFormat:
+    return ChatTemplate(tool_templates.TEMPLATES[name], bos="", eos="").tool_format
+
+
+# By name: those that are known, those that a template shows, and others of DeepSeek.
+FORMATS = {
+    "generic": tables.GENERIC,
+    "gpt-oss": tables.HARMONY,
+    **tables.FORMATS,
+    **{name: _learned(name) for name in ("hermes", "glm-4.7", "deepseek-v3")},
+}
+FORMATS["deepseek-v4"] = _changed(FORMATS["deepseek-v3.2"], "function_calls", "tool_calls")
+FORMATS["deepseek-v4.1"] = _changed(
+    _changed(FORMATS["deepseek-v3.2"], "function_calls", "calls"), "DSML\uff5c", "DSML\uff5c "
+)
 _SPECIAL = re.compile(r"(<\|[^<>|]*\|>|</?[a-z_]+>|\[[A-Z_/]+\])")
 FORMAT_NAMES = {
     "deepseek": {

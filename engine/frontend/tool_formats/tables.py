@@ -1,4 +1,4 @@
-"""Formats of families by name: where a template does not show its format, or there is no template."""
+"""Formats of families by name, where a template does not show its format."""
 
 from __future__ import annotations
 
@@ -7,29 +7,10 @@ from engine.frontend.tool_formats.formats import Kind, ToolFormat
 GENERIC = ToolFormat(Kind.JSON, "<tool_call>\n", "\n</tool_call>", lead="\n", between="\n")
 HARMONY = ToolFormat(Kind.HARMONY)
 _BAR = "\uff5c"  # in markers of DeepSeek
-
-
-def _dsml(section: str, space: str = "") -> ToolFormat:
-    tag = f"{_BAR}DSML{_BAR}{space}"
-    return ToolFormat(
-        Kind.TAGGED,
-        begin=f'<{tag}invoke name="',
-        name_end='">\n',
-        key_begin=f'<{tag}parameter name="',
-        key_end='" string="true">',
-        value_end=f"</{tag}parameter>",
-        end=f"\n</{tag}invoke>",
-        section=(f"<{tag}{section}>\n", f"\n</{tag}{section}>"),
-        key_sep="\n",
-        between="\n",
-        lead="\n\n",
-    )
+_DSML = f"{_BAR}DSML{_BAR}"
 
 
 FORMATS = {
-    "generic": GENERIC,
-    "hermes": GENERIC,
-    "gpt-oss": HARMONY,
     "qwen3-xml": ToolFormat(
         Kind.TAGGED,
         begin="<tool_call>\n<function=",
@@ -54,15 +35,6 @@ FORMATS = {
         lead="\n",
         between="\n",
     ),
-    "glm-4.7": ToolFormat(
-        Kind.TAGGED,
-        begin="<tool_call>",
-        name_end="",
-        key_begin="<arg_key>",
-        key_end="</arg_key><arg_value>",
-        value_end="</arg_value>",
-        end="</tool_call>",
-    ),
     "kimi-k2": ToolFormat(
         Kind.NAMED,
         begin="<|tool_call_begin|>",
@@ -82,13 +54,6 @@ FORMATS = {
         section=("<|open|>tools<|sep|>", "<|close|>tools<|sep|>"),
         noise=("<|close|>response<|sep|>", "<|open|>response<|sep|>", "<|close|>message<|sep|>"),
     ),
-    "deepseek-v3": ToolFormat(
-        Kind.NAMED,
-        begin="<\uff5ctool▁call▁begin\uff5c>function<\uff5ctool▁sep\uff5c>",
-        name_end="\n```json\n",
-        end="\n```<\uff5ctool▁call▁end\uff5c>",
-        section=("<\uff5ctool▁calls▁begin\uff5c>", "<\uff5ctool▁calls▁end\uff5c>"),
-    ),
     "deepseek-v3.1": ToolFormat(
         Kind.NAMED,
         begin="<\uff5ctool▁call▁begin\uff5c>",
@@ -96,9 +61,19 @@ FORMATS = {
         end="<\uff5ctool▁call▁end\uff5c>",
         section=("<\uff5ctool▁calls▁begin\uff5c>", "<\uff5ctool▁calls▁end\uff5c>"),
     ),
-    "deepseek-v3.2": _dsml("function_calls"),
-    "deepseek-v4": _dsml("tool_calls"),
-    "deepseek-v4.1": _dsml("calls", " "),
+    "deepseek-v3.2": ToolFormat(
+        Kind.TAGGED,
+        begin=f'<{_DSML}invoke name="',
+        name_end='">\n',
+        key_begin=f'<{_DSML}parameter name="',
+        key_end='" string="true">',
+        value_end=f"</{_DSML}parameter>",
+        end=f"\n</{_DSML}invoke>",
+        section=(f"<{_DSML}function_calls>\n", f"\n</{_DSML}function_calls>"),
+        key_sep="\n",
+        between="\n",
+        lead="\n\n",
+    ),
     "mistral-v3": ToolFormat(Kind.JSON, "[TOOL_CALLS]", is_list=True, id_key="id"),
     "mistral-v11": ToolFormat(
         Kind.NAMED, begin="[TOOL_CALLS]", name_end="[ARGS]", id_marker="[CALL_ID]"
@@ -124,7 +99,7 @@ KNOWN = (
     ("<|tool_calls_section_begin|>", "kimi-k2"),
     ("<|open|>", "kimi-k3"),
     (f"<{_BAR}tool\u2581call\u2581begin{_BAR}>", "deepseek-v3.1"),
-    (f"{_BAR}DSML{_BAR}", "deepseek-v3.2"),
+    (_DSML, "deepseek-v3.2"),
     ("<|tool_call>call:", "gemma-4"),
     ("<|tool_call_start|>", "lfm2"),
     ("[ARGS]", "mistral-v11"),

@@ -13,8 +13,8 @@ from engine.frontend.tool_formats.formats import Kind, ToolFormat
 from engine.frontend.tool_formats.grammar import tool_constraint
 from engine.frontend.tool_formats.parser import CallDelta, Delta, TextDelta, ToolCallParser
 from engine.frontend.tool_formats.stage import ToolCallEvents
-from engine.frontend.tool_formats.tables import FORMATS
 from engine.messages import Finished, FinishReason, Text, Tool, ToolCallDelta, ToolChoice
+from tool_outputs import FORMATS
 
 WRITE = {
     "type": "object",

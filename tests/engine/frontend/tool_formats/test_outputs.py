@@ -10,8 +10,8 @@ import pytest
 import tool_templates
 from engine.frontend.template import ChatTemplate
 from engine.frontend.tool_formats.parser import CallDelta, TextDelta, ToolCallParser
-from engine.frontend.tool_formats.tables import FORMATS
 from engine.messages import Role, Tool, ToolCall, Turn
+from tool_outputs import FORMATS
 
 SCHEMA = '{"type": "object", "properties": {"city": {"type": "string"}}}'
 TOOLS = (

@@ -11,8 +11,8 @@ from engine.frontend.template import ChatTemplate
 from engine.frontend.tool_formats.formats import ToolFormat
 from engine.frontend.tool_formats.parser import CallDelta, Delta, TextDelta, ToolCallParser
 from engine.frontend.tool_formats.stage import ToolCallEvents, ToolCallStage
-from engine.frontend.tool_formats.tables import FORMATS
 from engine.messages import Finished, FinishReason, Text, Tool, ToolCallDelta
+from tool_outputs import FORMATS
 
 TOOLS = (
     Tool("f", "", '{"type": "object", "properties": {"a": {"type": "integer"}, "b": {}}}'),

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from engine.frontend.tool_formats.parser import CallDelta, TextDelta, ToolCallParser
-from engine.frontend.tool_formats.tables import FORMATS
 from engine.messages import Tool
+from tool_outputs import FORMATS
 
 BAR = "\uff5c"
 SCHEMA = '{"type": "object", "properties": {"text": {"type": "string"}, "n": {"type": "integer"}}}'
