@@ -33,6 +33,7 @@ def walk_screens(w: Walker, folder: Path) -> None:
         _archive,
         _language,
         _import,
+        _connections,
         _other_pages,
     ):
         screen(w, folder)
@@ -332,6 +333,26 @@ def _wait(w: Walker, until: Callable[[], bool]) -> None:
     limit = time.monotonic() + 10
     while not until() and time.monotonic() < limit:
         w.settle()
+
+
+def _connections(w: Walker, _: Path) -> None:
+    """The page with its server on, and with the editor of an engine."""
+    _start(w)
+    w.key("ctrl+shift+n", slow=PAGE_SECONDS)
+    if w.seek("Let other programs use your models"):
+        w.hear("the switch of the server")
+        w.key("space", slow=PAGE_SECONDS)
+        _wait(w, lambda: bool(w.named("Make a key")))
+    if w.seek("Make a key"):
+        w.key("space", slow=PAGE_SECONDS)
+    if w.seek("Add an engine…"):
+        w.key("space", slow=PAGE_SECONDS)
+        w.hear("the editor of an engine")
+    w.check_page("connections")
+    w.check_tabs("connections", "Connections", is_modal=False)
+    w.key("Escape", slow=PAGE_SECONDS)  # the editor
+    w.key("Escape", slow=PAGE_SECONDS)
+    w.expect_focus(MESSAGE, "Escape in the connections")
 
 
 def _other_pages(w: Walker, _: Path) -> None:

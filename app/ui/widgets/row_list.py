@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QFont, QKeyEvent
+from PySide6.QtGui import QFocusEvent, QFont, QKeyEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
@@ -72,6 +72,12 @@ class RowList(QListWidget):
     def entries(self) -> list[Any]:
         """The selected ones."""
         return [item.data(_ENTRY_ROLE) for item in self.selectedItems()]
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        by_mouse = event.reason() is Qt.FocusReason.MouseFocusReason
+        if self.count() and not by_mouse and not self.selectedItems():
+            self.setCurrentRow(max(self.currentRow(), 0))  # a list shows the focus by its row
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):

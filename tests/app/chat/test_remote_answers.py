@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PySide6.QtWidgets import QLineEdit
@@ -95,6 +96,35 @@ def test_model_is_chosen_and_answers_without_any_model_loaded(
     window.ask("And then?")
     window.ended()
     assert [each["role"] for each in server.asked[1]["messages"]] == ["user", "assistant", "user"]
+
+
+def test_speed_and_context_are_those_that_the_server_reports(
+    window: Elsewhere, server: Server
+) -> None:
+    usage = {"prompt_tokens": 3000, "completion_tokens": 500}
+    slow = stream(chunk("One"), 0.1, chunk(" two"), chunk(finish="stop"), _used(usage))
+    server.chat(slow, answer("Three."))
+    window.use()
+    line = window.window.chat.status_line
+    assert line.words.text() == f"big on 127.0.0.1:{server.port}"
+    assert line.context.text() == "0 of 4,096"
+    window.ask()
+    window.ended()
+    assert "tokens/s" in line.words.text()
+    assert line.context.text() == "3,500 of 4,096"
+    assert "nearly full" in line.context.toolTip()
+    assert "left out" not in line.context.toolTip()  # a server refuses a chat that is too long
+    window.controller.new_conversation()
+    window.use()
+    window.ask()  # of this answer the server reports nothing
+    window.ended()
+    assert "tokens/s" not in line.words.text()
+    assert line.meter.isHidden()
+    assert line.context.isHidden()
+
+
+def _used(usage: dict[str, int]) -> dict[str, Any]:
+    return {**chunk(), "choices": [], "usage": usage}
 
 
 def test_thoughts_are_a_part_of_their_own(window: Elsewhere, server: Server) -> None:
