@@ -138,6 +138,7 @@ class Answerer:
             begun=begun,
             thoughts=plan,
             logprobs=wanted.logprobs,
+            sampled_logprobs=wanted.sampled_logprobs,
             arrived=handle.arrived,
             count=wanted.answers,
             stack=stack,
@@ -160,7 +161,7 @@ class Answerer:
     ) -> Generator[Awaited | None, None, None]:
         """Continue a text without the template."""
         checkpoint = handle.checkpoint
-        build = partial(texts.prompt_of, wanted, self._model.tokenizer)
+        build = partial(texts.prompt_of, wanted, self._model.tokenizer, self._scheduler.context)
         self.preparing += 1
         try:
             ids = yield from in_background(build, "prompt", checkpoint)
@@ -172,7 +173,7 @@ class Answerer:
         finally:
             self.preparing -= 1
         timer = self._prefill.timer()
-        given = not isinstance(wanted.prompt, str)  # ids are taken as they are
+        given = not isinstance(wanted.prompt, str)  # ids and gaps are taken as they are
         request = AnswerRequest(
             ids if given or not ids else self._scheduler.spelled_as_cached(stack, ids),
             wanted.sampling,
@@ -181,6 +182,7 @@ class Answerer:
             stop=wanted.stop,
             constraint=wanted.constraint,
             logprobs=wanted.logprobs,
+            sampled_logprobs=wanted.sampled_logprobs,
             arrived=handle.arrived,
             count=wanted.answers,
             stack=stack,

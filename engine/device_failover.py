@@ -57,6 +57,8 @@ def _loaded(request: Load, context: int, checkpoint: Callable[[], None]) -> Load
         cache=request.cache,
         embeddings=request.embeddings,
         tokenizer_file=request.tokenizer,
+        template=request.template,
+        parallel=request.parallel,
         memory_bytes=request.memory_bytes,
         checkpoint=checkpoint,
     )

@@ -32,17 +32,16 @@ from engine.errors import (
 from engine.frontend import texts
 from engine.frontend.constraints.grammars import Grammars
 from engine.frontend.prompt import PromptBuilder
-from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.loading.device_choice import AUTOMATIC
+from engine.loading.facts import model_facts
 from engine.loading.identity import ModelFiles, Stamp
 from engine.loading.library import data_folder, model_parts
 from engine.loading.loader import LoadedModel, load
 from engine.loading.measured import MeasuredFigures, measured_file
-from engine.loading.memory import NO_PAGING, DeviceMemory
+from engine.loading.memory import DeviceMemory
 from engine.loading.metrics import read_metrics
 from engine.loading.prefill_estimator import PrefillEstimator
 from engine.machine.background import in_background
-from engine.machine.device import resident_memory
 from engine.messages import (
     AdaptersSet,
     AdapterUse,
@@ -238,50 +237,7 @@ class ModelSession:
 
     def loaded(self, request: int, *, beside: bool = False) -> ModelLoaded:
         """The event that describes the model."""
-        model = self.model
-        paging = model.plan.paging or NO_PAGING
-        return ModelLoaded(
-            request=request,
-            path=model.path,
-            name=model.name,
-            architecture=model.config.architecture,
-            layout=model.layout,
-            parameters=model.parameters,
-            context=model.plan.context,
-            file_bytes=model.file_bytes,
-            memory_bytes=model.plan.total_bytes,
-            kernels=model.backends,
-            slow=model.slow,
-            template=model.template.built_in,
-            template_problem=self._template_problem(),
-            vocabulary=model.vocabulary,
-            format=model.format,
-            base=model.base,
-            has_thinking_switch=model.template.has_thinking_switch,
-            can_think=model.template.markers.can_think,
-            seconds=model.seconds,
-            resident_bytes=resident_memory(),
-            held_bytes=self.memory_bytes,
-            cache=model.cache,
-            sampling=model.sampling,
-            sampling_fields=model.recommended.fields,
-            sampling_unusable=model.recommended.unusable,
-            paged_layers=len(paging.layers),
-            paged_bytes=paging.token_bytes,
-            paged_experts=paging.expert_slots > 0,
-            paged_seconds=paging.token_seconds,
-            runs_on=model.runs_on,
-            moved=model.moved,
-            beside=beside,
-            template_source=model.template.source,
-            begin=_shown(model.tokenizer, model.tokenizer.bos),
-            end=_shown(model.tokenizer, model.tokenizer.eos),
-        )
-
-    def _template_problem(self) -> str:
-        """Why the template cannot be used for a chat; "" also for a model that does not answer."""
-        found = None if self.model.decoder.is_encoder else self.model.template.problem
-        return found.sentence if found else ""
+        return model_facts(self.model, request, self.memory_bytes, beside=beside)
 
     @property
     def grammars(self) -> Grammars:
@@ -501,11 +457,6 @@ class ModelSession:
 
 def _no_checkpoint() -> None:
     """A checkpoint of work that is not cancelled."""
-
-
-def _shown(tokenizer: Tokenizer, token: int | None) -> str:
-    """The text of a special token."""
-    return "" if token is None else tokenizer.piece(token).decode("utf-8", "replace")
 
 
 def _page_budget(model: LoadedModel, layout: KVLayout, left_bytes: int) -> tuple[int, int]:

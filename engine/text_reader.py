@@ -65,7 +65,8 @@ class TextReader:
         pooling = request.pooling or self._model.pooling
         work = self._embedder.vectors(texts, pooling, stack, self._checkpoint(handle))
         vectors = yield from self._read(work)
-        yield Embedded(handle.id, tuple(vectors), sum(map(len, texts)), pooling)
+        counts = tuple(map(len, texts))
+        yield Embedded(handle.id, tuple(vectors), sum(counts), pooling, counts)
 
     def rerank(
         self, request: Rerank, handle: RequestHandle, stack: Stack

@@ -91,6 +91,7 @@ HEAVY = (
 PACKAGES = ("app", "engine", "kernels")
 VALUE_TYPES = (
     Fault,
+    messages.Infill,
     messages.TextPart,
     messages.ReasoningPart,
     messages.ToolCall,

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from engine.adapters.stack import NO_ADAPTERS, Stack
+from engine.core.metrics import Metrics
 from engine.core.runner import Rows, Runner
 from engine.errors import ModelFileError, OutOfMemory, RequestError
 from engine.frontend.tokenizer.tokenizer import Tokenizer
@@ -46,11 +47,12 @@ class Embedder:
         pool: PagePool,
         tree: PrefixTree | None = None,
         is_busy: Callable[[], bool] = lambda: False,
+        metrics: Callable[[], Metrics] | None = None,
     ) -> None:
         """`runner` computes `Result.NORMED` or SCORES.
 
         The pages of `tree` are evicted where none are free. `is_busy` is whether answers hold pages
-        of the pool, which they give back when they end.
+        of the pool, which they give back when they end. `metrics` count what is read.
         """
         self._runner = runner
         self._tokenizer = tokenizer
@@ -58,6 +60,7 @@ class Embedder:
         self._pool = pool
         self._tree = tree
         self._is_busy = is_busy
+        self._metrics = metrics
         self.is_beside = False  # another model takes turns with this one
         self._token_seconds = _UNKNOWN_SECONDS  # running mean
 
@@ -81,7 +84,8 @@ class Embedder:
             raise RequestError(f"{what} is empty.", "Give each text at least one character.")
         if len(ids) > self._context:
             raise RequestError(
-                f"{what} has {len(ids):,} tokens; the context of this model is {self._context:,}.",
+                f"{what} is too large: it has {len(ids):,} tokens, and the context of this model is "
+                f"{self._context:,}.",
                 "Split it, or load the model with a larger context if it has one.",
             )
 
@@ -92,7 +96,7 @@ class Embedder:
         stack: Stack = NO_ADAPTERS,
         checkpoint: Checkpoint = lambda: None,
     ) -> Generator[None, None, list[tuple[float, ...]]]:
-        """The vector [D] of each text; yields between passes.
+        """The vector [D] of each text, or with `Pooling.NONE` of each token; yields between passes.
 
         Raises what `checkpoint` raises, OutOfMemory, or ModelFileError where a model computes no
         finite numbers.
@@ -100,7 +104,10 @@ class Embedder:
         made: list[tuple[float, ...]] = []
         for group in self._groups(texts, stack):
             for pooled in (yield from self._pooled(group, pooling, stack, checkpoint)):
-                made.append(_normalized(pooled, len(made) + 1))
+                if pooling is Pooling.NONE:
+                    made += _rows(pooled)
+                else:
+                    made.append(_normalized(pooled, len(made) + 1))
         return made
 
     def pairs(self, query: str, documents: Tokens[str], template: str) -> list[list[int]]:
@@ -170,7 +177,9 @@ class Embedder:
     def _pooled(
         self, texts: list[Tokens[int]], pooling: Pooling, stack: Stack, checkpoint: Checkpoint
     ) -> Generator[None, None, list[Tensor]]:
-        """The pooled states [D] f64 of each text, read again where pages ran out."""
+        """The pooled states [D] f64 of each text, of `Pooling.NONE` [T, D]; read again where pages ran
+        out.
+        """
         since = time.monotonic()
         while True:
             checkpoint()
@@ -201,6 +210,7 @@ class Embedder:
         if self._runner.model.is_encoder:
             (text,) = texts  # its bits depend on the batch
             hidden = self._runner.read_text(text, stack, checkpoint)
+            self._count(1, len(text))
             yield None
             return [
                 self._finished(self._with(None, hidden, pooling, stack), len(text), pooling, stack)
@@ -224,6 +234,7 @@ class Embedder:
                 seconds = time.perf_counter() - started
                 tokens = sum([len(rows.tokens) for rows in batch])
                 self._token_seconds = (self._token_seconds + seconds / tokens) / 2
+                self._count(len(batch), tokens)
                 start = end
                 yield None
                 self._make_room(self._pool.layout.bytes_per_page)
@@ -235,6 +246,12 @@ class Embedder:
             for one, text in zip(pooled, texts, strict=True)
             if one is not None
         ]
+
+    def _count(self, rows: int, tokens: int) -> None:
+        if self._metrics is not None:
+            metrics = self._metrics()
+            metrics.on_pass(rows)
+            metrics.embedded_tokens += tokens
 
     def _is_shared(self) -> bool:
         """Whether passes should be short, since others wait for them."""
@@ -255,6 +272,8 @@ class Embedder:
         if pooling is Pooling.CLS:
             return hidden[:1] if before is None else before
         states = self._runner.logits(hidden, stack).double()
+        if pooling is Pooling.NONE:
+            return states if before is None else torch.cat([before, states])
         total = torch.zeros_like(states[0]) if before is None else before
         for block in states.split(_BLOCK):
             total = total + block.sum(0)
@@ -263,6 +282,8 @@ class Embedder:
     def _finished(self, pooled: Tensor, tokens: int, pooling: Pooling, stack: Stack) -> Tensor:
         if pooling is Pooling.MEAN:
             return pooled / tokens
+        if pooling is Pooling.NONE:
+            return pooled
         return self._runner.logits(pooled, stack)[0].double()
 
 
@@ -279,6 +300,13 @@ def _normalized(vector: Tensor, number: int) -> tuple[float, ...]:
     if not vector.isfinite().all():
         raise _not_finite(f"text {number}")
     return tuple((vector / (length or 1.0)).float().tolist())
+
+
+def _rows(states: Tensor) -> list[tuple[float, ...]]:
+    """The states [T, D] f64 of tokens as float32 values."""
+    if not states.isfinite().all():
+        raise _not_finite("a text")
+    return [tuple(row) for row in states.float().tolist()]
 
 
 def _not_finite(what: str) -> ModelFileError:

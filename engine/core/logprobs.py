@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import torch
 from torch import Tensor
 
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.messages import Logprob, TokenLogprobs
+from engine.sampling.candidates import Candidates
 
 
 def token_logprobs(logits: Tensor, token: int, most: int, tokenizer: Tokenizer) -> TokenLogprobs:
@@ -28,6 +32,28 @@ def token_logprobs(logits: Tensor, token: int, most: int, tokenizer: Tokenizer) 
         for one, value in zip(ids[order][:most].tolist(), values[:most].tolist(), strict=True)
     ]
     return TokenLogprobs(token, text, float(row[token]), tuple(top), raw)
+
+
+def sampled_logprobs(
+    candidates: Candidates, token: int, most: int, tokenizer: Tokenizer
+) -> TokenLogprobs:
+    """The log probability of `token` among the candidates of a draw, and of the `most` likely ones.
+
+    The highest comes first, and of equal ones the lowest id; a probability of 0 is left out.
+    """
+    weights = candidates.weights
+    weights /= weights.sum()
+    order = np.lexsort((candidates.ids, -weights))
+    order = order[weights[order] > 0]
+    found = dict(zip(candidates.ids.tolist(), weights.tolist(), strict=True))
+    top = [
+        Logprob(one, shown(tokenizer, one), math.log(found[one]), tokenizer.piece(one))
+        for one in candidates.ids[order][:most].tolist()
+    ]
+    chance = found.get(token, 1.0)
+    value = math.log(chance) if chance > 0 else -math.inf
+    text, raw = shown(tokenizer, token), tokenizer.piece(token)
+    return TokenLogprobs(token, text, value, tuple(top), raw)
 
 
 def shown(tokenizer: Tokenizer, token: int) -> str:

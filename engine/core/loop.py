@@ -565,6 +565,8 @@ class Loop:
             embeddings=request.embeddings,
             ids_only=request.ids_only,
             tokenizer_file=request.tokenizer,
+            template=request.template,
+            parallel=request.parallel,
             memory_bytes=request.memory_bytes,
             reclaimable=residents.reclaimable(replaced),
             kept=residents.kept(replaced),

@@ -153,7 +153,20 @@ class Metrics:
         self.generated_tokens = 0
         self.drafted_tokens = 0
         self.accepted_tokens = 0
+        self.prefill_seconds = 0.0
+        self.decode_seconds = 0.0
+        self.longest_context = 0
+        self.passes = 0
+        self.pass_rows = 0
+        self.drafts = 0
+        self.embedded_tokens = 0
         self._is_broken = False
+
+    def on_pass(self, rows: int, drafts: int = 0) -> None:
+        """The model read tokens of so many answers or texts, with drafts of so many."""
+        self.passes += 1
+        self.pass_rows += rows
+        self.drafts += drafts
 
     def add(self, ended: Finished, times: TokenTimes) -> None:
         """Count an answer that has ended; of several to one prompt, the prompt once."""
@@ -170,9 +183,12 @@ class Metrics:
         self.generated_tokens += ended.generated_tokens
         self.drafted_tokens += ended.drafted_tokens
         self.accepted_tokens += ended.accepted_tokens
+        self.decode_seconds += ended.decode_seconds
+        self.longest_context = max(self.longest_context, ended.context_used)
         if ended.answer == 0 and ended.prefill_seconds > 0:  # not if it was cancelled in the queue
             self.prompt_tokens += ended.prompt_tokens
             self.reused_tokens += ended.reused_tokens
+            self.prefill_seconds += ended.prefill_seconds
             processed = ended.prompt_tokens - ended.reused_tokens
             if processed > 0 and ended.first_token_seconds > 0:  # the whole prompt was processed
                 self.prefill.add(processed / ended.prefill_seconds)

@@ -65,6 +65,7 @@ class AnswerRequest:
     begun: str = ""  # text of the answer that the prompt ends with
     thoughts: ThoughtPlan | None = None  # None: a text without thoughts
     logprobs: int = 0  # of so many most likely tokens, with each token of the answer; 0: none
+    sampled_logprobs: bool = False  # these are after sampling parameters and constraint
     dropped_turns: int = 0  # left out of the prompt
     arrived: float = field(default_factory=time.perf_counter)  # when it was asked for
     on_prompt: Callable[[int, int], None] = _no_prompt  # is told of its tokens done, and of all

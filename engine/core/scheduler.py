@@ -72,11 +72,17 @@ class Scheduler:
         tree: PrefixTree,
         tokenizer: Tokenizer,
         context: int,
+        *,
+        most_running: int = MOST_RUNNING,
     ) -> None:
-        """`context` is the capacity of one sequence in tokens; the pool has room for it."""
+        """`context` is the capacity of one sequence in tokens; the pool has room for it.
+
+        `most_running` answers are decoded together, others wait; those to one prompt always are.
+        """
         self.runner = runner
         self.pool, self.tree = pool, tree
         self.context = context
+        self._most_running = most_running
         self._tokenizer = tokenizer
         self._waiting: deque[SequenceGroup | RunningSequence] = deque()  # sequences were preempted
         self._running: list[RunningSequence] = []
@@ -106,6 +112,11 @@ class Scheduler:
     def running(self) -> int:
         """Number of answers in progress."""
         return len(self._running)
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests that wait for their first pass, or to go on."""
+        return len(self._waiting)
 
     @property
     def sequences(self) -> list[CachedSequence]:
@@ -257,7 +268,8 @@ class Scheduler:
                 return
             item = min(ready, key=lambda one: one.request.priority)
             answers = sum(map(self._answers, self._running)) + self._answers(item)
-            if answers > MOST_RUNNING or not self._start(item):
+            is_full = bool(self._running) and answers > self._most_running
+            if is_full or not self._start(item):
                 return
             self._waiting.remove(item)
 
@@ -426,10 +438,11 @@ class Scheduler:
         ahead: list[tuple[Matcher, Sequence[int]]] = []
         work: list[Rows] = []
         before: list[int] = []  # pages of each
-        planned = 0  # tokens without drafts
+        planned = drafts = 0  # tokens without drafts; answers with one
         # Plain loops: this runs before every token.
         for one, count in rows:
             planned += count
+            drafts += 1 if one.draft else 0
             is_end = count == len(one.pending)
             if is_end and one.matcher is not None and not one.is_forced:
                 ahead.append((one.matcher, one.draft))
@@ -441,6 +454,7 @@ class Scheduler:
         if ahead:
             lookahead(ahead)
         logits = self.runner.step(work, self._checkpoint)
+        self.metrics.on_pass(len(rows), drafts)
         drawn: Sequence[int | None] = [None] * len(rows)
         if self.runner.device_sampler is not None:
             drawn = sample_on_device(self.runner.device_sampler, [one for one, _ in rows], logits)

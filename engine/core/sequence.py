@@ -10,13 +10,15 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
+from collections.abc import Collection
 from collections.abc import Sequence as Tokens
 from contextlib import suppress
 from dataclasses import replace
 
+import numpy as np
 from torch import Tensor
 
-from engine.core.logprobs import token_logprobs
+from engine.core.logprobs import sampled_logprobs, token_logprobs
 from engine.core.metrics import TokenTimes
 from engine.core.prompt import common_length
 from engine.core.request import AnswerRequest, SamplerState, SequenceGroup
@@ -38,6 +40,8 @@ from engine.messages import (
     TokenLogprobs,
 )
 from engine.sampling import Sampler
+from engine.sampling.candidates import Candidates
+from engine.sampling.penalties import Mask
 from engine.speculative.costs import StepCosts
 from engine.speculative.speculation import Speculation
 from engine.state.sequence import Sequence as CachedSequence
@@ -114,6 +118,7 @@ class RunningSequence:
         self._is_thinking = self._thoughts is not None and self._thoughts.continues_thoughts
         self._logprobs: list[TokenLogprobs] = []  # of the tokens that no event has named
         self._settled = 0  # of these, tokens that are not taken back any more
+        self._candidates: Candidates | None = None  # of the token drawn last, where they are shown
 
     @property
     def tokens(self) -> list[int]:
@@ -255,7 +260,10 @@ class RunningSequence:
             elif token is None:
                 allowed = None if self.matcher is None else self.matcher.mask()
                 excluded = self._banned.excluded if self._banned else ()
-                token = sampler.draw(row, text, allowed, excluded)
+                if self.request.sampled_logprobs:
+                    token = self._draw_shown(row, allowed, excluded)
+                else:
+                    token = sampler.draw(row, text, allowed, excluded)
             self._append(token, mu, row)
             is_over = self.reason is not None or self._taken_back is not None
             if is_over or at == len(self.draft) or token != self.draft[at]:
@@ -269,6 +277,23 @@ class RunningSequence:
         if self._taken_back is not None:
             self._take_back(self._taken_back)
         self.times.on_tokens(len(text) - self._prompt_length)
+
+    def _draw_shown(self, logits: Tensor, allowed: Mask | None, excluded: Collection[int]) -> int:
+        """A token as `Sampler.draw` draws it, whose candidates are kept to be shown."""
+        sampler = self._sampler
+        self._candidates = sampler.distribution(logits, self.text, allowed, excluded)
+        token = sampler.pick(self._candidates, len(self.text))
+        sampler.accept(self._candidates, token)
+        return token
+
+    def _named(self, logits: Tensor, token: int, most: int) -> TokenLogprobs:
+        """The log probabilities of a token and of the most likely ones."""
+        if not self.request.sampled_logprobs:
+            return token_logprobs(logits, token, most, self._tokenizer)
+        found, self._candidates = self._candidates, None
+        if found is None:  # it was forced
+            found = Candidates(np.array([token]), np.zeros(1, np.float32))
+        return sampled_logprobs(found, token, most, self._tokenizer)
 
     def _append_forced(self, start: int) -> None:
         """Tokens beyond the logits of this pass, where no log probabilities are asked for."""
@@ -288,7 +313,7 @@ class RunningSequence:
             self.reason = FinishReason.END
             return
         if (most := self.request.logprobs) and logits is not None:
-            self._logprobs.append(token_logprobs(logits, token, most, self._tokenizer))
+            self._logprobs.append(self._named(logits, token, most))
         if self.matcher is not None:
             self.matcher.accept(token)
         text.append(token)

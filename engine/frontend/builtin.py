@@ -8,9 +8,11 @@ the begin token, so few templates contain it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from engine.errors import RequestError
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 
 
@@ -201,6 +203,26 @@ _BY_ARCHITECTURE = {
     "starcoder": _STARCODER,
     "starcoder2": _STARCODER,
 }
+
+
+_NAMED = {
+    template.name.lower().replace(" ", ""): template
+    for template in (
+        *(template for _, template in _BY_SPECIAL_TOKENS),
+        *(_LLAMA_2, _OLMO_2, _PHI_2, _STARCODER),
+    )
+}
+
+
+def named(name: str) -> BuiltIn:
+    """The built-in template of a name, such as "ChatML", "llama3" or "command-r"; raises RequestError."""
+    plain = re.sub("[ _.-]", "", name.lower())
+    if (found := _NAMED.get(plain)) is not None:
+        return found
+    raise RequestError(
+        f"There is no built-in chat template {name[:60]!r}.",
+        f"Give the text of one in Jinja, or one of {', '.join(_NAMED)}.",
+    )
 
 
 def choose(metadata: Mapping[str, object], tokenizer: Tokenizer) -> BuiltIn:

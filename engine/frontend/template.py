@@ -48,6 +48,7 @@ _FAULTS = (
     TypeError,
     ValueError,
 )
+_JINJA = ("{{", "{%")  # a text without them is the name of a template
 _BASE = ("base", "pt", "pretrain", "pretrained")  # values of `general.finetune`
 
 
@@ -93,8 +94,14 @@ class ChatTemplate:
         self._compiled: jinja2.Template | None = None
 
     @classmethod
-    def from_metadata(cls, metadata: Mapping[str, object], tokenizer: Tokenizer) -> ChatTemplate:
-        """The template of a GGUF file, or a built-in one if the file has none."""
+    def from_metadata(
+        cls, metadata: Mapping[str, object], tokenizer: Tokenizer, given: str = ""
+    ) -> ChatTemplate:
+        """The template of a GGUF file, or a built-in one if the file has none.
+
+        `given` replaces it: Jinja, or the name of a built-in template. Raises RequestError for a name
+        that there is not.
+        """
         bos, eos = (
             "" if token is None else tokenizer.piece(token).decode("utf-8", "replace")
             for token in (tokenizer.bos, tokenizer.eos)
@@ -103,18 +110,23 @@ class ChatTemplate:
         def has_token(text: str) -> bool:
             return tokenizer.token_id(text) is not None
 
-        if has_template(metadata):
+        is_named = bool(given.strip()) and not any(mark in given for mark in _JINJA)
+        source = "" if is_named else given if given.strip() else _source(metadata)
+        if source.strip():
             tokens = _special_tokens(metadata, tokenizer)
             base = str(metadata.get("general.finetune", "")).lower() in _BASE
             return cls(
-                _source(metadata),
+                source,
                 bos=bos,
                 eos=eos,
                 tokens=tokens,
                 has_token=has_token,
                 base=base,
             )
-        chosen = builtin_templates.choose(metadata, tokenizer)
+        if is_named:
+            chosen = builtin_templates.named(given)
+        else:
+            chosen = builtin_templates.choose(metadata, tokenizer)
         return cls(
             chosen.source,
             bos=bos,

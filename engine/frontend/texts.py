@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.errors import RequestError
+from engine.frontend.infill import infill_ids
 from engine.frontend.prompt import PromptBuilder
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.messages import (
@@ -13,11 +14,14 @@ from engine.messages import (
     CountTokens,
     Detokenize,
     Detokenized,
+    Infill,
     TemplateApplied,
     Tokenize,
     Tokenized,
     TokensCounted,
 )
+
+_ANSWER_SHARE = 4  # of the context, what is kept free for what fills a gap: a fourth at most
 
 TextRequest = CountTokens | Tokenize | Detokenize | ApplyTemplate
 TextEvent = TokensCounted | Tokenized | Detokenized | TemplateApplied
@@ -58,8 +62,13 @@ def thinking_switch(request: ApplyTemplate) -> bool | None:
     return given if request.thinking is None and isinstance(given, bool) else request.thinking
 
 
-def prompt_of(request: Complete, tokenizer: Tokenizer) -> list[int]:
-    """The tokens of a prompt. Raises RequestError for an id that the model does not have."""
+def prompt_of(request: Complete, tokenizer: Tokenizer, context: int) -> list[int]:
+    """The tokens of a prompt. Raises RequestError for an id that the model does not have, and for a
+    gap that it cannot fill.
+    """
+    if isinstance(request.prompt, Infill):
+        answer = min(request.max_tokens or context, context // _ANSWER_SHARE)
+        return infill_ids(request.prompt, tokenizer, context - answer - 1)
     if isinstance(request.prompt, str):
         return tokenizer.encode(request.prompt, parse_special=request.parses_special)
     return known(request.prompt, tokenizer)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from engine.core.embedding import Embedder
 from engine.core.runner import Runner
-from engine.core.scheduler import Scheduler
+from engine.core.scheduler import MOST_RUNNING, Scheduler
 from engine.core.session import Session
 from engine.errors import Fault, FaultKind, ModelFileError, RequestError
 from engine.frontend.template import ChatTemplate
@@ -98,6 +98,7 @@ class LoadedModel:
     rank_template: str = ""  # of a query and a document; "": one follows the other
     runs_on: tuple[DevicePart, ...] = ()  # in the order of the layers
     moved: DeviceRefusal | None = None  # why it does not run, or not all, where it was asked to
+    parallel: int = MOST_RUNNING  # answers that are generated at once
 
     @property
     def base(self) -> bool:
@@ -118,7 +119,9 @@ class LoadedModel:
         runner = Runner(self.decoder, self.cache, draws=True)
         pool = runner.new_pool(budget_bytes)
         tree = PrefixTree(pool)
-        return Scheduler(runner, pool, tree, self.tokenizer, self.plan.context)
+        return Scheduler(
+            runner, pool, tree, self.tokenizer, self.plan.context, most_running=self.parallel
+        )
 
     def new_embedder(self, scheduler: Scheduler | None = None) -> Embedder:
         """An embedder over the KV pages of a scheduler, or its own."""
@@ -135,7 +138,13 @@ class LoadedModel:
         operands = runner, self.tokenizer, self.plan.context
         if scheduler is None:
             return Embedder(*operands, runner.new_pool())
-        return Embedder(*operands, scheduler.pool, scheduler.tree, lambda: scheduler.is_busy)
+        return Embedder(
+            *operands,
+            scheduler.pool,
+            scheduler.tree,
+            lambda: scheduler.is_busy,
+            lambda: scheduler.metrics,
+        )
 
     def new_session(self) -> Session:
         """An empty session over this model's weights."""
@@ -154,6 +163,8 @@ def load(
     cache: CacheType = CacheType.F32,
     embeddings: bool = False,
     tokenizer_file: Path | None = None,
+    template: str = "",
+    parallel: int = 0,
     ids_only: bool = False,
     reclaimable: int = 0,
     kept: Mapping[str, int] | None = None,
@@ -174,7 +185,8 @@ def load(
     being replaced there. `reclaimable` is the number of bytes this frees, and `kept` what others may
     come to take of devices, see `placement.predict`. With `embeddings`, models
     that only make these or score documents are loaded too. `tokenizer_file` is a `tokenizer.json`
-    that replaces the vocabulary of the file, see `engine.frontend.tokenizer.vocabulary`. With `ids_only` the
+    that replaces the vocabulary of the file, see `engine.frontend.tokenizer.vocabulary`; `template` and
+    `parallel` are as in `Load`. With `ids_only` the
     model is given token ids and no text, so a file without a readable vocabulary is loaded too.
 
     The model takes at most `memory_bytes`, or 0: nine tenths of the free memory. Layers that do not
@@ -183,6 +195,10 @@ def load(
     """
     if threads is not None:  # None: as they are, for a model beside another
         set_threads(threads)
+    if not 0 <= parallel <= MOST_RUNNING:
+        raise RequestError(
+            f"{parallel} answers at once are not possible.", f"Give 1 to {MOST_RUNNING}."
+        )
     # Decoding copies the weights, so the file can be closed afterwards.
     with GGUFFile.open(path) as file:
         build, config = identify(file, answers=not embeddings, ids_only=ids_only)
@@ -192,6 +208,8 @@ def load(
             config,
             build,
             tokenizer_file,
+            template,
+            parallel,
             ids_only,
             context,
             cache,
@@ -224,6 +242,8 @@ class _Loading:
     config: Config
     build: Build
     tokenizer_file: Path | None
+    template: str
+    parallel: int
     ids_only: bool
     context: int
     cache: CacheType
@@ -278,7 +298,8 @@ class _Loading:
             decoder = self.build(file, weights, memory.context)
             decoder = replace(decoder, refused=faults.refused)
         extra_ops = decoder.extra_ops
-        template = ChatTemplate.from_metadata(file.metadata, tokenizer.result(self.checkpoint))
+        found = tokenizer.result(self.checkpoint)
+        template = ChatTemplate.from_metadata(file.metadata, found, self.template)
         file.check(names=True)  # what stays in the files was opened by name
         known = kernels_in_use(file, placement, state_ops=extra_ops)
         kernels = kernels_in_use(file, placement, faults.concern, extra_ops)
@@ -289,7 +310,7 @@ class _Loading:
             decoder=decoder,
             files=files,
             computation=computation(decoder),
-            tokenizer=tokenizer.result(self.checkpoint),
+            tokenizer=found,
             vocabulary=vocabulary.origin,
             template=template,
             plan=memory,
@@ -307,6 +328,7 @@ class _Loading:
             rank_template=rank_template(file),
             runs_on=device_parts(placement, memory),
             moved=choice.refusal,
+            parallel=self.parallel or MOST_RUNNING,
         )
 
 

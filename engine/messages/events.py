@@ -74,6 +74,8 @@ class ModelLoaded:
     template_source: str = ""  # the chat template in Jinja
     begin: str = ""  # text of the token that begins a text; "": there is none
     end: str = ""  # text of the token that ends one
+    parallel: int = 0  # answers that are generated at once
+    can_infill: bool = False  # its vocabulary has the tokens that fill a gap in a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,12 +282,14 @@ class TemplateApplied:
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """The vectors of texts, each of length 1."""
+    """The vectors of texts, each of length 1 unless there is one for each token."""
 
     request: int
-    vectors: tuple[tuple[float, ...], ...]  # one for each text; empty: cancelled
+    # One for each text; with Pooling.NONE those of its tokens in turn. Empty: cancelled.
+    vectors: tuple[tuple[float, ...], ...]
     tokens: int  # of all texts
     pooling: Pooling = Pooling.LAST  # that was used
+    counts: tuple[int, ...] = ()  # tokens of each text
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +361,14 @@ class MetricsRead:
     generated_tokens: int = 0
     drafted_tokens: int = 0
     accepted_tokens: int = 0  # of these
+    prefill_seconds: float = 0.0  # of all prompts
+    decode_seconds: float = 0.0  # of all answers
+    waiting: int = 0  # requests whose answers have not begun
+    passes: int = 0  # of the model, over the tokens of answers or of texts to embed
+    pass_rows: int = 0  # answers and texts in all passes together
+    drafts: int = 0  # that passes verified
+    longest_context: int = 0  # tokens of the longest text that an answer ended with
+    embedded_tokens: int = 0  # of texts that became vectors or scores
     active_page_bytes: int = 0  # KV pages that answers in progress use
     cached_page_bytes: int = 0  # other KV pages in memory, also those that are being written
     saved_page_bytes: int = 0  # KV pages on disk, of all models, with the files that name them

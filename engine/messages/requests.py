@@ -17,6 +17,7 @@ from engine.messages.values import (
     Constraint,
     ContextPolicy,
     DraftKind,
+    Infill,
     Pooling,
     Sampling,
     Tool,
@@ -53,6 +54,9 @@ class Load:
     # read from the file for every pass.
     memory_bytes: int = 0
     beside: bool = False  # the main model stays
+    # A chat template in Jinja, or the name of a built-in one, in place of the file's.
+    template: str = ""
+    parallel: int = 0  # answers that are generated at once, others wait; 0: as many as can be
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,7 @@ class Chat:
     drafts: DraftKind = DraftKind.NONE
     constraint: Constraint | None = None
     logprobs: int = 0  # of so many most likely tokens, in the Text events; 0: none
+    sampled_logprobs: bool = False  # after sampling parameters and constraint, not the model's own
     tools: tuple[Tool, ...] = ()  # that the model may call: see ToolCallDelta
     tool_choice: ToolChoice | str = ToolChoice.AUTO
     parallel_tool_calls: bool = True  # the answer may have several calls
@@ -106,9 +111,9 @@ class Chat:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """Continue a text, or token ids, without the chat template; otherwise as Chat."""
+    """Continue a text, or token ids, or fill a gap, without the chat template; otherwise as Chat."""
 
-    prompt: str | tuple[int, ...]
+    prompt: str | tuple[int, ...] | Infill
     sampling: Sampling = Sampling()
     max_tokens: int = 0  # 0: until an end token or a full context
     stop: tuple[str, ...] = ()
@@ -119,6 +124,7 @@ class Complete:
     drafts: DraftKind = DraftKind.NONE
     constraint: Constraint | None = None
     logprobs: int = 0
+    sampled_logprobs: bool = False
     parses_special: bool = True  # control texts such as `<|im_end|>` are the tokens of these names
     model: Path | None = None
 
@@ -229,7 +235,7 @@ class CheckConstraint:
 
 @dataclass(frozen=True, slots=True)
 class Embed:
-    """Compute a vector of length 1 for each text; beside answers, a pass of one and of the other.
+    """Compute a vector for each text, or each token; beside answers, a pass of one and of the other.
 
     A text has the same vector alone and among others, bit for bit.
     """

@@ -69,6 +69,7 @@ class Pooling(Enum):
     MEAN = "mean"  # of all tokens
     CLS = "cls"  # the first token's
     LAST = "last"  # the last token's
+    NONE = "none"  # a vector for each token, of any length
 
 
 class FinishReason(Enum):
@@ -88,6 +89,20 @@ class ContextPolicy(Enum):
 
     DROP_OLDEST = "drop oldest"  # leave out the oldest turns, but keep the instructions
     STOP = "stop"  # fail with PromptTooLong
+
+
+@dataclass(frozen=True, slots=True)
+class Infill:
+    """A gap in a text, which models of code fill: the answer is what stands in it.
+
+    What does not fit in the context is left out: of `files` the first, then the text that is farthest
+    from the gap.
+    """
+
+    prefix: str  # before the gap
+    suffix: str  # behind it
+    begun: str = ""  # of the answer
+    files: tuple[tuple[str, str], ...] = ()  # others of the project: their names and texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +263,8 @@ class Logprob:
 class TokenLogprobs:
     """A generated token, its log probability, and the most likely tokens in its place.
 
-    They are the model's own, before sampling parameters and constraints.
+    They are the model's own, before sampling parameters and constraints, unless a request wants those
+    after them: then there are only tokens that may have been drawn.
     """
 
     token: int

@@ -59,7 +59,9 @@ def test_every_figure_is_read_back(name: str, counts: list[int], total: float, t
         cached_page_bytes=tokens,
     )
     samples, types = parsed(prometheus_text(metrics))
-    assert all(family.startswith("tokonoma_") for family in types)
+    assert all(family.startswith(("tokonoma_", "llamacpp:")) for family in types)
+    assert samples["llamacpp:tokens_predicted_total", "", ""] == tokens
+    assert types["llamacpp:n_busy_slots_per_decode"] == "gauge"
     first, second, third = counts
     bucket = "tokonoma_time_per_token_seconds_bucket"
     assert samples[bucket, "le", "0.005"] == first

@@ -99,7 +99,7 @@ def test_texts_that_cannot_be_read_are_refused_in_one_sentence(bench: Bench) -> 
 
     assert refused(Embed(())) == "There is no text to embed."
     assert refused(Embed(("a", ""))) == "Text 2 is empty."
-    assert refused(Embed(("0" * 4000,))).startswith("The text has 4,000 tokens")
+    assert refused(Embed(("0" * 4000,))).startswith("The text is too large: it has 4,000 tokens")
     assert finished(bench.generate(5, "hello", max_tokens=3)).reason is FinishReason.LENGTH
 
 

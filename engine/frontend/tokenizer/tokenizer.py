@@ -139,6 +139,7 @@ class Tokenizer:
             self.add_bos = self.add_eos = True
             self.separator = None  # as `eos` is between the two
 
+        self.infill: dict[str, int] = {}  # tokens that fill a gap, by the key that may name them
         self.end_tokens = self._mark_control_tokens(metadata)
         self.suppressed = _ids_within(metadata, SUPPRESSED, len(self._texts))
         self._subwords = subwords or self._subword_model(metadata, rule)
@@ -268,7 +269,10 @@ class Tokenizer:
             if token is None:
                 token = next((self._ids[text] for text in texts if text in self._ids), None)
                 marked |= set() if token is None else {token}
-            if token is not None and name in FIM_END_KEYS:
+            if token is None:
+                continue
+            self.infill[name] = token
+            if name in FIM_END_KEYS:
                 ends.add(token)
         for token in marked:
             self._kinds[token] = TokenKind.CONTROL

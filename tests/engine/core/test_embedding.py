@@ -44,7 +44,10 @@ def vectors(model: LoadedModel, texts: list[str], pooling: Pooling) -> list[tupl
     return finish(made.vectors(made.tokens(texts), pooling))
 
 
-@pytest.mark.parametrize("pooling", Pooling)
+POOLED = [pooling for pooling in Pooling if pooling is not Pooling.NONE]
+
+
+@pytest.mark.parametrize("pooling", POOLED)
 def test_a_vector_is_as_defined(path: Path, model: LoadedModel, pooling: Pooling) -> None:
     file = plain_states.File(path)
     for text, found in zip(TEXTS, vectors(model, TEXTS, pooling), strict=True):
@@ -55,7 +58,23 @@ def test_a_vector_is_as_defined(path: Path, model: LoadedModel, pooling: Pooling
         assert torch.tensor(found).norm() == pytest.approx(1)
 
 
-@pytest.mark.parametrize("pooling", Pooling)
+def test_without_pooling_each_token_has_the_state_that_is_pooled(
+    path: Path, model: LoadedModel
+) -> None:
+    found = vectors(model, TEXTS, Pooling.NONE)
+    file = plain_states.File(path)
+    for text in TEXTS:
+        ids = model.tokenizer.encode(text)
+        rows, found = torch.tensor(found[: len(ids)]), found[len(ids) :]
+        states = plain_states.qwen3(file, ids)
+        for row, state in zip(rows, states, strict=True):
+            likeness = torch.nn.functional.cosine_similarity(row, state, 0)
+            assert float(likeness) >= 0.99999
+            assert row.norm() == pytest.approx(float(state.norm()), rel=1e-3)
+    assert not found
+
+
+@pytest.mark.parametrize("pooling", POOLED)
 def test_a_text_has_the_same_bits_alone_and_in_a_batch(
     model: LoadedModel, pooling: Pooling
 ) -> None:
@@ -78,7 +97,7 @@ def test_texts_that_cannot_be_read_are_refused(tmp_path: Path, model: LoadedMode
     made = model.new_embedder()
     with pytest.raises(RequestError, match="no text"):
         made.tokens([])
-    with pytest.raises(RequestError, match=r"^Text 2 has 3,001 tokens; the context .* 1,024\.$"):
+    with pytest.raises(RequestError, match=r"^Text 2 is too large: it has 3,001 .* 1,024\.$"):
         made.tokens(["a", "0" * 3000])
     keys = {"qwen3.pooling_type": 3}  # without an end token, an empty text has no tokens
     plain = load(tiny.write(tmp_path / "plain.gguf", architecture="qwen3", metadata=keys))

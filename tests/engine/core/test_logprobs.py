@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -162,3 +163,22 @@ def test_equal_ones_are_in_the_order_of_their_ids(
     assert abs(sum(2.718281828459045**one.logprob for one in found.top) - 1) < 1e-9 or most < len(
         values
     )
+
+
+@pytest.mark.parametrize("draws", [Sampling(temperature=0), SEEDED, replace(SEEDED, mirostat=2)])
+def test_after_sampling_they_are_of_the_tokens_that_may_be_drawn(
+    model: LoadedModel, draws: Sampling
+) -> None:
+    """The same tokens are drawn, also with a constraint, which forces some."""
+    for constraint in (None, Constraint(ConstraintKind.JSON_SCHEMA, json.dumps(SCHEMA))):
+        request = Request(PROMPT, draws, max_tokens=30, logprobs=400, constraint=constraint)
+        plain = model.new_scheduler().run(replace(request))
+        ticket = model.new_scheduler().run(replace(request, sampled_logprobs=True))
+        assert ticket.answers == plain.answers
+        found = logprobs(ticket)
+        assert [one.token for one in found] == ticket.answers[0]
+        for one in found:
+            chances = [math.exp(top.logprob) for top in one.top]
+            assert sum(chances) == pytest.approx(1)
+            assert chances == sorted(chances, reverse=True)
+            assert one.logprob == {top.token: top.logprob for top in one.top}[one.token]

@@ -194,6 +194,22 @@ def test_no_more_than_a_fixed_number_of_answers_runs(
     check_nothing_leaked(scheduler)
 
 
+def test_a_model_may_be_loaded_for_fewer_answers_at_once(model: LoadedModel) -> None:
+    """Those to one prompt run together, however many they are."""
+    scheduler = replace(model, parallel=2).new_scheduler()
+    counts = (1, 1, 1, 3, 2, 1)
+    tickets = [
+        scheduler.submit(Request(prompt(9, at), SEEDED, max_tokens=6, count=count))
+        for at, count in enumerate(counts)
+    ]
+    most = 0
+    while scheduler.is_busy:
+        scheduler.step()
+        most = max(most, scheduler.running)
+    assert most == 3
+    assert [len(ticket.answers) for ticket in tickets] == list(counts)
+
+
 def test_two_long_prompts_are_processed_in_turns(scheduler: Scheduler) -> None:
     scheduler.runner.chunk = 64
     tickets = [scheduler.submit(Request(prompt(640, at), max_tokens=1)) for at in (1, 2)]

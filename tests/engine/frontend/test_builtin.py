@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import tiny
-from engine.frontend.builtin import choose
+from engine.errors import RequestError
+from engine.frontend.builtin import choose, named
 from engine.frontend.template import ChatTemplate
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.gguf.reader import GGUFFile
@@ -159,3 +160,40 @@ def test_a_files_own_template_is_never_replaced(tmp_path: Path) -> None:
         template = ChatTemplate.from_metadata(file.metadata, Tokenizer.from_metadata(file.metadata))
     assert not template.built_in
     assert template.stop == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("chatml", "ChatML"),
+        ("llama3", "Llama 3"),
+        ("Llama 3", "Llama 3"),
+        ("command-r", "Command R"),
+        ("phi4", "Phi 4"),
+        ("gemma", "Gemma"),
+        ("llama2", "Llama 2"),
+    ],
+)
+def test_a_built_in_template_may_be_named(name: str, found: str, tmp_path: Path) -> None:
+    with GGUFFile.open(tiny.write(tmp_path / "m.gguf", template="{{ nonsense }}")) as file:
+        words = Tokenizer.from_metadata(file.metadata)
+        template = ChatTemplate.from_metadata(file.metadata, words, name)
+    assert template.built_in == found
+    if found != "Llama 2":  # which has the token that begins a text
+        assert template.render(TALK) == EXPECTED[found][2]
+
+
+def test_a_template_may_be_given(tmp_path: Path) -> None:
+    given = "{% for message in messages %}<{{ message.content }}>{% endfor %}"
+    with GGUFFile.open(tiny.write(tmp_path / "m.gguf")) as file:
+        words = Tokenizer.from_metadata(file.metadata)
+        template = ChatTemplate.from_metadata(file.metadata, words, given)
+    assert (template.source, template.built_in) == (given, "")
+    assert template.render(TALK[1:2]) == "<Hello>"
+
+
+@pytest.mark.parametrize("name", ["vicuna", "This is not a chat template", "chatml2"])
+def test_an_unknown_name_lists_those_that_there_are(name: str) -> None:
+    with pytest.raises(RequestError, match=name) as error:
+        named(name)
+    assert "chatml, phi3" in error.value.remedy

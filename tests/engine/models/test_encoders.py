@@ -98,7 +98,7 @@ def test_a_file_that_cannot_chat_says_so(ranks: bool, tmp_path: Path) -> None:
 def test_a_text_longer_than_the_positions_is_refused(tmp_path: Path) -> None:
     path = tiny_encoders.write(tmp_path / "m.gguf", context=8)
     model = load(path, embeddings=True)
-    with pytest.raises(RequestError, match="11 tokens; the context of this model is 8"):
+    with pytest.raises(RequestError, match="11 tokens, and the context of this model is 8"):
         model.new_embedder().tokens(["a b c d e f g h i"])
     with pytest.raises(RequestError, match="learned positions"):
         load(path, embeddings=True, context=9)
