@@ -24,6 +24,7 @@ from engine.messages import (
     FindDevices,
     Finished,
     FinishReason,
+    Forget,
     Load,
     LogitsComputed,
     MeasureSpeed,
@@ -43,6 +44,7 @@ from engine.messages import (
     SnapshotSaved,
     SpeedMeasured,
     TemplateApplied,
+    TextForgotten,
     Tokenize,
     Tokenized,
     TokensCounted,
@@ -66,6 +68,8 @@ def cancelled(request: int, cancelled: Request, host: ModelSession | None) -> Ev
             return SnapshotLoaded(request, 0, 0, 0, 0.0, 0.0, "")
         case Save():
             return SnapshotSaved(request, 0, 0, 0.0, 0)
+        case Forget():
+            return TextForgotten(request, 0)
         case CountTokens():
             return TokensCounted(request, 0)
         case Tokenize():

@@ -41,6 +41,7 @@ class Engine:
     - Restore: SnapshotLoaded, or Failed. When cancelled: SnapshotLoaded with 0 tokens.
     - Save: SnapshotSaved, or Failed; events of later requests may come first. With nothing new to
       save, and when cancelled before it starts: SnapshotSaved with 0 tokens.
+    - Forget: TextForgotten, or Failed. When cancelled: TextForgotten with 0 tokens.
     - CountTokens: TokensCounted, or Failed. When cancelled: TokensCounted with 0 tokens.
     - Tokenize, Detokenize, ApplyTemplate: Tokenized, Detokenized, TemplateApplied, or Failed. When
       cancelled: the same, empty.

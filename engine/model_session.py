@@ -53,6 +53,7 @@ from engine.messages import (
     Embed,
     Embedded,
     Event,
+    Forget,
     LogitsComputed,
     MeasureSpeed,
     MetricsRead,
@@ -68,6 +69,7 @@ from engine.messages import (
     SnapshotLoaded,
     SnapshotSaved,
     SpeedMeasured,
+    TextForgotten,
 )
 from engine.speculative.draft_registry import DraftRegistry
 from engine.speculative.vocabulary import VocabularyMap
@@ -434,6 +436,10 @@ class ModelSession:
             found.refused.fault if found.refused else OTHER_FAULT,
             tuple(ids) if is_text else (),
         )
+
+    def forget(self, request: Forget, handle: RequestHandle) -> TextForgotten:
+        """Give up the cached pages of an answer's text."""
+        return TextForgotten(handle.id, self._disk.forget(request.answer))
 
     def save_snapshot(
         self, request: Save, handle: RequestHandle

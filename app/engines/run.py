@@ -39,6 +39,7 @@ from engine import (
     SpeedMeasured,
     TemplateApplied,
     Text,
+    TextForgotten,
     Thought,
     Tokenized,
     TokensCounted,
@@ -190,7 +191,7 @@ class Run:
                 return True
             case ConstraintChecked():
                 return True
-            case Tokenized() | Detokenized() | TemplateApplied():
+            case Tokenized() | Detokenized() | TemplateApplied() | TextForgotten():
                 return True
             case _:
                 assert_never(event)

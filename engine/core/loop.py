@@ -42,6 +42,7 @@ from engine.messages import (
     Event,
     Failed,
     FindDevices,
+    Forget,
     Load,
     LoadProgress,
     MeasureSpeed,
@@ -476,6 +477,8 @@ class Loop:
                 handle.deliver(found)
             case Restore():
                 return session.load_snapshot(request, handle)
+            case Forget():
+                handle.deliver(session.forget(request, handle))
             case Save():
                 return session.save_snapshot(request, handle)
             case CountTokens() | Tokenize() | Detokenize() | ApplyTemplate():

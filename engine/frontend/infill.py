@@ -6,8 +6,6 @@ tokens for it get the files as plain text. Source: https://arxiv.org/abs/2409.12
 
 from __future__ import annotations
 
-from functools import partial
-
 from engine.errors import RequestError
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.messages import Infill
@@ -35,8 +33,9 @@ def infill_ids(asked: Infill, tokenizer: Tokenizer, room: int) -> list[int]:
             f"The model's vocabulary has no tokens that fill a gap ({missing}).",
             "Choose a model of code that was made for it.",
         )
-    encode = partial(tokenizer.encode, add_special=False, parse_special=False)
-    prefix, suffix, begun = encode(asked.prefix), encode(asked.suffix), encode(asked.begun)
+    # The space that some vocabularies put before a text belongs to its first part alone.
+    prefix = tokenizer.encode(asked.prefix, add_special=False, parse_special=False)
+    suffix, begun = tokenizer.encode_within(asked.suffix), tokenizer.encode_within(asked.begun)
     first = [tokenizer.bos] if tokenizer.add_bos and tokenizer.bos is not None else []
     left = max(room - len(first) - len(_MARKS) - len(begun), 0)
     behind = min(len(suffix), max(left // _SUFFIX_SHARE, left - len(prefix)))
@@ -48,7 +47,7 @@ def infill_ids(asked: Infill, tokenizer: Tokenizer, room: int) -> list[int]:
 
 def _files(asked: Infill, tokenizer: Tokenizer, room: int) -> list[int]:
     """The last files of a project that fit in the room, and the name of the one with the gap."""
-    encode = partial(tokenizer.encode, add_special=False, parse_special=False)
+    encode = tokenizer.encode_within
     marks, separator = tokenizer.infill, tokenizer.infill.get("fim_sep")
     head = [marks["fim_rep"], *encode(_PROJECT)] if "fim_rep" in marks else []
     own = [] if separator is None else [separator, *encode(_FILE)]

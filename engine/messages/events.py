@@ -245,6 +245,14 @@ class SnapshotSaved:
 
 
 @dataclass(frozen=True, slots=True)
+class TextForgotten:
+    """So many tokens are not cached any more; 0: nothing was known of the answer."""
+
+    request: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class TokensCounted:
     """The number of tokens of a text, without the markup of a message."""
 
@@ -403,6 +411,7 @@ Event = (
     | DraftSet
     | SnapshotLoaded
     | SnapshotSaved
+    | TextForgotten
     | TokensCounted
     | Tokenized
     | Detokenized

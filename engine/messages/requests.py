@@ -187,6 +187,17 @@ class Save:
 
 
 @dataclass(frozen=True, slots=True)
+class Forget:
+    """Give up the cached context of an answer that has ended, but for what other texts share.
+
+    What Save has written stays.
+    """
+
+    answer: int  # id of its request
+    model: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CountTokens:
     """Count the tokens of a text that is being written."""
 
@@ -311,6 +322,7 @@ Request = (
     | SetDraft
     | Restore
     | Save
+    | Forget
     | CountTokens
     | Tokenize
     | Detokenize

@@ -182,6 +182,23 @@ class PrefixTree:
         self._evict_states(size_bytes, checkpoints=True)
         return self._pool.has_room(size_bytes)
 
+    def forget(self, stack: str, tokens: Tokens[int]) -> int:
+        """Remove the end of a text, up to what other texts share or a sequence uses; returns how many
+        of its tokens are gone.
+        """
+        node, path = self._roots.get(stack), list[Node]()
+        for start in range(0, len(tokens), PAGE_TOKENS):
+            wanted = tuple(tokens[start : start + PAGE_TOKENS])
+            node, shared = (None, 0) if node is None else _best_child(node, wanted)
+            if node is None or shared < len(node.tokens):  # another text goes on there
+                break
+            path.append(node)
+        gone = 0
+        while path and not path[-1].children and _is_idle(path[-1]):
+            gone += len(path[-1].tokens)
+            self._remove(path.pop())
+        return gone
+
     def clear(self, stack: str | None = None) -> None:
         """Forget everything, or everything computed with one adapter stack."""
         stacks = list(self._roots) if stack is None else [stack]

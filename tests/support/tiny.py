@@ -190,7 +190,7 @@ def _kind(value: Any) -> GGUFValueType:
 def _vocabulary(kind: str | None, architecture: str, template: str | None) -> dict[str, Any]:
     if kind is None:
         return {}
-    keys = bpe(architecture) if kind == "bpe" else _spm()
+    keys = bpe(architecture) if kind == "bpe" else spm()
     return keys if template is None else keys | {"tokenizer.chat_template": template}
 
 
@@ -231,7 +231,7 @@ def bpe(architecture: str) -> dict[str, Any]:
     }
 
 
-def _spm() -> dict[str, Any]:
+def spm() -> dict[str, Any]:
     """SentencePiece: control tokens, byte tokens, letters and merges with decreasing scores."""
     controls = ["<unk>", "<s>", "</s>", "<|im_start|>", "<|im_end|>"]
     words = [list("▁" + word) for word in _TEXT.split(" ")]

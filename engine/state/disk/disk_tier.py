@@ -260,6 +260,11 @@ class DiskTier:
         while len(self._texts) > _MOST_TEXTS:
             del self._texts[next(iter(self._texts))]
 
+    def forget(self, answer: int) -> int:
+        """Give up the cached pages of an answer's text; returns how many of its tokens are gone."""
+        text = self._texts.pop(answer, None)
+        return 0 if text is None else self._scheduler.tree.forget(text.stack.key, text.tokens)
+
     def save(
         self, request: Save, handle: RequestHandle, text: SavedText | None = None
     ) -> SnapshotSaved | None:

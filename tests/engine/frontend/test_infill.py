@@ -69,6 +69,30 @@ def test_control_texts_in_code_are_plain_text() -> None:
     assert [ids.count(mark) for mark in tokenizer.infill.values()] == [1, 1, 1]
 
 
+def test_no_space_is_put_into_the_middle_of_a_text() -> None:
+    """Vocabularies of SentencePiece put one before a text: here only before the first part."""
+    words = tiny.spm()
+    tokens = [*words["tokenizer.ggml.tokens"], *MARKS]
+    count = len(MARKS)
+    tokenizer = Tokenizer.from_metadata(
+        words
+        | {
+            "tokenizer.ggml.tokens": tokens,
+            "tokenizer.ggml.token_type": [
+                *words["tokenizer.ggml.token_type"],
+                *([tiny.USER_DEFINED] * count),
+            ],
+            "tokenizer.ggml.add_space_prefix": True,
+            "tokenizer.ggml.scores": [*words["tokenizer.ggml.scores"], *([0.0] * count)],
+        }
+    )
+    ids = infill_ids(Infill("return a", "b\n", "+"), tokenizer, 500)
+    text = b"".join(map(tokenizer.piece, ids)).decode()
+    assert text.endswith("<|fim_prefix|> return a+<|fim_suffix|>b\n<|fim_middle|>")
+    assert tokenizer.bos is not None
+    assert ids.count(tokenizer.bos) == (1 if tokenizer.add_bos else 0)
+
+
 def test_the_file_may_name_the_tokens() -> None:
     tokenizer = vocabulary(
         **{

@@ -315,3 +315,30 @@ def test_evicted_pages_are_offered_from_the_end_of_a_text() -> None:
     assert tree.evict(5 * SIZE, keep=False)
     assert len(offered) == 4
     assert pool.used_bytes == 0
+
+
+def test_a_forgotten_text_leaves_what_others_share(pool: PoisonedPool) -> None:
+    tree = PrefixTree(pool)
+    shared = text(512)
+    left, right = [*shared, *text(300, 7)], [*shared, *text(300, 11)]
+    for tokens in (left, right):
+        remember(tree, pool, tokens)
+    whole, begin = (tree.match("", one).length for one in (right, [*shared, 99]))
+    assert tree.forget("", left) == 300
+    assert tree.match("", left).length == begin
+    assert tree.match("", right).length == whole
+    assert tree.forget("", left) == 0
+    assert tree.forget("", right) == len(right)
+    assert tree.match("", shared).length == 0
+    assert pool.used_bytes == 0
+
+
+def test_a_text_that_is_used_is_not_forgotten(pool: PoisonedPool) -> None:
+    tree, tokens = PrefixTree(pool), text(600)
+    remember(tree, pool, tokens)
+    running = resumed(tree, pool, tokens)
+    tree.forget("", tokens)
+    assert tree.match("", tokens).length == 600
+    running.release()
+    assert tree.forget("", tokens) == 600
+    assert pool.used_bytes == 0
