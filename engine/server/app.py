@@ -14,7 +14,7 @@ from engine.server.errors import ApiError
 from engine.server.guards import Guards, Key, Security
 from engine.server.http import error_response, family_of
 from engine.server.limits import Limits
-from engine.server.llama import completion, state, tokens
+from engine.server.llama import completion, infill, loading, saved, state, tokens
 from engine.server.openai import chat, completions, embeddings, models, responses
 from engine.server.service import Service
 
@@ -27,6 +27,9 @@ _MODULES = (
     state,
     tokens,
     completion,
+    infill,
+    loading,
+    saved,
     responses,
     messages,
     lm_studio,

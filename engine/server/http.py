@@ -153,16 +153,20 @@ def get(path: str, handler: Handler) -> Route:
     return Route(path, _Endpoint(handler, reads_body=False), methods=["GET", "HEAD"])
 
 
-def post(path: str, handler: Handler, *, list_as: str = "") -> Route:
+def post(path: str, handler: Handler, *, list_as: str = "", may_lack_body: bool = False) -> Route:
     """A route with a JSON object as its body; a list is the field `list_as` of one."""
-    return Route(path, _Endpoint(handler, reads_body=True, list_as=list_as), methods=["POST"])
+    made = _Endpoint(handler, reads_body=True, list_as=list_as, without_body=may_lack_body)
+    return Route(path, made, methods=["POST"])
 
 
 class _Endpoint:
     """ASGI application of one route."""
 
-    def __init__(self, handler: Handler, *, reads_body: bool, list_as: str = "") -> None:
+    def __init__(
+        self, handler: Handler, *, reads_body: bool, list_as: str = "", without_body: bool = False
+    ) -> None:
         self._handler = handler
+        self._empty = b"{}" if without_body else b""  # what an empty body stands for
         self._reads_body = reads_body
         self._list_as = list_as
 
@@ -197,7 +201,7 @@ class _Endpoint:
         try:
             with Body(state["bodies"]) as held:
                 raw = await held.read(request) if self._reads_body else b"{}"
-                body = fields.parse(raw, self._list_as)
+                body = fields.parse(raw if raw.strip() else self._empty, self._list_as)
                 sender.body_read.set_result(None)
                 call = Call(request, body, state["exchange"])
                 response = await self._respond(call, sender)

@@ -18,7 +18,16 @@ from typing import Any
 from engine.client import Engine
 from engine.errors import EngineError, FaultKind
 from engine.loading.library import installed_models, model_label, model_name, model_parts
-from engine.messages import Load, ModelLoaded, ModelUnloaded, Tokenize, Tokenized, Unload
+from engine.messages import (
+    DraftSet,
+    Load,
+    ModelLoaded,
+    ModelUnloaded,
+    SetDraft,
+    Tokenize,
+    Tokenized,
+    Unload,
+)
 from engine.server.bridge import answer, in_thread
 from engine.server.errors import ApiError
 
@@ -27,6 +36,15 @@ _SEARCHED_SECONDS = 2.0  # until the folders are searched again
 _PART = re.compile(r"-\d{5}-of-\d{5}$")
 ANY = "*"  # alias: any name that no model has
 _MOST_NAMED = 50  # models in the sentence about an unknown one
+
+
+@dataclass(frozen=True, slots=True)
+class MainModel:
+    """The main model of a server that owns it: how it is loaded, also when it was unloaded."""
+
+    load: Load
+    draft: Path | None = None  # the model that drafts its tokens
+    sleep_seconds: float = 0.0  # after its last answer it is unloaded until the next; 0: never
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +60,7 @@ class ModelCard:
     loaded: ModelLoaded | None = None
     is_main: bool = False
     aliases: tuple[str, ...] = ()  # further names that its owner gave it
+    tags: tuple[str, ...] = ()  # words of its owner about it
 
 
 class Models:
@@ -56,10 +75,13 @@ class Models:
         loads: bool = True,
         context: int = 0,
         aliases: Sequence[str] = (),
+        tags: Sequence[str] = (),
+        main: MainModel | None = None,
     ) -> None:
         """`folders` has models beside the models folder; `loads` is whether other models than the
         loaded ones are loaded on demand, with contexts of `context` tokens, 0: as the app chooses;
-        `aliases` are further names of the main model, "*" any name that no other model has.
+        `aliases` are further names of the main model, "*" any name that no other model has; `tags` are
+        words about it. `main` is None where others load and unload it.
         """
         self._engine = engine
         self._folders = folders
@@ -68,6 +90,8 @@ class Models:
         self._context = context
         self._aliases = tuple(alias for alias in aliases if alias != ANY)
         self.takes_any = ANY in aliases  # a name that no model has is the main one's
+        self._tags = tuple(tags)
+        self._main = main
         self._searched = -_SEARCHED_SECONDS  # when the folders were, last
         self._files: dict[Path, tuple[int, float]] = {}  # found: their bytes, and when they changed
         self._leases: Counter[Path] = Counter()
@@ -79,15 +103,25 @@ class Models:
         self._is_changing = False  # a model is being loaded or unloaded
         self._is_swapping = False  # no answer may begin meanwhile
 
+    def begin(self) -> None:
+        """The server listens: a main model that nobody uses goes to sleep."""
+        if self._main is not None:
+            self._keep(self._main.load.path, 0.0)
+
     async def cards(self) -> list[ModelCard]:
         """All models, the main one first."""
         resident = {one.path: one for one in self._engine.resident}
+        own = [] if self._main is None else [self._main.load.path]
         is_old = time.monotonic() - self._searched > _SEARCHED_SECONDS
         if is_old or not resident.keys() <= self._files.keys():
-            self._files = await in_thread(lambda: _found(self._folders(), [*resident.values()]))
+            self._files = await in_thread(
+                lambda: _found(self._folders(), [*resident.values()], own)
+            )
             self._searched = time.monotonic()
         first = next(iter(resident), None)
         main = first if first is not None and not resident[first].beside else None
+        if main is None and own:  # it sleeps
+            main = first = own[0]
         paths = sorted(self._files, key=lambda path: path != first)
         names = Counter(_stem(path).lower() for path in paths)
         made: list[ModelCard] = []
@@ -96,10 +130,10 @@ class Models:
             if names[name.lower()] > 1 and path != main:
                 name = f"{path.parent.name}/{name}"
             (size, changed), loaded = self._files[path], resident.get(path)
-            aliases = self._aliases if path == main else ()
-            name, label = aliases[0] if aliases else name, model_label(path)
-            card = ModelCard(name, path, label, size, changed, loaded, path == main, aliases)
-            made.append(card)
+            is_main, label = path == main, model_label(path)
+            aliases, tags = (self._aliases, self._tags) if is_main else ((), ())
+            name = aliases[0] if aliases else name
+            made.append(ModelCard(name, path, label, size, changed, loaded, is_main, aliases, tags))
         return made
 
     async def find(self, name: str) -> ModelCard:
@@ -107,8 +141,9 @@ class Models:
         cards = await self.cards()
         wanted = name.strip().lower().removesuffix(":latest")
         if not wanted:
-            if loaded := [card for card in cards if card.loaded is not None]:
-                return loaded[0]
+            for card in cards:
+                if card.is_main or card.loaded is not None:
+                    return card
             with suppress(EngineError):  # none is being loaded either
                 await answer(self._engine, Tokenize(""), Tokenized)  # waits for the main model
                 return await self.find(name)
@@ -142,6 +177,18 @@ class Models:
                 self._keep(path, self.keep_seconds if keep_seconds is None else keep_seconds)
             self._notify()
 
+    async def unload(self, name: str) -> None:
+        """Unload a model once its answers have ended; raises ApiError for an unknown name, and for the
+        main model of another owner.
+        """
+        card = await self.find(name)
+        if not self._may_unload(card.path) and card.loaded is not None:
+            raise ApiError(403, f"The model {card.name} belongs to the window.", param="model")
+        await self._until(lambda: card.path not in self._leases)
+        if (timer := self._timers.pop(card.path, None)) is not None:
+            timer.cancel()
+        await self._unload(card.path)
+
     def expiry(self, path: Path) -> float | None:
         """When a loaded model is unloaded, in seconds since the epoch; None: never."""
         if (timer := self._timers.get(path)) is not None:
@@ -164,6 +211,13 @@ class Models:
         """Whether it is loaded beside the main model, for clients."""
         found = self._resident(path)
         return found is not None and found.beside
+
+    def _is_own(self, path: Path) -> bool:
+        """Whether it is the main model of this server's owner."""
+        return self._main is not None and path == self._main.load.path
+
+    def _may_unload(self, path: Path) -> bool:
+        return self._is_beside(path) or (self._is_own(path) and self._resident(path) is not None)
 
     def _resident(self, path: Path) -> ModelLoaded | None:
         return next((one for one in self._engine.resident if one.path == path), None)
@@ -191,6 +245,11 @@ class Models:
 
     async def _load(self, card: ModelCard) -> ModelLoaded:
         """Load a model; if it does not fit beside others, when their answers have ended."""
+        if self._main is not None and self._is_own(card.path):
+            loaded = await answer(self._engine, self._main.load, ModelLoaded)
+            if self._main.draft is not None:
+                await answer(self._engine, SetDraft(self._main.draft), DraftSet)
+            return loaded
         if not self._loads:
             raise ApiError(
                 403,
@@ -246,7 +305,9 @@ class Models:
 
     def _keep(self, path: Path, seconds: float) -> None:
         """Unload a model after a time; a negative one: never. The main model is its owner's."""
-        if seconds < 0 or not self._is_beside(path):
+        if self._main is not None and self._is_own(path):
+            seconds = self._main.sleep_seconds or -1.0
+        if seconds < 0 or not self._may_unload(path):
             return
         loop = asyncio.get_running_loop()
         self._timers[path] = loop.call_later(seconds, self._start_unload, path)
@@ -263,7 +324,7 @@ class Models:
 
     async def _unload(self, path: Path) -> None:
         await self._until(lambda: not self._is_changing)
-        if path in self._leases or path in self._timers or not self._is_beside(path):
+        if path in self._leases or path in self._timers or not self._may_unload(path):
             return
         self._is_changing = self._is_swapping = True
         try:
@@ -274,11 +335,11 @@ class Models:
 
 
 def _found(
-    folders: Sequence[Path], resident: Sequence[ModelLoaded]
+    folders: Sequence[Path], resident: Sequence[ModelLoaded], own: Sequence[Path]
 ) -> dict[Path, tuple[int, float]]:
     """The installed models, and loaded ones from elsewhere: bytes of their files, time of change."""
     made: dict[Path, tuple[int, float]] = {}
-    for path in (*installed_models(folders), *(one.path for one in resident)):
+    for path in (*own, *installed_models(folders), *(one.path for one in resident)):
         with suppress(OSError):  # deleted since the search
             files = [one.stat() for one in model_parts(path)]
             made[path] = sum(one.st_size for one in files), max(one.st_mtime for one in files)

@@ -18,6 +18,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 FINGERPRINT = "build-tokonoma"  # programs written for llama.cpp look for the b
 MOST_ANSWERS = 16
 MOST_LOGPROBS = 100
+MOST_SLOT = 1 << 16
 MOST_SCALE = 2.0  # of an adapter
 _LIMITS = ("max_completion_tokens", "max_tokens", "n_predict", "max_new_tokens")
 _EFFORTS = {

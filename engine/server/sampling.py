@@ -76,7 +76,8 @@ def text_biases(body: Fields) -> tuple[tuple[str, float], ...]:
 def llama_names(sampling: Sampling) -> dict[str, Any]:
     """Sampling parameters under llama.cpp's names."""
     names = {field: name for name, field, *_ in _NUMBERS}
-    return {name: getattr(sampling, field) for field, name in names.items()}
+    found = {name: getattr(sampling, field) for field, name in names.items()}
+    return found | {"seed": sampling.seed}
 
 
 def _whole(value: float | None) -> int | None:

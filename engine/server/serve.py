@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 class ServerOptions:
     """Where the server listens, who may use it, and how it uses the engine."""
 
-    host: str = HOST
+    host: str = HOST  # or several, with commas between them
     port: int = PORT  # 0: any free one
     security: Security = field(default_factory=Security)
     limits: Limits = field(default_factory=Limits)
@@ -48,7 +48,7 @@ class Server:
         self.options = options or ServerOptions()
         self.service = Service(engine, self.options.service)
         self._key = Key(self.options.security.key)
-        self._socket: socket.socket | None = None
+        self._sockets: list[socket.socket] = []
         self._thread: threading.Thread | None = None
         self._server: uvicorn.Server | None = None
         self._address = ""
@@ -68,9 +68,10 @@ class Server:
         """Listen and return; raises RequestError where the address cannot be used."""
         assert self._thread is None, "the server was started twice"
         options = self.options
-        self._socket = _listening(options.host, options.port)
-        host, port = self._socket.getsockname()[:2]
-        self.is_local = ipaddress.ip_address(host).is_loopback
+        self._sockets = _listening_all(options.host, options.port)
+        host, port = self._sockets[0].getsockname()[:2]
+        hosts = [one.getsockname()[0] for one in self._sockets]
+        self.is_local = all(ipaddress.ip_address(one).is_loopback for one in hosts)
         security = replace(options.security, is_local=self.is_local)
         limits = replace(options.limits, connections=_most_connections(options.limits.connections))
         app = application(self.service, security, limits, self._key)
@@ -117,17 +118,18 @@ class Server:
 
     async def _serve(self) -> None:
         assert self._server is not None
-        assert self._socket is not None
         server = self._server
+        self.service.begin()
         try:
-            await server.serve([self._socket])
+            await server.serve(self._sockets)
         finally:
             await self.service.close()
             for connection in list(server.server_state.connections):
                 if connection.transport is not None:
                     connection.transport.abort()
             await asyncio.sleep(0)
-            self._socket.close()
+            for one in self._sockets:
+                one.close()
 
 
 def _most_connections(wanted: int) -> int:
@@ -138,8 +140,23 @@ def _most_connections(wanted: int) -> int:
     return wanted if files == resource.RLIM_INFINITY else min(wanted, max(files // 2, 1))
 
 
-def _listening(host: str, port: int) -> socket.socket:
-    """A socket that listens at an address."""
+def _listening_all(hosts: str, port: int) -> list[socket.socket]:
+    """Sockets at all addresses of a list with commas, with one port; raises RequestError."""
+    made: list[socket.socket] = []
+    parts = list(dict.fromkeys(part.strip() for part in hosts.split(",")))
+    try:
+        for host in parts:
+            made.append(_listening(host, port, is_alone=len(parts) == 1))
+            port = port or made[0].getsockname()[1]
+    except RequestError:
+        for one in made:
+            one.close()
+        raise
+    return made
+
+
+def _listening(host: str, port: int, *, is_alone: bool) -> socket.socket:
+    """A socket that listens at an address; `is_alone`: "::" is all addresses of IPv4 too."""
     try:
         family, kind, number, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -153,6 +170,8 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         if os.name == "posix":  # on Windows it would let two programs share a port
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6 and not is_alone:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         made.bind(address)
         made.listen(512)
         made.setblocking(False)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 from engine.client import Engine
 from engine.messages import (
@@ -19,12 +21,15 @@ from engine.messages import (
     ContextPolicy,
     Detokenize,
     Detokenized,
+    DraftKind,
     Embed,
     Embedded,
     Finished,
     FinishReason,
+    Infill,
     Metrics,
     MetricsRead,
+    Pooling,
     PromptProgress,
     Rerank,
     Reranked,
@@ -44,7 +49,8 @@ from engine.server.activity import MOST_TEXT, Activity, Exchange, Recorder
 from engine.server.bridge import answer, events
 from engine.server.errors import ApiError
 from engine.server.facts import Facts
-from engine.server.models import KEEP_SECONDS, ModelCard, Models
+from engine.server.models import KEEP_SECONDS, MainModel, ModelCard, Models
+from engine.server.slots import Slots, SlotText
 from engine.server.values import (
     Begun,
     CallDelta,
@@ -70,19 +76,33 @@ class ServiceOptions:
     loads: bool = True  # models are loaded when a client names them
     context: int = 0  # tokens of models loaded so; 0: as the app chooses
     aliases: tuple[str, ...] = ()  # names of the main model, the first shown; "*": any unknown one
+    tags: tuple[str, ...] = ()  # words about the main model, for lists
+    main: MainModel | None = None  # None: others load and unload the main model
     adapters: tuple[AdapterUse, ...] = ()  # of the main model, as /lora-adapters lists them
     keeps_texts: bool = False  # in the log
+    # What holds where a request says nothing.
+    sampling: Mapping[str, Any] = field(default_factory=dict[str, Any])  # fields of `Sampling`
+    max_tokens: int = 0  # of an answer; 0: no limit
+    thinking: bool | None = None  # None: the template's default
+    thinking_budget: int | None = None  # tokens; None: no limit
+    pooling: Pooling | None = None  # of embeddings; None: as the model file says
+    drafts: DraftKind = DraftKind.NONE  # for answers of the main model
+    shows_slots: bool = True  # by /slots
+    shows_prompts: bool = False  # in responses to chats, as the model reads them
+    saves_slots: bool = False  # clients may save cached texts and restore them
+    shows_metrics: bool = True  # by /metrics
 
 
 class Service:
     """The engine as the APIs see it; used on the server's event loop."""
 
     def __init__(self, engine: Engine, options: ServiceOptions | None = None) -> None:
-        options = options or ServiceOptions()
+        self.options = options = options or ServiceOptions()
         self.engine = engine
         self.recorder = Recorder(options.keeps_texts)
         self.facts = Facts()
         self.adapters = list(options.adapters)
+        self.slots = Slots()
         self.models = Models(
             engine,
             options.folders,
@@ -90,7 +110,13 @@ class Service:
             loads=options.loads,
             context=options.context,
             aliases=options.aliases,
+            tags=options.tags,
+            main=options.main,
         )
+
+    def begin(self) -> None:
+        """The server listens; on its event loop."""
+        self.models.begin()
 
     async def close(self) -> None:
         """End what runs on the event loop."""
@@ -115,38 +141,44 @@ class Service:
         Closing the generator, or cancelling its task, cancels the request in the engine. Raises
         ApiError and EngineError, before `Begun` where the request is at fault.
         """
-        async with self.models.use(wanted.model, wanted.keep_seconds) as card:
+        wanted = self._completed(wanted)
+        async with AsyncExitStack() as stack:
+            use = self.models.use(wanted.model, wanted.keep_seconds)
+            card = await stack.enter_async_context(use)
             assert card.loaded is not None
+            if isinstance(wanted.prompt, Infill) and not card.loaded.can_infill:
+                message = f"The model {card.name} has no tokens that fill a gap in a text."
+                raise ApiError(501, message, code="not_supported", param="model")
             request = self._request(await self._biased(wanted, card), card)
             splitters = [_Splitter(at) for at in range(wanted.answers)]
             began = 0.0  # when the prompt was first read
-            stream = events(self.engine, request, wanted.client.key)
-            async with aclosing(stream) as found:
-                async for event in found:
-                    if isinstance(event, PromptProgress):
-                        now = time.perf_counter()
-                        if not began:
-                            began = now
-                            prompt, cached = event.total_tokens, event.reused_tokens
-                            begun = Begun(card.name, prompt, cached, request.sampling)
-                            self._note(wanted, begun)
-                            yield begun
-                        if wanted.reports_progress:
-                            yield _progress(event, now - began)
-                    elif isinstance(event, Text | Thought):
-                        if (delta := splitters[event.answer].push(event)) is not None:
-                            self._note(wanted, delta)
-                            yield delta
-                    elif isinstance(event, ToolCallDelta):
-                        yield CallDelta(
-                            event.index, event.id, event.name, event.arguments, event.answer
-                        )
-                    elif isinstance(event, Finished):
-                        if event.reason is FinishReason.CANCELLED:  # not by this client
-                            raise ApiError(503, _ENDED, code="answer_ended", retry_seconds=1.0)
-                        done = _done(event, wanted.stop)
-                        self._note(wanted, done)
-                        yield done
+            slot = stack.enter_context(self.slots.taken(wanted.slot))
+            stream = aclosing(events(self.engine, request, wanted.client.key))
+            async for event in await stack.enter_async_context(stream):
+                if isinstance(event, PromptProgress):
+                    now = time.perf_counter()
+                    if not began:
+                        began = now
+                        prompt, cached = event.total_tokens, event.reused_tokens
+                        begun = Begun(card.name, prompt, cached, request.sampling, slot)
+                        self._note(wanted, begun)
+                        yield begun
+                    if wanted.reports_progress:
+                        yield _progress(event, now - began)
+                elif isinstance(event, Text | Thought):
+                    if (delta := splitters[event.answer].push(event)) is not None:
+                        self._note(wanted, delta)
+                        yield delta
+                elif isinstance(event, ToolCallDelta):
+                    yield _call(event)
+                elif isinstance(event, Finished):
+                    if event.reason is FinishReason.CANCELLED:  # not by this client
+                        raise ApiError(503, _ENDED, code="answer_ended", retry_seconds=1.0)
+                    text = SlotText(event.request, event.context_used, card.path)
+                    self.slots.note(slot, text)
+                    done = _done(event, wanted.stop)
+                    self._note(wanted, done)
+                    yield done
 
     async def count(self, wanted: Wanted) -> int:
         """The tokens of a prompt, with the markup of its turns and tools; raises as `generate`."""
@@ -154,6 +186,8 @@ class Service:
 
     async def read(self, wanted: Wanted) -> tuple[str, Done]:
         """The name of the model and the end of an answer without tokens to a prompt."""
+        if isinstance(wanted.prompt, Infill):  # editors have it read before they ask
+            return await self._warmed(wanted)
         async with self.models.use(wanted.model, wanted.keep_seconds) as card:
             prompt = wanted.prompt or ""
             if isinstance(prompt, str):
@@ -163,11 +197,23 @@ class Service:
             self._note(wanted, Begun(card.name, len(prompt), 0))
         return card.name, done
 
+    async def _warmed(self, wanted: Wanted) -> tuple[str, Done]:
+        """As `read`, with the prompt in the cache."""
+        name, done = "", Done(0, FinishReason.LENGTH, Usage(), Timings())
+        async with aclosing(self.generate(replace(wanted, max_tokens=1))) as deltas:
+            async for delta in deltas:
+                if isinstance(delta, Begun):
+                    name = delta.model
+                elif isinstance(delta, Done):
+                    done = replace(delta, usage=replace(delta.usage, generated=0))
+        return name, replace(done, finish_reason=FinishReason.LENGTH)
+
     async def score(self, wanted: Wanted) -> tuple[TokenLogprobs, ...]:
         """The tokens of a prompt with their log probabilities; the first one's is 0."""
         assert wanted.prompt is not None
+        assert not isinstance(wanted.prompt, Infill), "a gap has no text to score"
         async with self.models.use(wanted.model, wanted.keep_seconds) as card:
-            adapters = self._adapters(wanted, card)
+            adapters = self.adapters_of(card) if wanted.adapters is None else wanted.adapters
             request = Score(wanted.prompt, max(wanted.logprobs, 1), adapters, model=card.path)
             return (await answer(self.engine, request, Scored, wanted.client.key)).tokens
 
@@ -192,6 +238,7 @@ class Service:
 
     async def apply_template(self, wanted: Wanted) -> TemplateApplied:
         """A conversation as the model reads it; raises ApiError and EngineError."""
+        wanted = self._completed(wanted)
         async with self.models.use(wanted.model, wanted.keep_seconds) as card:
             thinking, _ = resolved_thinking(wanted.thinking, wanted.thinking_budget)
             request = ApplyTemplate(
@@ -217,7 +264,7 @@ class Service:
         `size` is how many of the first numbers are kept, 0: all; the vectors have the length 1.
         """
         async with self.models.use(model, keep_seconds) as card:
-            request = Embed(tuple(texts), model=card.path)
+            request = Embed(tuple(texts), self.options.pooling, card.path)
             found = await answer(self.engine, request, Embedded, exchange.client.key)
         exchange.model, exchange.prompt_tokens = card.name, found.tokens
         if size:
@@ -258,11 +305,32 @@ class Service:
             found += [(token, bias) for token in split.ids]
         return replace(wanted, sampling={**wanted.sampling, "logit_bias": tuple(found)})
 
+    def drawn(self, card: ModelCard, given: Mapping[str, Any] | None = None) -> Sampling:
+        """The sampling of an answer: as given, else the server's, else as the model recommends."""
+        base = (card.loaded.sampling if card.loaded is not None else None) or Sampling()
+        return replace(base, **{**self.options.sampling, **(given or {})})
+
+    def limit(self, max_tokens: int) -> int:
+        """The most tokens of an answer, 0: no limit; a request that does not say wants 0."""
+        return max_tokens or self.options.max_tokens
+
+    def _completed(self, wanted: Wanted) -> Wanted:
+        """The same with what holds where the request says nothing."""
+        # Templates that ask for the date and are not told it write one of 2024.
+        today = {"date_string": f"{date.today():%d %b %Y}"}
+        arguments = today | dict(wanted.template_arguments)
+        limit = self.limit(wanted.max_tokens)
+        wanted = replace(wanted, max_tokens=limit, template_arguments=arguments)
+        if wanted.thinking is not None or wanted.thinking_budget is not None:
+            return wanted
+        options = self.options
+        return replace(wanted, thinking=options.thinking, thinking_budget=options.thinking_budget)
+
     def _request(self, wanted: Wanted, card: ModelCard) -> Chat | Complete:
         """The engine's request of an answer."""
-        base = (card.loaded.sampling if card.loaded is not None else None) or Sampling()
-        drawn = replace(base, **wanted.sampling)
-        adapters = self._adapters(wanted, card)
+        drawn = self.drawn(card, wanted.sampling)
+        adapters = self.adapters_of(card) if wanted.adapters is None else wanted.adapters
+        drafts = self.options.drafts if card.is_main else DraftKind.NONE
         if wanted.prompt is not None:
             return Complete(
                 wanted.prompt,
@@ -274,6 +342,8 @@ class Service:
                 stop_loops=False,
                 constraint=wanted.constraint,
                 logprobs=wanted.logprobs,
+                sampled_logprobs=wanted.sampled_logprobs,
+                drafts=drafts,
                 model=card.path,
             )
         return Chat(
@@ -288,6 +358,8 @@ class Service:
             stop_loops=False,
             constraint=wanted.constraint,
             logprobs=wanted.logprobs,
+            sampled_logprobs=wanted.sampled_logprobs,
+            drafts=drafts,
             tools=wanted.tools,
             tool_choice=wanted.tool_choice,
             parallel_tool_calls=wanted.parallel_tool_calls,
@@ -306,6 +378,7 @@ class Service:
                 exchange.prompt_tokens, exchange.cached_tokens = prompt, cached
                 if self.recorder.keeps_texts:
                     last = wanted.turns[-1].text if wanted.turns else wanted.prompt
+                    last = last.prefix if isinstance(last, Infill) else last
                     exchange.prompt = last[-MOST_TEXT:] if isinstance(last, str) else ""
             case Content(text) if self.recorder.keeps_texts:
                 exchange.answer += text[: MOST_TEXT - len(exchange.answer)]
@@ -314,9 +387,8 @@ class Service:
             case _:
                 pass
 
-    def _adapters(self, wanted: Wanted, card: ModelCard) -> tuple[AdapterUse, ...] | None:
-        if wanted.adapters is not None:
-            return wanted.adapters
+    def adapters_of(self, card: ModelCard) -> tuple[AdapterUse, ...] | None:
+        """The adapters of answers whose requests name none; None: those of the engine."""
         if not self.adapters or not card.is_main:
             return None
         return tuple(one for one in self.adapters if one.strength)
@@ -336,6 +408,12 @@ def _shortened(vector: tuple[float, ...], size: int) -> tuple[float, ...]:
 
 def _progress(event: PromptProgress, seconds: float) -> Progress:
     return Progress(event.done_tokens, event.total_tokens, event.reused_tokens, seconds)
+
+
+def _call(event: ToolCallDelta) -> CallDelta:
+    return CallDelta(
+        event.index, event.id, event.name, event.arguments, event.answer, event.generated_tokens
+    )
 
 
 def _done(event: Finished, stops: Sequence[str]) -> Done:
@@ -373,4 +451,5 @@ class _Splitter:
         self._strips = self._strips and not text
         if not text and not event.logprobs:
             return None
-        return (Reasoning if is_thought else Content)(text, self._answer, event.logprobs)
+        kind, count = Reasoning if is_thought else Content, event.generated_tokens
+        return kind(text, self._answer, event.logprobs, count)

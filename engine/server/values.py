@@ -10,6 +10,7 @@ from engine.messages import (
     AdapterUse,
     Constraint,
     FinishReason,
+    Infill,
     Sampling,
     TokenLogprobs,
     Tool,
@@ -28,7 +29,7 @@ class Wanted:
 
     model: str = ""  # a name as in `Service.models`; "": the main model
     turns: tuple[Turn, ...] = ()
-    prompt: str | tuple[int, ...] | None = None  # a text or token ids
+    prompt: str | tuple[int, ...] | Infill | None = None  # a text, token ids, or a gap in a text
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice | str = ToolChoice.AUTO  # or the name of a tool that must be called
     parallel_tool_calls: bool = True
@@ -40,10 +41,12 @@ class Wanted:
     thinking_budget: int | None = None  # tokens; None: no limit
     constraint: Constraint | None = None
     logprobs: int = 0  # of so many most likely tokens; 0: none
+    sampled_logprobs: bool = False  # these are after sampling parameters and constraint
     answers: int = 1
     template_arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     text_biases: tuple[tuple[str, float], ...] = ()  # of logits, for all tokens of each text
     adapters: tuple[AdapterUse, ...] | None = None  # None: those of the server
+    slot: int = -1  # of llama.cpp's API; -1: the first free one
     drops_oldest: bool = False  # turns, where a conversation does not fit; else it is refused
     reports_progress: bool = False  # with deltas of `Progress`
     # That the model stays loaded afterwards; None: as the server is set; <0: ever.
@@ -85,6 +88,7 @@ class Begun:
     prompt: int  # tokens
     cached: int  # of these
     sampling: Sampling = Sampling()  # noqa: RUF009  frozen; with what the model file recommends
+    slot: int = 0  # of llama.cpp's API
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,7 @@ class Reasoning:
     text: str
     answer: int = 0  # of several answers to one prompt
     logprobs: tuple[TokenLogprobs, ...] = ()  # of the tokens since the last delta, if asked for
+    generated: int = 0  # tokens of the answer so far
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,7 @@ class Content:
     text: str
     answer: int = 0
     logprobs: tuple[TokenLogprobs, ...] = ()
+    generated: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +130,7 @@ class CallDelta:
     name: str = ""
     arguments: str = ""  # a piece of JSON text
     answer: int = 0
+    generated: int = 0
 
 
 @dataclass(frozen=True, slots=True)

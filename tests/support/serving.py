@@ -29,8 +29,9 @@ class Served:
         model: Path | None = None,
         options: ServerOptions | None = None,
         limits: Limits = Limits(),  # noqa: B008  frozen
+        engine: Engine | None = None,
     ) -> None:
-        self.engine = Engine(limits=limits)
+        self.engine = engine or Engine(limits=limits)
         self.engine.start()
         if model is not None:
             self.load(model)
@@ -39,8 +40,11 @@ class Served:
         self.http = httpx.Client(base_url=self.server.address, timeout=TIMEOUT_SECONDS)
 
     def load(self, path: Path) -> ModelLoaded:
+        return self.load_with(Load(path))
+
+    def load_with(self, request: Load) -> ModelLoaded:
         ended: queue.Queue[Event] = queue.Queue()
-        self.engine.submit(Load(path), ended.put)
+        self.engine.submit(request, ended.put)
         while not isinstance(event := ended.get(timeout=TIMEOUT_SECONDS), ModelLoaded):
             assert not isinstance(event, Failed), event
         return event

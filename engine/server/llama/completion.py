@@ -11,12 +11,13 @@ from typing import Any
 from starlette.responses import Response
 from starlette.routing import Route
 
-from engine.messages import FinishReason, Sampling, TokenLogprobs
+from engine.messages import FinishReason, Infill, TokenLogprobs
 from engine.server.http import Call, Stream, json_response, post, sse, sse_error
 from engine.server.openai.chat import logprob
 from engine.server.openai.completions import prompts
 from engine.server.options import (
     MOST_LOGPROBS,
+    MOST_SLOT,
     answer_limit,
     constraint,
     keep_seconds,
@@ -25,6 +26,7 @@ from engine.server.options import (
     stop_strings,
     timings,
 )
+from engine.server.pace import Pace
 from engine.server.sampling import llama_names, sampling, text_biases
 from engine.server.service import Service
 from engine.server.values import Begun, Content, Delta, Done, Progress, Reasoning, Wanted
@@ -41,41 +43,48 @@ def routes(service: Service) -> list[Route]:
     """The routes of this module."""
 
     async def complete(call: Call) -> Response | Stream:
-        body = call.body
-        if body.flag("post_sampling_probs"):
-            body.fail("post_sampling_probs", "is not supported; probabilities are the model's own.")
-        found = await prompts(service, body)
-        limit = answer_limit(body, least=0)
-        shown = body.integer("n_probs", 0, 0, MOST_LOGPROBS)
-        returns_tokens = body.flag("return_tokens", body.flag("stream"))
-        wanted = Wanted(
-            model=body.text("model"),
-            prompt=found[0],
-            sampling=sampling(body),
-            text_biases=text_biases(body),
-            max_tokens=limit or 0,
-            stop=stop_strings(body),
-            constraint=constraint(body),
-            logprobs=max(shown, int(returns_tokens)),
-            adapters=lora(body, service),
-            keep_seconds=keep_seconds(body),
-            reports_progress=body.flag("return_progress") and body.flag("stream"),
-            exchange=call.exchange,
-        )
-        fields = body.texts("response_fields")
-        settings = await _settings(service, wanted)
-        states = [
-            _State(replace(wanted, prompt=one), shown, returns_tokens, settings, fields)
-            for one in found
-        ]
-        if body.flag("stream"):
-            if len(found) > 1 or limit is None:
-                body.fail("stream", "needs one prompt and a token at least.")
-            return Stream(_chunks(states[0], service.generate(wanted)), sse_error)
-        made = [await _answer(service, one, is_read_only=limit is None) for one in states]
-        return json_response(made[0] if len(made) == 1 else made)
+        return await completed(service, call, await prompts(service, call.body))
 
     return [post("/completion", complete), post("/completions", complete)]
+
+
+async def completed(
+    service: Service, call: Call, found: Sequence[str | tuple[int, ...] | Infill]
+) -> Response | Stream:
+    """The response to a request with these prompts."""
+    body = call.body
+    limit = answer_limit(body, least=0)
+    shown = body.integer("n_probs", 0, 0, MOST_LOGPROBS)
+    returns_tokens = body.flag("return_tokens", body.flag("stream"))
+    wanted = Wanted(
+        model=body.text("model"),
+        prompt=found[0],
+        sampling=sampling(body),
+        text_biases=text_biases(body),
+        max_tokens=service.limit(limit or 0),
+        stop=stop_strings(body),
+        constraint=constraint(body),
+        logprobs=max(shown, int(returns_tokens)),
+        sampled_logprobs=body.flag("post_sampling_probs"),
+        adapters=lora(body, service),
+        keep_seconds=keep_seconds(body),
+        slot=body.integer("id_slot", -1, -1, MOST_SLOT),
+        reports_progress=body.flag("return_progress") and body.flag("stream"),
+        exchange=call.exchange,
+    )
+    fields = body.texts("response_fields")
+    settings = await _settings(service, wanted)
+    states = [
+        _State(replace(wanted, prompt=one), shown, returns_tokens, settings, fields)
+        for one in found
+    ]
+    if body.flag("stream"):
+        if len(found) > 1 or limit is None:
+            body.fail("stream", "needs one prompt and a token at least.")
+        pace = Pace(is_shown=body.flag("timings_per_token"))
+        return Stream(_chunks(states[0], service.generate(wanted), pace), sse_error)
+    made = [await _answer(service, one, is_read_only=limit is None) for one in states]
+    return json_response(made[0] if len(made) == 1 else made)
 
 
 @dataclass(slots=True)
@@ -88,6 +97,7 @@ class _State:
     settings: dict[str, Any]  # of the request, as the response repeats them
     fields: tuple[str, ...] = ()  # of the response, all others are left out; none: all
     model: str = ""
+    slot: int = 0
     text: list[str] = field(default_factory=list[str])
     logprobs: list[TokenLogprobs] = field(default_factory=list[TokenLogprobs])
     done: Done | None = None
@@ -96,7 +106,7 @@ class _State:
         """Take in a delta."""
         match delta:
             case Begun():
-                self.model = delta.model
+                self.model, self.slot = delta.model, delta.slot
             case Content() | Reasoning():
                 self.text.append(delta.text)
                 self.logprobs += delta.logprobs
@@ -107,7 +117,7 @@ class _State:
 
     def part(self, text: str, logprobs: Sequence[TokenLogprobs]) -> dict[str, Any]:
         """A part of a stream."""
-        made: dict[str, Any] = {"index": 0, "content": text, "stop": False, "id_slot": 0}
+        made: dict[str, Any] = {"index": 0, "content": text, "stop": False, "id_slot": self.slot}
         return made | {"tokens": self._tokens(logprobs)} | self._probabilities(logprobs)
 
     def last(self, text: str | None = None) -> dict[str, Any]:
@@ -120,7 +130,7 @@ class _State:
             "tokens": self._tokens(self.logprobs) if text is None else [],
             "generation_settings": self.settings | {"seed": self.done.seed},
             "stop": True,
-            "id_slot": 0,
+            "id_slot": self.slot,
             "model": self.model,
             "tokens_predicted": usage.generated,
             "tokens_evaluated": usage.prompt,
@@ -141,14 +151,14 @@ class _State:
     def _probabilities(self, tokens: Sequence[TokenLogprobs]) -> dict[str, Any]:
         if not self.shown:
             return {}
-        return {"completion_probabilities": [logprob(one, self.shown) for one in tokens]}
+        make = _sampled if self.wanted.sampled_logprobs else logprob
+        return {"completion_probabilities": [make(one, self.shown) for one in tokens]}
 
 
 async def _settings(service: Service, wanted: Wanted) -> dict[str, Any]:
     """The options of a request under llama.cpp's names; null is a bias that forbids a token."""
     card = await service.models.find(wanted.model)
-    base = (card.loaded.sampling if card.loaded is not None else None) or Sampling()
-    drawn = replace(base, **wanted.sampling)
+    drawn = service.drawn(card, wanted.sampling)
     biases = [
         {"token": token, "bias": None if bias == -math.inf else bias}
         for token, bias in drawn.logit_bias
@@ -172,6 +182,15 @@ def _at(value: Any, path: str) -> Any:
     return value
 
 
+def _sampled(token: TokenLogprobs, shown: int) -> dict[str, Any]:
+    """As `logprob`, of what was drawn from: as probabilities, without those that are 0."""
+    made = logprob(token, shown)
+    rows = made.pop("top_logprobs")
+    for row in (made, *rows):
+        row["prob"] = math.exp(row.pop("logprob"))
+    return made | {"top_probs": rows}
+
+
 async def _answer(service: Service, state: _State, *, is_read_only: bool) -> dict[str, Any]:
     """The response for one prompt."""
     if is_read_only:
@@ -184,13 +203,14 @@ async def _answer(service: Service, state: _State, *, is_read_only: bool) -> dic
 
 
 async def _chunks(
-    state: _State, deltas: AsyncGenerator[Delta, None]
+    state: _State, deltas: AsyncGenerator[Delta, None], pace: Pace
 ) -> AsyncGenerator[bytes, None]:
     async with aclosing(deltas) as made:
         async for delta in made:
             state.add(delta)
+            timed = pace.push(delta)
             if isinstance(delta, Content | Reasoning):
-                yield sse(state.part(delta.text, delta.logprobs))
+                yield sse(state.part(delta.text, delta.logprobs) | timed)
             elif isinstance(delta, Progress):
                 yield sse(state.part("", ()) | progress(delta))
     yield sse(state.last(""))

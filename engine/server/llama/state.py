@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from engine.messages import AdapterUse, MetricsRead, Sampling
+from engine.messages import AdapterUse, MetricsRead, ModelLoaded
 from engine.prometheus import prometheus_text
+from engine.server.errors import ApiError
 from engine.server.http import Call, get, json_response, post
 from engine.server.options import MOST_SCALE
 from engine.server.sampling import llama_names
 from engine.server.service import Service
 
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
-_SLOTS = 16  # answers that the engine decodes together
+_SLOTS = 16  # answers that the engine generates at once, unless a model was loaded for fewer
+_STARTED = str(round(time.time()))  # of this process, about
 
 
 def routes(service: Service) -> list[Route]:
@@ -25,14 +28,13 @@ def routes(service: Service) -> list[Route]:
     async def props(call: Call) -> Response:
         card = await service.models.find(call.request.query_params.get("model", ""))
         loaded = card.loaded
-        sampling = (loaded.sampling if loaded else None) or Sampling()
         return json_response(
             {
                 "default_generation_settings": {
                     "n_ctx": loaded.context if loaded else 0,
-                    "params": llama_names(sampling),
+                    "params": llama_names(service.drawn(card)),
                 },
-                "total_slots": _SLOTS,
+                "total_slots": loaded.parallel if loaded else _SLOTS,
                 "model_alias": card.name,
                 "model_path": str(card.path),
                 "chat_template": loaded.template_source if loaded else "",
@@ -45,14 +47,18 @@ def routes(service: Service) -> list[Route]:
         )
 
     async def metrics(call: Call) -> Response:
+        if not service.options.shows_metrics:
+            raise _off("metrics")
         found = await service.metrics(call.request.query_params.get("model", ""))
-        return PlainTextResponse(prometheus_text(found), media_type=_PROMETHEUS)
+        headers = {"Process-Start-Time-Unix": _STARTED}
+        return PlainTextResponse(prometheus_text(found), headers=headers, media_type=_PROMETHEUS)
 
     async def slots(call: Call) -> Response:
+        if not service.options.shows_slots:
+            raise _off("slots")
         found = await service.metrics("")
-        card = next((one for one in await service.cards() if one.loaded is not None), None)
-        context = card.loaded.context if card is not None and card.loaded is not None else 0
-        return json_response(_slots(found, context))
+        loaded = next((one.loaded for one in await service.cards() if one.loaded), None)
+        return json_response(_slots(found, loaded))
 
     async def adapters(call: Call) -> Response:
         return json_response([_adapter(*one) for one in enumerate(service.adapters)])
@@ -77,11 +83,18 @@ def routes(service: Service) -> list[Route]:
     ]
 
 
-def _slots(metrics: MetricsRead, context: int) -> list[dict[str, Any]]:
+def _off(what: str) -> ApiError:
+    """What the server was started without."""
+    message = f"This server was started with --no-{what}."
+    return ApiError(501, message, code="not_supported")
+
+
+def _slots(metrics: MetricsRead, loaded: ModelLoaded | None) -> list[dict[str, Any]]:
     """A slot for each answer that may run; the first ones are those that do."""
+    context, count = (loaded.context, loaded.parallel) if loaded else (0, _SLOTS)
     return [
         {"id": number, "n_ctx": context, "is_processing": number < metrics.running}
-        for number in range(_SLOTS)
+        for number in range(count)
     ]
 
 

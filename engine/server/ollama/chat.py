@@ -11,7 +11,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.routing import Route
 
-from engine.messages import Constraint, FinishReason, TokenLogprobs
+from engine.messages import Constraint, FinishReason, Infill, TokenLogprobs
 from engine.server.conversation import Conversation, call_arguments
 from engine.server.errors import ApiError, Family
 from engine.server.fields import Fields
@@ -59,12 +59,13 @@ def parse_chat(call: Call) -> Wanted:
 def parse_prompt(call: Call) -> Wanted:
     """What a request for the answer to a prompt asks for; raises ApiError."""
     body = call.body
-    for name in ("suffix", "template"):
-        if body.text(name):
-            body.fail(name, "is not supported; give `system` and `prompt`, or `raw`.")
+    if body.text("template"):
+        body.fail("template", "is not supported; give `system` and `prompt`, or `raw`.")
     if body.items("images"):
         body.fail("images", "has pictures; the models here read text only.")
     prompt = body.text("prompt")
+    if suffix := body.text("suffix"):
+        return replace(_wanted(call), prompt=Infill(prompt, suffix))
     if body.flag("raw"):
         return replace(_wanted(call), prompt=prompt)
     conversation = Conversation()

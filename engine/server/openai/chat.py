@@ -32,6 +32,7 @@ from engine.server.options import (
     timings,
     usage,
 )
+from engine.server.pace import Pace
 from engine.server.sampling import sampling, text_biases
 from engine.server.service import Service, new_id
 from engine.server.tools import tool_choice, tools
@@ -57,12 +58,14 @@ def routes(service: Service) -> list[Route]:
         deltas = service.generate(wanted)
         if not body.flag("stream"):
             found = await _whole(shape, wanted.answers, deltas)
-            if body.flag("verbose"):
+            if body.flag("verbose", service.options.shows_prompts):
                 found["__verbose"] = {"prompt": (await service.apply_template(wanted)).text}
             return json_response(found)
         options = body.object("stream_options")
         includes = options is not None and options.flag("include_usage")
-        return Stream(_chunks(shape, wanted.answers, deltas, includes_usage=includes), sse_error)
+        pace = Pace(is_shown=body.flag("timings_per_token"))
+        frames = _chunks(shape, wanted.answers, deltas, pace, includes_usage=includes)
+        return Stream(frames, sse_error)
 
     async def count(call: Call) -> Response:
         return json_response({"input_tokens": await service.count(_wanted(call, service))})
@@ -221,6 +224,7 @@ async def _chunks(
     shape: _Shape,
     count: int,
     deltas: AsyncGenerator[Delta, None],
+    pace: Pace,
     *,
     includes_usage: bool,
 ) -> AsyncGenerator[bytes, None]:
@@ -228,6 +232,7 @@ async def _chunks(
     ended: list[Done] = []
     async with aclosing(deltas) as found:
         async for delta in found:
+            timed = pace.push(delta)
             if isinstance(delta, Begun):
                 shape.model = delta.model
                 for answer in range(count):
@@ -246,7 +251,7 @@ async def _chunks(
             if (part := _part(delta)) or tokens:
                 chunk = shape.chunk(answer, part)
                 chunk["choices"][0]["logprobs"] = shape.logprobs(tokens)
-                yield sse(chunk)
+                yield sse(chunk | timed)
     if includes_usage:
         last = shape.made("chat.completion.chunk", []) | {"usage": usage(ended)}
         yield sse(last | ({"timings": timings(ended[0])} if ended else {}))

@@ -12,7 +12,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.routing import Route
 
-from engine.messages import TokenLogprobs
+from engine.messages import Infill, TokenLogprobs
 from engine.server.conversation import content_text
 from engine.server.fields import Fields
 from engine.server.http import END_OF_STREAM, Call, Stream, json_response, post, sse, sse_error
@@ -51,7 +51,7 @@ def routes(service: Service) -> list[Route]:
         limit = answer_limit(body, least=0, usual=_USUAL_TOKENS)
         tasks = [
             _Task(replace(wanted, prompt=one, max_tokens=limit or 0), number, limit is None)
-            for number, one in enumerate(await prompts(service, body))
+            for number, one in enumerate(_with_suffix(body, await prompts(service, body)))
         ]
         if body.flag("stream"):
             options = body.object("stream_options")
@@ -84,6 +84,20 @@ async def prompts(
         else _text(body, f"{name}[{at}]", one)
         for at, one in enumerate(value)
     ]
+
+
+def _with_suffix(body: Fields, found: list[Prompt]) -> Sequence[Prompt | Infill]:
+    """The prompts, or the gaps between them and the `suffix`."""
+    if not (suffix := body.text("suffix")):
+        return found
+    if body.flag("echo"):
+        body.fail("echo", "must be false with a `suffix`: there is no one text to give back.")
+    made: list[Infill] = []
+    for one in found:
+        if not isinstance(one, str):
+            body.fail("suffix", "needs a prompt that is text, not token ids.")
+        made.append(Infill(one, suffix))
+    return made
 
 
 async def _joined(service: Service, body: Fields, name: str, parts: list[Any]) -> tuple[int, ...]:
@@ -119,8 +133,6 @@ def _is_token(value: Any) -> bool:
 
 def _wanted(call: Call, service: Service) -> Wanted:
     body = call.body
-    if body.text("suffix"):
-        body.fail("suffix", "is not supported: the text before it cannot be completed towards it.")
     count = answers(body)
     if body.integer("best_of", count) != count:
         body.fail("best_of", "must be equal to `n`.")
@@ -231,6 +243,7 @@ async def _prompt(service: Service, shape: _Shape, task: _Task) -> tuple[str, li
         return "", tokens
     if isinstance(wanted.prompt, str):
         return wanted.prompt, tokens
+    assert not isinstance(wanted.prompt, Infill), "gaps are not echoed"
     return await service.detokenize(wanted.model, wanted.prompt), tokens
 
 

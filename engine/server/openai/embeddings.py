@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import struct
 from typing import Any
 
 from starlette.responses import Response
 from starlette.routing import Route
 
+from engine.messages import Embedded, Pooling
 from engine.server.errors import ApiError
 from engine.server.http import Call, json_response, post
 from engine.server.openai.completions import prompts
@@ -21,7 +23,8 @@ _MOST_TEXTS = 2048  # as in OpenAI's API, which clients fill
 def routes(service: Service) -> list[Route]:
     """The routes of this module."""
 
-    async def embeddings(call: Call) -> Response:
+    async def embed(call: Call) -> tuple[str, Embedded]:
+        """The model and the vectors of a request."""
         body = call.body
         name = "input" if "input" in body else "content"
         if name not in body:
@@ -29,20 +32,34 @@ def routes(service: Service) -> list[Route]:
                 400, "`input` is missing; give a text or a list of texts.", param="input"
             )
         texts = await _texts(call, service, name)
-        form = body.choice("encoding_format", ("float", "base64"), "float")
-        model, found = await service.embed(
+        return await service.embed(
             body.text("model"),
             texts,
             call.exchange,
             size=body.integer("dimensions", 0, 0),
             keep_seconds=keep_seconds(body),
         )
+
+    async def embeddings(call: Call) -> Response:
+        if service.options.pooling is Pooling.NONE:
+            message = "Without pooling each token has a vector; ask /embeddings for them."
+            raise ApiError(400, message, code="invalid_value")
+        form = call.body.choice("encoding_format", ("float", "base64"), "float")
+        model, found = await embed(call)
         data = [
             {"object": "embedding", "index": at, "embedding": _encoded(vector, form)}
             for at, vector in enumerate(found.vectors)
         ]
         usage = {"prompt_tokens": found.tokens, "total_tokens": found.tokens}
         return json_response({"object": "list", "data": data, "model": model, "usage": usage})
+
+    async def llama_embeddings(call: Call) -> Response:
+        """llama.cpp's own form: a list of vectors for each text, one unless nothing is pooled."""
+        _, found = await embed(call)
+        vectors = iter(found.vectors)
+        counts = found.counts if found.pooling is Pooling.NONE else (1,) * len(found.counts)
+        rows = [list(itertools.islice(vectors, count)) for count in counts]
+        return json_response([{"index": at, "embedding": row} for at, row in enumerate(rows)])
 
     async def rerank(call: Call) -> Response:
         body = call.body
@@ -69,7 +86,8 @@ def routes(service: Service) -> list[Route]:
 
     return [
         post("/v1/embeddings", embeddings),
-        post("/embeddings", embeddings),
+        post("/embeddings", llama_embeddings),
+        post("/embedding", llama_embeddings),
         post("/v1/rerank", rerank),
         post("/rerank", rerank),
         post("/v1/reranking", rerank),

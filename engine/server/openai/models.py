@@ -66,6 +66,8 @@ def _card(card: ModelCard) -> dict[str, Any]:
         "created_at": datetime.fromtimestamp(card.changed, UTC).isoformat(timespec="seconds"),
         "slug": card.name,
         "aliases": list(card.aliases),
+        "tags": list(card.tags),
+        "status": {"value": "loaded" if loaded else "sleeping" if card.is_main else "unloaded"},
         "max_model_len": loaded.context if loaded else None,
         "context_length": loaded.context if loaded else None,
         "meta": facts,

@@ -14,8 +14,19 @@ from engine.messages import FinishReason, TokenLogprobs
 from engine.server.carried import pack
 from engine.server.errors import ApiError, Family
 from engine.server.openai.chat import logprob
+from engine.server.options import progress, timings
+from engine.server.pace import Pace
 from engine.server.service import new_id
-from engine.server.values import Begun, CallDelta, Content, Delta, Done, Reasoning, Usage
+from engine.server.values import (
+    Begun,
+    CallDelta,
+    Content,
+    Delta,
+    Done,
+    Progress,
+    Reasoning,
+    Usage,
+)
 
 Event = dict[str, Any]  # with its "type"
 
@@ -30,6 +41,7 @@ class EventOptions:
     summarizes: bool = False  # reasoning is given as its summary
     top_logprobs: int = 0  # most likely tokens beside each one
     packs: bool = False  # reasoning is also given packed, for clients that give back only that
+    times: bool = False  # deltas and the last event have llama.cpp's timings
 
 
 @dataclass(slots=True)
@@ -48,6 +60,7 @@ class ResponseEvents:
 
     def __init__(self, options: EventOptions) -> None:
         self._options = options
+        self._pace = Pace(is_shown=options.times)
         self._count = 0
         self._item: _Item | None = None
         self._finished: list[dict[str, Any]] = []
@@ -66,6 +79,11 @@ class ResponseEvents:
 
     def push(self, delta: Delta) -> Iterator[Event]:
         """The events of a delta."""
+        timed = self._pace.push(delta)
+        for event in self._events(delta):
+            yield event | timed if event["type"].endswith(".delta") else event
+
+    def _events(self, delta: Delta) -> Iterator[Event]:
         match delta:
             case Begun(model, sampling=used):
                 self.whole |= {
@@ -92,6 +110,10 @@ class ResponseEvents:
                 yield from self._open("function_call", delta)
                 if delta.arguments:
                     yield self._grow("function_call", delta.arguments)
+            case Progress():  # llama.cpp's, only where it was asked for
+                yield self._event(
+                    "response.in_progress", response=dict(self.whole), **progress(delta)
+                )
             case Done():
                 yield from self._finish(delta)
 
@@ -202,7 +224,8 @@ class ResponseEvents:
             self.whole["incomplete_details"] = {"reason": "max_output_tokens"}
         else:
             self.whole["completed_at"] = int(time.time())
-        yield self._event(f"response.{status}", response=self.whole)
+        times = {"timings": timings(done)} if self._options.times else {}
+        yield self._event(f"response.{status}", response=self.whole, **times)
 
 
 def usage_object(usage: Usage) -> dict[str, Any]:

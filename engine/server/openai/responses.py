@@ -59,7 +59,7 @@ def routes(service: Service) -> list[Route]:
     """The routes of this module."""
 
     async def responses(call: Call) -> Response | Stream:
-        request = parse(call)
+        request = parse(call, may_lack_model=service.models.takes_any)
         writer = ResponseEvents(request.events)
         return await respond(service.generate(request.wanted), writer, streams=request.streams)
 
@@ -90,7 +90,8 @@ def routes(service: Service) -> list[Route]:
         )
 
     async def input_tokens(call: Call) -> Response:
-        tokens = await service.count(parse(call).wanted)
+        wanted = parse(call, may_lack_model=service.models.takes_any).wanted
+        tokens = await service.count(wanted)
         return json_response({"object": "response.input_tokens", "input_tokens": tokens})
 
     return [
@@ -101,10 +102,10 @@ def routes(service: Service) -> list[Route]:
     ]
 
 
-def parse(call: Call) -> ResponseRequest:
+def parse(call: Call, *, may_lack_model: bool = False) -> ResponseRequest:
     """What a request for a response asks for; raises ApiError that names the field at fault."""
     body = call.body
-    model = model_name(call)
+    model = model_name(call, may_lack=may_lack_model)
     for name in _NEEDS_STATE:
         if name in body:
             body.fail(name, "needs stored responses; send the whole conversation in `input`.")
@@ -137,6 +138,7 @@ def parse(call: Call) -> ResponseRequest:
         parallel_tool_calls=body.flag("parallel_tool_calls", True),
         drops_oldest=body.choice("truncation", ("auto", "disabled"), "disabled") == "auto",
         keep_seconds=keep_seconds(body),
+        reports_progress=body.flag("return_progress") and body.flag("stream"),
         exchange=call.exchange,
     )
     summary = reasoning.text("summary") or reasoning.text("generate_summary")
@@ -145,6 +147,7 @@ def parse(call: Call) -> ResponseRequest:
         summarizes=bool(summary),
         top_logprobs=top,
         packs="reasoning.encrypted_content" in include,
+        times=body.flag("timings_per_token"),
     )
     return ResponseRequest(wanted, options, body.flag("stream"))
 

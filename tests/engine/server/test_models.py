@@ -15,7 +15,7 @@ import pytest
 
 import tiny
 from engine import Engine, Failed, Fault, FaultKind, Load, RequestHandle
-from engine.server.models import Models
+from engine.server.models import MainModel, Models
 from engine.server.serve import ServerOptions
 from engine.server.service import ServiceOptions
 from engine_bench import with_printable_output
@@ -323,5 +323,84 @@ def test_the_owner_may_end_the_answers_that_a_swap_waits_for(folder: Path) -> No
             assert whole.result(60).headers["retry-after"] == "1"
             assert '"code":"answer_ended"' in streamed.result(60).text
             assert made.engine.in_the_way() == []
+    finally:
+        made.close()
+
+
+def test_the_main_model_of_its_own_server_sleeps_until_it_is_needed(folder: Path) -> None:
+    path = folder / "second_model-F32.gguf"
+    main = MainModel(Load(path, parallel=3), sleep_seconds=0.2)
+    options = ServiceOptions(lambda: (folder,), loads=False, aliases=("it",), main=main)
+    made = Served(options=ServerOptions(service=options))
+    try:
+        for _ in range(2):
+            assert made.get("/props")["is_sleeping"]
+            first = made.get("/v1/models")["data"][0]
+            assert (first["id"], first["status"]["value"]) == ("it", "sleeping")
+            assert made.http.get("/metrics").status_code == 200
+            assert made.post(CHAT, chat(model=""))["model"] == "it"
+            assert not made.get("/props")["is_sleeping"]
+            assert made.get("/props")["total_slots"] == 3
+            wait_until(lambda: made.get("/props")["is_sleeping"])
+        assert made.post("/tokenize", {"content": "hello"})["count"]
+        assert not made.get("/props")["is_sleeping"]
+    finally:
+        made.close()
+
+
+def test_a_sleeping_model_that_cannot_be_loaded_is_tried_again(folder: Path) -> None:
+    path = folder / "second_model-F32.gguf"
+    options = ServiceOptions(main=MainModel(Load(path), sleep_seconds=5.0))
+    made = Served(options=ServerOptions(service=options))
+    whole = path.read_bytes()
+    try:
+        path.write_bytes(whole[:100])
+        assert made.error(CHAT, chat(), 500)["error"]["code"] == "model_unusable"
+        path.write_bytes(whole)
+        assert answer(made, "")
+    finally:
+        path.write_bytes(whole)
+        made.close()
+
+
+def test_a_main_model_that_nobody_used_goes_to_sleep(folder: Path) -> None:
+    path = folder / "second_model-F32.gguf"
+    options = ServiceOptions(main=MainModel(Load(path), sleep_seconds=0.2))
+    made = Served(path, ServerOptions(service=options))
+    try:
+        wait_until(lambda: not made.engine.resident)
+        assert answer(made, "")
+    finally:
+        made.close()
+
+
+def test_models_are_loaded_and_unloaded_by_name(folder: Path) -> None:
+    options = ServiceOptions(lambda: (folder,))
+    made = Served(folder / "second_model-F32.gguf", ServerOptions(service=options))
+
+    def states() -> dict[str, str]:
+        return {one["id"]: one["status"]["value"] for one in made.get("/models")["data"]}
+
+    try:
+        name = {"model": "First Model"}
+        assert made.post("/models/load", name) == {"success": True}
+        assert states() == {"second_model-F32": "loaded", "First-Model-Q8_0": "loaded"}
+        assert made.post("/models/unload", name) == {"success": True}
+        assert states()["First-Model-Q8_0"] == "unloaded"
+        assert made.post("/models/unload", name) == {"success": True}
+        made.error("/models/unload", {"model": "second_model-F32"}, 403)
+        made.error("/models/load", {"model": "none such"}, 404)
+        assert made.error("/models/load", {})["error"]["param"] == "model"
+        assert answer(made, "")
+    finally:
+        made.close()
+
+
+def test_tags_are_listed(folder: Path) -> None:
+    options = ServiceOptions(lambda: (folder,), tags=("chat", "small"))
+    made = Served(folder / "second_model-F32.gguf", ServerOptions(service=options))
+    try:
+        tags = [one["tags"] for one in made.get("/v1/models")["data"]]
+        assert tags == [["chat", "small"], []]
     finally:
         made.close()

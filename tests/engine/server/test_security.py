@@ -16,11 +16,13 @@ import httpx
 import pytest
 from starlette.routing import Route
 
+from engine.client import Engine
 from engine.client import Limits as QueueLimits
+from engine.errors import RequestError
 from engine.server.app import application
 from engine.server.guards import Security
 from engine.server.limits import Limits
-from engine.server.serve import ServerOptions
+from engine.server.serve import Server, ServerOptions
 from serving import Served, chat, post_bytes, wait_until
 
 CHAT = "/v1/chat/completions"
@@ -361,3 +363,32 @@ def test_stopping_ends_running_streams(tiny_model: Path) -> None:
             httpx.get(f"{address}/health")
     finally:
         made.close()
+
+
+def test_several_addresses(tiny_model: Path) -> None:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        pytest.skip("this computer has no IPv6")
+    made = Served(tiny_model, ServerOptions(host="127.0.0.1, ::1", security=Security(KEY)))
+    try:
+        assert made.server.is_local
+        port = httpx.URL(made.server.address).port
+        for host in ("127.0.0.1", "[::1]"):
+            url = f"http://{host}:{port}/v1/models"
+            assert httpx.get(url).status_code == 401
+            assert httpx.get(url, headers=bearer()).status_code == 200
+    finally:
+        made.close()
+
+
+def test_of_several_addresses_none_listens_if_one_cannot(tiny_model: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    engine = Engine()
+    with pytest.raises(RequestError, match="no address of this computer"):
+        Server(engine, ServerOptions(host="127.0.0.1,no.such.host.invalid", port=port)).start()
+    with socket.socket() as again:
+        again.bind(("127.0.0.1", port))

@@ -37,6 +37,52 @@ def test_metrics_are_prometheus_text(served: Served) -> None:
     assert generated(served.http.get("/metrics").text) == generated(before.text) + 8
 
 
+def test_metrics_have_llamas_names_too(served: Served) -> None:
+    def found() -> dict[str, float]:
+        response = served.http.get("/metrics")
+        assert int(response.headers["Process-Start-Time-Unix"]) > 1_600_000_000
+        rows = [one.split() for one in response.text.splitlines() if one.startswith("llamacpp:")]
+        return {name.removeprefix("llamacpp:"): float(value) for name, value in rows}
+
+    before = found()
+    timings = served.post(CHAT, chat("a question that nobody asked before"))["timings"]
+    after = found()
+    grown = {name: after[name] - value for name, value in before.items()}
+    assert grown["prompt_tokens_total"] == timings["prompt_n"] > 0
+    assert grown["prompt_tokens_cached_total"] == timings["cache_n"]
+    assert grown["tokens_predicted_total"] == timings["predicted_n"] == 8
+    assert grown["n_decode_total"] >= 8
+    assert grown["prompt_seconds_total"] == pytest.approx(timings["prompt_ms"] / 1e3)
+    assert (after["requests_processing"], after["requests_deferred"]) == (0, 0)
+    served.post("/embeddings", {"input": "hello there"})
+    embedded = found()
+    assert embedded["prompt_tokens_total"] > after["prompt_tokens_total"]
+    assert embedded["n_decode_total"] > after["n_decode_total"]
+    assert embedded["tokens_predicted_total"] == after["tokens_predicted_total"]
+
+
+def test_what_a_server_says_holds_unless_a_request_says_otherwise(tiny_model: Path) -> None:
+    sampling = {"temperature": 0.0, "top_k": 7, "seed": 5}
+    service = ServiceOptions(sampling=sampling, max_tokens=6, shows_prompts=True)
+    made = Served(tiny_model, ServerOptions(service=service))
+    try:
+        params = made.get("/props")["default_generation_settings"]["params"]
+        assert (params["temperature"], params["top_k"], params["seed"]) == (0.0, 7, 5)
+        first = made.post("/completion", {"prompt": "hello"})
+        assert first["tokens_predicted"] == 6
+        assert first["generation_settings"]["n_predict"] == 6
+        assert made.post("/completion", {"prompt": "hello"})["content"] == first["content"]
+        found = made.post("/completion", {"prompt": "hello", "n_predict": 9, "top_k": 2})
+        assert found["tokens_predicted"] == 9
+        assert found["generation_settings"]["top_k"] == 2
+        found = made.post(CHAT, chat(max_tokens=3))
+        assert found["usage"]["completion_tokens"] == 3
+        assert "hello" in found["__verbose"]["prompt"]
+        assert "__verbose" not in made.post(CHAT, chat(verbose=False))
+    finally:
+        made.close()
+
+
 def test_slots_say_what_runs(served: Served) -> None:
     slots = served.get("/slots")
     assert [one["id"] for one in slots] == list(range(16))

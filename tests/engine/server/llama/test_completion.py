@@ -71,7 +71,37 @@ def test_prompts_in_parts(served: Served) -> None:
     assert mixed["content"] == served.post(PATH, body([*ids, *tail]))["content"]
     picture = {"prompt_string": "hello", "multimodal_data": "AAAA"}
     assert served.error(PATH, body(picture))["error"]["param"] == "prompt.multimodal_data"
-    assert "post_sampling" in served.error(PATH, body(post_sampling_probs=True))["error"]["message"]
+
+
+def test_probabilities_after_sampling_are_of_what_may_be_drawn(served: Served) -> None:
+    options = {"n_probs": 5, "top_k": 3, "temperature": 2.0, "min_p": 0, "top_p": 1, "seed": 3}
+    found = served.post(PATH, body(post_sampling_probs=True, **options))["completion_probabilities"]
+    own = served.post(PATH, body(**options))["completion_probabilities"]
+    assert [one["id"] for one in found] == [one["id"] for one in own]
+    for sampled, plain in zip(found, own, strict=True):
+        assert sum(one["prob"] for one in sampled["top_probs"]) == pytest.approx(1)
+        ids = [one["id"] for one in sampled["top_probs"]]
+        assert ids == [one["id"] for one in plain["top_logprobs"][:3]]
+        assert (
+            sampled["prob"]
+            == dict(zip(ids, sampled["top_probs"], strict=True))[sampled["id"]]["prob"]
+        )
+        assert "logprob" not in sampled
+    (one, *_) = served.post(PATH, body(post_sampling_probs=True, n_probs=5))[
+        "completion_probabilities"
+    ]
+    assert one["prob"] == 1.0
+    assert len(one["top_probs"]) == 1
+
+
+def test_timings_of_every_part(served: Served) -> None:
+    parts = events(served, timings_per_token=True)
+    counts = [one["timings"]["predicted_n"] for one in parts]
+    assert counts == [1, 2, 3, 4, 5, 6, 6]
+    assert all("timings" not in one for one in events(served)[:-1])
+    chunks = served.stream("/v1/chat/completions", chat(timings_per_token=True))
+    assert "timings" not in chunks[0]
+    assert all(one["timings"]["prompt_n"] >= 0 for one in chunks[1:])
 
 
 @pytest.mark.parametrize("path", [PATH, "/v1/completions", "/v1/chat/completions"])

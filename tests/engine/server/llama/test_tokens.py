@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import date
+from pathlib import Path
+
 import pytest
 
+from engine import Load
+from engine.server.serve import ServerOptions
+from engine.server.service import ServiceOptions
+from scripted_model import template
 from serving import Served
 
 
@@ -51,3 +58,41 @@ def test_a_wrong_field_is_named(served: Served, path: str, body: dict, field: st
 def test_a_token_outside_the_vocabulary_is_refused(served: Served) -> None:
     for token in (-1, 999_999):
         served.error("/detokenize", {"tokens": [token]})
+
+
+def test_another_template_may_be_given(tiny_model: Path) -> None:
+    messages = {"messages": [{"role": "user", "content": "hello"}]}
+    made = Served()
+    try:
+        made.load_with(Load(tiny_model, template="command-r"))
+        prompt = made.post("/apply-template", messages)["prompt"]
+        assert prompt.startswith("<|START_OF_TURN_TOKEN|><|USER_TOKEN|>hello")
+        assert "START_OF_TURN" in made.get("/props")["chat_template"]
+    finally:
+        made.close()
+
+
+def test_templates_know_the_date(tiny_model: Path) -> None:
+    messages = {"messages": [{"role": "user", "content": "hello"}]}
+    made = Served()
+    try:
+        made.load_with(Load(tiny_model, template="{{ date_string }}: {{ messages[0].content }}"))
+        today = f"{date.today():%d %b %Y}"
+        assert made.post("/apply-template", messages) == {"prompt": f"{today}: hello"}
+        asked = messages | {"chat_template_kwargs": {"date_string": "then"}}
+        assert made.post("/apply-template", asked) == {"prompt": "then: hello"}
+    finally:
+        made.close()
+
+
+def test_the_server_says_whether_models_think(tiny_model: Path) -> None:
+    """A request may say otherwise."""
+    messages = {"messages": [{"role": "user", "content": "hello"}]}
+    made = Served(options=ServerOptions(service=ServiceOptions(thinking=False)))
+    try:
+        made.load_with(Load(tiny_model, template=template()))
+        assert made.post("/apply-template", messages)["prompt"].endswith("</think>\n\n")
+        asked = messages | {"chat_template_kwargs": {"enable_thinking": True}}
+        assert made.post("/apply-template", asked)["prompt"].endswith("assistant\n")
+    finally:
+        made.close()

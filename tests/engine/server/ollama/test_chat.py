@@ -112,7 +112,7 @@ def test_a_wrong_field_is_named(change: dict[str, Any], field: str) -> None:
     assert raised.value.param == field
 
 
-@pytest.mark.parametrize("field", ["suffix", "template", "images"])
+@pytest.mark.parametrize("field", ["template", "images"])
 def test_what_a_prompt_cannot_have_is_named(field: str) -> None:
     with pytest.raises(ApiError) as raised:
         prompted(**{field: ["iVBO"] if field == "images" else "x"})

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import tiny_encoders
+from engine.messages import Pooling
 from engine.server.serve import ServerOptions
 from engine.server.service import ServiceOptions
 from serving import Served, chat
@@ -44,6 +45,30 @@ def test_clients_send_many_texts_at_once(beside: Served) -> None:
     assert len(found["data"]) == 300
     error = beside.error(PATH, {"model": "encoder", "input": ["a"] * 2049})["error"]
     assert error["message"] == "`input` has 2,049 texts; give 2,048 at most."
+
+
+def test_llamas_form_has_a_list_of_vectors_for_each_text(beside: Served) -> None:
+    body = {"model": "encoder", "input": ["hello", "the old tree"]}
+    wanted = [one["embedding"] for one in beside.post(PATH, body)["data"]]
+    for path in ("/embeddings", "/embedding"):
+        found = beside.post(path, body)
+        assert [one["index"] for one in found] == [0, 1]
+        assert [one["embedding"] for one in found] == [[vector] for vector in wanted]
+
+
+def test_without_pooling_each_token_has_a_vector(tiny_model: Path) -> None:
+    made = Served(tiny_model, ServerOptions(service=ServiceOptions(pooling=Pooling.NONE)))
+    try:
+        texts = ["hello", "the old tree"]
+        found = made.post("/embeddings", {"input": texts})
+        for text, one in zip(texts, found, strict=True):
+            ids = made.post("/tokenize", {"content": text, "add_special": True})["tokens"]
+            assert len(one["embedding"]) == len(ids)
+            assert all(abs(math.hypot(*row) - 1) > 1e-3 for row in one["embedding"])
+        error = made.error(PATH, {"model": "", "input": texts})["error"]
+        assert "/embeddings" in error["message"]
+    finally:
+        made.close()
 
 
 def test_base64_holds_the_same_numbers(beside: Served) -> None:

@@ -258,3 +258,23 @@ def test_a_prompt_that_is_too_long_is_told_before_the_stream(scripted: Served) -
     old = [{"role": "user", "content": "word " * 9000}, {"role": "assistant", "content": "Yes."}]
     body = {"model": "scripted", "input": [*old, {"role": "user", "content": "hello"}]}
     assert scripted.post(PATH, body | {"truncation": "auto"})["truncation"] == "auto"
+
+
+def test_llamas_progress_and_timings_are_events_where_asked_for(served: Served) -> None:
+    body = {"model": "", "input": "the quick brown fox " * 20, "max_output_tokens": 4}
+
+    def events(**options: bool) -> list[dict[str, Any]]:
+        with served.http.stream("POST", PATH, json=body | {"stream": True} | options) as response:
+            return [json.loads(one[6:]) for one in response.iter_lines() if one.startswith("data")]
+
+    made = events(timings_per_token=True, return_progress=True)
+    progress = [one for one in made if "prompt_progress" in one]
+    assert progress
+    assert {one["type"] for one in progress} == {"response.in_progress"}
+    read = progress[-1]["prompt_progress"]
+    assert read["processed"] == read["total"]
+    deltas = [one for one in made if one["type"] == "response.output_text.delta"]
+    assert [one["timings"]["predicted_n"] for one in deltas] == [1, 2, 3, 4]
+    assert made[-1]["timings"]["predicted_n"] == 4
+    assert [one["sequence_number"] for one in made] == list(range(len(made)))
+    assert not any("timings" in one or "prompt_progress" in one for one in events())
