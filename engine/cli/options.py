@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from engine.cli import sampling_options
+from engine.cli import sampling_options, serve_options
 from engine.errors import RequestError
 from engine.messages import DEFAULT_CACHE, AdapterUse, CacheType, DraftKind, Pooling
 from engine.messages.reasoning_markers import resolved_thinking
-from engine.server.limits import HOST, PORT
 from kernels.backends import NAMES
 
 if TYPE_CHECKING:
@@ -225,7 +224,7 @@ def _add_embed(commands: _SubParsersAction[Parser], runs: Mapping[str, Run]) -> 
     source.add_argument("--batch", metavar="FILE", help="a JSON file with an array of texts")
     embed.add_argument(
         "--pooling",
-        choices=[kind.value for kind in Pooling],
+        choices=[kind.value for kind in Pooling if kind is not Pooling.NONE],
         help="how the states of all tokens become one vector; by default as the file says",
     )
     rerank = _command(commands, runs, "rerank", "scores of documents for a query")
@@ -267,58 +266,9 @@ def _add_serve(commands: _SubParsersAction[Parser], runs: Mapping[str, Run]) -> 
     text = "an HTTP server for other programs: OpenAI's, Anthropic's, llama.cpp's and Ollama's APIs"
     serve = commands.add_parser("serve", help=text, description=text, allow_abbrev=False)
     serve.set_defaults(run=runs["serve"], backend="auto")
-    serve.add_argument(
-        "-m", "--model", help="the model to load first: a path, a name, or `starter`"
-    )
-    serve.add_argument("--host", default=HOST, help=f"the address to listen at ({HOST})")
-    serve.add_argument("--port", type=_port, default=PORT, help=f"0: any free one ({PORT})")
-    serve.add_argument("--key", default="", help="a key that clients must send")
-    serve.add_argument(
-        "--key-file", metavar="FILE", help="a file with that key, which other users cannot see"
-    )
-    serve.add_argument(
-        "--allow-origin",
-        action="append",
-        default=[],
-        metavar="ORIGIN",
-        help="web pages that may use the server, such as http://localhost:3000; localhost: those"
-        " of this computer; *: all",
-    )
-    serve.add_argument(
-        "--allow-host",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a further name of this computer in URLs",
-    )
-    serve.add_argument(
-        "--keep",
-        type=float,
-        default=5.0,
-        metavar="MINUTES",
-        help="that a model stays loaded after its last answer; -1: for ever (5)",
-    )
-    serve.add_argument(
-        "--alias",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a name of the first model, which lists show; *: any name that no other model has",
-    )
-    serve.add_argument("--only", action="store_true", help="load no other models for clients")
-    serve.add_argument("--log-texts", action="store_true", help="keep texts in the log in memory")
-    serve.add_argument("-c", "--context", type=int, default=0, help="tokens; 0: by the memory")
-    serve.add_argument("-t", "--threads", type=int, default=0, help="0: one per physical core")
-    serve.add_argument("--memory", metavar="SIZE", default="", help="the most that the model takes")
-    serve.add_argument("--device", default="auto", metavar="NAME", help="as for `chat`")
+    serve_options.add(serve)
     _add_adapters(serve)
-
-
-def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port <= 65535:
-        raise argparse.ArgumentTypeError("a port is a number from 0 to 65535")
-    return port
+    sampling_options.add(serve)
 
 
 def _command(

@@ -80,6 +80,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def sampling(options: argparse.Namespace, recommended: Sampling | None) -> Sampling:
     """The sampling parameters: those given above those recommended above the usual ones."""
+    return replace(recommended or Sampling(), **given(options))
+
+
+def given(options: argparse.Namespace) -> dict[str, Any]:
+    """The fields of `Sampling` that are given."""
     found: dict[str, Any] = {field.name: getattr(options, field.name) for field in fields(Sampling)}
     given = {name: value for name, value in found.items() if value is not None}
     if "dry_breakers" in given:
@@ -89,7 +94,7 @@ def sampling(options: argparse.Namespace, recommended: Sampling | None) -> Sampl
         given["banned"] = tuple(map(_unescaped, given["banned"]))
     if "logit_bias" in given:
         given["logit_bias"] = tuple(map(_bias, given["logit_bias"]))
-    return replace(recommended or Sampling(), **given)
+    return given
 
 
 def _bias(text: str) -> tuple[int, float]:

@@ -3,7 +3,8 @@
     LLAMA_SERVER_BIN_PATH=tests/drivers/as_llama_server.py pytest unit/  # in llama.cpp/tools/server/tests
 
 The model is the file in the environment variable SERVED_MODEL, whatever the suite asks for: its own
-test model cannot be had. Options that have no counterpart are ignored.
+test model cannot be had. Most options have the same names; those below mean something else there, or
+are of a file that is not served.
 """
 
 from __future__ import annotations
@@ -14,32 +15,56 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+# Options that say which model is served, or have no counterpart, with a value.
+_LEFT_OUT = (
+    "--model",
+    "--model-url",
+    "--hf-repo",
+    "--hf-file",
+    "--mmproj-url",
+    "--media-path",
+    "--spec-type",
+    "--spec-draft-n-min",
+    "--spec-draft-n-max",
+    "--spec-synth-len",
+    "--spec-synth-rates",
+)
 
 
 def main() -> None:
     """Replace this process by the server."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    parser.add_argument("--port", default="8080")
-    parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--ctx-size", type=int, default=0)
-    parser.add_argument("--alias", default="")
-    parser.add_argument("--api-key", action="append", default=[])
-    parser.add_argument("--cors-origins", default="")
     parser.add_argument("--parallel", type=int, default=1)
-    parser.add_argument("--lora", action="append", default=[])
-    asked, _ = parser.parse_known_args()
+    parser.add_argument("--alias", default="")
+    parser.add_argument("--cors-origins", default="")
+    parser.add_argument("--chat-template-file")
+    parser.add_argument("--reasoning")
+    parser.add_argument("--metrics", action="store_true")
+    parser.add_argument("--slots", action="store_true")
+    parser.add_argument("--no-mmproj", action="store_true")
+    parser.add_argument("--no-jinja", action="store_true")
+    for name in _LEFT_OUT:
+        parser.add_argument(name)
+    asked, others = parser.parse_known_args()
     command = [sys.executable, "-m", "engine", "serve", "--only", "--keep", "-1"]
-    command += ["--model", os.environ["SERVED_MODEL"], "--host", asked.host, "--port", asked.port]
+    command += ["--model", os.environ["SERVED_MODEL"]]
     # Its slots share the context; ours have one each.
     command += ["--context", str(asked.ctx_size // asked.parallel)]
-    for alias in [*filter(None, asked.alias.split(",")), "*"]:  # it answers to any name
+    command += ["--parallel", str(asked.parallel)]
+    # It sorts the names of a model, and answers to any other.
+    for alias in [*sorted(filter(None, asked.alias.split(","))), "*"]:
         command += ["--alias", alias]
-    for key in asked.api_key:
-        command += ["--key", key]
-    for origin in asked.cors_origins.split(","):
-        command += ["--allow-origin", origin] if origin else []
+    for origin in filter(None, asked.cors_origins.split(",")):
+        command += ["--allow-origin", origin]
+    if asked.chat_template_file:
+        command += ["--chat-template-file", str(Path(asked.chat_template_file).resolve())]
+    # Its automatic is on, wherever a template has the switch; ours is what the template does alone.
+    if asked.reasoning:
+        command += ["--reasoning", "off" if asked.reasoning == "off" else "on"]
+    command += [] if asked.metrics else ["--no-metrics"]
     os.chdir(ROOT)
-    os.execv(sys.executable, command)
+    os.execv(sys.executable, [*command, *others])
 
 
 if __name__ == "__main__":

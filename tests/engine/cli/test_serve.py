@@ -86,12 +86,60 @@ def test_a_port_in_use_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> No
         (["--port", "70000"], "0 to 65535"),
         (["--host", "no.such.host.invalid"], "no address of this computer"),
         (["-m", "no-such-model"], "no model"),
+        (["-m", "MODEL", "--chat-template", "vicuna"], "no built-in chat template"),
+        (["-m", "MODEL", "--chat-template-file", "/no/such/file"], "/no/such/file"),
+        (["-m", "MODEL", "--parallel", "17"], "1 to 16"),
+        (["-m", "MODEL", "--draft", "no-such-model"], "no model"),
+        (["-m", "MODEL", "--sleep-idle-seconds", "-2"], "no time"),
+        (["--pooling", "some"], "invalid choice"),
     ],
 )
 def test_bad_options_are_one_sentence(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["serve", "--port", "0", *arguments]) == 1
+    model = str(tiny.write(tmp_path / "a-model.gguf", context=512))
+    given = [model if one == "MODEL" else one for one in arguments]
+    assert main(["serve", "--port", "0", *given]) == 1
     error = capsys.readouterr().err
     assert words in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process cannot be asked to end there")
+def test_a_command_for_llama_server_starts_it(tmp_path: Path) -> None:
+    """Its options are known, or named as not needed."""
+    model = tiny.write(tmp_path / "a-model.gguf", context=512)
+    template = tmp_path / "template.jinja"
+    template.write_text("{% for message in messages %}[{{ message.content }}]{% endfor %}")
+    arguments = ["serve", "-m", str(model), "--port", "0", "--api-key", "k", "--ctx-size", "256"]
+    arguments += ["-np", "2", "-a", "one,two", "--tags", "x,y", "-n", "5", "--temp", "0"]
+    arguments += ["--chat-template-file", str(template), "--jinja", "-ngl", "99", "-fa", "on"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "engine", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[3],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    try:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[2]
+        with httpx.Client(base_url=address, headers={"Authorization": "Bearer k"}) as http:
+            (found,) = http.get("/v1/models").json()["data"]
+            props = http.get("/props").json()
+            messages = {"messages": [{"role": "user", "content": "hi"}]}
+            applied = http.post("/apply-template", json=messages).json()
+        assert (found["id"], found["aliases"]) == ("one", ["one", "two"])
+        assert found["tags"] == ["x", "y"]
+        assert props["total_slots"] == 2
+        assert props["default_generation_settings"]["n_ctx"] == 256
+        assert props["default_generation_settings"]["params"]["temperature"] == 0
+        assert applied == {"prompt": "[hi]"}
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert process.stderr is not None
+        assert "Not needed here: --jinja, -ngl, -fa." in process.stderr.read()
+    finally:
+        process.kill()
+        process.communicate()
