@@ -21,6 +21,8 @@ from engine.loading.library import installed_models, model_label, model_name, mo
 from engine.messages import (
     DraftSet,
     Load,
+    Metrics,
+    MetricsRead,
     ModelLoaded,
     ModelUnloaded,
     SetDraft,
@@ -92,6 +94,7 @@ class Models:
         self.takes_any = ANY in aliases  # a name that no model has is the main one's
         self._tags = tuple(tags)
         self._main = main
+        self.before_sleep: MetricsRead | None = None  # of the main model, when it was unloaded
         self._searched = -_SEARCHED_SECONDS  # when the folders were, last
         self._files: dict[Path, tuple[int, float]] = {}  # found: their bytes, and when they changed
         self._leases: Counter[Path] = Counter()
@@ -329,6 +332,8 @@ class Models:
         self._is_changing = self._is_swapping = True
         try:
             with suppress(EngineError):  # it is unloaded when memory is needed
+                if self._is_own(path):
+                    self.before_sleep = await answer(self._engine, Metrics(path), MetricsRead)
                 await answer(self._engine, Unload(path), ModelUnloaded)
         finally:
             self._end_change()

@@ -283,12 +283,17 @@ class Service:
         return card.name, found
 
     async def metrics(self, model: str) -> MetricsRead:
-        """Metrics of a loaded model; without one only memory and disk."""
+        """Metrics of a loaded model, or of the main one that sleeps; without one memory and disk."""
         if model:
             async with self.models.use(model) as card:
                 return await answer(self.engine, Metrics(card.path), MetricsRead)
         first = next((one.path for one in self.engine.resident), None)
-        return await answer(self.engine, Metrics(first), MetricsRead)
+        now = await answer(self.engine, Metrics(first), MetricsRead)
+        if first is not None or (before := self.models.before_sleep) is None:
+            return now
+        memory = {"active_page_bytes": 0, "cached_page_bytes": 0, "device_bytes": now.device_bytes}
+        memory |= {"saved_page_bytes": now.saved_page_bytes, "resident_bytes": now.resident_bytes}
+        return replace(before, **memory)
 
     def change(self, keep_seconds: float, *, keeps_texts: bool) -> None:
         """Change how long models are kept, and whether the log has texts; from any thread."""

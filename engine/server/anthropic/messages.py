@@ -47,20 +47,21 @@ def routes(service: Service) -> list[Route]:
     async def messages(call: Call) -> Response | Stream:
         if "max_tokens" not in call.body:
             call.body.fail("max_tokens", "is missing; give the most tokens of the answer.")
-        request = parse(call)
+        request = parse(call, may_lack_model=service.models.takes_any)
         writer = MessageEvents(hides_thoughts=request.hides_thoughts)
         return await respond(service.generate(request.wanted), writer, streams=request.streams)
 
     async def count_tokens(call: Call) -> Response:
-        return json_response({"input_tokens": await service.count(parse(call).wanted)})
+        wanted = parse(call, may_lack_model=service.models.takes_any).wanted
+        return json_response({"input_tokens": await service.count(wanted)})
 
     return [post("/v1/messages", messages), post("/v1/messages/count_tokens", count_tokens)]
 
 
-def parse(call: Call) -> MessageRequest:
+def parse(call: Call, *, may_lack_model: bool = False) -> MessageRequest:
     """What a request for a message asks for; raises ApiError that names the field at fault."""
     body = call.body
-    model = body.required_text("model")
+    model = body.text("model") if may_lack_model else body.required_text("model")
     conversation = Conversation()
     conversation.system(content_text(body, "system"))
     for message in body.some_objects("messages"):

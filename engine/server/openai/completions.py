@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from engine.messages import Infill, TokenLogprobs
-from engine.server.conversation import content_text
+from engine.server.conversation import part_text
 from engine.server.fields import Fields
 from engine.server.http import END_OF_STREAM, Call, Stream, json_response, post, sse, sse_error
 from engine.server.options import (
@@ -120,7 +120,7 @@ def _text(body: Fields, name: str, value: Any) -> str:
         if "multimodal_data" in fields:
             fields.fail("multimodal_data", "cannot be read by this model; send text.")
         if isinstance(value.get("content"), list):
-            return content_text(fields)
+            return "".join(part_text(part) for part in fields.objects("content"))
         value = value.get("prompt_string")
     if not isinstance(value, str):
         body.fail(name, "must be a text, a list of texts, or of token ids.")

@@ -333,11 +333,13 @@ def test_the_main_model_of_its_own_server_sleeps_until_it_is_needed(folder: Path
     options = ServiceOptions(lambda: (folder,), loads=False, aliases=("it",), main=main)
     made = Served(options=ServerOptions(service=options))
     try:
-        for _ in range(2):
+        for times in range(2):
             assert made.get("/props")["is_sleeping"]
             first = made.get("/v1/models")["data"][0]
             assert (first["id"], first["status"]["value"]) == ("it", "sleeping")
-            assert made.http.get("/metrics").status_code == 200
+            assert (
+                f"tokonoma_generated_tokens_total {8 * times}\n" in made.http.get("/metrics").text
+            )
             assert made.post(CHAT, chat(model=""))["model"] == "it"
             assert not made.get("/props")["is_sleeping"]
             assert made.get("/props")["total_slots"] == 3

@@ -92,7 +92,8 @@ def test_token_ids_are_the_text_that_they_stand_for(beside: Served) -> None:
     ids = beside.post("/tokenize", {"model": "tiny-served", "content": "hello there"})["tokens"]
     body = {"model": "tiny-served", "input": "hello there"}
     plain = beside.post(PATH, body)["data"][0]["embedding"]
-    for given in (ids, [ids]):
+    parts = {"content": [{"type": "text", "text": "hello "}, {"type": "text", "text": "there"}]}
+    for given in (ids, [ids], parts):
         assert beside.post(PATH, body | {"input": given})["data"][0]["embedding"] == plain
 
 
