@@ -54,10 +54,13 @@ class DraftKind(Enum):
 class ConstraintKind(Enum):
     """How the text that an answer must be is described."""
 
-    JSON_SCHEMA = "JSON schema"  # the schema's text, draft 2020-12
+    # The schema's text, draft 2020-12. Where it declares properties and says nothing of others, none
+    # of these are written.
+    JSON_SCHEMA = "JSON schema"
     GBNF = "GBNF grammar"  # as llama.cpp reads it; its first rule is `root`
     LARK = "Lark grammar"  # the variant of the llguidance library; its first rule is `start`
-    REGEX = "regular expression"  # of the whole text, in the syntax of Rust's regex crate
+    # Of the whole text, in the syntax of Rust's regex crate; \d and \w are ASCII, as in ECMA 262.
+    REGEX = "regular expression"
     CHOICES = "list of choices"  # a JSON array of strings
     # A JSON object of rules and schemas, which `engine.frontend.tool_formats.grammar` makes.
     TOOLS = "list of tool calls"

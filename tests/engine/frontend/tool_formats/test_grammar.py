@@ -17,6 +17,7 @@ from engine.frontend.tokenizer import vocabulary
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.frontend.tool_formats.formats import Kind
 from engine.frontend.tool_formats.grammar import tool_constraint
+from engine.frontend.tool_formats.parser import ToolCallParser
 from engine.gguf.reader import GGUFFile
 from engine.messages import Constraint, Role, Tool, ToolCall, ToolChoice, Turn
 from engine.messages.reasoning_markers import ThoughtMarkers
@@ -297,3 +298,22 @@ def test_a_hundred_tools_are_told_apart(tokenizer: Tokenizer, grammars: Grammars
     for at, right in ((0, True), (57, True), (99, True), (100, False)):
         text = written("hermes", [call(RIGHT[0], name=f"tool_{at}")])
         assert allows(grammars, tokenizer, required, text) is right
+
+
+def test_a_call_without_a_marker_may_have_a_type(tokenizer: Tokenizer, grammars: Grammars) -> None:
+    form = template("llama-3").tool_format
+    made = tool_constraint(form, TOOLS, ToolChoice.AUTO, parallel=True)
+    assert made is not None
+    for begin in ("", '"type": "function", '):
+        right, wrong = (
+            f'{{{begin}"name": "get_weather", "parameters": {json.dumps(one)}}}'
+            for one in (RIGHT[1], WRONG[1])
+        )
+        assert allows(grammars, tokenizer, made, right)
+        assert allows(grammars, tokenizer, made, f"{right}; {right}\nI wait.")
+        assert not allows(grammars, tokenizer, made, wrong)
+        parser = ToolCallParser(form, TOOLS, constrained=True)
+        pieces = [one for letter in right for one in parser.push(letter)]
+        assert json.loads("".join(one.arguments for one in pieces)) == RIGHT[1]
+        assert len(pieces) > 5
+    assert allows(grammars, tokenizer, made, '{"type": "function", "name": "get_news"}')
