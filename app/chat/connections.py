@@ -146,9 +146,11 @@ class Connections(QObject):
 
     def apply(self) -> None:
         """Move the offline switch as the settings say."""
-        offline = self._settings().offline
+        offline, was_offline = self._settings().offline, self._state.offline
         self._gate.set_offline(offline)
         self._state.set_offline(offline)
+        if was_offline and not offline and self._timer.isActive():
+            self._look()
 
     def close(self) -> None:
         """Write the contacts, before the worker for the app's own files is closed."""
@@ -168,9 +170,7 @@ class Connections(QObject):
         if watched:
             self._show_contacts()
             self._timer.start()
-            self.find()
-            self._asked = _NEVER
-            self.test_all()  # their models may be others by now
+            self._look()
         else:
             self._timer.stop()
 
@@ -276,6 +276,12 @@ class Connections(QObject):
             self.test(model.connection)
 
     # --- steps ----------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Look for engines on this machine, and ask all those connected: they may be others now."""
+        self.find()
+        self._asked = _NEVER
+        self.test_all()
 
     def _unknown(self, rows: Sequence[FoundRow], *kept: str) -> list[FoundRow]:
         """The engines found that are neither connected nor the server of this window."""

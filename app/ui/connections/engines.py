@@ -63,7 +63,7 @@ class EngineCard(QFrame):
         tone, words = _state_words(row)
         set_property(self.words, "tone", tone)
         show_words(self.words, words)
-        self.chat.setVisible(row.state is EngineState.READY and bool(row.models))
+        self.chat.setVisible(row.state is not EngineState.FAILED and bool(row.models))
         self.chat.setEnabled(not offline)
         self.chat.setAccessibleName(tr("Start a chat with {name}", name=row.name))
         self.test.setEnabled(not offline)

@@ -184,6 +184,7 @@ def test_chat_is_begun_from_the_page_of_connections(window: Elsewhere, server: S
     lists(server, "big", "small")
     window.window.open_connections()
     window.until(lambda: "small" in rows(window))
+    window.until(lambda: window.states.connections.engines[0].state is EngineState.READY)
     card.chat.click()
     assert window.window.picker_card.isVisible()
     assert list(rows(window)) == ["big", "small"]  # those of this computer are not offered

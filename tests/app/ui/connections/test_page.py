@@ -255,8 +255,12 @@ def test_an_engine_is_added_by_keyboard(
     page.offline.switch.click()
     assert not card.test.isEnabled()
     assert "Offline" in engines.searching.text()
+    searches = directory.searches
     page.offline.switch.click()
     assert card.test.isEnabled()
+    settle(stage)
+    assert directory.searches == searches + 1  # it asks again
+    assert card.chat.isVisible()
     card.delete.setFocus()
     card.delete.click()
     settle(stage)
