@@ -81,7 +81,7 @@ def test_answer_of_an_engine_elsewhere_names_its_server_and_what_was_sent() -> N
     assert rows["Model"] == "big (big-2026)"
     assert (rows["Connection"], rows["Server"]) == (isolated("Office"), isolated("gpu:8000"))
     assert rows["Written"] == "24 tokens"
-    assert rows["Speed"] == "12.0 tokens/s"
+    assert rows["Speed"] == "11.5 tokens/s"
     assert rows["Sampling"] == "Temperature 0.7, Seed 4, the rest as the server has it"
     plain = replace(ELSEWHERE, server_model="", sent_sampling="{}")
     rows = shown(replace(ANSWER, details=plain, generated_tokens=0, prompt_tokens=0))
