@@ -6,13 +6,17 @@ torch nor the GGUF reader.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine.core.handle import Deliver, RequestHandle
-from engine.core.loop import Loop
 from engine.core.queue import Limits
 from engine.messages import Event, ModelLoaded, Priority, Request
+
+if TYPE_CHECKING:
+    from engine.core.loop import Loop
 
 __all__ = ["Deliver", "Engine", "Limits", "RequestHandle"]
 
@@ -68,12 +72,26 @@ class Engine:
         beside the main one. It is called as `deliver` is. `snapshots` is the folder of saved
         conversations; None: that of the program's data.
         """
-        self._loop = Loop(notify, limits or Limits(), snapshots)
+        self._making = threading.Lock()  # guards `_made`
+        self._made: Loop | None = None
+        self._options = notify, limits or Limits(), snapshots
+
+    @property
+    def _loop(self) -> Loop:
+        """Made when it is first used, so that the window opens sooner."""
+        if (made := self._made) is not None:
+            return made
+        from engine.core.loop import Loop
+
+        with self._making:
+            if self._made is None:
+                self._made = Loop(*self._options)
+            return self._made
 
     @property
     def resident(self) -> tuple[ModelLoaded, ...]:
         """The loaded models, the main one first; from any thread."""
-        return self._loop.resident
+        return self._loop.resident if self._made is not None else ()
 
     def start(self) -> None:
         """Start the thread and return at once; it first runs the requests submitted before."""
