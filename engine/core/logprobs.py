@@ -21,14 +21,14 @@ def token_logprobs(logits: Tensor, token: int, most: int, tokenizer: Tokenizer) 
     equal ones the lowest id.
     """
     row = torch.log_softmax(logits.detach().to("cpu", torch.float64), dim=0)
-    text, raw = shown(tokenizer, token), tokenizer.piece(token)
+    text, raw = shown(tokenizer, token), _raw(tokenizer, token)
     if not most:
         return TokenLogprobs(token, text, float(row[token]), (), raw)
     least = torch.topk(row, min(most, len(row))).values[-1]
     ids = torch.nonzero(row >= least)[:, 0]  # more than `most` where some are equal
     values, order = torch.sort(row[ids], descending=True, stable=True)
     top = [
-        Logprob(one, shown(tokenizer, one), value, tokenizer.piece(one))
+        Logprob(one, shown(tokenizer, one), value, _raw(tokenizer, one))
         for one, value in zip(ids[order][:most].tolist(), values[:most].tolist(), strict=True)
     ]
     return TokenLogprobs(token, text, float(row[token]), tuple(top), raw)
@@ -59,3 +59,8 @@ def sampled_logprobs(
 def shown(tokenizer: Tokenizer, token: int) -> str:
     """The text of a token; bytes that are no characters alone become U+FFFD."""
     return tokenizer.piece(token).decode("utf-8", "replace")
+
+
+def _raw(tokenizer: Tokenizer, token: int) -> str:
+    """The bytes of a token, each as the character of that number."""
+    return tokenizer.piece(token).decode("latin-1")

@@ -259,7 +259,7 @@ class Logprob:
     token: int
     text: str  # U+FFFD for bytes that are no characters alone
     logprob: float
-    raw: bytes = b""  # its bytes; b"": those of `text`
+    raw: str = ""  # its bytes, each as the character of that number; "": those of `text`
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +274,7 @@ class TokenLogprobs:
     text: str
     logprob: float
     top: tuple[Logprob, ...]  # highest first
-    raw: bytes = b""  # as in Logprob
+    raw: str = ""  # as in Logprob
 
 
 @dataclass(frozen=True, slots=True)

@@ -287,5 +287,5 @@ def logprob(token: TokenLogprobs, top: int) -> dict[str, Any]:
 
 
 def _logprob(one: TokenLogprobs | Logprob) -> dict[str, Any]:
-    raw = one.raw or one.text.encode()
+    raw = one.raw.encode("latin-1") or one.text.encode()
     return {"id": one.token, "token": one.text, "bytes": list(raw), "logprob": one.logprob}
