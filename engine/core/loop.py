@@ -232,6 +232,8 @@ class Loop:
                 turn.is_beside = is_beside
                 turn.session.set_beside(is_beside=is_beside)
             turn.session.step(self._has_request)
+        if self._was_cancelled:  # during a pass too brief to look
+            self._end_cancelled(None)
         for id, job in list(self._jobs.items()):
             if (handle := self._open.get(id)) is None:  # cancelled during the pass of another
                 continue
@@ -248,9 +250,9 @@ class Loop:
                     self._move(one, fault)
 
     def _end_cancelled(self, answering: Scheduler | None) -> None:
-        """During a pass: end what was cancelled, but for the answers that are in that pass.
+        """End what was cancelled, during a pass too, but for the answers that are in that pass.
 
-        `answering` is their scheduler; None: the pass is over given texts.
+        `answering` is their scheduler; None: no answers are in a pass.
         """
         if not self._was_cancelled:
             return

@@ -66,6 +66,7 @@ from engine_bench import (
 )
 
 NOT_LAST = (LoadProgress, Text)
+LONG = 20  # tokens
 
 
 @pytest.fixture(scope="module")
@@ -495,3 +496,50 @@ def test_a_client_of_another_model_frees_its_pages_during_a_pass(
     assert in_pass == [True]
     assert finished(found[3]).reason is FinishReason.CANCELLED
     assert finished(found[4]).generated_tokens == 2
+
+
+@pytest.mark.parametrize("passes", [1, 2], ids=["queued", "begun"])
+@pytest.mark.parametrize("beside", [False, True], ids=["same model", "another model"])
+def test_what_is_cancelled_does_not_wait_for_a_pass_over_given_texts(
+    bench: Bench,
+    models: tuple[Path, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    beside: bool,
+    passes: int,
+) -> None:
+    """An answer and a request that waits for its turn have ended before the pass does."""
+    bench.expect(2, Load(models[1], beside=True), ModelLoaded)
+    texts, other = (one.session for one in bench.engine._loop._residents)
+    answers, model = (other, models[1]) if beside else (texts, None)
+    runner, over, counted = texts._reader._embedder._runner, list[int](), list[int]()
+    hidden, in_pass = runner.hidden, list[tuple[list[int], bool]]()
+
+    def watched(batch: Any, checkpoint: Callable[[], None]) -> Any:
+        is_long = len(batch[0].tokens) > LONG  # of request 5
+        counted.extend([1] * is_long)
+        is_cancelling = is_long and len(counted) == passes
+        if is_cancelling:
+            bench.cancel(3)
+            bench.cancel(4)
+        found = hidden(batch, checkpoint)
+        if is_cancelling:
+            in_pass.append((sorted(over), bool(answers._scheduler.sequences)))
+        return found
+
+    def react(event: Event) -> None:
+        if isinstance(event, Finished | Embedded):
+            over.append(event.request)
+        if isinstance(event, Text) and not bench.handles.keys() & {4, 5}:
+            bench.send(5, Embed(("a text " * LONG,) * 40))
+            bench.send(4, Embed(("another",) * 40, model=model))
+
+    bench.react = react
+    monkeypatch.setattr(runner, "hidden", watched)
+    bench.send(3, Chat(turns_of("hello"), GREEDY, stop_loops=False, model=model))
+    found: defaultdict[int, list[Event]] = defaultdict(list)
+    while len(over) < 3:
+        event = bench.events.get(timeout=TIMEOUT_SECONDS)
+        found[event.request].append(event)
+    assert in_pass == [([3, 4], False)]
+    assert finished(found[3]).reason is FinishReason.CANCELLED
+    assert found[4] == [Embedded(4, (), 0)]

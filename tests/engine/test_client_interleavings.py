@@ -196,6 +196,14 @@ def is_final(asked: Asked, event: Event) -> bool:
     return not isinstance(event, Text | PromptProgress | LoadProgress)
 
 
+class NeverIdle(threading.Condition):
+    """What a loop without a thread waits for: for ever it must not."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None, "the loop waits, and nobody can wake it"
+        return super().wait(timeout)
+
+
 class Door:
     """An engine with one main model, and its clients."""
 
@@ -210,6 +218,7 @@ class Door:
             self.engine.start()
         else:  # the test turns the loop, also during a load
             self.loop._thread = threading.current_thread()
+            self.loop._changed = NeverIdle()
         self.asked: list[Asked] = []
         self.lock = threading.Lock()
         self.known: dict[Submit, list[Event]] = {}  # results alone
