@@ -280,7 +280,7 @@ def test_a_resumed_answer_goes_on_as_if_it_had_not_stopped(
 ) -> None:
     sampling = replace(sampling, banned=("e", "th", "a"), seed=-1)
     scheduler, steps = model.new_scheduler(), itertools.count()
-    first = Request(PROMPT, sampling, max_tokens=40, cancelled=lambda: next(steps) > 60)
+    first = Request(PROMPT, sampling, max_tokens=40, cancelled=lambda: next(steps) > 30)
     found = answered(scheduler.run(first))
     assert 0 < len(found.tokens) < 40
     seed = found.finished.seed
