@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -107,21 +108,26 @@ def test_what_is_odd_and_clear_is_answered(served: Served, fields: list[str], bo
     assert b"HTTP/1.1 200" in found
 
 
+def rest(connection: socket.socket) -> bytes:
+    """What comes until the other side ends."""
+    with connection.makefile("rb") as file:
+        return file.read()
+
+
 def test_a_broken_body_ends_an_answer_that_runs(served: Served) -> None:
     """It was refused before its body came, and says nothing more."""
     sent = request(CHUNKED, line="POST /nothing HTTP/1.1")
     with served.socket() as connection:
         connection.sendall(sent)
-        assert connection.recv(65536).startswith(b"HTTP/1.1 404")
+        first = connection.recv(1)
         connection.sendall(b"zz\r\n")
-        assert connection.recv(65536) == b""
+        assert re.findall(rb"HTTP/1\.1 (\d+)", first + rest(connection)) == [b"404"]
 
 
 def test_the_rest_of_a_refused_body_is_not_read_for_ever(small: Served) -> None:
     with small.socket() as connection:
         connection.sendall(request("Content-Length: 190000", line="POST /nothing HTTP/1.1"))
-        assert b"404" in connection.recv(65536)
-        assert connection.recv(65536) == b""
+        assert b"404" in rest(connection)
         before = small.server.activity.connections
         assert before
         wait_until(lambda: small.server.activity.connections == before - 1)
