@@ -363,8 +363,7 @@ def endless_grammars(target: Target) -> str:
         "one of": {"guided_json": {"oneOf": patterns}},
         "all of": {"guided_json": {"allOf": patterns}},
     }
-    options = {"max_tokens": 4}
-    found = each(target, {name: chat(**options, **one) for name, one in made.items()}, seconds=60)
+    found = each(target, {name: chat(max_tokens=4, **one) for name, one in made.items()})
     time.sleep(2)
     more = target.state()["threads"] - before
     return f"{found} threads more: {more}{' BAD' if more > 2 else ''}"
