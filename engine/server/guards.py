@@ -95,6 +95,8 @@ class Guards:
             if message["type"] == "http.response.start":
                 exchange.status = message["status"]
                 message["headers"] = [*message.get("headers", []), *self._headers(origin, headers)]
+                if scope["state"]["is_unread"]():  # it is refused, and the connection with it
+                    message["headers"].append((b"connection", b"close"))
             await send(message)
 
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -22,6 +23,22 @@ _FULL = (
 )
 
 
+class _Transport:
+    """A transport that asks before it closes: `closes` returns whether that is done otherwise."""
+
+    def __init__(self, transport: asyncio.Transport, closes: Callable[[], bool]) -> None:
+        self._transport = transport
+        self._closes = closes
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def close(self) -> None:
+        """Close the connection once what was written is sent."""
+        if not self._closes():
+            self._transport.close()
+
+
 def protocol(limits: Limits, recorder: Recorder) -> type[H11Protocol]:
     """The class of connections with these limits; it counts open ones."""
 
@@ -37,6 +54,7 @@ def protocol(limits: Limits, recorder: Recorder) -> type[H11Protocol]:
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            self.transport: Any = _Transport(transport, self._close)
             recorder.connections = len(self.connections)
             if len(self.connections) > limits.connections:
                 transport.write(_FULL)
@@ -61,10 +79,11 @@ def protocol(limits: Limits, recorder: Recorder) -> type[H11Protocol]:
                 self._header_timer.cancel()
                 self._header_timer = None
 
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            if self.conn.their_state is h11.SEND_BODY:  # it was refused before it was read
-                self._end()
+        def handle_events(self) -> None:
+            super().handle_events()
+            scope: Any = self.scope  # None before the first request
+            if scope is not None:
+                scope["state"]["is_unread"] = self._is_unread
 
         def send_400_response(self, msg: str) -> None:
             """Refuse what is no request, and listen no more; nothing can be said within an answer."""
@@ -107,6 +126,16 @@ def protocol(limits: Limits, recorder: Recorder) -> type[H11Protocol]:
         def _is_idle(self) -> bool:
             cycle: Any = self.cycle  # None before the first request
             return cycle is None or cycle.response_complete
+
+        def _is_unread(self) -> bool:
+            """Whether the body of the request has not arrived yet."""
+            return self.conn.their_state is h11.SEND_BODY
+
+        def _close(self) -> bool:
+            """Close later where the peer still sends; False: it does not."""
+            if self._is_unread():
+                self._end()
+            return self._is_unread()
 
         def _end(self) -> None:
             """Send what is written, and close; not at once, as the peer would lose it while it sends."""

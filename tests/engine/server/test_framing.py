@@ -127,7 +127,9 @@ def test_a_broken_body_ends_an_answer_that_runs(served: Served) -> None:
 def test_the_rest_of_a_refused_body_is_not_read_for_ever(small: Served) -> None:
     with small.socket() as connection:
         connection.sendall(request("Content-Length: 190000", line="POST /nothing HTTP/1.1"))
-        assert b"404" in rest(connection)
+        refusal = rest(connection)
+        assert b" 404 " in refusal
+        assert b"connection: close" in refusal  # so that its pool does not use it again
         before = small.server.activity.connections
         assert before
         wait_until(lambda: small.server.activity.connections == before - 1)
