@@ -56,6 +56,7 @@ def _loaded(request: Load, context: int, checkpoint: Callable[[], None]) -> Load
         threads=request.threads,
         cache=request.cache,
         embeddings=request.embeddings,
+        ids_only=request.ids_only,
         tokenizer_file=request.tokenizer,
         template=request.template,
         parallel=request.parallel,

@@ -47,12 +47,12 @@ def sampled_logprobs(
     order = order[weights[order] > 0]
     found = dict(zip(candidates.ids.tolist(), weights.tolist(), strict=True))
     top = [
-        Logprob(one, shown(tokenizer, one), math.log(found[one]), tokenizer.piece(one))
+        Logprob(one, shown(tokenizer, one), math.log(found[one]), _raw(tokenizer, one))
         for one in candidates.ids[order][:most].tolist()
     ]
     chance = found.get(token, 1.0)
     value = math.log(chance) if chance > 0 else -math.inf
-    text, raw = shown(tokenizer, token), tokenizer.piece(token)
+    text, raw = shown(tokenizer, token), _raw(tokenizer, token)
     return TokenLogprobs(token, text, value, tuple(top), raw)
 
 

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, assert_never
 from engine.cancelled_events import cancelled
 from engine.core.cancellation import Awaited
 from engine.core.handle import RequestHandle
+from engine.core.loop_errors import moved_error, overdue, unexpected
 from engine.core.queue import Limits, RequestQueue
 from engine.core.residents import Resident, Residents
-from engine.errors import Cancelled, EngineError, OutOfMemory, PromptTooLong, RequestError
+from engine.errors import Cancelled, EngineError, OutOfMemory, PromptTooLong
 from engine.loading.identity import Stamp, stamps
 from engine.loading.library import model_parts
 from engine.loading.memory import MemoryPlan
@@ -210,7 +211,7 @@ class Loop:
         job: Job | None = None
         with self._outcome(handle):
             if handle.is_overdue:
-                raise _overdue()
+                raise overdue()
             handle.has_begun = not isinstance(handle.request, Chat | Complete)
             job = self._carry_out(handle)
         if job is not None:
@@ -289,7 +290,7 @@ class Loop:
         finished = True
         with self._outcome(handle):
             if handle.is_overdue:
-                raise _overdue()
+                raise overdue()
             for event in job:
                 if event is None or isinstance(event, Awaited):
                     finished = False
@@ -348,12 +349,12 @@ class Loop:
         except BaseException as fault:  # noqa: BLE001  a panic is no Exception
             from engine.core.failover_state import without_frames
 
-            error = memory_error(fault) or _unexpected(fault)
+            error = memory_error(fault) or unexpected(fault)
             if one is None or self._loading is not None or not one.session.can_move(fault):
                 self._fail(handle, error)
                 return
             self._move(one, without_frames(fault))
-            self._fail(handle, _moved_error(error))
+            self._fail(handle, moved_error(error))
 
     def _unanswered(self) -> list[RequestHandle]:
         """Running and queued requests; the caller must hold the lock."""
@@ -370,7 +371,7 @@ class Loop:
         """Fail running and queued requests, but for a load that goes on, after an exception outside
         the handling of one.
         """
-        error = _unexpected(fault)
+        error = unexpected(fault)
         with self._changed:
             unanswered = [one for one in self._unanswered() if one is not self._loading]
             self._queue.clear()
@@ -608,7 +609,7 @@ class Loop:
 
         beside = one is not self._residents.main
         self._residents.remove(one)
-        if move_to_processor(one.session, one.request, fault, self._check_stopping, _unexpected):
+        if move_to_processor(one.session, one.request, fault, self._check_stopping, unexpected):
             self._residents.add(one)
             self._notify(ModelMoved(0, one.session.loaded(0, beside=beside)))
         else:
@@ -671,32 +672,9 @@ def _changes_main(request: Request, main: Resident | None) -> bool:
     return isinstance(request, Unload) and request.model in (None, main and main.path)
 
 
-def _overdue() -> RequestError:
-    return RequestError(
-        "The request waited too long to begin.", "Try again when less is to be done."
-    )
-
-
 def _stamps(path: Path) -> tuple[Stamp, ...]:
     """Stamps of a model's files; empty if one is missing, which the loader reports."""
     try:
         return stamps(model_parts(path))
     except OSError:
         return ()
-
-
-def _moved_error(error: EngineError) -> EngineError:
-    """The error of a request during which the device of the model failed."""
-    return EngineError(
-        f"The GPU failed: {error}", "Try again: the model runs on the processor now."
-    )
-
-
-def _unexpected(error: BaseException) -> EngineError:
-    if isinstance(error, EngineError):
-        return error
-    log.error("unexpected fault", exc_info=error)
-    return EngineError(
-        f"The engine hit an internal error ({type(error).__name__}: {error}).",
-        "Try again; if it happens again, see the log for details.",
-    )

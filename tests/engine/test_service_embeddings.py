@@ -29,6 +29,7 @@ from engine import (
     SnapshotSaved,
     Text,
 )
+from engine.errors import Fault, FaultKind
 from engine_bench import GREEDY, Bench, answer_text, finished, turns_of
 
 TEXTS = ("hello", "how are you today? " * 30, "x")
@@ -106,7 +107,8 @@ def test_texts_that_cannot_be_read_are_refused_in_one_sentence(bench: Bench) -> 
 def test_without_a_model_there_are_no_vectors() -> None:
     bench = Bench()
     event: Event = bench.expect(1, Embed(("a",)), Failed)
-    assert event == Failed(1, "No model is loaded.", "Choose a model first.")
+    none = Fault(FaultKind.NOT_LOADED)
+    assert event == Failed(1, "No model is loaded.", "Choose a model first.", fault=none)
     bench.engine.stop()
 
 

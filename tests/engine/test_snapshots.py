@@ -427,7 +427,9 @@ def test_commands_without_a_model_fail_with_message_and_remedy(bench: Bench) -> 
     ):
         bench.send(request, command)
         failed = bench.until(Failed, SnapshotLoaded, SnapshotSaved, AdaptersSet)[-1]
-        assert failed == Failed(request, "No model is loaded.", "Choose a model first.")
+        none = Fault(FaultKind.NOT_LOADED)
+        wanted = Failed(request, "No model is loaded.", "Choose a model first.", fault=none)
+        assert failed == wanted
 
 
 def test_model_hash_is_cached_on_disk(bench: Bench, llama: Path) -> None:
