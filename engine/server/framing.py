@@ -19,7 +19,7 @@ _LENGTH = re.compile(rb"\ncontent-length:([^\r\n]*)", re.IGNORECASE)
 _VERSIONS = (b"1.0", b"1.1")
 # Of a body in chunks, besides its data: this much of each chunk, and as much again as the data.
 _CHUNK_BYTES = 16
-_MOST_SMALL = 100_000  # chunks with less data than that on average
+_MOST_SMALL = 30_000  # chunks with less data than that on average
 
 
 class RequestReader(h11.Connection):

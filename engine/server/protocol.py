@@ -51,6 +51,7 @@ def protocol(limits: Limits, recorder: Recorder) -> type[H11Protocol]:
             self._header_timer: asyncio.TimerHandle | None = None
             self._write_timer: asyncio.TimerHandle | None = None
             self._end_timer: asyncio.TimerHandle | None = None  # what arrives is thrown away
+            self._discarded = 0  # bytes
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -71,6 +72,9 @@ def protocol(limits: Limits, recorder: Recorder) -> type[H11Protocol]:
 
         def data_received(self, data: bytes) -> None:
             if self._end_timer is not None:
+                self._discarded += len(data)
+                if self._discarded > limits.body_bytes:
+                    self.transport.abort()
                 return
             if self._is_idle() and self._header_timer is None:
                 self._expect_header()

@@ -135,6 +135,14 @@ def test_the_rest_of_a_refused_body_is_not_read_for_ever(small: Served) -> None:
         wait_until(lambda: small.server.activity.connections == before - 1)
 
 
+def test_no_more_is_thrown_away_than_a_body_may_have(small: Served) -> None:
+    with small.socket() as connection:
+        connection.sendall(request(CHUNKED, line="POST /nothing HTTP/1.1"))
+        assert b"404" in rest(connection)
+        with pytest.raises(OSError, match=r"reset|pipe|abort"):
+            connection.sendall(b"1\r\n \r\n" * 10_000_000)
+
+
 def test_all_bodies_together_are_bounded(small: Served) -> None:
     large = json.dumps(chat("x" * 180_000)).encode()
     opened = [small.socket() for _ in range(2)]
