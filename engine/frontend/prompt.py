@@ -57,11 +57,25 @@ class PromptBuilder:
         prompt = self._build(turns, policy, write)
         return replace(prompt, tool_format=self._template.tool_format) if tools else prompt
 
-    def conversation(self, turns: Sequence[Turn], policy: ContextPolicy) -> Prompt:
+    def conversation(
+        self,
+        turns: Sequence[Turn],
+        policy: ContextPolicy,
+        thinking: bool | None = None,
+        *,
+        tools: Sequence[Tool] = (),
+        variables: Mapping[str, object] | None = None,
+    ) -> Prompt:
         """The turns as they are, as they will begin the prompt of the next answer."""
 
         def write(turns: Sequence[Turn]) -> AnswerPrompt:
-            text = self._template.render(turns, add_generation_prompt=False)
+            text = self._template.render(
+                turns,
+                add_generation_prompt=False,
+                enable_thinking=thinking,
+                tools=tools,
+                variables=variables,
+            )
             return AnswerPrompt(text)
 
         return self._build(turns, policy, write)

@@ -45,7 +45,8 @@ def answered(
         case Detokenize(ids=ids):
             return Detokenized(id, tokenizer.decode(known(ids, tokenizer), special=True))
         case ApplyTemplate():
-            prompt = prompts.answer(
+            write = prompts.answer if request.begins_answer else prompts.conversation
+            prompt = write(
                 request.turns,
                 request.policy,
                 thinking_switch(request),

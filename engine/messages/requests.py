@@ -234,6 +234,7 @@ class ApplyTemplate:
     tools: tuple[Tool, ...] = ()
     template_arguments: Mapping[str, object] = field(default_factory=dict[str, object])
     model: Path | None = None
+    begins_answer: bool = True  # False: the turns as they are, without the beginning of one
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,6 +247,7 @@ class Service:
                 tools=wanted.tools,
                 template_arguments=wanted.template_arguments,
                 model=card.path,
+                begins_answer=wanted.begins_answer,
             )
             return await answer(self.engine, request, TemplateApplied, wanted.client.key)
 

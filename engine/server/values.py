@@ -46,6 +46,7 @@ class Wanted:
     template_arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     text_biases: tuple[tuple[str, float], ...] = ()  # of logits, for all tokens of each text
     adapters: tuple[AdapterUse, ...] | None = None  # None: those of the server
+    begins_answer: bool = True  # False: a template writes the turns alone
     slot: int = -1  # of llama.cpp's API; -1: the first free one
     drops_oldest: bool = False  # turns, where a conversation does not fit; else it is refused
     reports_progress: bool = False  # with deltas of `Progress`

@@ -70,6 +70,7 @@ def routes(service: Service) -> list[Route]:
             thinking=switch,
             thinking_budget=budget,
             template_arguments=template_arguments(body),
+            begins_answer=body.flag("add_generation_prompt", True),
         )
         return json_response({"prompt": (await service.apply_template(wanted)).text})
 

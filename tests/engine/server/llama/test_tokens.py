@@ -40,6 +40,8 @@ def test_the_prompt_of_a_conversation(served: Served) -> None:
     messages = [{"role": "user", "content": "hello"}]
     found = served.post("/apply-template", {"messages": messages})
     assert found == {"prompt": "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"}
+    alone = served.post("/apply-template", {"messages": messages, "add_generation_prompt": False})
+    assert alone == {"prompt": "<|im_start|>user\nhello<|im_end|>\n"}
 
 
 @pytest.mark.parametrize(
