@@ -425,8 +425,7 @@ class Loop:
             return True
         if self._saver is not None and self._saver.is_saving:
             return False
-        answer = request.answer
-        return answer not in self._open and not self._queue.has(answer)
+        return request.answer not in self._open and not self._queue.has(request.answer)
 
     def _has_request(self) -> bool:
         """Whether a queued answer, not one in the background, can begin now."""
@@ -461,8 +460,7 @@ class Loop:
                 return check(request.constraint, handle.id, grammars, handle.checkpoint)
             case Metrics() if not self._residents and request.model is None:
                 memory, disk = resident_memory(), snapshots_size()
-                read = MetricsRead(handle.id, resident_bytes=memory, saved_page_bytes=disk)
-                handle.deliver(read)
+                handle.deliver(MetricsRead(handle.id, resident_bytes=memory, saved_page_bytes=disk))
                 return None
             case _:
                 handle.checkpoint()
