@@ -14,7 +14,7 @@ from functools import partial
 from engine.adapters.stack import Stack
 from engine.core.cancellation import Awaited
 from engine.core.handle import RequestHandle
-from engine.core.request import AnswerEvent, AnswerRequest
+from engine.core.request import AnswerEvent, AnswerRequest, check_length
 from engine.core.scheduler import Scheduler
 from engine.errors import Cancelled, RequestError
 from engine.frontend import texts
@@ -102,8 +102,8 @@ class Answerer:
         self.preparing += 1
         try:
             prompt = yield from in_background(build, "prompt", checkpoint)
-            if len(prompt.ids) < self._scheduler.context:
-                yield from self._disk.restore(stack, prompt.ids, "", checkpoint)
+            check_length(prompt.ids, self._scheduler.context)  # before the work of a grammar
+            yield from self._disk.restore(stack, prompt.ids, "", checkpoint)
             rendered, markers = prompt.rendered, self._model.template.markers
             constraint, begun = wanted.constraint, rendered.begun
             if prompt.tool_format is not None:

@@ -133,10 +133,15 @@ def check(request: AnswerRequest, context: int) -> None:
             f"{request.count} answers to one prompt were requested.",
             f"Ask for 1 to {MOST_ANSWERS}.",
         )
-    if len(request.prompt) >= context:
+    check_length(request.prompt, context)
+
+
+def check_length(prompt: Tokens[int], context: int) -> None:
+    """Raise PromptTooLong if a prompt leaves no room for a token."""
+    if len(prompt) >= context:
         raise PromptTooLong(
-            f"This chat is full: it has {len(request.prompt):,} tokens, and the model can take in "
+            f"This chat is full: it has {len(prompt):,} tokens, and the model can take in "
             f"{context:,}.",
             "Start a new chat, or choose a longer context in the model's settings.",
-            Fault(FaultKind.CHAT_FULL, context=len(request.prompt), most_context=context),
+            Fault(FaultKind.CHAT_FULL, context=len(prompt), most_context=context),
         )

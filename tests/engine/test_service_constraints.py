@@ -105,3 +105,15 @@ def test_an_interrupted_answer_continues_in_another_engine(model: Path, sampling
     again.engine.stop()
     assert text + answer_text(rest) == answer_text(whole)
     assert finished(rest).reason is FinishReason.END
+
+
+def test_a_prompt_that_does_not_fit_is_refused_before_its_grammar_is_compiled(
+    bench: Bench,
+) -> None:
+    broken = Constraint(ConstraintKind.JSON_SCHEMA, "{")
+    last = bench.generate(2, "hello", constraint=broken)[-1]
+    assert isinstance(last, Failed)
+    assert "This chat is full" not in last.message
+    last = bench.generate(3, "hello " * 2048, constraint=broken)[-1]
+    assert isinstance(last, Failed)
+    assert last.message.startswith("This chat is full")

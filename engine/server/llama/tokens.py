@@ -7,6 +7,8 @@ from typing import Any
 from starlette.responses import Response
 from starlette.routing import Route
 
+from engine.messages import Tokenized
+from engine.server.bridge import in_thread
 from engine.server.http import Call, get, json_response, post
 from engine.server.openai.messages import turns
 from engine.server.options import template_arguments, thinking
@@ -29,14 +31,9 @@ def routes(service: Service) -> list[Route]:
             parses_special=body.flag("parse_special", True),
             with_pieces=with_pieces,
         )
-        tokens: list[Any] = list(found.ids)
-        if with_pieces:
-            pairs = zip(found.ids, found.pieces, strict=True)
-            tokens = [
-                {"id": token, "piece": _piece(piece.encode("latin-1"))} for token, piece in pairs
-            ]
         context = card.loaded.context if card.loaded is not None else 0
-        return json_response({"tokens": tokens, "count": len(tokens), "max_model_len": context})
+        # A long text has millions of rows.
+        return await in_thread(lambda: json_response(_rows(found) | {"max_model_len": context}))
 
     async def detokenize(call: Call) -> Response:
         body = call.body
@@ -80,6 +77,15 @@ def routes(service: Service) -> list[Route]:
         post("/apply-template", apply_template),
         get("/tokenizer_info", tokenizer_info),
     ]
+
+
+def _rows(found: Tokenized) -> dict[str, Any]:
+    """The tokens of a text, with their pieces where they were asked for."""
+    tokens: list[Any] = list(found.ids)
+    if found.pieces:
+        pairs = zip(found.ids, found.pieces, strict=True)
+        tokens = [{"id": id, "piece": _piece(piece.encode("latin-1"))} for id, piece in pairs]
+    return {"tokens": tokens, "count": len(tokens)}
 
 
 def _piece(piece: bytes) -> str | list[int]:
