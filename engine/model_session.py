@@ -336,8 +336,9 @@ class ModelSession:
     def compute_logits(
         self, request: ComputeLogits, handle: RequestHandle
     ) -> Generator[LogitsComputed | None, None, None]:
-        """Compute the logits after tokens of a text; yields None between chunks."""
-        self._refuse_without_answers()
+        """Compute the logits after tokens of a text, which a model that scores documents has too."""
+        if self.model.decoder.is_encoder:
+            self._refuse_without_answers()
         return self._reader.logits(request, handle, self._stack_of(request, handle))
 
     def measure_speed(

@@ -152,9 +152,9 @@ def test_a_cancelled_answer_goes_on_as_if_it_had_not_stopped(
     other = scheduler.submit(asked(400, 1, 40))  # runs beside it
     for stop in (2, 5, 10):
         steps = itertools.count()
-        # It is looked at several times in each pass; the prompt takes one or two.
+        # It is looked at once in a pass of tokens, several times in one of the prompt: one or two.
         ticket = scheduler.submit(
-            replace(request, cancelled=lambda steps=steps, stop=stop: next(steps) > 4 * stop)
+            replace(request, cancelled=lambda steps=steps, stop=stop: next(steps) > 2 * stop)
         )
         while not ticket.done:
             scheduler.step()

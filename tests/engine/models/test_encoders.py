@@ -33,7 +33,7 @@ def vectors(model: LoadedModel, texts: list[str], pooling: Pooling) -> list[tupl
 def test_a_vector_is_as_defined(architecture: str, types: int, tmp_path: Path) -> None:
     path = tiny_encoders.write(tmp_path / "model.gguf", architecture, types=types)
     model, file = load(path, embeddings=True), plain_states.File(path)
-    for pooling in Pooling:
+    for pooling in set(Pooling) - {Pooling.NONE}:
         for text, found in zip(TEXTS, vectors(model, TEXTS, pooling), strict=True):
             ids = model.tokenizer.encode(text)
             assert (ids[0], ids[-1]) == (2, 3)
@@ -47,7 +47,7 @@ def test_a_vector_of_embedding_gemma_is_as_defined(dense: int, tmp_path: Path) -
     path = tiny_encoders.gemma(tmp_path / "model.gguf", dense=dense)
     model, file = load(path, embeddings=True), plain_states.File(path)
     assert model.pooling is Pooling.MEAN
-    for pooling in Pooling:
+    for pooling in set(Pooling) - {Pooling.NONE}:
         for text, found in zip(TEXTS, vectors(model, TEXTS, pooling), strict=True):
             ids = model.tokenizer.encode(text)
             assert (ids[0], ids[-1]) == (1, 2)
