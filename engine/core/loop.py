@@ -28,7 +28,7 @@ from engine.loading.identity import Stamp, stamps
 from engine.loading.library import model_parts
 from engine.loading.memory import MemoryPlan
 from engine.machine import torch_library
-from engine.machine.device import memory_error, resident_memory, trim_heap
+from engine.machine.device import memory_error, resident_memory, share_heap, trim_heap
 from engine.messages import (
     ApplyTemplate,
     Chat,
@@ -123,6 +123,7 @@ class Loop:
         assert self._thread is None, "the engine was started twice"
         if self._stopping:
             return
+        share_heap()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -161,3 +164,36 @@ def test_without_rss_kinds_resident_memory_is_resident_minus_shared_pages(
     assert linux_resident(tmp_path) == 700 * mmap.PAGESIZE
     (folder / "status").write_text("RssAnon:\t    3000 kB\nRssFile:\t 900 kB\nRssShmem:\t   7 kB\n")
     assert linux_resident(tmp_path) == 3007 * 1024
+
+
+_HEAPS = """
+import ctypes, sys, threading
+from engine.machine.device import share_heap
+if sys.argv[2] == "shared":
+    share_heap()
+barrier = threading.Barrier(6)
+def work():
+    barrier.wait()
+    blocks = [bytes(1000 * one) for one in range(1, 40)]
+    barrier.wait()
+threads = [threading.Thread(target=work) for _ in range(6)]
+for one in threads: one.start()
+for one in threads: one.join()
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+file = libc.fopen(sys.argv[1].encode(), b"w")
+libc.malloc_info(0, ctypes.c_void_p(file))
+libc.fclose(ctypes.c_void_p(file))
+"""
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "malloc_info"), reason="needs glibc"
+)
+def test_threads_share_one_heap(tmp_path: Path) -> None:
+    counts: dict[str, int] = {}
+    for way in ("own", "shared"):
+        file = tmp_path / way
+        subprocess.run([sys.executable, "-c", _HEAPS, str(file), way], check=True)
+        counts[way] = file.read_text().count("<heap nr=")
+    assert counts["shared"] == 1 < counts["own"]
