@@ -287,7 +287,8 @@ def test_waiting_counts_from_the_arrival(model: LoadedModel) -> None:
 
 def test_pages_are_active_while_an_answer_runs_then_cached(model: LoadedModel) -> None:
     scheduler = model.new_scheduler()
-    tickets = [scheduler.submit(Request(prompt(300), max_tokens=40, count=2))]
+    whole = Sampling(ignore_end=True)  # neither ends at its first token
+    tickets = [scheduler.submit(Request(prompt(300), whole, max_tokens=40, count=2))]
     while not tickets[0].forked:
         scheduler.step()
     scheduler.step()
