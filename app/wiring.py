@@ -445,7 +445,7 @@ def connect_network(window: Window, controller: Controller) -> None:
             come_back()
 
     def stays_on_close() -> bool:
-        """Whether a symbol shows that the app goes on without its window."""
+        """Whether closing the window leaves the app running, with its tray symbol."""
         show_tray()
         return server.stays_on_close and tray.is_shown
 

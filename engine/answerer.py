@@ -127,29 +127,12 @@ class Answerer:
                 # The marker that a budget writes begins the answer, where a call must begin.
                 plan = replace(plan, budget=None)
         timer = self._prefill.timer()
-        request = AnswerRequest(
-            self._scheduler.spelled_as_cached(stack, prompt.ids),
-            wanted.sampling,
-            number=handle.id,
-            max_tokens=wanted.max_tokens,
-            stop=(*wanted.stop, *self._model.template.stop),
-            opening=rendered.opening,
-            constraint=constraint,
-            begun=begun,
-            thoughts=plan,
-            logprobs=wanted.logprobs,
-            sampled_logprobs=wanted.sampled_logprobs,
-            arrived=handle.arrived,
-            count=wanted.answers,
-            stack=stack,
-            priority=handle.priority,
-            stop_loops=wanted.stop_loops,
-            drafter=maker(wanted.drafts, drafts),
-            dropped_turns=prompt.dropped_turns,
-            on_prompt=partial(_on_prompt, handle, timer),
-            deliver=deliver,
-            cancellation=handle,
-        )
+        ids = self._scheduler.spelled_as_cached(stack, prompt.ids)
+        request = _request(ids, wanted, handle, stack, drafts, timer)
+        request.stop = (*wanted.stop, *self._model.template.stop)
+        request.opening, request.begun = rendered.opening, begun
+        request.constraint, request.thoughts = constraint, plan
+        request.dropped_turns, request.deliver = prompt.dropped_turns, deliver
         yield from self._answer(request, wanted.conversation, handle, timer)
 
     def _complete(
@@ -174,25 +157,9 @@ class Answerer:
             self.preparing -= 1
         timer = self._prefill.timer()
         given = not isinstance(wanted.prompt, str)  # ids and gaps are taken as they are
-        request = AnswerRequest(
-            ids if given or not ids else self._scheduler.spelled_as_cached(stack, ids),
-            wanted.sampling,
-            number=handle.id,
-            max_tokens=wanted.max_tokens,
-            stop=wanted.stop,
-            constraint=wanted.constraint,
-            logprobs=wanted.logprobs,
-            sampled_logprobs=wanted.sampled_logprobs,
-            arrived=handle.arrived,
-            count=wanted.answers,
-            stack=stack,
-            priority=handle.priority,
-            stop_loops=wanted.stop_loops,
-            drafter=maker(wanted.drafts, drafts),
-            on_prompt=partial(_on_prompt, handle, timer),
-            deliver=handle.deliver,
-            cancellation=handle,
-        )
+        if not given and ids:
+            ids = self._scheduler.spelled_as_cached(stack, ids)
+        request = _request(ids, wanted, handle, stack, drafts, timer)
         yield from self._answer(request, wanted.conversation, handle, timer)
 
     def _answer(
@@ -234,7 +201,7 @@ class Answerer:
             if choice in (ToolChoice.AUTO, ToolChoice.NONE):
                 return wanted.constraint
             raise RequestError(
-                "An answer that must call a tool cannot have a format of its own.",
+                "An answer that must call a tool cannot follow a schema or grammar too.",
                 "Leave out the format, or the choice of a tool.",
             )
         thoughts = None if thinking is False else self._model.template.markers
@@ -253,6 +220,36 @@ class Answerer:
             log.info("the schemas of tools cannot be followed: %s", error)
             made = make(relaxed(tools))
         return made
+
+
+def _request(
+    ids: list[int],
+    wanted: Chat | Complete,
+    handle: RequestHandle,
+    stack: Stack,
+    drafts: DraftRegistry | None,
+    timer: PrefillTimer,
+) -> AnswerRequest:
+    """What the scheduler answers, as the request says it."""
+    return AnswerRequest(
+        ids,
+        wanted.sampling,
+        number=handle.id,
+        max_tokens=wanted.max_tokens,
+        stop=wanted.stop,
+        constraint=wanted.constraint,
+        logprobs=wanted.logprobs,
+        sampled_logprobs=wanted.sampled_logprobs,
+        arrived=handle.arrived,
+        count=wanted.answers,
+        stack=stack,
+        priority=handle.priority,
+        stop_loops=wanted.stop_loops,
+        drafter=maker(wanted.drafts, drafts),
+        on_prompt=partial(_on_prompt, handle, timer),
+        deliver=handle.deliver,
+        cancellation=handle,
+    )
 
 
 def _on_prompt(handle: RequestHandle, timer: PrefillTimer, done: int, total: int) -> None:

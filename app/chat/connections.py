@@ -107,7 +107,7 @@ class Connections(QObject):
         own_addresses: Callable[[], Sequence[str]] = lambda: (),
         parent: QObject | None = None,
     ) -> None:
-        """`files` runs the app's file operations; `deleted` is told what Undo takes back;
+        """`files` is the worker for the app's files; `deleted` is called with what Undo can restore;
         `own_addresses` returns those of the app's server.
 
         Without a `directory` the page offers no engines elsewhere.

@@ -108,7 +108,7 @@ class Residents:
         )
 
     def kept(self, replaced: Collection[Resident]) -> dict[str, int]:
-        """Bytes that the others may come to take of each device with memory of its own."""
+        """Planned bytes of the models that stay, on each device apart from the processor."""
         kept = defaultdict[str, int](int)
         for one in self:
             if one not in replaced:

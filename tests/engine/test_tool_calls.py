@@ -154,7 +154,7 @@ def test_bad_requests_fail_with_a_sentence(bench: Bench, tmp_path: Path) -> None
     options = {"tools": (WEATHER,), "tool_choice": ToolChoice.REQUIRED, "constraint": given}
     events = bench.generate(3, "hello", **options)
     assert isinstance(events[-1], Failed)
-    assert "cannot have a format of its own" in events[-1].message
+    assert "cannot follow a schema or grammar too" in events[-1].message
     events = bench.generate(4, "hello", tools=(Tool("f", "", "[]"),), max_tokens=4)
     assert isinstance(events[-1], Failed)
     assert "schema of the tool 'f' is not a JSON object" in events[-1].message

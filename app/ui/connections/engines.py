@@ -238,7 +238,7 @@ class EngineEditor(QFrame):
         self.saved.emit(self.edited())
 
     def _on_return(self) -> None:
-        if self._question is None:  # which has an answer of its own
+        if self._question is None:  # Return answers that instead
             self._save()
 
     def _agree(self) -> None:

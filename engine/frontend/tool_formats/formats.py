@@ -294,7 +294,7 @@ class ToolFormat:
         return [Call(name, raw, head.groupdict().get("id") or identity)], end
 
     def named(self, name: str, schemas: Mapping[str, Any]) -> tuple[str, str]:
-        """The name and the id in what stands in the place of a name: `functions.name:0`."""
+        """The tool's name and the call's id in a name as written: `functions.name:0`."""
         if not self.name_prefix or name in schemas:
             return name, ""
         short = name.removeprefix(self.name_prefix)

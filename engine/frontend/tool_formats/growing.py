@@ -29,7 +29,7 @@ _PYTHON_TEXT = re.compile(r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*')
 
 Piece = tuple[
     int, str, str
-]  # which call, what stands in the place of its name, the next piece of its arguments
+]  # index of the call, its name as written, the next piece of its arguments
 Steps = Generator[None]  # waits for more text at every yield
 
 
@@ -42,7 +42,7 @@ class GrowingCalls:
         self._text, self._at, self._dropped = "", 0, 0
         self._pieces: list[Piece] = []
         self._number, self._name = -1, ""
-        self._written = ""  # what stands in the place of the name
+        self._written = ""  # the name as written, perhaps with an id
         self._steps: Steps | None = self._read()
         next(self._steps)
 
