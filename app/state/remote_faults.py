@@ -60,7 +60,7 @@ def _network_words(fault: RemoteFault) -> tuple[str, str] | None:
                       server=server, reason=about)  # fmt: skip
             return text, tr(
                 "Check the clock of this computer, and whether a proxy intercepts the connection. "
-                "If the server has a certificate of its own, install it in this system."
+                "If its certificate is self-signed, install it in this system."
             )
         case RemoteFaultKind.NOT_TLS:
             text = tr("{server} does not use encryption.", server=server)
