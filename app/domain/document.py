@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from app.domain.chat_tree import ChatTree, shown_branch
+from app.domain.document_words import place_words
 from app.domain.message import Message
 from app.domain.parts import (
     ErrorPart,
     FilePart,
     ImagePart,
     Part,
+    PassagesPart,
     TextPart,
     ThoughtPart,
     ToolCallPart,
@@ -100,6 +102,13 @@ def _blocks(role: Role, part: Part) -> Sequence[Block]:
         case FilePart(name, text):
             words = tr("Attached: {name}", name=name) if name else tr("Attached text")
             return [_label(words), _code(text)]
+        case PassagesPart(passages):
+            return [
+                block
+                for each in passages
+                if not each.struck
+                for block in (_label(f"[{each.number}] {place_words(each)}"), _code(each.text))
+            ]
         case ImagePart(name):
             words = tr("Picture: {name}", name=name) if name else tr("Picture")
             return [_label(words)]

@@ -1,4 +1,4 @@
-"""Parts of a message: text, thought, tool call, tool result, file, image, and error.
+"""Parts of a message: text, thought, tool call, tool result, file, passages, image, and error.
 
 The parts of an answer reproduce what the model wrote to the last character: a part keeps the exact
 characters of its markup, so `written(split(text)) == text` for every text. The raw text is not
@@ -12,7 +12,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
+from app.domain.document_prompt import file_prompt, passages_prompt
+from app.domain.documents import PageStart, PageUnit, Passage, Reads, Warned
 from app.domain.remote_fault import RemoteFault
 from engine import THOUGHT_ENDS, THOUGHT_OPENS, Fault, Role, split_answer
 
@@ -60,8 +63,24 @@ class FilePart:
     """An attached text: of a file, or pasted."""
 
     name: str  # of the file; "": pasted
-    text: str = ""  # what the model and the search see of the file
+    text: str = ""  # of all pages, which the search sees, and the model as `reads` says
     sha256: str = ""  # of the file's bytes, which are kept under it; "": they are not
+    kind: str = ""  # a `DocumentKind`; "": not known
+    unit: PageUnit = PageUnit.NONE
+    pages: tuple[PageStart, ...] = ()  # none: it is one text
+    reads: Reads = Reads.WHOLE
+    chosen: tuple[int, ...] = ()  # indexes of `pages`, with `Reads.PAGES`
+    warnings: tuple[Warned, ...] = ()
+    path: str = ""  # of the file it was attached from
+    modified: float = 0.0  # of that file, seconds since 1970
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PassagesPart:
+    """The passages of documents that were found for a question."""
+
+    passages: tuple[Passage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +105,16 @@ class ErrorPart:
     remedy: str = ""
 
 
-Part = TextPart | ThoughtPart | ToolCallPart | ToolResultPart | FilePart | ImagePart | ErrorPart
+Part = (
+    TextPart
+    | ThoughtPart
+    | ToolCallPart
+    | ToolResultPart
+    | FilePart
+    | PassagesPart
+    | ImagePart
+    | ErrorPart
+)
 Parts = tuple[Part, ...]
 Content = str | Sequence[Part]  # of a message that is being made
 
@@ -113,13 +141,22 @@ def parts_of(role: Role, content: Content) -> Parts:
 def prompt_text(parts: Iterable[Part]) -> str:
     """The text of a message as its author wrote it, which is also the model's input.
 
-    Attached texts are separated by blank lines from what is around them.
+    Files, pasted texts and passages are separated by blank lines from what is around them.
     """
     text, after_file = "", False
     for part in parts:
         match part:
-            case FilePart():
+            case FilePart(name=""):
                 piece = part.text
+            case FilePart():
+                pages, chosen = part.pages, part.chosen if part.reads is Reads.PAGES else None
+                if part.reads is Reads.PASSAGES:
+                    continue
+                piece = file_prompt(part.name, part.text, part.unit, pages, chosen)
+            case PassagesPart():
+                piece = passages_prompt(part.passages)
+                if not piece:
+                    continue
             case TextPart():
                 piece = part.text
             case ThoughtPart():
@@ -128,7 +165,7 @@ def prompt_text(parts: Iterable[Part]) -> str:
                 piece = part.source or _call_source(part)
             case ToolResultPart() | ImagePart() | ErrorPart():
                 continue
-        is_file = isinstance(part, FilePart)
+        is_file = isinstance(part, FilePart | PassagesPart)
         text = f"{text}\n\n{piece}" if text and (is_file or after_file) else text + piece
         after_file = is_file
     return text
@@ -146,18 +183,18 @@ def without_error(parts: Parts) -> Parts:
 
 
 def without_empty_ends(parts: Iterable[Part]) -> Parts:
-    """Parts of the user without the empty lines at both ends of their joined text.
+    """Parts of the user without the empty lines at both ends of what was typed or pasted.
 
     Nothing else is removed: the indentation of the first line and spaces at the end of the last
-    one are the user's. Nothing is left of parts without a visible character.
+    one are the user's. Nothing is left of texts without a visible character.
     """
     left = list(parts)
-    while left and isinstance(first := left[0], TextPart | FilePart):
+    while left and _is_own(first := left[0]):
         if first.text.strip():
             left[0] = _with_text(first, first.text.lstrip("\r\n"))
             break
         del left[0]
-    while left and isinstance(last := left[-1], TextPart | FilePart):
+    while left and _is_own(last := left[-1]):
         if last.text.strip():
             left[-1] = _with_text(last, last.text.rstrip("\r\n"))
             break
@@ -165,18 +202,35 @@ def without_empty_ends(parts: Iterable[Part]) -> Parts:
     return tuple(left)
 
 
+def _is_own(part: Part) -> TypeGuard[TextPart | FilePart]:
+    """Whether a part was typed or pasted."""
+    return isinstance(part, TextPart) or (isinstance(part, FilePart) and not part.name)
+
+
 def _with_text(part: TextPart | FilePart, text: str) -> Part:
     return replace(part, text=text)
 
 
 def attachments(parts: Iterable[Part]) -> Parts:
-    """The attached files and images."""
+    """The attached files and images, without passages that were found in them."""
     return tuple(part for part in parts if isinstance(part, FilePart | ImagePart))
 
 
+def files(parts: Iterable[Part]) -> tuple[FilePart, ...]:
+    """The attached files, without pasted texts."""
+    return tuple(part for part in parts if isinstance(part, FilePart) and part.name)
+
+
 def clipboard_text(parts: Parts) -> str:
-    """The text to copy: what was said, without thoughts and tools unless there is nothing else."""
-    said = tuple(part for part in parts if isinstance(part, TextPart | FilePart))
+    """The text to copy: what was said, without thoughts and tools unless there is nothing else.
+
+    Of a file it is the name.
+    """
+    said = [
+        TextPart(f"[{part.name}]\n\n") if isinstance(part, FilePart) and part.name else part
+        for part in parts
+        if isinstance(part, TextPart | FilePart)
+    ]
     text = prompt_text(said).strip("\n")
     return text if text.strip() else "\n\n".join(_unsaid(part) for part in parts).strip("\n")
 
@@ -216,6 +270,8 @@ def search_text(parts: Iterable[Part]) -> str:
                 pieces.append(part.text)
             case FilePart():
                 pieces += [part.name, part.text]
+            case PassagesPart():
+                pieces += [passage.text for passage in part.passages if not passage.struck]
             case ImagePart():
                 pieces.append(part.name)
             case ErrorPart():

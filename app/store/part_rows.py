@@ -12,12 +12,14 @@ from app.domain.parts import (
     FilePart,
     ImagePart,
     Part,
+    PassagesPart,
     TextPart,
     ThoughtPart,
     ToolCallPart,
     ToolResultPart,
 )
 from app.domain.remote_fault import RemoteFault, RemoteFaultKind
+from app.store.document_rows import with_records
 from engine import Fault, FaultKind
 
 _NO_CODE = Fault()
@@ -27,6 +29,7 @@ _KINDS: dict[str, type[Part]] = {
     "tool call": ToolCallPart,
     "tool result": ToolResultPart,
     "file": FilePart,
+    "passages": PassagesPart,
     "image": ImagePart,
     "error": ErrorPart,
 }
@@ -34,6 +37,7 @@ _NAMES = {kind: name for name, kind in _KINDS.items()}
 _LONG = {
     "tool call": "arguments",
     "image": "",
+    "passages": "",
     "error": "",
 }  # field in the text column, if not `text`
 
@@ -66,6 +70,8 @@ def from_row(kind: str, data: str, text: str) -> Part:
     values = _object(data)
     if made is ErrorPart:
         values["fault"] = _fault(values.get("fault"))
+    elif made is FilePart or made is PassagesPart:
+        values = with_records(values)
     if long := _LONG.get(kind, "text"):
         values[long] = text
     fitting: dict[str, Any] = {}

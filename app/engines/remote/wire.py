@@ -19,6 +19,7 @@ from app.domain.parts import (
     FilePart,
     ImagePart,
     Part,
+    PassagesPart,
     TextPart,
     ThoughtPart,
     ToolCallPart,
@@ -264,7 +265,7 @@ def _content(parts: Sequence[Part], read: ReadImage) -> Any:
         if isinstance(part, ImagePart):
             end_run()
             made.append({"type": "image_url", "image_url": {"url": data_url(read(part))}})
-        elif isinstance(part, TextPart | FilePart):
+        elif isinstance(part, TextPart | FilePart | PassagesPart):
             run.append(part)
     end_run()
     return made

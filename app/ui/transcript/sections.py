@@ -15,11 +15,13 @@ from enum import Enum
 
 from PySide6.QtCore import QRectF
 
+from app.domain.document_words import place_words
 from app.domain.parts import (
     FilePart,
     ImagePart,
     Part,
     Parts,
+    PassagesPart,
     TextPart,
     ThoughtPart,
     ToolCallPart,
@@ -41,6 +43,7 @@ class Kind(Enum):
     THOUGHT = "thought"
     TOOL = "tool"
     FILE = "file"
+    PASSAGES = "passages"
     IMAGE = "image"
     INSTRUCTIONS = "instructions"
 
@@ -158,6 +161,10 @@ def _row_sections(part: Part) -> list[Section]:
             own = PlainText(part.text)
             words = file_words(part.name, part.text)
             return [Section(Kind.FILE, words, own.blocks, own.source)]
+        case PassagesPart(passages):
+            read = [each for each in passages if not each.struck]
+            own = PlainText("\n\n".join(f"[{n.number}] {place_words(n)}\n{n.text}" for n in read))
+            return [Section(Kind.PASSAGES, passages_words(part), own.blocks, own.source)]
         case ImagePart():
             return [Section(Kind.IMAGE, _image_words(part))]
         case ToolCallPart():
@@ -224,6 +231,12 @@ def file_words(name: str, text: str) -> str:
         return tr("{name}, {size}", name=name, size=size)
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")[:_FIRST_WORDS]
     return tr("Pasted text, {size}: {first}…", size=size, first=first)
+
+
+def passages_words(part: PassagesPart) -> str:
+    """The row of the passages that the model reads for a question."""
+    read = sum(not passage.struck for passage in part.passages)
+    return trn("{count} passage", "{count} passages", read)
 
 
 def attachment_words(part: Part) -> str:

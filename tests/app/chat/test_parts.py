@@ -52,7 +52,8 @@ def test_thoughts_and_white_space_are_read_as_they_were_written() -> None:
 def test_attached_texts_come_before_the_question() -> None:
     files = (FilePart("a.txt", "first"), FilePart("", "second"), TextPart("What is it?"))
     (turn,) = turns_of([said(1, USER, files)], "")
-    assert turn == Turn(USER, "first\n\nsecond\n\nWhat is it?")
+    own = '<document name="a.txt">\nfirst\n</document>'
+    assert turn == Turn(USER, f"{own}\n\nsecond\n\nWhat is it?")
 
 
 def test_errors_and_images_are_not_read() -> None:

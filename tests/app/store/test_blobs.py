@@ -216,7 +216,7 @@ def test_a_file_part_keeps_its_hash_and_only_its_text_is_searched(store: Store) 
     part = FilePart("a.pdf", "\n\nextracted text\n", "ab" * 32)
     assert from_row(*to_row(part)) == part
     assert from_row(*to_row(FilePart("a.txt", "x"))) == FilePart("a.txt", "x")
-    assert without_empty_ends((part,)) == (FilePart("a.pdf", "extracted text", "ab" * 32),)
+    assert without_empty_ends((part,)) == (part,)
     assert "abab" not in search_text((part,))
     chat = store.create_conversation("A chat").id
     store.add_message(chat, None, Role.USER, (part,))

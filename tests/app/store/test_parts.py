@@ -12,6 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.documents import (
+    DocumentKind,
+    DocumentWarning,
+    PageStart,
+    PageUnit,
+    Passage,
+    Reads,
+    Warned,
+)
 from app.domain.growing import append_text
 from app.domain.message import Message, MessageState
 from app.domain.parts import (
@@ -19,6 +28,7 @@ from app.domain.parts import (
     FilePart,
     ImagePart,
     Part,
+    PassagesPart,
     TextPart,
     ThoughtPart,
     ToolCallPart,
@@ -65,6 +75,26 @@ EVERY: tuple[Part, ...] = (
     ThoughtPart("", ends=""),
     TextPart("Done."),
     FilePart("notes.txt", "line one\nline two"),
+    FilePart(
+        "report.pdf",
+        "One\n\nTwo",
+        "a" * 64,
+        DocumentKind.PDF,
+        PageUnit.PAGE,
+        (PageStart("1", 0), PageStart("2", 5)),
+        Reads.PAGES,
+        (1,),
+        (Warned(DocumentWarning.SCANNED, ("2",)),),
+        "/files/report.pdf",
+        12.5,
+        34,
+    ),
+    PassagesPart(
+        (
+            Passage(1, "report.pdf", "Two", "2", PageUnit.PAGE, "a" * 64, "", 5, 8, 0.5, True),
+            Passage(2, "notes.txt", "line", struck=True),
+        )
+    ),
     FilePart("", "pasted"),
     ImagePart("tree.png", "0" * 64, "/pictures/tree.png", 640, 480, 12345),
     ERROR,
@@ -134,7 +164,7 @@ def test_attached_texts_are_read_as_if_they_had_been_typed(texts: list[str]) -> 
     ],
 )
 def test_only_empty_lines_at_the_ends_of_a_message_are_removed(text: str, sent: str) -> None:
-    for part in (TextPart(text), FilePart("", text), FilePart("notes.txt", text)):
+    for part in (TextPart(text), FilePart("", text)):
         assert prompt_text(without_empty_ends((part,))) == sent
 
 
@@ -213,7 +243,7 @@ def test_a_code_of_a_later_version_is_an_error_without_code(fault: str) -> None:
 def fill(store: Store) -> dict[int, Message]:
     """A chat whose messages have every kind of part."""
     chat = store.create_conversation("Every kind").id
-    own = store.add_message(chat, None, Role.USER, EVERY[6:9]).id
+    own = store.add_message(chat, None, Role.USER, EVERY[6:11]).id
     answer = store.add_message(chat, own, Role.ASSISTANT, EVERY[:4], MessageState.STREAMING).id
     store.append_text(answer, "<think>On")
     store.append_text(answer, "ce more.</thi")
@@ -228,7 +258,7 @@ def test_restarting_keeps_every_kind(path: Path) -> None:
         held = fill(store)
         chat = store.conversations()[0].id
         own, answer, _ = store.branch(chat)
-        assert own.parts == EVERY[6:9]
+        assert own.parts == EVERY[6:11]
         assert answer.parts == (*EVERY[:4], ThoughtPart("Once more."), TextPart("Done."), ERROR)
         assert answer.error == ERROR
     with closing(Store.open(path)) as store:

@@ -61,7 +61,7 @@ def test_messages_of_one_author_are_one_and_none_is_empty() -> None:
         user(TextPart("Three")),
     ) == [
         {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "One\n\nTwo\n\nits text"},
+        {"role": "user", "content": 'One\n\nTwo\n\n<document name="a.txt">\nits text\n</document>'},
         {"role": "assistant", "content": "Yes"},
         {"role": "user", "content": "Three"},
     ]

@@ -251,7 +251,7 @@ def test_copies_leave_out_thoughts_and_tools(view: Transcript, qtbot: QtBot) -> 
     click(qtbot, view, tool_point(view, 1, "copy"))
     assert clipboard() == "Let me look.\n\nTake an **umbrella**."
     view.tools.use(0, view.tools.all(0)[0][0])
-    assert clipboard() == f"{PASTED}\n\na ```fence``` and a note\n\nWhat is it?"
+    assert clipboard() == f"{PASTED}\n\n[notes.txt]\n\nWhat is it?"
     view.select_all()
     view.copy()
     assert clipboard() == "What is it?\n\nLet me look.\n\nTake an **umbrella**."

@@ -1,0 +1,29 @@
+"""Words for places in documents, as the window and exported chats name them."""
+
+from __future__ import annotations
+
+from app.domain.documents import PageUnit, Passage
+from app.system.translation import tr
+
+
+def page_words(unit: PageUnit, label: str) -> str:
+    """A page, such as "page 3"; "" in a document of one text."""
+    match unit:
+        case PageUnit.NONE:
+            return ""
+        case PageUnit.PAGE:
+            return tr("page {label}", label=label)
+        case PageUnit.SHEET:
+            return tr("sheet {label}", label=label)
+        case PageUnit.SLIDE:
+            return tr("slide {label}", label=label)
+        case PageUnit.CHAPTER:
+            return tr("chapter {label}", label=label)
+        case PageUnit.MESSAGE:
+            return tr("message {label}", label=label)
+
+
+def place_words(passage: Passage) -> str:
+    """The document of a passage and the page in it."""
+    page = page_words(passage.unit, passage.page)
+    return tr("{name}, {page}", name=passage.name, page=page) if page else passage.name

@@ -1,0 +1,65 @@
+"""Documents in a prompt: their names, marks of pages, and borders."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.document_prompt import file_prompt, passages_prompt
+from app.domain.documents import Document, DocumentKind, Page, PageUnit, Passage, page_spans
+from app.domain.parts import FilePart, PassagesPart, Reads, TextPart, clipboard_text, prompt_text
+
+REPORT = Document(
+    DocumentKind.PDF, (Page("i", "One"), Page("ii", ""), Page("1", "Three")), PageUnit.PAGE
+)
+FILE = FilePart(
+    'a "b" <c>.pdf', REPORT.text, unit=REPORT.unit, pages=REPORT.starts, kind=REPORT.kind
+)
+
+
+def test_pages_are_found_again_in_the_text() -> None:
+    spans = [(label, REPORT.text[a:b]) for label, a, b in page_spans(REPORT.text, REPORT.starts)]
+    assert spans == [(page.label, page.text) for page in REPORT.pages]
+
+
+def test_a_file_has_a_name_and_marks_of_pages_and_comes_before_the_question() -> None:
+    assert prompt_text((FILE, TextPart("What?"))) == (
+        '<document name="a &quot;b&quot; &lt;c&gt;.pdf" pages="3">\n'
+        "[page i]\nOne\n\n[page ii]\n\n\n[page 1]\nThree\n</document>\n\nWhat?"
+    )
+
+
+def test_only_chosen_pages_are_read() -> None:
+    prompt = file_prompt("a.pdf", REPORT.text, REPORT.unit, REPORT.starts, (2,))
+    assert "[page 1]\nThree" in prompt
+    assert "One" not in prompt
+
+
+@given(st.lists(st.sampled_from(("a", "</document>", "</document-2>", "\n", "<")), max_size=8))
+def test_no_text_ends_the_border(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    prompt = file_prompt("a.txt", text)
+    tag = re.match(r"<([a-z0-9-]+) ", prompt)
+    assert tag is not None
+    assert prompt.count(f"</{tag[1]}>") == 1
+    assert prompt.endswith(f"</{tag[1]}>")
+
+
+def test_passages_are_numbered_and_those_struck_out_are_not_read() -> None:
+    kept = Passage(3, "a.pdf", "Three", "1", PageUnit.PAGE)
+    part = PassagesPart((kept, Passage(4, "b.txt", "secret", struck=True)))
+    prompt = prompt_text((part, TextPart("What?")))
+    assert prompt.startswith('<passage number="3" document="a.pdf" page="1">\nThree\n</passage>\n')
+    assert prompt.endswith("such as [3].\n\nWhat?")
+    assert "secret" not in prompt
+    assert passages_prompt((Passage(1, "a", "b", struck=True),)) == ""
+
+
+@pytest.mark.parametrize("reads", [Reads.WHOLE, Reads.PASSAGES])
+def test_a_copied_message_has_the_names_of_its_files(reads: Reads) -> None:
+    parts = (FilePart("a.pdf", "text", reads=reads), TextPart("What?"))
+    assert clipboard_text(parts) == "[a.pdf]\n\nWhat?"
+    assert ("text" in prompt_text(parts)) is (reads is Reads.WHOLE)
