@@ -1,0 +1,1 @@
+"""Documents: their text extracted in a child process, cut into passages, indexed and searched."""

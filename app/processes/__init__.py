@@ -1,0 +1,1 @@
+"""Child processes of the app, with limits of time, memory and output."""
