@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from app.state.adapters import AdapterState
+from app.state.attachments import AttachmentsState
 from app.state.chat import State
 from app.state.chat_settings import ChatSettingsState
 from app.state.connections import ConnectionsState
@@ -32,3 +33,4 @@ class States:
     presets: PresetState = field(default_factory=PresetState)
     connections: ConnectionsState = field(default_factory=ConnectionsState)
     server: ServerState = field(default_factory=ServerState)
+    attachments: AttachmentsState = field(default_factory=AttachmentsState)

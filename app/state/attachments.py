@@ -1,0 +1,152 @@
+"""Observable state of attached files that are not sent, and whether the next prompt fits.
+
+Only `app.chat.attachments` and `app.chat.fit` change it; values are immutable, as in
+`app.state.chat`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from PySide6.QtCore import QObject, Signal
+
+from app.domain.model_ref import ModelRef
+from app.domain.parts import FilePart
+from app.state.read_only import ReadOnly
+
+
+@dataclass(frozen=True, slots=True)
+class Editing:
+    """The editor of a sent message, as the place where files are attached."""
+
+    message: int
+
+
+Place = int | None | Editing  # a chat, the new chat, or the editor of a sent message
+
+
+class AttachmentPhase(Enum):
+    """What is done about an attached file."""
+
+    READING = "reading"  # its text is being extracted
+    READY = "ready"
+    FAILED = "failed"  # it has no text: `fault` says why
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file of a message that is not sent."""
+
+    id: int
+    name: str  # of the file
+    path: str = ""  # it was attached from
+    phase: AttachmentPhase = AttachmentPhase.READING
+    part: FilePart | None = None  # once it is READY
+    tokens: int | None = None  # of what the model reads of it; None: not counted
+    approximate: bool = False  # the tokens are estimated by characters
+    progress: float = 0.0  # of READING, 0 to 1; 0: not known
+    fault: str = ""  # one sentence: why it has no text
+    remedy: str = ""  # what the user can do; "": nothing
+    changed: bool = False  # the file on disk is another one now: `reload` reads it again
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFile:
+    """A file that was attached before, or is on disk, and can be attached by its name."""
+
+    name: str
+    sha256: str = ""  # of its bytes, with which its text is stored; "": it is read from `path`
+    path: str = ""
+    kind: str = ""  # a `DocumentKind`
+    changed: bool = False  # on disk since it was attached
+
+
+@dataclass(frozen=True, slots=True)
+class LongerContext:
+    """A context of the loaded model in which the prompt fits."""
+
+    tokens: int
+    size_bytes: int  # of its cache in memory
+    fits: bool  # the memory is free
+
+
+@dataclass(frozen=True, slots=True)
+class OtherModel:
+    """An installed model whose context is long enough."""
+
+    model: ModelRef
+    name: str
+    context: int  # tokens
+
+
+@dataclass(frozen=True, slots=True)
+class FitEstimate:
+    """The next whole prompt of a chat: instructions, history as it is kept, files and text."""
+
+    tokens: int  # of the prompt
+    context: int  # of the model, in tokens; 0: not known
+    answer_tokens: int = 0  # room that is kept for the answer
+    file_tokens: int = 0  # of `tokens`, those of the files that are not sent
+    cached_tokens: int = 0  # that need not be read again
+    seconds: float = 0.0  # until the first token; 0: not known
+    approximate: bool = False  # estimated by characters
+    forgotten: tuple[str, ...] = ()  # names of earlier files that are no longer read
+    longer_context: LongerContext | None = None
+    models: tuple[OtherModel, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether the model can read all of it and answer."""
+        return not self.context or self.tokens + self.answer_tokens <= self.context
+
+
+class AttachmentsState(QObject):
+    """Observable; every signal is sent after the values have changed."""
+
+    changed = Signal(object)  # the `Place` whose files have changed
+    fit_changed = Signal()
+
+    fit = ReadOnly[FitEstimate | None]()  # of the shown chat; None: not known
+    refused = ReadOnly[bool]()  # sending was refused because it does not fit: show the four ways
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._unsent: dict[Place, tuple[Attachment, ...]] = {}
+        self._fit: FitEstimate | None = None
+        self._refused = False
+
+    def of(self, place: Place) -> tuple[Attachment, ...]:
+        """The files that are attached at a place, in order."""
+        return self._unsent.get(place, ())
+
+    def find(self, attachment: int) -> tuple[Place, Attachment] | None:
+        """The place of an attachment, and the attachment; None if it was removed."""
+        for place, unsent in self._unsent.items():
+            for each in unsent:
+                if each.id == attachment:
+                    return place, each
+        return None
+
+    def is_reading(self, place: Place) -> bool:
+        """Whether a file has no text yet: the message cannot be sent."""
+        return any(each.phase is AttachmentPhase.READING for each in self.of(place))
+
+    # --- changing: app.chat.attachments and app.chat.fit only -----------------------------------
+
+    def set(self, place: Place, attachments: Sequence[Attachment]) -> None:
+        """Set the files of a place; none removes it."""
+        if tuple(attachments) == self.of(place):
+            return
+        if attachments:
+            self._unsent[place] = tuple(attachments)
+        else:
+            self._unsent.pop(place, None)
+        self.changed.emit(place)
+
+    def set_fit(self, fit: FitEstimate | None, *, refused: bool = False) -> None:
+        """Set the estimate of the shown chat, and whether sending was refused by it."""
+        if (fit, refused) != (self.fit, self.refused):
+            self._fit, self._refused = fit, refused
+            self.fit_changed.emit()
