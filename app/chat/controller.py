@@ -6,7 +6,6 @@ changed when it returns, and the disk follows soon after. Each part awaits what 
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from app.chat.draft_model import SpeculativeModel
 from app.chat.drafts import UnsentText
 from app.chat.folders import Folders
 from app.chat.last_chat import LastChat
-from app.chat.message_length import is_too_long
+from app.chat.messages import Messages
 from app.chat.model_loader import ModelLoader, expected_model, first_model
 from app.chat.model_switch import NOTICE as SWITCH_NOTICE
 from app.chat.model_switch import ModelSwitch
@@ -37,7 +36,7 @@ from app.chat.opening import Opening
 from app.chat.outbox import Outbox
 from app.chat.performance import Performance
 from app.chat.presets import Presets
-from app.chat.prompts import PromptBuilder, length_instruction
+from app.chat.prompts import PromptBuilder
 from app.chat.quitting import Quitting, RejectedNotices
 from app.chat.reading_aloud import ReadingAloud
 from app.chat.runner import Runner
@@ -48,22 +47,14 @@ from app.chat.store_faults import StoreFaults
 from app.chat.titles import Titles
 from app.chat.token_count import TokenCount
 from app.chat.transfer.controller import DONE_NOTICE, Transfer
-from app.domain.answer_details import AnswerDetails
 from app.domain.chat_settings import NO_SETTINGS
 from app.domain.generation_settings import GenerationSettings
-from app.domain.ids import new_id
-from app.domain.message import AnswerAgain, Message, MessageState
+from app.domain.message import AnswerAgain
 from app.domain.model_ref import Local, ModelRef, local_path
 from app.domain.parts import (
     Content,
     Parts,
-    clipboard_text,
-    edited_answer,
-    parts_of,
-    typed_text,
-    without_empty_ends,
 )
-from app.domain.word_count import word_count
 from app.engines.client import ClientMaker
 from app.engines.local import local
 from app.engines.registry import EngineRegistry
@@ -73,18 +64,15 @@ from app.settings.table import Settings, with_own, without_own
 from app.settings.used_sampling import UsedValue
 from app.state.chat import Notice
 from app.state.states import States
-from app.store.store import Store
 from app.store.writer import StoreQueue
 from app.system.file_manager import show_in_folder
 from app.system.speech import Speech
 from app.system.translation import tr
 from app.system.worker import BackgroundWorker
 from engine import (
-    ContextPolicy,
     DevicesFound,
     Event,
     FindDevices,
-    Role,
     delete_snapshots,
     snapshots_size,
 )
@@ -193,7 +181,9 @@ class Controller(QObject):
         )
         self.library.defaults.changed.connect(self.speculative_model.update)
         self.drafts = UnsentText(state, store_queue)
-        self.outbox = Outbox(state, self.drafts, self._send_in)
+        self.outbox = Outbox(
+            state, self.drafts, lambda chat, parts: self.messages.send_in(chat, parts)
+        )
         self.models = ModelLoader(
             state,
             self._engine,
@@ -298,7 +288,21 @@ class Controller(QObject):
             self.presets,
         )
         self.reading = ReadingAloud(state, Speech(self))
-        self._continuation = Continuation(state, store_queue, self._refuses, self._answer)
+        self.messages = Messages(
+            state,
+            store_queue,
+            self._answers,
+            self._prompts,
+            self.chat_settings,
+            self.comparisons,
+            self.outbox,
+            self.drafts,
+            self.token_count,
+            self._refuses,
+            self._begin,
+            lambda chats: self.folders.archive(chats, archived=False),
+        )
+        self._continuation = Continuation(state, store_queue, self._refuses, self.messages.answer)
         self.network = Network(
             states, lambda: self.settings, self.change_settings, self._own_files,
             outside or Outside(), self.deletions, self,
@@ -405,7 +409,7 @@ class Controller(QObject):
         elif kind == DONE_NOTICE:
             self.transfer.undo()
         elif kind == FULL_NOTICE:
-            self._go_on_without_oldest()
+            self.messages.go_on_without_oldest()
         else:
             self.presets.act_on_notice(kind)
 
@@ -443,31 +447,8 @@ class Controller(QObject):
     # --- messages -------------------------------------------------------------------------------
 
     def send(self, content: Content, left: Parts = ()) -> bool:
-        """Send a message in the shown conversation; False when it cannot be sent now.
-
-        During an answer it waits in the outbox. `left` is unsent and stays in the field.
-        """
-        parts = without_empty_ends(parts_of(Role.USER, content))
-        shown = self.state.current
-        if not parts:
-            return False
-        if shown is not None and self.state.busy:
-            self.outbox.add(shown, parts)
-            self.drafts.keep(shown, left)
-            return True
-        if self._refuses(shown) or is_too_long(self.state, self.token_count, parts):
-            return False
-        if self.comparisons.is_open:
-            self.comparisons.refuse_message()
-            return False
-        parent = self.state.messages[-1].id if self.state.messages else None
-        conversation_id = self._begin(parts) if shown is None else shown
-        self._ask(conversation_id, parent, parts)
-        self.drafts.keep(conversation_id, left)
-        if shown is None:
-            self.drafts.keep(None, ())  # last: a crash before must not lose the message
-            self.state.show(conversation_id)
-        return True
+        """Send a message in the shown conversation; see `Messages.send`."""
+        return self.messages.send(content, left)
 
     def stop(self) -> None:
         """Stop the answer of the shown conversation; its partial text stays."""
@@ -487,23 +468,8 @@ class Controller(QObject):
         how: AnswerAgain = AnswerAgain.SAME,
         model: ModelRef | None = None,
     ) -> None:
-        """Generate another answer as a sibling of this one.
-
-        `model` writes this answer alone; None: the model of the chat does.
-        """
-        place, old = self._find(message_id)
-        if old is None or old.role is not Role.ASSISTANT or self.state.busy:
-            return
-        if old.is_greeting or self._refuses(old.conversation, model):
-            return
-        self.state.cut(old.conversation, place)
-        extra = length_instruction(how, word_count(clipboard_text(old.parts)))
-        made = AnswerDetails(extra=extra) if extra else None
-        siblings = old.siblings + 1
-        again = self._add(
-            old.conversation, old.parent, Role.ASSISTANT, (), siblings, made, by=model
-        )
-        self._answer(again, model)
+        """Generate another answer; see `Messages.regenerate`."""
+        self.messages.regenerate(message_id, how, model)
 
     def regenerate_with(self, message_id: int, model: ModelRef) -> None:
         """Generate another answer with a model that the chat does not keep."""
@@ -526,54 +492,12 @@ class Controller(QObject):
         self.comparisons.reopen(message_id)
 
     def edit(self, message_id: int, content: Content) -> None:
-        """Send an edited user message, or keep an edited answer, as a sibling.
-
-        The old branch stays.
-        """
-        place, old = self._find(message_id)
-        if old is None or self.state.busy or old.undecided:
-            return
-        if old.role is Role.ASSISTANT:
-            self._keep_edited(place, old, content)
-            return
-        parts = without_empty_ends(parts_of(Role.USER, content))
-        if old.role is not Role.USER or not parts:
-            return
-        if self._refuses(old.conversation):
-            return
-        self.state.cut(old.conversation, place)
-        self._ask(old.conversation, old.parent, parts, old.siblings + 1)
-
-    def _keep_edited(self, place: int, old: Message, content: Content) -> None:
-        """Show an answer with another text as a new version, from which the chat goes on."""
-        text = content if isinstance(content, str) else typed_text(content)
-        parts = edited_answer(old.parts, text)
-        if not text.strip() or parts == old.parts:
-            return
-        self.state.cut(old.conversation, place)
-        made = replace(old.details or AnswerDetails(model=old.model), edited=True)
-        siblings = old.siblings + 1
-        edited = self._add(
-            old.conversation, old.parent, Role.ASSISTANT, parts, siblings, made, written=True
-        )
-        self._store_queue.write(
-            lambda store: store.finish(edited.id, MessageState.COMPLETE, details=made)
-        )
+        """Send an edited message, or keep an edited answer; see `Messages.edit`."""
+        self.messages.edit(message_id, content)
 
     def continue_answer(self, message_id: int) -> None:
         """Let the model go on after the last answer; new text is appended to it."""
         self._continuation.start(message_id)
-
-    def _go_on_without_oldest(self) -> None:
-        """Answer again in the full chat, which leaves out its oldest messages from now on."""
-        conversation, message = self._answers.full_answer()
-        self.state.set_notice(FULL_NOTICE, None)
-        settings = replace(self.state.settings(conversation), policy=ContextPolicy.DROP_OLDEST)
-        self.chat_settings.change(conversation, settings)
-        if self.state.current == conversation:
-            compared = self.state.compared.items()
-            shown = next((mine for mine, other in compared if other.id == message), message)
-            self.regenerate(shown)
 
     # --- the model ------------------------------------------------------------------------------
 
@@ -595,14 +519,6 @@ class Controller(QObject):
         self.outbox.on_answer_ended(conversation_id, message_id)  # first: it may ask the next one
         self.titles.on_answer_ended(conversation_id, message_id)
 
-    def _send_in(self, conversation_id: int, parts: Parts) -> bool:
-        """Send a message at the end of a conversation that was opened; False when it cannot be."""
-        branch = self.state.branches.get(conversation_id)
-        if not branch or self._refuses(conversation_id):
-            return False
-        self._ask(conversation_id, branch[-1].id, parts)
-        return True
-
     def _refuses(self, conversation: int | None, model: ModelRef | None = None) -> bool:
         """Whether a chat cannot be answered now; a notice says why. `model` is for this answer."""
         if self.chat_settings.refuses(conversation):
@@ -619,70 +535,9 @@ class Controller(QObject):
         self.presets.renew()
         return conversation_id
 
-    def _ask(
-        self, conversation_id: int, parent: int | None, parts: Parts, sibling: int = 1
-    ) -> None:
-        self.folders.archive([conversation_id], archived=False)  # it is in use again
-        own = self._add(conversation_id, parent, Role.USER, parts, sibling)
-        self._answer(self._add(conversation_id, own.id, Role.ASSISTANT, (), 1))
-
-    def _add(
-        self,
-        conversation_id: int,
-        parent: int | None,
-        role: Role,
-        parts: Parts,
-        sibling: int,
-        details: AnswerDetails | None = None,
-        *,
-        by: ModelRef | None = None,
-        written: bool = False,
-    ) -> Message:
-        """Append a message to the branch, as the newest of `sibling` siblings.
-
-        An answer is to be written, by the model `by` or that of the chat, unless it is `written`:
-        by the model of its `details`.
-        """
-        own = role is Role.USER
-        state = MessageState.COMPLETE if own or written else MessageState.STREAMING
-        by = by or self.state.settings(conversation_id).model
-        used = self.state.model.name if by is None else self.state.model_name(by)
-        model = details.model if written and details else used
-        message = Message(
-            new_id(), conversation_id, parent, role, parts, state, time.time(), "" if own else model,
-            "", 0, 0, 0.0, sibling, sibling, details=details,
-        )  # fmt: skip
-
-        def add(store: Store) -> None:
-            store.add_message(
-                conversation_id, parent, role, parts, state, message.model, id=message.id
-            )
-
-        self._store_queue.write(add, message.text)
-        self.state.add(message)
-        return message
-
-    def _answer(self, message: Message, model: ModelRef | None = None) -> None:
-        branch = self.state.branches[message.conversation]
-        self.chat_settings.keep_variables(message.conversation)
-        extra = message.details.extra if message.details else ""
-        self._answers.enqueue(
-            message,
-            lambda: self._prompts.command(message.conversation, branch, extra),
-            request=lambda: self._prompts.request(message.conversation, branch, extra),
-            model=model,
-        )
-
     def _model_settings(self, model: ModelRef | None) -> Settings:
         """The settings of a model; None: of the one in use."""
         return self.library.defaults.settings_for(local_path(model or self.state.model.model))
-
-    def _find(self, message_id: int) -> tuple[int, Message | None]:
-        """Index of a message in the shown branch, and the message; (-1, None) if absent."""
-        for place, message in enumerate(self.state.messages):
-            if message.id == message_id:
-                return place, message
-        return -1, None
 
     async def _find_devices(self) -> None:
         found = await self._engine.submit(FindDevices()).result(DevicesFound)
