@@ -1,0 +1,289 @@
+"""Safe reading of zip packages and of XML: what docx, odt, epub and their like are made of.
+
+Nothing is written, no name leads outside, no entity is expanded and nothing is fetched; what
+unpacks to more than the limits is refused while it is unpacked.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from html.entities import html5
+from types import TracebackType
+from urllib.parse import unquote
+from xml.etree.ElementTree import Element, TreeBuilder
+from xml.parsers import expat
+
+from app.documents.source import ExtractionError, ExtractionFault, Source
+
+MOST_ENTRIES = 50_000
+MOST_ENTRY_BYTES = 400_000_000  # of one entry, unpacked
+MOST_UNPACKED_BYTES = 1_000_000_000  # of all entries that are read
+MOST_RATIO = 400  # unpacked to packed bytes of an entry ...
+RATIO_FROM_BYTES = 20_000_000  # ... that unpacks to more than this
+DEEPEST = 1_000  # elements within each other
+LONGEST_TOKEN = 16_000_000  # bytes of a tag with its attributes
+CHUNK = 1 << 20  # bytes
+
+# Names of namespaces as readers write them; those of the transitional and the strict formats are
+# the same. An element of any other namespace has its local name only.
+_TRANSITIONAL = "http://schemas.openxmlformats.org/"
+_STRICT = "http://purl.oclc.org/ooxml/"
+_OASIS = "urn:oasis:names:tc:opendocument:xmlns:"
+PREFIXES = {
+    **{
+        root + name: prefix
+        for prefix, transitional, strict in (
+            ("w", "wordprocessingml/2006/main", "wordprocessingml/main"),
+            ("a", "drawingml/2006/main", "drawingml/main"),
+            ("c", "drawingml/2006/chart", "drawingml/chart"),
+            ("dgm", "drawingml/2006/diagram", "drawingml/diagram"),
+            ("m", "officeDocument/2006/math", "officeDocument/math"),
+            ("p", "presentationml/2006/main", "presentationml/main"),
+            ("r", "officeDocument/2006/relationships", "officeDocument/relationships"),
+            ("s", "spreadsheetml/2006/main", "spreadsheetml/main"),
+            ("wp", "drawingml/2006/wordprocessingDrawing", "drawingml/wordprocessingDrawing"),
+        )
+        for root, name in ((_TRANSITIONAL, transitional), (_STRICT, strict))
+    },
+    "http://schemas.openxmlformats.org/markup-compatibility/2006": "mc",
+    "http://schemas.microsoft.com/office/word/2010/wordprocessingShape": "wps",
+    "urn:schemas-microsoft-com:vml": "v",
+    "http://purl.org/dc/elements/1.1/": "dc",
+    "http://www.w3.org/1999/xlink": "xlink",
+    "http://www.w3.org/XML/1998/namespace": "xml",
+    "http://www.w3.org/1998/Math/MathML": "math",
+    "http://www.w3.org/1999/xhtml": "html",
+    **{
+        f"{_OASIS}{name}:1.0": name
+        for name in (
+            *("office", "text", "table", "style", "meta", "manifest", "script", "form"),
+            *("presentation", "animation", "config"),
+        )
+    },
+    f"{_OASIS}drawing:1.0": "draw",
+    f"{_OASIS}svg-compatible:1.0": "svg",
+    f"{_OASIS}xsl-fo-compatible:1.0": "fo",
+    f"{_OASIS}datastyle:1.0": "number",
+}
+
+
+def damaged(detail: str) -> ExtractionError:
+    """The error of a file that is not what its format says."""
+    return ExtractionError(ExtractionFault.DAMAGED, detail)
+
+
+class Package:
+    """A zip file whose entries are read by name, within limits; a context manager."""
+
+    def __init__(self, source: Source) -> None:
+        """Reads the list of entries; raises ExtractionError."""
+        self._left = MOST_UNPACKED_BYTES
+        self._file = source.open()
+        try:
+            self._zip = zipfile.ZipFile(self._file)
+            self._entries = self._listed()
+        except ExtractionError:
+            self._file.close()
+            raise
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, OSError) as error:
+            self._file.close()
+            raise _not_a_package(source, str(error)) from error
+        self._folded = {name.casefold(): name for name in reversed(self._entries)}
+
+    def __enter__(self) -> Package:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._zip.close()
+        self._file.close()
+
+    def _listed(self) -> dict[str, zipfile.ZipInfo]:
+        found = self._zip.infolist()
+        if len(found) > MOST_ENTRIES:
+            raise ExtractionError(ExtractionFault.TOO_LARGE, f"{len(found)} entries in the archive")
+        end = 0
+        for entry in sorted(found, key=lambda entry: entry.header_offset):
+            if entry.header_offset < end:
+                raise damaged(f"entries of the archive overlap at {entry.filename!r}")
+            end = entry.header_offset + 30 + entry.compress_size
+        return {_plain(entry.filename): entry for entry in found if not entry.is_dir()}
+
+    @property
+    def names(self) -> Iterable[str]:
+        """The entries' names, with slashes, in the order of the file."""
+        return self._entries.keys()
+
+    def __contains__(self, name: str) -> bool:
+        return name.casefold() in self._folded
+
+    def read(self, name: str) -> bytes:
+        """An entry's bytes; raises KeyError without it, ExtractionError if it cannot be read."""
+        return b"".join(self.chunks(name))
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """An entry's bytes in pieces; raises as `read` does."""
+        entry = self._entries[self._folded[name.casefold()]]
+        if entry.flag_bits & 1:
+            raise ExtractionError(ExtractionFault.PROTECTED, f"{name} is encrypted")
+        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise damaged(f"{name} is packed by method {entry.compress_type}")
+        most = min(MOST_ENTRY_BYTES, self._left)
+        most = min(most, max(RATIO_FROM_BYTES, entry.compress_size * MOST_RATIO))
+        read = 0
+        try:
+            with self._zip.open(entry) as file:
+                while piece := file.read(CHUNK):
+                    read += len(piece)
+                    if read > most:
+                        raise ExtractionError(
+                            ExtractionFault.TOO_LARGE, f"{name} unpacks to more than {most} bytes"
+                        )
+                    yield piece
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
+            raise damaged(f"{name}: {error}") from error
+        finally:
+            self._left -= read
+
+    def tree(self, name: str) -> Element | None:
+        """The root of an XML entry, None without the entry; raises ExtractionError."""
+        return xml_tree(self.chunks(name), name) if name in self else None
+
+    def elements(self, name: str, *wanted: str) -> Iterator[Element]:
+        """The outermost elements of these names, each forgotten when the next one is taken.
+
+        None without the entry; raises ExtractionError.
+        """
+        return xml_elements(self.chunks(name), *wanted, name=name) if name in self else iter(())
+
+
+def _plain(name: str) -> str:
+    """An entry's name as packages refer to it."""
+    return name.replace("\\", "/").lstrip("/")
+
+
+def _not_a_package(source: Source, detail: str) -> ExtractionError:
+    if source.head.startswith(b"\xd0\xcf\x11\xe0"):  # Microsoft's container of streams
+        with source.open() as file:
+            start = file.read(1 << 24)
+        if "EncryptedPackage".encode("utf-16-le") in start:
+            return ExtractionError(ExtractionFault.PROTECTED, "the package is encrypted")
+        return ExtractionError(ExtractionFault.UNKNOWN, "a binary file of an old Office format")
+    return damaged(detail)
+
+
+def resolved(base: str, target: str) -> str:
+    """The entry that `target` names, seen from the entry `base`; never outside of the package."""
+    path = unquote(target.split("#", 1)[0].split("?", 1)[0]).replace("\\", "/")
+    joined = posixpath.join("/", posixpath.dirname(base), path)
+    return posixpath.normpath(joined).lstrip("/")
+
+
+def xml_tree(chunks: Iterable[bytes], name: str = "") -> Element:
+    """The root element of an XML text; `name` is for errors. Raises ExtractionError."""
+    builder = _Builder(frozenset(), name)
+    for piece in chunks:
+        builder.feed(piece)
+    return builder.close()
+
+
+def xml_elements(chunks: Iterable[bytes], *wanted: str, name: str = "") -> Iterator[Element]:
+    """The outermost elements of the wanted names, each forgotten when the next one is taken."""
+    builder = _Builder(frozenset(wanted), name)
+    for piece in chunks:
+        builder.feed(piece)
+        yield from builder.taken()
+    builder.close()
+    yield from builder.taken()
+
+
+class _Builder:
+    """Builds elements whose names have the prefixes of `PREFIXES`, and refuses entities."""
+
+    def __init__(self, wanted: frozenset[str], name: str) -> None:
+        self._wanted = wanted
+        self._name = name
+        self._tree = TreeBuilder()
+        self._open: list[Element] = []
+        self._within = 0  # depth of the wanted element that is open; 0: none
+        self._found: list[Element] = []
+        self._fed = 0  # bytes
+        self._names: dict[str, str] = {}
+        parser = expat.ParserCreate(namespace_separator=" ")
+        parser.buffer_text = True
+        parser.ordered_attributes = True
+        parser.UseForeignDTD(True)  # an entity that is not defined is skipped, not an error
+        parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._tree.data
+        parser.EntityDeclHandler = self._entity
+        parser.SkippedEntityHandler = self._skipped
+        self._parser = parser
+
+    def feed(self, piece: bytes) -> None:
+        self._fed += len(piece)
+        self._parse(piece, last=False)
+        if self._fed - self._parser.CurrentByteIndex > LONGEST_TOKEN:
+            raise damaged(f"{self._name}: a tag of more than {LONGEST_TOKEN} bytes")
+
+    def close(self) -> Element:
+        self._parse(b"", last=True)
+        return self._tree.close()
+
+    def taken(self) -> list[Element]:
+        found, self._found = self._found, []
+        return found
+
+    def _parse(self, piece: bytes, *, last: bool) -> None:
+        try:
+            self._parser.Parse(piece, last)
+        except (expat.ExpatError, ValueError, LookupError) as error:
+            raise damaged(f"{self._name}: {error}") from error
+
+    def _plain(self, name: str) -> str:
+        known = self._names.get(name)
+        if known is None:
+            namespace, _, local = name.rpartition(" ")
+            prefix = PREFIXES.get(namespace, "")
+            known = self._names[name] = f"{prefix}:{local}" if prefix else local
+        return known
+
+    def _start(self, name: str, attributes: list[str]) -> None:
+        plain = self._plain(name)
+        pairs = {
+            self._plain(attributes[i]): attributes[i + 1] for i in range(0, len(attributes), 2)
+        }
+        element = self._tree.start(plain, pairs)
+        if len(self._open) == DEEPEST:
+            raise damaged(f"{self._name}: more than {DEEPEST} elements within each other")
+        self._open.append(element)
+        if not self._within and plain in self._wanted:
+            self._within = len(self._open)
+
+    def _end(self, name: str) -> None:
+        self._tree.end(name)
+        element = self._open.pop()
+        if not self._wanted:
+            return
+        if self._within == len(self._open) + 1:
+            self._within = 0
+            self._found.append(element)
+        if not self._within and self._open:
+            with suppress(ValueError):
+                self._open[-1].remove(element)
+
+    def _entity(self, name: str, *_: object) -> None:
+        raise damaged(f"{self._name}: it declares the entity {name!r}")
+
+    def _skipped(self, name: str, is_parameter: bool) -> None:
+        if not is_parameter:
+            self._tree.data(html5.get(f"{name};", ""))
