@@ -11,6 +11,11 @@ import importlib.util
 import os
 import sys
 
+if sys.argv[1:] == ["--child"]:  # as app/processes starts it; nothing of the window is imported
+    from app.child import main as be_child
+
+    be_child()
+
 if __name__ == "__main__":
     if not all(map(importlib.util.find_spec, ("PySide6", "qasync"))):
         sys.exit(

@@ -1,0 +1,106 @@
+"""The side of a child process: it restricts itself, and does tasks until its parent ends.
+
+Requests come on the standard input and results go to what was the standard output, which is the
+standard error by then: what a library prints is no part of a result.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, BinaryIO, NoReturn
+
+from app.processes import frames
+from app.processes.frames import read_frame, write_frame
+from app.processes.restrictions import end_with_parent, limit_seconds, peak_memory, restrict
+
+# Does a request, and gives the pieces of its result.
+Task = Callable[[Mapping[str, Any]], Iterable[bytes]]
+
+_MOST_REQUEST_BYTES = 1 << 24
+_IDLE_SECONDS = 60.0  # without a request, then the child ends
+_KEEP_BYTES = 200_000_000  # a child that had more memory ends: its heap does not shrink
+_REPORT_SECONDS = 0.1
+
+
+def serve(tasks: Mapping[str, Task]) -> NoReturn:
+    """Do tasks until the parent ends or nothing comes any more; ends the process."""
+    end_with_parent()
+    requests, results = _streams()
+    start = read_frame(requests, _MOST_REQUEST_BYTES)
+    if start is None:
+        os._exit(0)
+    calls: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    writing = threading.Lock()
+    threading.Thread(target=_read, args=(requests, calls), daemon=True).start()
+    if sys.platform == "darwin":  # where the parent cannot read it, and no limit holds
+        threading.Thread(target=_report, args=(results, writing), daemon=True).start()
+    restrict(json.loads(start[1])["memory_bytes"])
+    while True:
+        try:
+            call = json.loads(calls.get(timeout=_IDLE_SECONDS))
+        except queue.Empty:
+            os._exit(0)
+        is_last = _do(tasks[call["task"]], call, results, writing)
+        with suppress(OSError):
+            results.flush()
+        if is_last:
+            os._exit(0)
+
+
+def _do(task: Task, call: Mapping[str, Any], results: BinaryIO, writing: threading.Lock) -> bool:
+    """Do one task and write its result; whether the process must end."""
+    limit_seconds(call["seconds"])
+    try:
+        for piece in task(call["request"]):
+            with writing:
+                write_frame(results, frames.PIECE, piece)
+        is_last = peak_memory() > _KEEP_BYTES
+        with writing:
+            write_frame(results, frames.LAST if is_last else frames.DONE)
+    except MemoryError:
+        fault = {"fault": "memory", "detail": ""}
+    except Exception as error:  # noqa: BLE001  the process ends, and the parent says why
+        fault = {"fault": "crashed", "detail": f"{type(error).__name__}: {error}"[:500]}
+    else:
+        return is_last
+    with suppress(OSError), writing:
+        write_frame(results, frames.FAULT, json.dumps(fault).encode())
+    return True
+
+
+def _streams() -> tuple[BinaryIO, BinaryIO]:
+    """The pipes from and to the parent; descriptors 0 and 1 are others from now on."""
+    inside, outside = os.dup(0), os.dup(1)
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.setmode(inside, os.O_BINARY)
+        msvcrt.setmode(outside, os.O_BINARY)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return os.fdopen(inside, "rb"), os.fdopen(outside, "wb", 1 << 16)
+
+
+def _read(requests: BinaryIO, calls: queue.SimpleQueue[bytes]) -> None:
+    """Pass requests on; at their end the parent is gone, and with it this process."""
+    with suppress(Exception):
+        while (frame := read_frame(requests, _MOST_REQUEST_BYTES)) is not None:
+            calls.put(frame[1])
+    os._exit(0)
+
+
+def _report(results: BinaryIO, writing: threading.Lock) -> None:
+    """Tell the parent again and again how much memory this process has had."""
+    pause = threading.Event()
+    while not pause.wait(_REPORT_SECONDS):
+        with suppress(OSError), writing:
+            write_frame(results, frames.MEMORY, str(peak_memory()).encode())
+            results.flush()
