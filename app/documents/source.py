@@ -15,15 +15,40 @@ MOST_BYTES = 2_000_000_000  # of a file
 class ExtractionFault(StrEnum):
     """Why there is no text of a file."""
 
-    UNKNOWN = "unknown"  # no format that can be read
+    UNKNOWN = "unknown"  # no format that can be read; `detail` is a `Look` if it is known
     PROTECTED = "protected"  # with a password
     DAMAGED = "damaged"
     TOO_LARGE = "too large"  # the file, or what it unpacks to
     TOO_SLOW = "too slow"  # longer than the limit of time
     MEMORY = "memory"  # more than the limit
     CRASHED = "crashed"
+    MISSING = "missing"
+    NOT_A_FILE = "not a file"  # a folder, a pipe, a device
+    CHANGED = "changed"  # while it was read
     UNREADABLE = "unreadable"  # the system does not let it be read; `detail` is its reason
     CANCELLED = "cancelled"
+
+
+class Look(StrEnum):
+    """What a file is of which no text can be extracted."""
+
+    PICTURE = "picture"
+    AUDIO = "audio"
+    VIDEO = "video"
+    MODEL = "model"  # of a neural network
+    PROGRAM = "program"
+    FONT = "font"
+    DATABASE = "database"
+    DISK = "disk image"
+    COMPRESSED = "compressed"  # an archive of a kind that is not listed
+    OLD_WORD = "old word"  # .doc
+    OLD_SHEETS = "old sheets"  # .xls, also .xlsb
+    OLD_SLIDES = "old slides"  # .ppt
+    OUTLOOK = "outlook"  # .msg
+    PAGES = "pages"  # of Apple: Pages, Numbers, Keynote
+    EBOOK = "ebook"  # MOBI, AZW, CHM, DjVu
+    DRAWING = "drawing"  # OpenDocument graphics
+    BINARY = "binary"
 
 
 class ExtractionError(Exception):

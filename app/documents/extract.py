@@ -1,0 +1,101 @@
+"""Extraction of documents from files, by readers in child processes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from app.documents.packing import unpack
+from app.documents.source import (
+    MOST_BYTES,
+    MOST_CHARACTERS,
+    ExtractionError,
+    ExtractionFault,
+)
+from app.domain.documents import Document
+from app.processes.pool import ChildError, ChildFault, ChildLimits, ChildPool
+
+_FAULTS = {
+    ChildFault.TIMEOUT: ExtractionFault.TOO_SLOW,
+    ChildFault.MEMORY: ExtractionFault.MEMORY,
+    ChildFault.OUTPUT: ExtractionFault.TOO_LARGE,
+    ChildFault.CANCELLED: ExtractionFault.CANCELLED,
+}
+_MISSING = (errno.ENOENT, errno.ENOTDIR)
+
+
+class Extractor:
+    """Extracts documents; any thread may call, and waits. Starts a child when it is needed."""
+
+    def __init__(
+        self,
+        limits: ChildLimits | None = None,
+        *,
+        most_bytes: int = MOST_BYTES,
+        most_characters: int = MOST_CHARACTERS,
+        most_children: int = 2,
+    ) -> None:
+        self._pool = ChildPool(limits, most_children)
+        self._most_bytes = most_bytes
+        self._most_characters = most_characters
+
+    def extract(
+        self, path: Path, name: str = "", cancelled: Callable[[], bool] | None = None
+    ) -> Document:
+        """The document in the file `path`, which the user knows as `name`. Raises ExtractionError.
+
+        `cancelled` is asked every few milliseconds, on this thread.
+        """
+        before = _state(path)
+        if before.st_size > self._most_bytes:
+            raise ExtractionError(ExtractionFault.TOO_LARGE, f"{before.st_size} bytes")
+        request = {
+            "path": str(path.absolute()),
+            "name": name,
+            "most_characters": self._most_characters,
+        }
+        try:
+            pieces = self._pool.call("extract", request, cancelled)
+            document = unpack(pieces, self._most_characters)
+        except ChildError as error:
+            fault = _FAULTS.get(error.fault, ExtractionFault.CRASHED)
+            raise ExtractionError(fault, error.detail) from None
+        except ExtractionError:
+            _check_unchanged(path, before)  # then that is why
+            raise
+        _check_unchanged(path, before)
+        return document
+
+    def close(self) -> None:
+        """End the child processes; extractions that run raise ExtractionError, as cancelled."""
+        self._pool.close()
+
+
+def _state(path: Path) -> os.stat_result:
+    """What the system says of a file. Raises ExtractionError for one that is none to read."""
+    try:
+        found = path.stat()
+        if stat.S_ISREG(found.st_mode) and not os.access(path, os.R_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except (OSError, ValueError) as error:
+        number = getattr(error, "errno", None)
+        fault = ExtractionFault.MISSING if number in _MISSING else ExtractionFault.UNREADABLE
+        raise ExtractionError(fault, getattr(error, "strerror", None) or str(error)) from None
+    if not stat.S_ISREG(found.st_mode):
+        is_folder = stat.S_ISDIR(found.st_mode)
+        raise ExtractionError(ExtractionFault.NOT_A_FILE, "folder" if is_folder else "device")
+    return found
+
+
+def _check_unchanged(path: Path, before: os.stat_result) -> None:
+    """Raise ExtractionError if a file is not as it was."""
+    after = _state(path)
+    if _identity(after) != _identity(before):
+        raise ExtractionError(ExtractionFault.CHANGED)
+
+
+def _identity(state: os.stat_result) -> tuple[int, int, int, int]:
+    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns

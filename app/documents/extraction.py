@@ -1,0 +1,35 @@
+"""Extraction in a child process: the format of a file, its reader, and the document packed."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from app.documents.detect import detect
+from app.documents.packing import pack, pack_fault
+from app.documents.source import ExtractionError, ExtractionFault, Source
+from app.domain.documents import Document
+
+
+def read(source: Source) -> Document:
+    """The document in a file. Raises ExtractionError, and what its reader did not expect."""
+    name = detect(source)
+    try:
+        return importlib.import_module(f"app.documents.readers.{name}").read(source)
+    except RecursionError:
+        raise ExtractionError(ExtractionFault.DAMAGED, "nested too deeply") from None
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ExtractionError(ExtractionFault.UNREADABLE, reason) from None
+
+
+def extraction(request: Mapping[str, Any]) -> Iterator[bytes]:
+    """The document in the file `path`, in pieces, or why there is none."""
+    try:
+        document = read(Source(Path(request["path"]), request["name"]))
+    except ExtractionError as error:
+        yield pack_fault(error)
+    else:
+        yield from pack(document, request["most_characters"])
