@@ -60,18 +60,22 @@ class Extractor:
         try:
             pieces = self._pool.call("extract", request, cancelled)
             document = unpack(pieces, self._most_characters)
-        except ChildError as error:
-            fault = _FAULTS.get(error.fault, ExtractionFault.CRASHED)
-            raise ExtractionError(fault, error.detail) from None
-        except ExtractionError:
-            _check_unchanged(path, before)  # then that is why
-            raise
+        except (ChildError, ExtractionError) as error:
+            if error.fault is not ChildFault.CANCELLED:
+                _check_unchanged(path, before)  # else that is why
+            raise _extraction_error(error) from None
         _check_unchanged(path, before)
         return document
 
     def close(self) -> None:
         """End the child processes; extractions that run raise ExtractionError, as cancelled."""
         self._pool.close()
+
+
+def _extraction_error(error: ChildError | ExtractionError) -> ExtractionError:
+    if isinstance(error, ExtractionError):
+        return error
+    return ExtractionError(_FAULTS.get(error.fault, ExtractionFault.CRASHED), error.detail)
 
 
 def _state(path: Path) -> os.stat_result:

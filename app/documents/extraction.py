@@ -15,14 +15,15 @@ from app.domain.documents import Document
 
 def read(source: Source) -> Document:
     """The document in a file. Raises ExtractionError, and what its reader did not expect."""
-    name = detect(source)
     try:
-        return importlib.import_module(f"app.documents.readers.{name}").read(source)
+        reader = importlib.import_module(f"app.documents.readers.{detect(source)}")
+        return reader.read(source)
     except RecursionError:
         raise ExtractionError(ExtractionFault.DAMAGED, "nested too deeply") from None
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise ExtractionError(ExtractionFault.UNREADABLE, reason) from None
+        if error.strerror is None:  # of a decompressor, not of the system
+            raise ExtractionError(ExtractionFault.DAMAGED, str(error)) from None
+        raise ExtractionError(ExtractionFault.UNREADABLE, error.strerror) from None
 
 
 def extraction(request: Mapping[str, Any]) -> Iterator[bytes]:

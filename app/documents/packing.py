@@ -131,7 +131,7 @@ def _clean(text: bytes) -> bytes:
 
 def _line(text: str) -> str:
     """A label or a title: one short line."""
-    return " ".join(_clean(_utf8(text[: 2 * _MOST_LABEL])).decode().split())[:_MOST_LABEL]
+    return " ".join(_clean(_utf8(text[: 2 * _MOST_LABEL])).decode().split())[:_MOST_LABEL].rstrip()
 
 
 def _label(value: object) -> str:

@@ -148,10 +148,10 @@ class Child:
     def _wait(self, cancelled: Cancelled) -> list[bytes]:
         limit = time.monotonic() + self._limits.seconds
         while True:
+            self._check(limit, cancelled)
             try:
                 answer = self._answers.get(timeout=_POLL_SECONDS)
             except queue.Empty:
-                self._check(limit, cancelled)
                 continue
             if isinstance(answer, _Result):
                 self.is_usable = not answer.is_last
