@@ -25,8 +25,10 @@ from engine.errors import (
 )
 from engine.loading.inspect import (
     BeginningFacts,
+    EmbedderFacts,
     ModelFacts,
     inspect_beginning,
+    inspect_embedder,
     inspect_model,
     predict_memory,
     supported_architectures,
@@ -175,6 +177,7 @@ __all__ = [
     "DraftSet",
     "Embed",
     "Embedded",
+    "EmbedderFacts",
     "Engine",
     "EngineError",
     "Event",
@@ -260,6 +263,7 @@ __all__ = [
     "delete_snapshots",
     "find_model",
     "inspect_beginning",
+    "inspect_embedder",
     "inspect_model",
     "installed_models",
     "model_label",

@@ -60,13 +60,15 @@ class TextReader:
         self, request: Embed, handle: RequestHandle, stack: Stack
     ) -> Generator[Embedded | None, None, None]:
         """Compute the vectors of texts; yields None between passes, when answers go on."""
-        encode = partial(self._embedder.tokens, request.texts)
+        cut: list[None] = []
+        on_cut = partial(cut.append, None) if request.cuts else None
+        encode = partial(self._embedder.tokens, request.texts, on_cut)
         texts = yield from in_background(encode, "texts", handle.checkpoint)
         pooling = request.pooling or self._model.pooling
         work = self._embedder.vectors(texts, pooling, stack, self._checkpoint(handle))
         vectors = yield from self._read(work)
         counts = tuple(map(len, texts))
-        yield Embedded(handle.id, tuple(vectors), sum(counts), pooling, counts)
+        yield Embedded(handle.id, tuple(vectors), sum(counts), pooling, counts, len(cut))
 
     def rerank(
         self, request: Rerank, handle: RequestHandle, stack: Stack

@@ -23,6 +23,7 @@ from app.chat.copies import Copies
 from app.chat.deletions import Deletions
 from app.chat.draft_model import SpeculativeModel
 from app.chat.drafts import UnsentText
+from app.chat.encoder import Encoder
 from app.chat.folders import Folders
 from app.chat.last_chat import LastChat
 from app.chat.messages import Messages
@@ -137,15 +138,9 @@ class Controller(QObject):
             lambda: self.chat_models.usual(),
         )
         self.adapters = Adapters(
-            state,
-            states.adapters,
-            store_queue,
-            self._engine,
-            runner,
-            user_files,
-            self.chat_settings,
-            self.report,
-        )
+            state, states.adapters, store_queue, self._engine, runner, user_files,
+            self.chat_settings, self.report,
+        )  # fmt: skip
         self._answers = Answers(
             state,
             store_queue,
@@ -172,13 +167,17 @@ class Controller(QObject):
             lambda: self.settings.last_elsewhere,
             lambda last: self.change_settings(last_elsewhere=last),
         )
+        self.encoder = Encoder(
+            state, states.library, states.encoder, self._engine, user_files,
+            lambda: self.settings.embedding_model, self.library.download,
+            self.library.installed_path, self.report, self,
+        )  # fmt: skip
+        self.settings_changed.connect(self.encoder.choose_again)
         self.speculative_model = SpeculativeModel(
-            state,
-            self._engine,
+            state, self._engine,
             lambda path: self.library.defaults.own(path).draft,
-            lambda path: self.library.defaults.own(path).runs_on,
-            self.report,
-        )
+            lambda path: self.library.defaults.own(path).runs_on, self.report,
+        )  # fmt: skip
         self.library.defaults.changed.connect(self.speculative_model.update)
         self.drafts = UnsentText(state, store_queue)
         self.outbox = Outbox(
@@ -359,6 +358,7 @@ class Controller(QObject):
         self.reading.stop()
         self.outbox.close()
         self.titles.close()
+        self.encoder.close()
         self._answers.close()
         self._answers.stop_remote()
         self.switch.drop()

@@ -62,8 +62,8 @@ class CatalogSampling:
 
 
 @dataclass(frozen=True, slots=True)
-class CatalogModel:
-    """One recommended model file."""
+class CatalogFile:
+    """One recommended file."""
 
     id: str
     name: str
@@ -79,11 +79,35 @@ class CatalogModel:
     format: str  # name of the layout or quantization recipe: "Q1_0", "Q4_K_M"
     layout: str  # layout of most of its weights, in words
     description: str  # one sentence: what it is good for
+    architecture: str
+
+    @property
+    def source(self) -> Source:
+        """The file as the source of a download."""
+        return Source(self.repository, self.revision, self.file, self.size_bytes, self.sha256)
+
+    def address(self, endpoint: str = HUB) -> str:
+        """URL of the file."""
+        return file_address(self.source, endpoint=endpoint)
+
+    def page(self, endpoint: str = HUB) -> str:
+        """URL of its page, for a browser."""
+        return page_address(self.repository, endpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogEmbedder(CatalogFile):
+    """A recommended model that turns texts into vectors, to search documents with."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogModel(CatalogFile):
+    """A recommended model to chat with."""
+
     thinking: Thinking
     memory_gb: int  # of `COMPUTERS`: the smallest it runs on
     choice: bool  # the one recommended for computers of this size
     sampling: CatalogSampling
-    architecture: str
     rope_scaling: str  # "none", or the RoPE scaling method
     layers: int
     heads: int
@@ -96,11 +120,6 @@ class CatalogModel:
     experts: int  # 0: one feed-forward for all tokens, of width `feed_forward`
     experts_per_token: int
     layer_groups: tuple[LayerGroup, ...]  # of a model whose layers differ; empty: all are alike
-
-    @property
-    def source(self) -> Source:
-        """The file as the source of a download."""
-        return Source(self.repository, self.revision, self.file, self.size_bytes, self.sha256)
 
     @property
     def shape(self) -> ModelShape:
@@ -123,17 +142,22 @@ class CatalogModel:
             file_bytes=self.size_bytes,
         )
 
-    def address(self, endpoint: str = HUB) -> str:
-        """URL of the file."""
-        return file_address(self.source, endpoint=endpoint)
-
-    def page(self, endpoint: str = HUB) -> str:
-        """URL of its page, for a browser."""
-        return page_address(self.repository, endpoint)
-
 
 def load(path: Path | None = None) -> tuple[CatalogModel, ...]:
-    """Read and validate the catalog, in file order; raises CatalogError."""
+    """Read and validate the models to chat with, in file order; raises CatalogError."""
+    return tuple(_model(values, where) for values, where in _rows(path, "models", CatalogModel))
+
+
+def load_embedders(path: Path | None = None) -> tuple[CatalogEmbedder, ...]:
+    """Read and validate the models to search documents with, the preferred one first; raises
+    CatalogError.
+    """
+    rows = _rows(path, "embedders", CatalogEmbedder)
+    return tuple(CatalogEmbedder(**values) for values, _ in rows)
+
+
+def _rows(path: Path | None, key: str, kind: type[CatalogFile]) -> list[tuple[dict[str, Any], str]]:
+    """The checked rows of one list, and how each is named in an error."""
     path = path or paths.resources() / "catalog.json"
     try:
         stored: object = json.loads(path.read_bytes())
@@ -142,15 +166,19 @@ def load(path: Path | None = None) -> tuple[CatalogModel, ...]:
     except (ValueError, RecursionError) as error:
         raise CatalogError("The catalog is not JSON.") from error
     content = cast("dict[str, object]", stored) if isinstance(stored, dict) else {}
-    rows = content.get("models")
+    rows = content.get(key)
     if content.get("version") != _VERSION or not isinstance(rows, list):
         raise CatalogError(f"The catalog is not of version {_VERSION}.")
-    models = tuple(_model(row, at) for at, row in enumerate(cast("list[object]", rows), 1))
-    ids = [model.id for model in models]
-    for model in models:
-        if ids.count(model.id) > 1:
-            raise CatalogError(f"The catalog has the model {model.id} twice.")
-    return models
+    names = {field.name for field in fields(kind)}
+    checked = [
+        (_row(row, names, f"The catalog's row {at}"), f"The catalog's row {at}")
+        for at, row in enumerate(cast("list[object]", rows), 1)
+    ]
+    ids = [values["id"] for values, _ in checked]
+    for id in ids:
+        if ids.count(id) > 1:
+            raise CatalogError(f"The catalog has the model {id} twice.")
+    return checked
 
 
 def computer_of(memory_bytes: int) -> int:
@@ -186,17 +214,18 @@ def problem(model: CatalogModel, formats: Collection[str], architectures: Collec
     return ""
 
 
-def _model(row: object, at: int) -> CatalogModel:
-    """Validate one row."""
-    where = f"The catalog's row {at}"
+def _row(row: object, names: Collection[str], where: str) -> dict[str, Any]:
+    """Validate the fields of one row."""
     if not isinstance(row, dict):
         raise CatalogError(f"{where} is not an object.")
     values = cast("dict[str, object]", row)
-    names = {field.name for field in fields(CatalogModel)}
     if values.keys() != names:
         odd = ", ".join(sorted(values.keys() ^ names))
         raise CatalogError(f"{where} has unknown or missing fields: {odd}.")
-    checked: dict[str, Any] = {name: _checked(name, values[name], where) for name in names}
+    return {name: _checked(name, values[name], where) for name in names}
+
+
+def _model(checked: dict[str, Any], where: str) -> CatalogModel:
     if checked["heads"] % checked["kv_heads"]:
         raise CatalogError(f"{where} has a wrong value for kv_heads.")
     grouped = sum(group.layers for group in checked["layer_groups"])

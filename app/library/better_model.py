@@ -114,7 +114,7 @@ class BetterModelOffer(QObject):
         starter = starter_path()
         if model.phase is ModelPhase.LOADING and model.path != starter:
             return None
-        unusable = (FileState.MISSING, FileState.BAD)
+        unusable = (FileState.MISSING, FileState.BAD, FileState.EMBEDS)
         usable = [row for row in library.installed if row.state not in unusable]
         if any(row.path != starter for row in usable):
             return None

@@ -142,7 +142,11 @@ class ModelIndex(QObject):
         listed = [row for _, row in rows.values()]
         self._library.set_installed(listed)
         self._state.set_installed(
-            [_choice(row) for row in listed if row.state is not FileState.MISSING]
+            [
+                _choice(row)
+                for row in listed
+                if row.state not in (FileState.MISSING, FileState.EMBEDS)
+            ]
         )
 
     @property
@@ -174,7 +178,7 @@ class ModelIndex(QObject):
         return replace(
             row,
             name=facts.name or row.name,
-            state=FileState.BAD if facts.problem else FileState.GOOD,
+            state=_state(facts),
             layout=facts.layout,
             format=facts.format,
             architecture=facts.architecture,
@@ -284,6 +288,12 @@ class ModelIndex(QObject):
 def _may_be_watched(folder: Path) -> bool:
     """Whether watching a folder does no harm: on Windows it would keep a drive from being ejected."""
     return sys.platform != "win32" or folder.anchor == models_folder().anchor
+
+
+def _state(facts: ModelFacts) -> FileState:
+    if facts.embeds:
+        return FileState.EMBEDS
+    return FileState.BAD if facts.problem else FileState.GOOD
 
 
 def _choice(row: InstalledRow) -> ModelFile:

@@ -89,12 +89,12 @@ class Library(QObject):
             (places_file or library_places.file()).with_name("load-times.json"),
         )  # fmt: skip
         self.hub = HubBrowser(
-            library, self._installed_path, self._is_coming, self.model_index.reclaimable, self
+            library, self.installed_path, self._is_coming, self.model_index.reclaimable, self
         )
         self.catalog = Recommendations(
             library,
             self._files,
-            self._installed_path,
+            self.installed_path,
             self._is_coming,
             self.model_index.reclaimable,
             self,
@@ -267,7 +267,10 @@ class Library(QObject):
 
         def inspected(facts: ModelFacts) -> None:
             name = model_label(path)
-            if facts.problem:
+            if facts.embeds:
+                text = tr("{name} is downloaded, and searches your documents.", name=name)
+                self.state.set_line(Line(text))
+            elif facts.problem:
                 text = tr("{name} is downloaded, but cannot be used.", name=name)
                 shown = explain(facts.fault, path.name, facts.problem, facts.remedy)
                 line = Line(sentences(text, shown.sentence), shown.remedy, trouble=True)
@@ -294,8 +297,8 @@ class Library(QObject):
             if each.phase not in (Phase.DONE, Phase.CANCELLED)
         )
 
-    def _installed_path(self, source: Source) -> Path | None:
-        """Path of an installed file with the name and size of `source`, if any."""
+    def installed_path(self, source: Source) -> Path | None:
+        """The path of an installed file with the name and size of `source`, if any."""
         for row in self.state.installed:
             same = not source.size_bytes or row.size_bytes == source.size_bytes
             if row.path.name == _file_of(source) and same and row.size_bytes:

@@ -141,6 +141,7 @@ class Settings:
     ] = "off"
     last_model: Annotated[str, Setting()] = ""  # path; empty: the starter model
     last_elsewhere: Annotated[str, Setting()] = ""  # `Remote.text`; empty: one of this machine was
+    embedding_model: Annotated[str, Setting()] = ""  # path; empty: the preferred one installed
     offer_better_model: Annotated[bool, Setting()] = True  # on the empty page, with the starter
     last_conversation: Annotated[int, Setting()] = 0  # its id; 0: a new chat
     new_chat_preset: Annotated[int, Setting()] = 0  # its id; 0: none

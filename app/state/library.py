@@ -25,6 +25,7 @@ class FileState(Enum):
 
     UNKNOWN = "unknown"  # not inspected yet
     GOOD = "good"  # a complete model this version runs
+    EMBEDS = "embeds"  # turns texts into vectors: searches documents, cannot chat
     BAD = "bad"  # not usable: `problem` is the reason
     MISSING = "missing"  # linked, and not found now
 

@@ -9,6 +9,7 @@ from app.state.attachments import AttachmentsState
 from app.state.chat import State
 from app.state.chat_settings import ChatSettingsState
 from app.state.connections import ConnectionsState
+from app.state.encoder import EncoderState
 from app.state.library import LibraryState
 from app.state.performance import PerformanceState
 from app.state.presets import PresetState
@@ -24,6 +25,7 @@ class States:
 
     chat: State = field(default_factory=State)
     library: LibraryState = field(default_factory=LibraryState)
+    encoder: EncoderState = field(default_factory=EncoderState)
     adapters: AdapterState = field(default_factory=AdapterState)
     sessions: SessionState = field(default_factory=SessionState)
     performance: PerformanceState = field(default_factory=PerformanceState)

@@ -64,16 +64,24 @@ class Embedder:
         self.is_beside = False  # another model takes turns with this one
         self._token_seconds = _UNKNOWN_SECONDS  # running mean
 
-    def tokens(self, texts: Tokens[str]) -> list[list[int]]:
+    def tokens(
+        self, texts: Tokens[str], on_cut: Callable[[], None] | None = None
+    ) -> list[list[int]]:
         """The token ids of texts, in which control texts such as `<|im_end|>` are plain text.
 
+        `on_cut` is called for each text of which only the beginning fits; None: it is refused.
         Raises RequestError for no texts, and for one that is empty or too long.
         """
         if not texts:
             raise RequestError("There is no text to embed.", "Give at least one.")
         made: list[list[int]] = []
+        most = self._context
         for number, text in enumerate(texts, 1):
             ids = self._tokenizer.encode(text, parse_special=False)
+            if on_cut is not None and len(ids) > most:
+                last = ids[-1:] if self._tokenizer.add_eos else []  # it may be what is pooled
+                ids = ids[: most - len(last)] + last
+                on_cut()
             self.check_length(ids, f"Text {number}" if len(texts) > 1 else "The text")
             made.append(ids)
         return made

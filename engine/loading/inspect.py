@@ -43,6 +43,9 @@ class ModelFacts:
     available_bytes: int = 0
     most_context: int = 0  # tokens that fit in memory, up to the training context
     fits: bool = False
+    embeds: bool = (
+        False  # it turns texts into vectors, and runs; `problem` says that it cannot chat
+    )
     problem: str = ""  # one sentence why the model cannot run; "" if it can
     remedy: str = ""
     fault: Fault | None = None  # `problem` as a code with parameters
@@ -68,6 +71,19 @@ class BeginningFacts:
     problem: str = ""  # one sentence why it cannot chat
     remedy: str = ""
     fault: Fault | None = None  # `problem` as a code
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderFacts:
+    """What is needed of a model file that turns texts into vectors, to use it."""
+
+    path: Path  # of the first part of a split model
+    name: str  # as the library shows it
+    title: str  # that its metadata name, which tells how texts are to be given; "" without
+    architecture: str
+    context: int  # tokens that it was trained for
+    file_bytes: int
+    weights: str  # changes with the contents of the file: vectors of others are not comparable
 
 
 def inspect_model(
@@ -100,13 +116,41 @@ def inspect_model(
         return _with_error(facts, error)
 
 
+def inspect_embedder(path: Path) -> EmbedderFacts | None:
+    """Facts of a model file that was made to turn texts into vectors; None of any other file.
+
+    Reads the header and some megabytes, which takes milliseconds; a bad file raises nothing.
+    """
+    from engine.gguf.reader import GGUFFile
+    from engine.loading.identity import sampled_sha256
+    from engine.loading.preflight import identify, makes_vectors
+
+    with suppress(EngineError, OSError), GGUFFile.open(path) as file:
+        if not makes_vectors(file):
+            return None
+        _, config = identify(file, answers=False)
+        title = file.string("general.name", "")
+        weights = sampled_sha256(file.paths)
+        file.check()
+        return EmbedderFacts(
+            file.paths[0],
+            model_name(path),
+            title,
+            config.architecture,
+            config.context,
+            file.file_bytes,
+            weights,
+        )
+    return None
+
+
 def inspect_beginning(data: bytes, name: str) -> BeginningFacts:
     """Facts of the file `name` from its first bytes, which may end anywhere; never raises.
 
     Damage is not reported: the whole file is checked when it has arrived.
     """
     from engine.gguf.part import read_beginning
-    from engine.loading.preflight import refuse_encoder, refuse_other_kinds
+    from engine.loading.preflight import refuse_embedder, refuse_other_kinds
     from engine.models import ENCODERS, builder_of
 
     facts = BeginningFacts()
@@ -121,7 +165,8 @@ def inspect_beginning(data: bytes, name: str) -> BeginningFacts:
         if isinstance(architecture, str):
             builder_of(architecture)
             key = f"{architecture}.attention.causal"
-            refuse_encoder(metadata.get(key, architecture not in ENCODERS) is False)
+            encodes = metadata.get(key, architecture not in ENCODERS) is False
+            refuse_embedder(encodes or metadata.get(f"{architecture}.pooling_type") in (1, 2, 3))
             facts = replace(facts, is_model=True)
     except EngineError as error:
         if error.fault.kind not in _CERTAIN and data[4:8] not in _OTHER_VERSIONS:
@@ -187,9 +232,11 @@ def _with_plan(
     from engine.loading.identity import stamps
     from engine.loading.measured import read_weights
     from engine.loading.placement import predict
-    from engine.loading.preflight import check, identify
+    from engine.loading.preflight import check, identify, makes_vectors, refuse_embedder
 
-    build, config = identify(file)
+    build, config = identify(file, answers=False)
+    if not (embeds := makes_vectors(file)):
+        identify(file)
     choice = placed(file, config, device, context, cache, reclaimable, limit)
     placement = choice.placement
     plan, _ = predict(file, config, placement, context, cache, reclaimable, limit=limit)
@@ -220,8 +267,13 @@ def _with_plan(
         check(file, config, build, find(file))
     except EngineError as error:  # takes precedence over a lack of memory
         return _with_error(facts, error)
-    refused = refusal(plan, context)
-    return _with_error(facts, refused) if refused else facts
+    if refused := refusal(plan, context):
+        return _with_error(facts, refused)
+    try:
+        refuse_embedder(embeds)
+    except EngineError as error:
+        return _with_error(replace(facts, embeds=True), error)
+    return facts
 
 
 def _with_error(facts: ModelFacts, error: EngineError) -> ModelFacts:

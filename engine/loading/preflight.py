@@ -18,7 +18,7 @@ from engine.errors import EngineError, Fault, FaultKind, ModelFileError, Unsuppo
 from engine.frontend.tokenizer.vocabulary import Vocabulary
 from engine.gguf.reader import GGUFFile
 from engine.loading.memory import HybridPass, LayerGroup, ModelShape
-from engine.loading.pooling import pooling_of, rank_template
+from engine.loading.pooling import named_pooling, pooling_of, rank_template
 from engine.models import Build, architecture, is_encoder
 from engine.models.builder import RANKING
 from engine.models.config import Config, read_config
@@ -68,12 +68,19 @@ def _refuse_without_answers(file: GGUFFile, ids_only: bool) -> None:
             "Choose a model that was made to chat, or use this one with `rerank`.",
             Fault(FaultKind.OTHER_TYPE, "reranker"),
         )
-    refuse_encoder(is_encoder(file))
+    refuse_embedder(is_encoder(file) or (makes_vectors(file) and not ids_only))
 
 
-def refuse_encoder(encoder: bool) -> None:
-    """Raise UnsupportedModel for a model that reads a text in both directions."""
-    if encoder:
+def makes_vectors(file: GGUFFile) -> bool:
+    """Whether a model was made to turn texts into vectors: by its layers, or the pooling it names."""
+    if f"{RANKING}.weight" in file.tensors:
+        return False
+    return is_encoder(file) or named_pooling(file) not in ("", "rank")
+
+
+def refuse_embedder(embedder: bool) -> None:
+    """Raise UnsupportedModel for a model that was made to turn texts into vectors."""
+    if embedder:
         raise UnsupportedModel(
             "The model only turns texts into vectors (embeddings); it cannot chat.",
             "Choose a model that was made to chat, or use this one with `embed`.",

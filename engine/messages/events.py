@@ -298,6 +298,7 @@ class Embedded:
     tokens: int  # of all texts
     pooling: Pooling = Pooling.LAST  # that was used
     counts: tuple[int, ...] = ()  # tokens of each text
+    cut: int = 0  # texts of which only the beginning was read
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,6 +256,9 @@ class Embed:
     pooling: Pooling | None = None  # None: as the file says
     model: Path | None = None
     adapters: tuple[AdapterUse, ...] | None = None  # None: those of the last SetAdapters
+    cuts: bool = (
+        False  # of a text longer than the context its beginning is read; else it is refused
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def bench(model: Path) -> Iterator[Bench]:
     made = Bench()
-    made.load(model)
+    made.expect(1, Load(model, embeddings=True), ModelLoaded)
     yield made
     made.engine.stop()
 
@@ -100,6 +100,7 @@ def test_texts_that_cannot_be_read_are_refused_in_one_sentence(bench: Bench) -> 
 
     assert refused(Embed(())) == "There is no text to embed."
     assert refused(Embed(("a", ""))) == "Text 2 is empty."
+    assert bench.expect(8, Embed(("0" * 4000, "a"), cuts=True), Embedded).cut == 1
     assert refused(Embed(("0" * 4000,))).startswith("The text is too large: it has 4,000 tokens")
     assert finished(bench.generate(5, "hello", max_tokens=3)).reason is FinishReason.LENGTH
 

@@ -140,6 +140,8 @@ def _problem(row: InstalledRow, model: ModelStatus | None) -> tuple[str, str]:
     """The error text of a file or of its failed load, and its tone."""
     if row.state is FileState.MISSING:
         return tr("File not found. Is its drive unplugged?"), "warning"
+    if row.state is FileState.EMBEDS:
+        return tr("For searching documents by meaning"), "secondary"
     shown = _explanation(row, model)
     if shown is None and row.memory is not None and row.memory.paged_bytes:
         return from_disk_words(row.memory.paged_seconds), "warning"
@@ -171,7 +173,9 @@ def _exact_details(row: InstalledRow) -> str:
 
 def _menu(row: InstalledRow, *, in_use: bool) -> tuple[Action, ...]:
     entries = [Action(Verb.UNLOAD, tr("Unload"))] if in_use else []
-    if row.state is FileState.GOOD or row.memory is not None:
+    if row.state is not FileState.EMBEDS and (
+        row.state is FileState.GOOD or row.memory is not None
+    ):
         entries.append(Action(Verb.DEFAULTS, tr("Settings for this model…"), row.path))
     if row.state is not FileState.MISSING:
         entries.append(Action(Verb.SHOW_FOLDER, tr("Show in folder"), row.path))

@@ -9,6 +9,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 import tiny
+import tiny_encoders
 from app.domain.model_ref import Local
 from app.library import folders as library_places
 from app.library.folders import Places
@@ -215,3 +216,23 @@ def test_a_file_that_is_still_being_copied_is_inspected_once_it_is_complete(
     until(lambda: fixture.row("m.gguf").state is FileState.UNKNOWN)
     fixture.library.model_index.inspect_files([path])
     until(lambda: fixture.row("m.gguf").state is FileState.GOOD)
+
+
+def test_a_model_for_embeddings_is_told_apart_and_not_offered_for_chats(
+    fixture: LibraryFixture, own: Path
+) -> None:
+    bert = tiny_encoders.write(own / "minilm.gguf")
+    pooled = {"qwen3.pooling_type": 3}
+    causal = tiny.write(own / "qwen.gguf", architecture="qwen3", metadata=pooled)
+    chat = tiny.write(own / "chat.gguf", architecture="qwen3")
+    fixture.start()
+    fixture.library.model_index.inspect_files([bert, causal, chat])
+    until(
+        lambda: all(row.state is not FileState.UNKNOWN for row in fixture.library_state.installed)
+    )
+    assert {row.path: row.state for row in fixture.library_state.installed} == {
+        bert: FileState.EMBEDS,
+        causal: FileState.EMBEDS,
+        chat: FileState.GOOD,
+    }
+    assert [file.path for file in fixture.state.installed] == [chat]

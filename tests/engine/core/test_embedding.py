@@ -36,7 +36,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(path: Path) -> LoadedModel:
-    return load(path)
+    return load(path, embeddings=True)
 
 
 def vectors(model: LoadedModel, texts: list[str], pooling: Pooling) -> list[tuple[float, ...]]:
@@ -85,12 +85,15 @@ def test_a_text_has_the_same_bits_alone_and_in_a_batch(
 
 
 def test_the_pooling_is_the_one_that_the_file_names(tmp_path: Path) -> None:
-    found = {number: load(write(tmp_path, number)).pooling for number in (None, 0, 1, 2, 3, 4)}
+    found = {
+        number: load(write(tmp_path, number), embeddings=True).pooling
+        for number in (None, 0, 1, 2, 3, 4)
+    }
     last, mean, cls = Pooling.LAST, Pooling.MEAN, Pooling.CLS
     assert found == {None: last, 0: last, 1: mean, 2: cls, 3: last, 4: last}
     for wrong in (5, -1, "mean", 1.0):
         with pytest.raises(ModelFileError, match="pooling_type"):
-            load(write(tmp_path, wrong))  # type: ignore[arg-type]
+            load(write(tmp_path, wrong), embeddings=True)  # type: ignore[arg-type]
 
 
 def test_texts_that_cannot_be_read_are_refused(tmp_path: Path, model: LoadedModel) -> None:
@@ -100,9 +103,19 @@ def test_texts_that_cannot_be_read_are_refused(tmp_path: Path, model: LoadedMode
     with pytest.raises(RequestError, match=r"^Text 2 is too large: it has 3,001 .* 1,024\.$"):
         made.tokens(["a", "0" * 3000])
     keys = {"qwen3.pooling_type": 3}  # without an end token, an empty text has no tokens
-    plain = load(tiny.write(tmp_path / "plain.gguf", architecture="qwen3", metadata=keys))
+    path = tiny.write(tmp_path / "plain.gguf", architecture="qwen3", metadata=keys)
+    plain = load(path, embeddings=True)
     with pytest.raises(RequestError, match=r"^The text is empty\.$"):
         plain.new_embedder().tokens([""])
+
+
+def test_of_a_text_that_is_too_long_the_beginning_is_read_where_that_is_asked_for(
+    model: LoadedModel,
+) -> None:
+    made, cut = model.new_embedder(), list[None]()
+    short, long = made.tokens(["a", "0" * 3000], lambda: cut.append(None))
+    assert (short, len(long), len(cut)) == (made.tokens(["a"])[0], 1024, 1)
+    assert long == [*made.tokens(["0" * 1023])[0][:-1], model.tokenizer.eos]
 
 
 def test_control_texts_are_plain_text(model: LoadedModel) -> None:
@@ -113,7 +126,7 @@ def test_control_texts_are_plain_text(model: LoadedModel) -> None:
 
 
 def test_a_model_without_finite_numbers_is_refused(tmp_path: Path) -> None:
-    broken = load(write(tmp_path))
+    broken = load(write(tmp_path), embeddings=True)
     broken.decoder.norm.weight.fill_(float("nan"))
     with pytest.raises(ModelFileError, match="not finite for text 1"):
         vectors(broken, ["a"], Pooling.LAST)
