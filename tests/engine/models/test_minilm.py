@@ -15,12 +15,13 @@ from sessions import finish
 pytestmark = pytest.mark.slow
 LEAST = {"F32": 0.99999, "F16": 0.9999, "Q8_0": 0.998}  # cosine
 
-_WORDS = (
+_MIXED = (
     "the of lease tenant pays monthly reactor sample pH temperature 37.5 °C boil flour oven train departs "
     "platform dosage tablet insurer premium valve torque Straße naïve café résumé Ångström Ελλάδα "
     "Москва हिन्दी ไทย العربية עברית 日本語 中文 한국어 emoji 🙂 👩‍👩‍👧 don't it's e-mail x_y a/b (c) [d] {e} <f> & | \\ ~ ` ^ ½ ﬁ "
     "1,000,000 2026-11-27 http://example.org/a?b=c user@example.org"
-).split()
+)
+_WORDS = _MIXED.split()
 TEXTS = (
     "A lease ends after three months' notice.",
     "",
