@@ -18,7 +18,7 @@ from app.chat.transfer.controller import EXPORTED_NOTICE
 from app.domain.generation_settings import GenerationSettings
 from app.domain.message import AnswerAgain
 from app.domain.model_ref import local_path
-from app.domain.parts import Content, Parts
+from app.domain.parts import Content, Parts, without_files
 from app.library.service import Library
 from app.settings.table import thinking
 from app.state.chat import ModelPhase, Notice
@@ -64,7 +64,9 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
 
     def take_back(number: int) -> None:
         """Put a waiting message into the field, before what is typed there."""
-        composer.put_before(controller.outbox.parts(number))
+        parts = controller.outbox.parts(number)
+        controller.attachments.put_back(parts)
+        composer.put_before(without_files(parts))
         window.chat.flush_draft()  # first: a crash in between must not lose the message
         controller.outbox.remove(number)
         composer.setFocus()

@@ -6,6 +6,7 @@ changed when it returns, and the disk follows soon after. Each part awaits what 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.chat.adapters import Adapters
 from app.chat.answers import FULL_NOTICE, Answers
+from app.chat.attachments import Attachments
 from app.chat.chat_models import ChatModels
 from app.chat.chat_settings import ChatSettingsController
 from app.chat.comparison import Comparisons
@@ -24,6 +26,7 @@ from app.chat.deletions import Deletions
 from app.chat.draft_model import SpeculativeModel
 from app.chat.drafts import UnsentText
 from app.chat.encoder import Encoder
+from app.chat.file_texts import TextExtractor
 from app.chat.folders import Folders
 from app.chat.last_chat import LastChat
 from app.chat.messages import Messages
@@ -95,8 +98,11 @@ class Controller(QObject):
         client: ClientMaker | None = None,
         parent: QObject | None = None,
         outside: Outside | None = None,
+        extractor: Callable[[], TextExtractor] | None = None,
     ) -> None:
-        """`client` makes the client of the engine; None: the engine in this process."""
+        """`client` makes the client of the engine; None: the engine in this process. `extractor`
+        makes what extracts the texts of attached files; None: that of `app.documents`.
+        """
         super().__init__(parent)
         self.state = state = states.chat
         self.settings = settings
@@ -179,7 +185,10 @@ class Controller(QObject):
             lambda path: self.library.defaults.own(path).runs_on, self.report,
         )  # fmt: skip
         self.library.defaults.changed.connect(self.speculative_model.update)
-        self.drafts = UnsentText(state, store_queue)
+        self.attachments = Attachments(
+            state, states.attachments, store_queue, lambda: self.drafts, user_files, self, extractor
+        )
+        self.drafts = UnsentText(state, states.attachments, store_queue, self.attachments.restore)
         self.outbox = Outbox(
             state, self.drafts, lambda chat, parts: self.messages.send_in(chat, parts)
         )
@@ -296,6 +305,7 @@ class Controller(QObject):
             self.comparisons,
             self.outbox,
             self.drafts,
+            self.attachments,
             self.token_count,
             self._refuses,
             self._begin,
@@ -357,6 +367,7 @@ class Controller(QObject):
         """Stop all answers and downloads, and send the command that saves the cached context."""
         self.reading.stop()
         self.outbox.close()
+        self.attachments.close()
         self.titles.close()
         self.encoder.close()
         self._answers.close()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from app.chat.answers import FULL_NOTICE, Answers
+from app.chat.attachments import Attachments
 from app.chat.chat_settings import ChatSettingsController
 from app.chat.comparison import Comparisons
 from app.chat.drafts import UnsentText
@@ -28,6 +29,7 @@ from app.domain.parts import (
     without_empty_ends,
 )
 from app.domain.word_count import word_count
+from app.state.attachments import Editing
 from app.state.chat import State
 from app.store.store import Store
 from app.store.writer import StoreQueue
@@ -47,6 +49,7 @@ class Messages:
         comparisons: Comparisons,
         outbox: Outbox,
         drafts: UnsentText,
+        attachments: Attachments,
         token_count: TokenCount,
         refuses: Callable[[int | None, ModelRef | None], bool],
         begin: Callable[[Parts], int],
@@ -57,21 +60,25 @@ class Messages:
         """
         self._state, self._store_queue, self._answers = state, store_queue, answers
         self._prompts, self._settings, self._comparisons = prompts, settings, comparisons
-        self._outbox, self._drafts, self._token_count = outbox, drafts, token_count
+        self._outbox, self._drafts, self._attachments = outbox, drafts, attachments
+        self._token_count = token_count
         self._refuses, self._begin, self._unarchive = refuses, begin, unarchive
 
     def send(self, content: Content, left: Parts = ()) -> bool:
-        """Send a message in the shown conversation; False when it cannot be sent now.
+        """Send a message with the attached files in the shown conversation; False when it cannot be
+        sent now.
 
         During an answer it waits in the outbox. `left` is unsent and stays in the field.
         """
-        parts = without_empty_ends(parts_of(Role.USER, content))
         shown = self._state.current
-        if not parts:
+        typed = without_empty_ends(parts_of(Role.USER, content))
+        parts = (*self._attachments.parts(shown), *typed)
+        if not parts or self._attachments.refuses(shown):
             return False
         if shown is not None and self._state.busy:
             self._outbox.add(shown, parts)
             self._drafts.keep(shown, left)
+            self._attachments.clear(shown)
             return True
         if self._refuses(shown, None) or is_too_long(self._state, self._token_count, parts):
             return False
@@ -84,6 +91,8 @@ class Messages:
         self._drafts.keep(conversation_id, left)
         if shown is None:
             self._drafts.keep(None, ())  # last: a crash before must not lose the message
+        self._attachments.clear(shown)
+        if shown is None:
             self._state.show(conversation_id)
         return True
 
@@ -123,10 +132,12 @@ class Messages:
             self._keep_edited(place, old, content)
             return
         parts = without_empty_ends(parts_of(Role.USER, content))
+        parts = self._attachments.with_files(message_id, parts)
         if old.role is not Role.USER or not parts:
             return
-        if self._refuses(old.conversation, None):
+        if self._attachments.refuses(Editing(message_id)) or self._refuses(old.conversation, None):
             return
+        self._attachments.cancel_edit(message_id)  # they are sent with it
         self._state.cut(old.conversation, place)
         self._ask(old.conversation, old.parent, parts, old.siblings + 1)
 

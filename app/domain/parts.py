@@ -221,6 +221,11 @@ def files(parts: Iterable[Part]) -> tuple[FilePart, ...]:
     return tuple(part for part in parts if isinstance(part, FilePart) and part.name)
 
 
+def without_files(parts: Iterable[Part]) -> Parts:
+    """All parts but the attached files."""
+    return tuple(part for part in parts if not (isinstance(part, FilePart) and part.name))
+
+
 def clipboard_text(parts: Parts) -> str:
     """The text to copy: what was said, without thoughts and tools unless there is nothing else.
 

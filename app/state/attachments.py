@@ -7,7 +7,7 @@ Only `app.chat.attachments` and `app.chat.fit` change it; values are immutable, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from PySide6.QtCore import QObject, Signal
@@ -50,6 +50,18 @@ class Attachment:
     fault: str = ""  # one sentence: why it has no text
     remedy: str = ""  # what the user can do; "": nothing
     changed: bool = False  # the file on disk is another one now: `reload` reads it again
+    wanted: FilePart | None = None  # what is read of it, before it is READY
+
+    @property
+    def kept(self) -> FilePart:
+        """What is stored of it while it is not sent: its text is read again after a start, unless
+        its bytes are not kept.
+        """
+        if self.part is None:
+            return self.wanted or FilePart(self.name, path=self.path)
+        if not self.part.sha256:
+            return self.part
+        return replace(self.part, text="", pages=(), warnings=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +119,10 @@ class AttachmentsState(QObject):
 
     changed = Signal(object)  # the `Place` whose files have changed
     fit_changed = Signal()
+    outdated_changed = Signal()
 
     fit = ReadOnly[FitEstimate | None]()  # of the shown chat; None: not known
+    outdated = ReadOnly[tuple[KnownFile, ...]]()  # sent in the shown chat, and changed since then
     refused = ReadOnly[bool]()  # sending was refused because it does not fit: show the four ways
 
     def __init__(self, parent: QObject | None = None) -> None:
@@ -116,6 +130,11 @@ class AttachmentsState(QObject):
         self._unsent: dict[Place, tuple[Attachment, ...]] = {}
         self._fit: FitEstimate | None = None
         self._refused = False
+        self._outdated: tuple[KnownFile, ...] = ()
+
+    def places(self) -> tuple[Place, ...]:
+        """All places with files."""
+        return tuple(self._unsent)
 
     def of(self, place: Place) -> tuple[Attachment, ...]:
         """The files that are attached at a place, in order."""
@@ -144,6 +163,12 @@ class AttachmentsState(QObject):
         else:
             self._unsent.pop(place, None)
         self.changed.emit(place)
+
+    def set_outdated(self, outdated: Sequence[KnownFile]) -> None:
+        """Set the files of sent messages that have changed on disk."""
+        if tuple(outdated) != self.outdated:
+            self._outdated = tuple(outdated)
+            self.outdated_changed.emit()
 
     def set_fit(self, fit: FitEstimate | None, *, refused: bool = False) -> None:
         """Set the estimate of the shown chat, and whether sending was refused by it."""

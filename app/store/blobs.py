@@ -3,7 +3,8 @@
 They are in a folder beside the database, `<database>.blobs/ab/abcdef…`, readable by their owner
 only. A blob is there once, however many messages name it, and is checked when it is read. One that
 no row of the store names is removed, but not before it is an hour old: its message may not be
-written yet. A crash leaves at most a file that a later start removes.
+written yet. A crash leaves at most a file that a later start removes. What was extracted from a blob
+may be kept beside it, and goes with it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ KEEP_SECONDS = 3600.0
 _CHUNK = 1 << 20  # bytes
 _NAME = re.compile(r"[0-9a-f]{64}")
 _UNFINISHED = ".part"
+_EXTRACTED = ".extracted"  # ending of what was made of a blob, which can be made again
 # Columns with what was written, in which a name is only text.
 _TEXTS = {("part", "text"), ("chunk", "text"), ("conversation", "folded"), ("search", "folded")}
 
@@ -70,6 +72,31 @@ class Blobs:
         """The bytes of a blob."""
         return b"".join(self.pieces(sha256))
 
+    def find(self, sha256: str) -> Path | None:
+        """The file of a blob, which must not be changed; None: it is not there."""
+        path = self._path(sha256)
+        return path if path.is_file() else None
+
+    def extracted(self, sha256: str) -> bytes:
+        """What `keep_extracted` kept of a blob; b"" if there is nothing that can be read."""
+        try:
+            return self._path(sha256).with_suffix(_EXTRACTED).read_bytes()
+        except OSError:
+            return b""
+
+    def keep_extracted(self, sha256: str, content: bytes) -> None:
+        """Keep what was made of a blob, until the blob is removed."""
+        path = self._path(sha256)
+        with translate_errors(self._database):
+            number, name = tempfile.mkstemp(_UNFINISHED, dir=self.folder)
+            try:
+                with os.fdopen(number, "wb") as file:
+                    file.write(content)
+                os.replace(name, path.with_suffix(_EXTRACTED))
+            except BaseException:
+                Path(name).unlink(missing_ok=True)
+                raise
+
     def pieces(self, sha256: str, count: int = _CHUNK) -> Iterator[bytes]:
         """A blob in pieces of `count` bytes; raises after the last one if it is damaged."""
         path, found = self._path(sha256), hashlib.sha256()
@@ -98,7 +125,7 @@ class Blobs:
         """Remove blobs, whatever their age; those that are not there are ignored."""
         with translate_errors(self._database):
             for name in names if self._writable else ():
-                self._path(name).unlink(missing_ok=True)
+                _remove(self._path(name))
 
     def remove_unnamed(self, named: set[str]) -> None:
         """Remove what is named nowhere and old enough."""
@@ -106,7 +133,7 @@ class Blobs:
         with translate_errors(self._database):
             for path in self._files() if self._writable else ():
                 if path.name not in named and path.stat().st_mtime < before:
-                    path.unlink(missing_ok=True)
+                    _remove(path)
 
     def _files(self) -> Iterator[Path]:
         """All blobs, and what a crash left of unfinished ones; no file of another kind."""
@@ -117,6 +144,12 @@ class Blobs:
         if not _NAME.fullmatch(sha256):
             raise ValueError(sha256)
         return self.folder / sha256[:2] / sha256
+
+
+def _remove(blob: Path) -> None:
+    """Remove a blob and what was made of it, which a crash in between does not leave alone."""
+    blob.with_suffix(_EXTRACTED).unlink(missing_ok=True)
+    blob.unlink(missing_ok=True)
 
 
 def names_in(database: sqlite3.Connection) -> set[str]:

@@ -11,6 +11,7 @@ from PySide6.QtCore import QCoreApplication, QEvent, QEventLoop, QObject, QPrope
 from PySide6.QtWidgets import QApplication
 
 from app.chat.controller import Controller
+from app.chat.file_texts import TextExtractor
 from app.chat.network import Outside
 from app.engines.client import Capabilities
 from app.engines.local import EngineMaker, LocalClient
@@ -60,8 +61,11 @@ class Stage:
         theme: str = "light",
         capabilities: Capabilities | None = None,
         outside: Outside | None = None,
+        extractor: TextExtractor | None = None,
     ) -> None:
-        """`capabilities` are those of the engine; None: of the engine in this process."""
+        """`capabilities` are those of the engine; None: of the engine in this process. `extractor`
+        extracts the texts of files; None: that of the app.
+        """
         self.folder, self.outside = folder, outside
         application = QApplication.instance()
         assert isinstance(application, QApplication)
@@ -81,6 +85,7 @@ class Stage:
                 capabilities=capabilities,
             ),
             outside=outside,
+            extractor=None if extractor is None else lambda: extractor,
         )
         self.window = Window(self.states, lambda: self.controller.settings)
         connect(self.window, self.controller, self.theme)
@@ -143,6 +148,7 @@ class Stage:
             self.states.transfer,
             self.states.connections,
             self.states.server,
+            self.states.attachments,
         ):
             each.deleteLater()
         gate.set_offline(False)  # of this process, as its contacts are

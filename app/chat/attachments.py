@@ -1,0 +1,410 @@
+"""Attachments: files of messages that are not sent, from their path to their text.
+
+A file is shown at once, and read on a thread of its own, one after the other in their order. Each
+change is part of the draft, so a crash loses no file: its text is read again after the start.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from itertools import count, islice
+from pathlib import Path
+from typing import cast
+
+from PySide6.QtCore import QObject
+
+from app.chat.drafts import UnsentText
+from app.chat.file_faults import fault_words
+from app.chat.file_texts import FileTexts, TextExtractor
+from app.documents.source import ExtractionError, ExtractionFault
+from app.domain.documents import Reads
+from app.domain.parts import FilePart, Parts, files, without_files
+from app.state.attachments import (
+    Attachment,
+    AttachmentPhase,
+    AttachmentsState,
+    Editing,
+    KnownFile,
+    Place,
+)
+from app.state.chat import Notice, State
+from app.store.blobs import Blobs
+from app.store.schema import StoreError
+from app.store.writer import StoreQueue
+from app.system.translation import number, sentences, tr, trn
+from app.system.worker import BackgroundWorker
+
+NOTICE = "attachments"  # kind of the notice about files that cannot be attached
+MOST_FILES = 25  # of folders, in one message
+_MOST_COUNTED = 10_000  # files of a folder
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What came of reading a file."""
+
+    part: FilePart | None = None
+    fault: str = ""
+    remedy: str = ""
+    unknown: bool = False  # it is of a kind that cannot be read
+
+
+@dataclass(eq=False, slots=True)
+class _Folder:
+    """The files of a folder that are being read."""
+
+    name: str
+    left: set[int] = field(default_factory=set[int])  # ids
+    skipped: list[str] = field(default_factory=list[str])  # names of those without a text
+
+
+class Attachments:
+    """Attaches, reads and removes files; every intent returns at once."""
+
+    def __init__(
+        self,
+        state: State,
+        shown: AttachmentsState,
+        store_queue: StoreQueue,
+        drafts: Callable[[], UnsentText],
+        user_files: BackgroundWorker,
+        parent: QObject,
+        extractor: Callable[[], TextExtractor] | None = None,
+    ) -> None:
+        """`user_files` is the worker for short looks at the user's files. `extractor` makes what
+        extracts texts; None: that of `app.documents`.
+        """
+        self._state, self._shown, self._drafts = state, shown, drafts
+        self._user_files = user_files
+        self._worker = BackgroundWorker("documents", parent)
+        blobs = Blobs(store_queue.path)
+        self._texts = FileTexts(blobs, extractor or _extractor)
+        self._number = count(1).__next__
+        self._cancels: dict[int, threading.Event] = {}  # of the files that are being read
+        self._folders: dict[int, _Folder] = {}  # by the files of folders
+        self._editing = set[int]()  # messages whose files are at the place of their editor
+        state.conversation_changed.connect(self.check_changed)
+
+    def close(self) -> None:
+        """Stop reading; what is not read is read after the next start."""
+        for cancel in self._cancels.values():
+            cancel.set()
+        self._worker.end(self._texts.close)
+
+    # --- intents --------------------------------------------------------------------------------
+
+    def attach(self, paths: Sequence[Path], editing: int | None = None) -> None:
+        """Attach files, and the files in folders, in the shown chat or the editor of a message."""
+        place = self._place(editing)
+        self._state.set_notice(NOTICE, None)
+        made = [self._new(FilePart(path.name or str(path), path=str(path))) for path in paths]
+        self._add(place, made)
+        for each, path in zip(made, paths, strict=True):
+            self._user_files.run(
+                lambda path=path: _files_in(path),
+                lambda found, each=each: self._on_looked_at(each.id, found),
+            )
+
+    def attach_known(self, known: KnownFile, editing: int | None = None) -> None:
+        """Attach a file by what is known of it; one that has changed is read from its path."""
+        sha256 = "" if known.changed else known.sha256
+        wanted = FilePart(known.name, sha256=sha256, kind=known.kind, path=known.path)
+        self.restore(self._place(editing), [wanted], first=False)
+
+    def remove(self, id: int) -> None:
+        """Remove a file from its message."""
+        if found := self._shown.find(id):
+            place, _ = found
+            self._cancel(id)
+            self._set(place, [each for each in self._shown.of(place) if each.id != id])
+
+    def retry(self, id: int) -> None:
+        """Read a file again that had no text."""
+        if (found := self._shown.find(id)) and found[1].phase is AttachmentPhase.FAILED:
+            self._read(id, found[1].kept)
+
+    def reload(self, id: int) -> None:
+        """Read a file again that has changed on disk; what was chosen of its pages is given up."""
+        if (found := self._shown.find(id)) and found[1].path:
+            was = found[1].kept
+            reads = Reads.PASSAGES if was.reads is Reads.PASSAGES else Reads.WHOLE
+            self._read(id, FilePart(was.name, path=was.path, reads=reads))
+
+    def set_pages(self, id: int, indexes: Collection[int]) -> None:
+        """Let the model read some pages of a file, by their indexes; all of them: the whole."""
+        if (found := self._shown.find(id)) and (part := found[1].part):
+            chosen = tuple(sorted({each for each in indexes if 0 <= each < len(part.pages)}))
+            if chosen and len(chosen) < len(part.pages):
+                self._change_part(id, replace(part, reads=Reads.PAGES, chosen=chosen))
+            elif chosen:
+                self._change_part(id, replace(part, reads=Reads.WHOLE, chosen=()))
+
+    def set_reads(self, id: int, reads: Reads) -> None:
+        """Let the model read a file so; `PAGES` are those chosen before."""
+        found = self._shown.find(id)
+        if found and (part := found[1].part) and (reads is not Reads.PAGES or part.chosen):
+            self._change_part(id, replace(part, reads=reads))
+
+    def begin_edit(self, message_id: int) -> None:
+        """Show the files of a sent message at its editor, where they can be removed and added to."""
+        message = self._state.message(message_id)
+        if message is not None and message_id not in self._editing:
+            self._editing.add(message_id)
+            self._shown.set(Editing(message_id), [self._ready(p) for p in files(message.parts)])
+
+    def cancel_edit(self, message_id: int) -> None:
+        """Give up the files at the editor of a message."""
+        self._editing.discard(message_id)
+        self.clear(Editing(message_id))
+
+    def known_files(self, conversation: int | None) -> tuple[KnownFile, ...]:
+        """The files that a chat has, the newest first: those of its messages, then the unsent ones."""
+        branch = self._state.branches.get(conversation, ()) if conversation is not None else ()
+        parts = [part for message in branch for part in files(message.parts)]
+        parts += [each.part for each in self._shown.of(conversation) if each.part]
+        newest = {(part.path or part.sha256 or part.name): part for part in parts}
+        return tuple(
+            KnownFile(part.name, part.sha256, part.path, part.kind)
+            for part in reversed(newest.values())
+        )
+
+    def check_changed(self) -> None:
+        """Look which files of the shown chat have changed on disk since they were attached."""
+        place = self._state.current
+        sent = {part.path: part for m in self._state.messages for part in files(m.parts)}
+        unsent = {each.id: each.part for each in self._shown.of(place) if each.part}
+        again = {part.path for part in unsent.values()}  # in the next message already
+        if not sent and not unsent:
+            self._shown.set_outdated(())
+            return
+
+        def look() -> tuple[list[FilePart], list[int]]:
+            changed = [part for part in sent.values() if self._texts.is_changed(part)]
+            return changed, [id for id, part in unsent.items() if self._texts.is_changed(part)]
+
+        def looked(found: tuple[list[FilePart], list[int]]) -> None:
+            for id in found[1]:
+                self._change(id, lambda each: replace(each, changed=True))
+            if self._state.current == place:
+                parts = [part for part in found[0] if part.path not in again]
+                self._shown.set_outdated(
+                    [KnownFile(p.name, p.sha256, p.path, p.kind, changed=True) for p in parts]
+                )
+
+        self._user_files.run(look, looked)
+
+    # --- sending --------------------------------------------------------------------------------
+
+    def refuses(self, place: Place) -> bool:
+        """Whether a file of a message has no text, so that it cannot be sent; a notice says why."""
+        reading = [e for e in self._shown.of(place) if e.phase is AttachmentPhase.READING]
+        failed = [e for e in self._shown.of(place) if e.phase is AttachmentPhase.FAILED]
+        if reading:
+            sentence = tr("{name} is still being read.", name=reading[0].name)
+            notice = Notice(sentence, tr("Send the message in a moment."))
+        elif failed:
+            remedy = tr("Remove it from the message, or try again.")
+            notice = Notice(failed[0].fault, remedy)
+        else:
+            self._state.set_notice(NOTICE, None)
+            return False
+        self._state.set_notice(NOTICE, notice)
+        return True
+
+    def parts(self, place: Place) -> tuple[FilePart, ...]:
+        """The files of a message, in order."""
+        return tuple(each.part for each in self._shown.of(place) if each.part)
+
+    def with_files(self, message_id: int, parts: Parts) -> Parts:
+        """An edited message with the files at its editor; with its own if there are none."""
+        if message_id not in self._editing:
+            return parts
+        kept = self.parts(Editing(message_id))
+        return (*kept, *without_files(parts))
+
+    def clear(self, place: Place) -> None:
+        """The files of a place were sent, or given up."""
+        for each in self._shown.of(place):
+            self._cancel(each.id)
+        self._set(place, ())
+
+    def put_back(self, parts: Parts) -> None:
+        """Attach the files of a message that is not to be sent, before those of the shown chat."""
+        place = self._state.current
+        self._set(place, [*map(self._ready, files(parts)), *self._shown.of(place)])
+
+    def restore(self, place: Place, wanted: Sequence[FilePart], *, first: bool = True) -> None:
+        """Attach files and read their texts again; `first`: before those that are there."""
+        made = [self._ready(part) if part.text else self._new(part) for part in wanted]
+        there = self._shown.of(place)
+        self._set(place, (*made, *there) if first else (*there, *made))
+        for each in made:
+            if each.part is None:
+                self._read(each.id, each.kept)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def _on_looked_at(self, id: int, found: Sequence[Path] | None) -> None:
+        """A path was looked at: it is a folder with these files, or none."""
+        at = self._shown.find(id)
+        if at is None:
+            return  # it was removed meanwhile
+        place, attachment = at
+        if found is None:
+            self._read(id, attachment.kept)
+            return
+        if not found or len(found) > MOST_FILES:
+            self._set(place, [each for each in self._shown.of(place) if each.id != id])
+            self._state.set_notice(NOTICE, _folder_notice(attachment.name, len(found)))
+            return
+        made = [self._new(FilePart(path.name, path=str(path))) for path in found]
+        folder = _Folder(attachment.name, {each.id for each in made})
+        self._folders |= dict.fromkeys(folder.left, folder)
+        there = self._shown.of(place)
+        index = there.index(attachment)
+        self._set(place, (*there[:index], *made, *there[index + 1 :]))
+        for each in made:
+            self._read(each.id, each.kept)
+
+    def _read(self, id: int, wanted: FilePart) -> None:
+        """Read the text of a file on the thread."""
+        if before := self._cancels.get(id):
+            before.set()
+        self._cancels[id] = cancel = threading.Event()
+        self._change(
+            id,
+            lambda each: Attachment(each.id, each.name, each.path, wanted=wanted),
+        )
+        texts = self._texts
+        self._worker.run(
+            lambda: _outcome(texts, wanted, cancel.is_set),
+            lambda outcome: self._on_read(id, cancel, outcome),
+        )
+
+    def _on_read(self, id: int, cancel: threading.Event, outcome: _Outcome) -> None:
+        if self._cancels.get(id) is not cancel:
+            return  # it was removed, or is read again
+        del self._cancels[id]
+        folder = self._folders.pop(id, None)
+        if folder is not None:
+            self._on_read_of(folder, id, outcome)
+        if outcome.part is not None:
+            part = outcome.part
+            self._change(
+                id, lambda each: replace(each, phase=AttachmentPhase.READY, part=part, progress=1.0)
+            )
+        elif not (folder and outcome.unknown):
+            self._change(
+                id,
+                lambda each: replace(
+                    each,
+                    phase=AttachmentPhase.FAILED,
+                    fault=outcome.fault,
+                    remedy=outcome.remedy,
+                ),
+            )
+
+    def _on_read_of(self, folder: _Folder, id: int, outcome: _Outcome) -> None:
+        """A file of a folder was read: one of a kind that cannot be read is left out, and said."""
+        folder.left.discard(id)
+        at = self._shown.find(id)
+        if at is not None and outcome.unknown:
+            place, attachment = at
+            folder.skipped.append(attachment.name)
+            self._set(place, [each for each in self._shown.of(place) if each.id != id])
+        if not folder.left and folder.skipped:
+            sentence = trn(
+                "{name}: {count} file is of a kind that cannot be read, and was left out.",
+                "{name}: {count} files are of kinds that cannot be read, and were left out.",
+                len(folder.skipped),
+                name=folder.name,
+            )
+            self._state.set_notice(NOTICE, Notice(sentence, ", ".join(folder.skipped)))
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def _place(self, editing: int | None) -> Place:
+        return self._state.current if editing is None else Editing(editing)
+
+    def _new(self, wanted: FilePart) -> Attachment:
+        return Attachment(self._number(), wanted.name, wanted.path, wanted=wanted)
+
+    def _ready(self, part: FilePart) -> Attachment:
+        id, phase = self._number(), AttachmentPhase.READY
+        return Attachment(id, part.name, part.path, phase, part, progress=1.0)
+
+    def _cancel(self, id: int) -> None:
+        if cancel := self._cancels.pop(id, None):
+            cancel.set()
+        if folder := self._folders.pop(id, None):
+            folder.left.discard(id)
+
+    def _add(self, place: Place, made: Sequence[Attachment]) -> None:
+        self._set(place, (*self._shown.of(place), *made))
+
+    def _change_part(self, id: int, part: FilePart) -> None:
+        self._change(id, lambda each: replace(each, part=part, tokens=None))
+
+    def _change(self, id: int, change: Callable[[Attachment], Attachment]) -> None:
+        if found := self._shown.find(id):
+            place, _ = found
+            there = self._shown.of(place)
+            self._set(place, [change(each) if each.id == id else each for each in there])
+
+    def _set(self, place: Place, attachments: Sequence[Attachment]) -> None:
+        """Set the files of a place, and store what is unsent if it is another than before."""
+        before = [each.kept for each in self._shown.of(place)]
+        self._shown.set(place, attachments)
+        if not isinstance(place, Editing) and before != [each.kept for each in attachments]:
+            self._drafts().write(place)
+
+
+def _extractor() -> TextExtractor:
+    """The extractor of the app, whose modules are not needed before."""
+    return cast("TextExtractor", import_module("app.documents.extract").Extractor())
+
+
+def _outcome(texts: FileTexts, wanted: FilePart, cancelled: Callable[[], bool]) -> _Outcome:
+    """Read a file, on the thread; raises nothing."""
+    try:
+        if cancelled():
+            raise ExtractionError(ExtractionFault.CANCELLED)
+        return _Outcome(texts.read(wanted, cancelled))
+    except ExtractionError as error:
+        unknown = error.fault is ExtractionFault.UNKNOWN
+        return _Outcome(None, *fault_words(error, wanted.name), unknown)
+    except StoreError as error:
+        return _Outcome(None, str(error), error.remedy)
+    except Exception:  # noqa: BLE001  (the thread goes on with the next file)
+        _log.exception("%s cannot be read", wanted.name)
+        error = ExtractionError(ExtractionFault.CRASHED)
+        return _Outcome(None, *fault_words(error, wanted.name))
+
+
+def _files_in(path: Path) -> list[Path] | None:
+    """The files in a folder and its folders, without hidden ones; None: it is no folder."""
+    return list(islice(_walk(path), _MOST_COUNTED)) if path.is_dir() else None
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted(each for each in folders if not each.startswith("."))
+        for name in sorted(names):
+            path = Path(root, name)
+            if not name.startswith(".") and path.is_file():
+                yield path
+
+
+def _folder_notice(name: str, found: int) -> Notice:
+    if not found:
+        return Notice(tr("There are no files in the folder {name}.", name=name))
+    count = tr("{count} or more", count=number(found)) if found == _MOST_COUNTED else number(found)
+    sentence = tr("The folder {name} has {count} files.", name=name, count=count)
+    remedy = tr("Up to {most} files of a folder can be attached at once.", most=number(MOST_FILES))
+    return Notice(sentence, sentences(remedy, tr("Choose some of them.")))

@@ -1,0 +1,156 @@
+"""Texts of files: their bytes are kept, and their text is extracted once for all chats.
+
+Works on a thread that may wait for slow drives. The text is read from the bytes that were kept, so
+that it is theirs whatever happens to the file meanwhile; the same bytes under a name with the same
+ending are not extracted again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from stat import S_ISREG
+from typing import Protocol
+
+from app.documents.source import MOST_BYTES, ExtractionError, ExtractionFault
+from app.domain.documents import Document
+from app.domain.parts import FilePart
+from app.store.blobs import Blobs
+from app.store.part_rows import from_row, to_row
+from app.store.schema import StoreError
+
+EXTRACTION = 1  # version of the readers: the texts of another one are extracted again
+_PIECE = 1 << 20  # bytes
+
+
+class TextExtractor(Protocol):
+    """Extracts the text of a file; see `app.documents.extract.Extractor`."""
+
+    def extract(
+        self, path: Path, name: str = "", cancelled: Callable[[], bool] | None = None
+    ) -> Document:
+        """The document in a file; blocks. Raises ExtractionError."""
+        ...
+
+    def close(self) -> None:
+        """End what it runs."""
+        ...
+
+
+class FileTexts:
+    """Used by one thread."""
+
+    def __init__(self, blobs: Blobs, extractor: Callable[[], TextExtractor]) -> None:
+        """`extractor` makes the extractor when the first file is read."""
+        self._blobs, self._make = blobs, extractor
+        self._extractor: TextExtractor | None = None
+
+    def read(self, wanted: FilePart, cancelled: Callable[[], bool]) -> FilePart:
+        """The part with its text: of its hash if the bytes are there, or else of its path.
+
+        Raises ExtractionError and StoreError.
+        """
+        known = self._blobs.find(wanted.sha256) if wanted.sha256 else None
+        part = wanted if known else self._kept(wanted, cancelled)
+        found = self._extracted_before(part)
+        if found is None:
+            found = self._extracted(part, cancelled)
+            content = [EXTRACTION, _ending(part), to_row(found)]
+            with suppress(StoreError):  # then it is extracted again next time
+                self._blobs.keep_extracted(part.sha256, json.dumps(content).encode())
+        return replace(
+            part,
+            text=found.text,
+            kind=found.kind,
+            unit=found.unit,
+            pages=found.pages,
+            warnings=found.warnings,
+        )
+
+    def is_changed(self, part: FilePart) -> bool:
+        """Whether the file that a part was attached from is there, with other content."""
+        if not part.path or not part.sha256:
+            return False
+        try:
+            path = Path(part.path)
+            now = path.stat()
+            if (now.st_mtime, now.st_size) == (part.modified, part.size_bytes):
+                return False
+            if not S_ISREG(now.st_mode):
+                return False
+            with path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest() != part.sha256
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        """Extract no more."""
+        if self._extractor is not None:
+            self._extractor.close()
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def _kept(self, wanted: FilePart, cancelled: Callable[[], bool]) -> FilePart:
+        """The part with the hash of its file, whose bytes are kept."""
+        path = Path(wanted.path)
+        with _readable():
+            facts = path.stat()
+        if not S_ISREG(facts.st_mode):
+            raise ExtractionError(ExtractionFault.UNKNOWN)
+        if facts.st_size > MOST_BYTES:
+            raise ExtractionError(ExtractionFault.TOO_LARGE)
+        sha256 = self._blobs.add(_pieces(path, cancelled))
+        return replace(wanted, sha256=sha256, modified=facts.st_mtime, size_bytes=facts.st_size)
+
+    def _extracted(self, part: FilePart, cancelled: Callable[[], bool]) -> FilePart:
+        path = self._blobs.find(part.sha256)
+        if path is None:
+            raise ExtractionError(ExtractionFault.UNREADABLE)
+        if self._extractor is None:
+            self._extractor = self._make()
+        document = self._extractor.extract(path, part.name, cancelled)
+        return FilePart(
+            part.name,
+            document.text,
+            part.sha256,
+            document.kind,
+            document.unit,
+            document.starts,
+            warnings=document.warnings,
+        )
+
+    def _extracted_before(self, part: FilePart) -> FilePart | None:
+        content = self._blobs.extracted(part.sha256)
+        try:
+            version, ending, row = json.loads(content) if content else (0, "", ())
+            found = from_row(*row) if (version, ending) == (EXTRACTION, _ending(part)) else None
+        except (ValueError, TypeError):
+            return None  # damaged
+        return found if isinstance(found, FilePart) else None
+
+
+def _ending(part: FilePart) -> str:
+    """The ending of its name, by which text formats are told apart."""
+    return Path(part.name).suffix.lower()
+
+
+@contextmanager
+def _readable() -> Generator[None]:
+    """Errors of the file system as ExtractionError."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ExtractionError(ExtractionFault.UNREADABLE, reason) from error
+
+
+def _pieces(path: Path, cancelled: Callable[[], bool]) -> Iterator[bytes]:
+    with _readable(), path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            if cancelled():
+                raise ExtractionError(ExtractionFault.CANCELLED)
+            yield piece

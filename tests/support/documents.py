@@ -1,0 +1,40 @@
+"""An extractor of texts for tests: files are plain text, and form feeds separate their pages."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from app.documents.source import ExtractionError, ExtractionFault
+from app.domain.documents import Document, DocumentKind, Page, PageUnit
+
+
+class PlainExtractor:
+    """Refuses a file whose text is the name of a fault; waits while it is not `free`."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []  # of the files that were extracted
+        self.free = threading.Event()
+        self.free.set()
+        self.closed = False
+
+    def extract(
+        self, path: Path, name: str = "", cancelled: Callable[[], bool] | None = None
+    ) -> Document:
+        self.names.append(name)
+        while not self.free.wait(0.01):
+            if cancelled is not None and cancelled():
+                raise ExtractionError(ExtractionFault.CANCELLED)
+        text = path.read_text(encoding="utf-8")
+        if text in list(ExtractionFault):
+            raise ExtractionError(ExtractionFault(text))
+        texts = text.split("\f")
+        unit = PageUnit.PAGE if len(texts) > 1 else PageUnit.NONE
+        labels = map(str, range(1, len(texts) + 1)) if unit else [""]
+        pages = tuple(Page(*page) for page in zip(labels, texts, strict=True))
+        return Document(DocumentKind.TEXT, pages, unit)
+
+    def close(self) -> None:
+        self.closed = True
+        self.free.set()
