@@ -73,15 +73,16 @@ class Attachments:
         shown: AttachmentsState,
         store_queue: StoreQueue,
         drafts: Callable[[], UnsentText],
+        began: Callable[[], None],
         user_files: BackgroundWorker,
         parent: QObject,
         extractor: Callable[[], TextExtractor] | None = None,
     ) -> None:
-        """`user_files` is the worker for short looks at the user's files. `extractor` makes what
+        """`began` is called when files are attached to a new message. `user_files` is the worker for short looks at the user's files. `extractor` makes what
         extracts texts; None: that of `app.documents`.
         """
         self._state, self._shown, self._drafts = state, shown, drafts
-        self._user_files = user_files
+        self._began, self._user_files = began, user_files
         self._worker = BackgroundWorker("documents", parent)
         blobs = Blobs(store_queue.path)
         self._texts = FileTexts(blobs, extractor or _extractor)
@@ -102,6 +103,7 @@ class Attachments:
     def attach(self, paths: Sequence[Path], editing: int | None = None) -> None:
         """Attach files, and the files in folders, in the shown chat or the editor of a message."""
         place = self._place(editing)
+        self._began()
         self._state.set_notice(NOTICE, None)
         made = [self._new(FilePart(path.name or str(path), path=str(path))) for path in paths]
         self._add(place, made)

@@ -186,7 +186,14 @@ class Controller(QObject):
         )  # fmt: skip
         self.library.defaults.changed.connect(self.speculative_model.update)
         self.attachments = Attachments(
-            state, states.attachments, store_queue, lambda: self.drafts, user_files, self, extractor
+            state,
+            states.attachments,
+            store_queue,
+            lambda: self.drafts,
+            lambda: self.last_chat.stay(),
+            user_files,
+            self,
+            extractor,
         )
         self.drafts = UnsentText(state, states.attachments, store_queue, self.attachments.restore)
         self.outbox = Outbox(
@@ -275,6 +282,7 @@ class Controller(QObject):
             lambda paths: self.library.model_index.link(paths),
             self.transfer.preview,
             self.presets.offer,
+            self.attachments.attach,
         )
         self.last_chat = LastChat(
             state,

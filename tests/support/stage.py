@@ -26,6 +26,7 @@ from app.ui.window import Window
 from app.wiring import connect
 from engine import Event
 from fakes import FakeEngine
+from plain_extractor import PlainExtractor
 
 TIMEOUT_SECONDS = 30.0
 
@@ -64,7 +65,7 @@ class Stage:
         extractor: TextExtractor | None = None,
     ) -> None:
         """`capabilities` are those of the engine; None: of the engine in this process. `extractor`
-        extracts the texts of files; None: that of the app.
+        extracts the texts of files; None: one for plain text.
         """
         self.folder, self.outside = folder, outside
         application = QApplication.instance()
@@ -85,7 +86,7 @@ class Stage:
                 capabilities=capabilities,
             ),
             outside=outside,
-            extractor=None if extractor is None else lambda: extractor,
+            extractor=lambda: extractor or PlainExtractor(),
         )
         self.window = Window(self.states, lambda: self.controller.settings)
         connect(self.window, self.controller, self.theme)

@@ -147,17 +147,16 @@ def opened(paths: Sequence[Path]) -> Generator[Source]:
         yield Source(found, problem)
 
 
-def may_have_chats(path: Path) -> bool:
-    """Whether a file may be one to import, by its first bytes: an archive, a database or JSON."""
+def has_chats(path: Path) -> bool:
+    """Whether there are chats to import in a file, or in the first JSON files of a folder."""
     try:
-        if path.is_dir():
-            return False
-        with path.open("rb") as file:
-            first = file.read(4096)
-    except OSError:
+        with ExitStack() as stack, _translated():
+            if path.is_dir():
+                files = (each for each in _entries_of(path) if not each.name.endswith(".sqlite"))
+                return bool(_recognised([*islice(files, _LOOKED_AT)]))
+            return bool(_look(path, stack))
+    except TransferError:
         return False
-    text = first.removeprefix(b"\xef\xbb\xbf").lstrip()
-    return first.startswith((b"PK\3\4", ollama.MAGIC)) or text.startswith((b"[", b"{"))
 
 
 @contextmanager
@@ -197,7 +196,14 @@ def _look(path: Path, stack: ExitStack) -> list[_Found]:
 
 
 def _folder_entries(folder: Path) -> list[_Entry]:
-    entries: list[_Entry] = []
+    entries = list(islice(_entries_of(folder), _MOST_FILES + 1))
+    if len(entries) > _MOST_FILES:
+        raise TransferError(tr("There are too many files in this folder to look for chats."))
+    return entries
+
+
+def _entries_of(folder: Path) -> Iterator[_Entry]:
+    """The files of a folder that may have chats."""
     for root, folders, names in os.walk(folder):
         place = Path(root)
         depth = len(place.relative_to(folder).parts)
@@ -208,12 +214,7 @@ def _folder_entries(folder: Path) -> list[_Entry]:
                 size = path.stat().st_size
                 inner = path.relative_to(folder).as_posix()
                 is_database = name.lower().endswith(".sqlite")
-                entries.append(
-                    _Entry(str(path) if is_database else inner, size, lambda p=path: p.open("rb"))
-                )
-        if len(entries) > _MOST_FILES:
-            raise TransferError(tr("There are too many files in this folder to look for chats."))
-    return entries
+                yield _Entry(str(path) if is_database else inner, size, lambda p=path: p.open("rb"))
 
 
 def _archive_entries(path: Path, stack: ExitStack) -> list[_Entry]:

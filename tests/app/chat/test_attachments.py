@@ -12,8 +12,8 @@ from app.chat.attachments import MOST_FILES, NOTICE
 from app.domain.documents import Reads
 from app.domain.parts import FilePart, TextPart, files, prompt_text
 from app.state.attachments import Attachment, AttachmentPhase, Editing
-from documents import PlainExtractor
 from fakes import MODEL
+from plain_extractor import PlainExtractor
 from stage import Stage, until
 
 READING, READY, FAILED = AttachmentPhase

@@ -209,12 +209,18 @@ def files(*paths: str | Path) -> QMimeData:
     return data
 
 
-def test_a_dropped_document_says_what_can_be_used(stage: Stage, tmp_path: Path) -> None:
+def attached(stage: Stage) -> list[str]:
+    """The names of the files that are attached in the new chat."""
+    stage.wait_until_idle()
+    return [each.name for each in stage.states.attachments.of(None)]
+
+
+def test_a_dropped_document_is_attached(stage: Stage, tmp_path: Path) -> None:
     stage.ready(MODEL)
     loads = stage.engine.count(Load)
     (tmp_path / "notes.txt").write_text("Notes")
     drop(stage, files(tmp_path / "notes.txt"))
-    assert stage.state.notices["paste"].sentence.startswith("Files cannot be attached")
+    assert attached(stage) == ["notes.txt"]
     assert (stage.window.composer.text(), stage.engine.count(Load)) == ("", loads)
     assert stage.window.drop_area.isHidden()
 
@@ -228,7 +234,7 @@ def test_two_dropped_models_are_opened_and_listed(stage: Stage, tmp_path: Path) 
     assert stage.controller.library.model_index.places.files == (tmp_path / "three.gguf",)
     assert "the other one is in your list" in stage.state.notices["paste"].sentence
     drop(stage, files(tmp_path / "notes.md", tmp_path / "two"))
-    assert stage.state.notices["paste"].sentence.startswith("Files cannot be attached")
+    assert attached(stage) == ["notes.md"]
     stage.engine.finish_load()
     stage.wait_until_idle()
     assert stage.engine.load.path == tmp_path / "two"
@@ -246,14 +252,14 @@ def test_a_dropped_link_or_text_goes_to_the_field(stage: Stage) -> None:
     assert stage.window.composer.text() == "https://example.org/a%20b?c=d \u00a0 and\n"
 
 
-def test_opened_files_say_what_can_be_used(stage: Stage, tmp_path: Path) -> None:
+def test_opened_documents_are_attached(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("Notes")
     stage.window.show()
     stage.controller.start(MODEL)
     stage.controller.opening.open([tmp_path / "notes.txt"], load=False)
     stage.wait_until_idle()
     assert stage.engine.load.path == MODEL
-    assert stage.state.notices["paste"].sentence.startswith("Files cannot be attached")
+    assert attached(stage) == ["notes.txt"]
 
 
 def test_opening_a_file_does_not_block(qtbot: QtBot, stage: Stage) -> None:

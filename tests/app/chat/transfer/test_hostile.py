@@ -238,7 +238,7 @@ def test_a_program_with_a_reader_has_a_name() -> None:
     from app.domain.transfer import PROGRAM_NAMES, Program
 
     assert set(PROGRAM_NAMES) == set(Program)
-    assert sources.may_have_chats(Path("/")) is False
+    assert sources.has_chats(Path("/dev/null")) is False
 
 
 def test_odd_folders_and_files_of_our_format_change_nothing(tmp_path: Path) -> None:

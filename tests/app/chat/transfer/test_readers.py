@@ -12,7 +12,7 @@ import pytest
 
 from app.chat.transfer.faults import Cancelled, TransferError
 from app.chat.transfer.imported import ImportedChat
-from app.chat.transfer.sources import counted, may_have_chats, opened
+from app.chat.transfer.sources import counted, has_chats, opened
 from app.domain.chat_settings import ChatSettings
 from app.domain.chat_tree import ChatTree, shown_branch
 from app.domain.message import MessageState
@@ -365,11 +365,11 @@ def files_with_chats(folder: Path) -> Iterator[Path]:
 
 
 def test_files_with_chats_are_told_by_content(tmp_path: Path) -> None:
-    assert all(may_have_chats(path) for path in files_with_chats(tmp_path))
+    assert all(has_chats(path) for path in files_with_chats(tmp_path))
     other = tmp_path / "x.json"
     other.write_bytes(b"GGUF....")
-    assert not may_have_chats(other)
-    assert not may_have_chats(tmp_path / "missing")
+    assert not has_chats(other)
+    assert not has_chats(tmp_path / "missing")
 
 
 def test_a_chat_of_a_group_has_its_speakers(tmp_path: Path) -> None:

@@ -350,7 +350,7 @@ def test_files_without_chats_are_refused(stage: Stage, tmp_path: Path) -> None:
     stage.start()
     path = tmp_path / "x.json"
     path.write_text("[1, 2]", encoding="utf-8")
-    stage.controller.opening.open([path])
+    stage.controller.transfer.preview([path])
     stage.wait_until_idle()
     done(stage)
     assert "no chats" in notice(stage)

@@ -27,23 +27,32 @@ def file(path: Path) -> QMimeData:
     return data
 
 
-@pytest.mark.parametrize(
-    ("data", "sentence"),
-    [
-        (picture(), "Pictures cannot be used"),
-        (file(Path("/tmp/photo.png")), "Files cannot be attached"),
-    ],
-)
-def test_pasted_picture_or_file_says_why(stage: Stage, data: QMimeData, sentence: str) -> None:
+@pytest.mark.parametrize("is_file", [False, True])
+def test_pasted_picture_says_why(stage: Stage, tmp_path: Path, is_file: bool) -> None:
     stage.ready(MODEL)
+    data = picture()
+    if is_file:
+        (tmp_path / "photo").write_bytes(b"\xff\xd8\xff\xe0\0\x10JFIF")
+        data = file(tmp_path / "photo")
     editor = stage.window.composer.editor
     assert editor.canInsertFromMimeData(data)
     editor.insertFromMimeData(data)
+    stage.wait_until_idle()
     assert editor.toPlainText() == ""
-    assert stage.state.notices["paste"].sentence.startswith(sentence)
+    assert stage.state.notices["paste"].sentence.startswith("Pictures cannot be used")
+    assert stage.states.attachments.of(None) == ()
     stage.window.composer.insert("Then in words")
     stage.window.composer.submitted.emit(stage.window.composer.text())
     assert "paste" not in stage.state.notices
+
+
+def test_a_pasted_file_is_attached(stage: Stage, tmp_path: Path) -> None:
+    stage.ready(MODEL)
+    (tmp_path / "notes.txt").write_text("Notes")
+    stage.window.composer.editor.insertFromMimeData(file(tmp_path / "notes.txt"))
+    stage.wait_until_idle()
+    assert stage.window.composer.text() == ""
+    assert [each.name for each in stage.states.attachments.of(None)] == ["notes.txt"]
 
 
 def test_text_with_a_picture_of_it_is_pasted_as_text(stage: Stage) -> None:

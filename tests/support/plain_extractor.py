@@ -26,7 +26,7 @@ class PlainExtractor:
         while not self.free.wait(0.01):
             if cancelled is not None and cancelled():
                 raise ExtractionError(ExtractionFault.CANCELLED)
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8", errors="replace")
         if text in list(ExtractionFault):
             raise ExtractionError(ExtractionFault(text))
         texts = text.split("\f")
