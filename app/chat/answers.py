@@ -18,6 +18,7 @@ from PySide6.QtCore import QTimer
 from app.chat.adapters import Adapters
 from app.chat.planner import Branch, Uses
 from app.chat.prompts import memory_start
+from app.chat.retrieval import Retrieval
 from app.chat.runner import Runner
 from app.chat.running_answer import Elsewhere, QueuedAnswer, RunningAnswer, asked_elsewhere
 from app.domain.answer_details import AnswerDetails
@@ -32,6 +33,7 @@ from app.domain.deltas import (
     ThoughtDelta,
     WaitingDelta,
 )
+from app.domain.documents import SearchFault
 from app.domain.message import Message, MessageState, StopReason
 from app.domain.model_ref import ModelRef, Remote
 from app.domain.parts import ErrorPart, Parts, without_error
@@ -96,6 +98,7 @@ class Answers:
         report: Callable[[Exception], None],
         *,
         remote: RemoteEngines | None = None,
+        retrieval: Retrieval | None = None,
         used: Callable[[AnswerUsage, str], None] = lambda _used, _model: None,
         want_model: Callable[[ModelRef | None], None] = lambda _: None,
         began: Callable[[int], None] = lambda _: None,
@@ -115,6 +118,7 @@ class Answers:
         self._report, self._on_used = report, used
         self._adapters = adapters
         self._runner = runner
+        self._retrieval = retrieval
         self._remote = RemoteClient(remote, runner) if remote is not None else None
         self._on_ended = ended
         self._jobs: deque[QueuedAnswer] = deque()
@@ -161,6 +165,7 @@ class Answers:
         )
         self._queue(job)
         self._state.set_queued(message.id, message.conversation)
+        self._find_passages(job)
         self._state.touch(message.conversation)
         if self._state.model.phase is ModelPhase.NONE and self._model(job) is None:
             self._want_model(None)
@@ -172,13 +177,15 @@ class Answers:
         When none is in progress or can be requested, the model of the first one is asked for.
         Engines elsewhere answer at once: nothing has to be loaded for them.
         """
-        for job in [job for job in self._jobs if self._is_remote(job) and not self._closed]:
+        free = [job for job in self._jobs if not (job.searching or self._closed)]
+        for job in filter(self._is_remote, free):
             self._jobs.remove(job)
             job.turn.put(())
         checking = False  # adapters of an answer
         ready = self._state.model.phase is ModelPhase.READY
         passed: list[QueuedAnswer] = []  # of other models, which wait longer
-        for job in list(self._jobs) if ready and not (self._held or self._closed) else ():
+        local = [job for job in free if not self._is_remote(job)]
+        for job in local if ready and not self._held else ():
             if not self._fits(job):
                 passed.append(job)
                 continue
@@ -194,6 +201,20 @@ class Answers:
         if not checking:
             self._want_next()
         self._show_notes()
+
+    def _find_passages(self, job: QueuedAnswer) -> None:
+        """Keep an answer in the queue until the passages of its question are found."""
+
+        def ended(fault: SearchFault | None) -> None:
+            job.searching = False
+            if fault is not None and job in self._jobs and not self._closed:  # nor was it stopped
+                self._drop(job, MessageState.FAILED, error=ErrorPart(fault))
+            self.start_next()
+
+        branch = self._state.branches[job.conversation]
+        job.searching = not without_error(job.parts)  # else it is continued as it was begun
+        if self._retrieval is None or not (job.searching and self._retrieval.find(branch, ended)):
+            job.searching = False
 
     def hold(self, held: bool) -> None:
         """Keep new answers in the queue: they are for the model that is loaded next."""
@@ -270,9 +291,10 @@ class Answers:
     def with_newest_text(self, messages: list[Message]) -> list[Message]:
         """Messages read from the store, with the newest text of the answers in progress."""
         found = {running.message: running.parts for running in self._running}
+        newest = self._retrieval.newest(messages) if self._retrieval else messages
         return [
             replace(message, parts=found[message.id]) if message.id in found else message
-            for message in messages
+            for message in newest
         ]
 
     def is_outdated(self, messages: list[Message]) -> bool:
@@ -415,7 +437,8 @@ class Answers:
             return
         error = replace(failed.error, file=failed.error.file or running.name)
         has_begun = running.elsewhere is not None and used != AnswerUsage()
-        self._tell_reached(running, error.fault)
+        if not isinstance(error.fault, SearchFault):
+            self._tell_reached(running, error.fault)
         self._end(
             running,
             MessageState.FAILED,
@@ -495,6 +518,8 @@ class Answers:
             self._want_model(wanted)
 
     def _note(self, job: QueuedAnswer) -> str:
+        if job.searching:
+            return tr("Looking for passages…")
         if not self._fits(job) and (model := self._model(job)) is not None:
             name = self._state.model_name(model)
             if job.is_alternative and self._local():

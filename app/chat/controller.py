@@ -43,6 +43,7 @@ from app.chat.presets import Presets
 from app.chat.prompts import PromptBuilder
 from app.chat.quitting import Quitting, RejectedNotices
 from app.chat.reading_aloud import ReadingAloud
+from app.chat.retrieval import Retrieval
 from app.chat.runner import Runner
 from app.chat.saved_settings import SavedSettings
 from app.chat.snapshots import SnapshotController
@@ -147,6 +148,7 @@ class Controller(QObject):
             state, states.adapters, store_queue, self._engine, runner, user_files,
             self.chat_settings, self.report,
         )  # fmt: skip
+        self.retrieval = Retrieval(state, store_queue, self.edit, self.continue_answer)
         self._answers = Answers(
             state,
             store_queue,
@@ -156,6 +158,7 @@ class Controller(QObject):
             self._on_answer_ended,
             self.report,
             remote=outside.remote if outside else None,
+            retrieval=self.retrieval,
             used=lambda used, model: self.performance.on_answered(used, model),
             want_model=self._load_for_answers,
             began=lambda conversation: self.chat_models.on_answer(conversation),

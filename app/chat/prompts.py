@@ -12,11 +12,13 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import dropwhile
 
+from app.chat.context_room import answer_room, bytes_per_token, context_of, text_bytes
 from app.domain.answer_request import AnswerRequest, PromptMessage
 from app.domain.chat_settings import ResolvedText
 from app.domain.message import AnswerAgain, Message
 from app.domain.model_ref import ModelRef, Remote
 from app.domain.parts import Part, TextPart, ToolResultPart, prompt_text, without_error
+from app.domain.passages import passages_part, without_old
 from app.domain.variables import has_variables, resolved
 from app.settings.samplers import SAMPLERS
 from app.settings.table import Settings, sampling, thinking
@@ -84,7 +86,30 @@ class PromptBuilder:
 
     def turns(self, conversation: int | None, messages: Sequence[Message]) -> tuple[Turn, ...]:
         """Prompt turns of a branch of a chat, with its instructions."""
-        return turns_of(messages, self.instructions(conversation))
+        return turns_of(self._fitting(conversation, messages)[0], self.instructions(conversation))
+
+    def _fitting(
+        self, conversation: int | None, messages: Sequence[Message]
+    ) -> tuple[Sequence[Message], frozenset[int]]:
+        """A branch without the passages of old questions that the model has no room for.
+
+        With the ids of these questions. Nothing is left out of a branch that fits, since each
+        change costs the cached context behind it.
+        """
+        context = context_of(self._state, conversation)
+        if not context or not any(passages_part(each.parts) for each in messages):
+            return messages, frozenset()
+        size = sum(map(text_bytes, messages)) + len(self.instructions(conversation).encode())
+        room = (context - answer_room(context)) * bytes_per_token(messages)
+        return without_old(messages, round(size - room)) if size > room else (messages, frozenset())
+
+    def _asked(self, conversation: int, messages: Sequence[Message]) -> Sequence[Message]:
+        """What is asked of the model: the messages as they are now, as far as there is room."""
+        now = {each.id: each for each in self._state.branches.get(conversation, ())}
+        newest = [now.get(each.id, each) for each in messages]
+        fitting, left_out = self._fitting(conversation, newest)
+        self._state.set_left_out(conversation, left_out)
+        return fitting
 
     def command(self, conversation: int, messages: Sequence[Message], extra: str = "") -> Chat:
         """The request to answer a branch, or to continue its last answer.
@@ -94,7 +119,7 @@ class PromptBuilder:
         """
         app, chat = self._settings(None), self._state.settings(conversation)
         return Chat(
-            with_extra(self.turns(conversation, messages), extra),
+            with_extra(self.turns(conversation, self._asked(conversation, messages)), extra),
             chat.applied(self.usual_sampling()),
             app.max_tokens,
             chat.stop,
@@ -114,7 +139,9 @@ class PromptBuilder:
         app, chat = self._settings(None), self._state.settings(conversation)
         return AnswerRequest(
             "",
-            prompt_messages(messages, self.instructions(conversation), extra),
+            prompt_messages(
+                self._asked(conversation, messages), self.instructions(conversation), extra
+            ),
             self._own(app) | dict(chat.sampling),
             app.max_tokens,
             chat.stop,

@@ -35,6 +35,7 @@ class QueuedAnswer:
     adapters: Uses | None  # None: the conversation's
     model: ModelRef | None = None  # None: the conversation's
     overtaken: int = 0  # by how many later answers of the loaded model
+    searching: bool = False  # its question has no passages yet: it is not requested
     is_alternative: bool = False  # the other answer of a comparison
     before: AnswerDetails | None = None  # known before, and of the part that is continued
     checked_again: bool = False  # the engine refused its adapters after it had accepted them

@@ -15,6 +15,7 @@ _REFER = (
     "Answer from these passages as far as they help, and refer to those you use by their numbers,"
     " such as [{number}]."
 )
+_ABOVE = "Of the earlier passages, {numbers} may help as well."
 
 
 def file_prompt(
@@ -38,15 +39,18 @@ def file_prompt(
 
 def passages_prompt(passages: Sequence[Passage]) -> str:
     """Passages as the model reads them, and how to refer to them; "" if all are struck out."""
-    read = [each for each in passages if not each.struck]
+    read = [each for each in passages if not (each.struck or each.above)]
+    above = [f"[{each.number}]" for each in passages if each.above and not each.struck]
     if not read:
-        return ""
+        return _ABOVE.format(numbers=", ".join(above)) if above else ""
     tag = _tag("passage", [each.text for each in read])
     made: list[str] = []
     for each in read:
         page = f' {each.unit}="{escape(each.page)}"' if each.unit else ""
         opens = f'<{tag} number="{each.number}" document="{escape(each.name)}"{page}>'
         made.append(f"{opens}\n{each.text}\n</{tag}>")
+    if above:
+        made.append(_ABOVE.format(numbers=", ".join(above)))
     return "\n".join((*made, _REFER.format(number=read[0].number)))
 
 

@@ -127,6 +127,14 @@ def page_spans(text: str, starts: tuple[PageStart, ...]) -> Iterator[tuple[str, 
 
 
 @dataclass(frozen=True, slots=True)
+class SearchFault:
+    """The documents of a chat could not be searched."""
+
+    about: str = ""  # the reason, technical
+    kind: str = "search"  # beside the kinds of other faults
+
+
+@dataclass(frozen=True, slots=True)
 class Passage:
     """A passage of a document that was found for a question."""
 
@@ -142,3 +150,4 @@ class Passage:
     score: float = 0.0  # 0 to 1, how well it fits
     pinned: bool = False  # the user wants it to be read
     struck: bool = False  # the user does not: the model does not read it
+    above: bool = False  # the model reads it with an earlier question, where it has this number

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 from app.domain.document_prompt import file_prompt, passages_prompt
-from app.domain.documents import PageStart, PageUnit, Passage, Reads, Warned
+from app.domain.documents import PageStart, PageUnit, Passage, Reads, SearchFault, Warned
 from app.domain.remote_fault import RemoteFault
 from engine import THOUGHT_ENDS, THOUGHT_OPENS, Fault, Role, split_answer
 
@@ -78,9 +78,12 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class PassagesPart:
-    """The passages of documents that were found for a question."""
+    """The passages of documents that were found for a question; none: no passage fits it."""
 
     passages: tuple[Passage, ...] = ()
+    searched: str = ""  # the words that were searched, if not those of the question
+    unread: int = 0  # further ones that were found, for which there was no room
+    skipped: bool = False  # the user asked without passages: nothing was searched
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ class ImagePart:
 class ErrorPart:
     """Why an answer failed: a code with parameters, of which the window makes the sentence."""
 
-    fault: Fault | RemoteFault = _NO_CODE
+    fault: Fault | RemoteFault | SearchFault = _NO_CODE
     file: str = ""  # name of the model
     message: str = ""  # technical text of the engine
     remedy: str = ""

@@ -210,6 +210,8 @@ class State(QObject):
     # id of the one in the branch
     memory_starts = ReadOnly[Mapping[int, int]]()  # conversation longer than the context: the
     # first message that the model reads
+    left_out = ReadOnly[Mapping[int, frozenset[int]]]()  # by conversation: the questions whose
+    # passages the model no longer reads, for want of room
     model = ReadOnly[ModelStatus]()
     chat_model = ReadOnly[ChatModel | None]()  # of the shown chat; None: it is the one in use
     generations = ReadOnly[Mapping[int, Generation]]()  # by request, the oldest first
@@ -243,6 +245,7 @@ class State(QObject):
         self._branches: Mapping[int, tuple[Message, ...]] = MappingProxyType({})
         self._compared: Mapping[int, Message] = MappingProxyType({})
         self._memory_starts: Mapping[int, int] = MappingProxyType({})
+        self._left_out: Mapping[int, frozenset[int]] = MappingProxyType({})
         self._model = ModelStatus()
         self._chat_model: ChatModel | None = None
         self._generations: Mapping[int, Generation] = MappingProxyType({})
@@ -528,6 +531,13 @@ class State(QObject):
             starts[conversation_id] = message_id
         if starts != self._memory_starts:
             self._memory_starts = MappingProxyType(starts)
+            if conversation_id == self.current:
+                self.memory_changed.emit()
+
+    def set_left_out(self, conversation_id: int, questions: frozenset[int]) -> None:
+        """Set the questions whose passages the model no longer reads."""
+        if questions != self._left_out.get(conversation_id, frozenset()):
+            self._left_out = changed(self._left_out, conversation_id, questions or None)
             if conversation_id == self.current:
                 self.memory_changed.emit()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.domain.documents import SearchFault
 from app.domain.remote_fault import RemoteFault
 from app.state.remote_faults import remote_words
 from app.system.byte_size import size
@@ -31,12 +32,18 @@ class Explanation:
 
 
 def explain(
-    fault: Fault | RemoteFault | None, file: str, message: str, remedy: str = ""
+    fault: Fault | RemoteFault | SearchFault | None, file: str, message: str, remedy: str = ""
 ) -> Explanation:
     """Explain a fault of the model `file`; `message` and `remedy` are the engine's."""
     found = None
     if isinstance(fault, RemoteFault):
         return Explanation(*remote_words(fault), detail=message)
+    if isinstance(fault, SearchFault):
+        return Explanation(
+            tr("The documents could not be searched."),
+            tr("Try again, or let the model answer without passages."),
+            fault.about,
+        )
     if fault is not None:
         found = _file_words(fault, file) or _run_words(fault, file) or _saved_words(fault)
     if found is None:

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, fields
 from typing import Any, cast
 
+from app.domain.documents import SearchFault
 from app.domain.growing import plain
 from app.domain.parts import (
     ErrorPart,
@@ -78,7 +79,9 @@ def from_row(kind: str, data: str, text: str) -> Part:
     for field in fields(made):
         default = cast("type[object]", type(field.default))
         wanted = str if field.name in ("name", "text") else default
-        if type(value := values.get(field.name)) is wanted or isinstance(value, RemoteFault):
+        if type(value := values.get(field.name)) is wanted or isinstance(
+            value, RemoteFault | SearchFault
+        ):
             fitting[field.name] = value
         elif field.name == "name":
             fitting["name"] = ""
@@ -94,12 +97,14 @@ def _object(data: str) -> dict[str, Any]:
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
-def _fault(stored: object) -> Fault | RemoteFault:
+def _fault(stored: object) -> Fault | RemoteFault | SearchFault:
     """The fault of a stored error; one of another version has no code."""
     if not isinstance(stored, dict):
         return _NO_CODE
     try:
         values = {**cast("dict[str, Any]", stored)}
+        if values.get("kind") == SearchFault().kind:
+            return SearchFault(str(values.get("about", "")))
         if "server" in values:
             return RemoteFault(RemoteFaultKind(values.pop("kind")), **values)
         return Fault(FaultKind(values.pop("kind")), **values)

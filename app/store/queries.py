@@ -146,6 +146,13 @@ def write_parts(database: sqlite3.Connection, message_id: int, parts: Parts) -> 
     )
 
 
+def replace_parts(database: sqlite3.Connection, message_id: int, parts: Parts) -> None:
+    """Replace the parts of a message; raises RowNotFound."""
+    find(database, message_id)
+    write_parts(database, message_id, parts)
+    index(database, message_id, search_text(parts))
+
+
 def find(database: sqlite3.Connection, message_id: int) -> Message:
     """The message with this id; raises RowNotFound."""
     row = database.execute(f"{MESSAGE} WHERE m.id = ?", (message_id,)).fetchone()

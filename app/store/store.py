@@ -30,18 +30,11 @@ from app.domain.chat_settings import AdapterChoice
 from app.domain.chat_tree import ChatTree, FolderRecord
 from app.domain.ids import id_seen, new_id
 from app.domain.message import AdapterMark, Message, MessageState, StopReason
-from app.domain.parts import Content, ErrorPart, parts_of
+from app.domain.parts import Content, ErrorPart, Parts, parts_of
 from app.domain.snippet import Snippet
 from app.domain.unsent import Unsent
 from app.store import adapters as store_adapters
-from app.store import (
-    chat_trees,
-    comparisons,
-    deleted_messages,
-    folder_records,
-    folders,
-    snippets,
-)
+from app.store import chat_trees, comparisons, deleted_messages, folder_records, folders, snippets
 from app.store.adapters import StoredAdapters
 from app.store.blobs import Blobs, names_in
 from app.store.chat_trees import ImportPiece, Known
@@ -67,6 +60,7 @@ from app.store.queries import (
     merge_chunks,
     purge_deleted,
     rename,
+    replace_parts,
     require_conversation,
     rewrite_conversation_row,
     rewrite_row,
@@ -471,6 +465,11 @@ class Store:
                 set_branch_tip(database, conversation_id, number)
                 touch(database, conversation_id)
             return find(database, number)
+
+    def set_parts(self, message_id: int, parts: Parts) -> None:
+        """Replace the parts of a message that is not being written."""
+        with self._writing(durable=True) as database:
+            replace_parts(database, message_id, parts)
 
     def append_text(self, message_id: int, text: str) -> None:
         """Append a chunk to a streaming message; a finished one becomes streaming again.

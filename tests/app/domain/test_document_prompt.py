@@ -58,6 +58,13 @@ def test_passages_are_numbered_and_those_struck_out_are_not_read() -> None:
     assert passages_prompt((Passage(1, "a", "b", struck=True),)) == ""
 
 
+def test_passages_of_earlier_questions_are_named_only() -> None:
+    above = Passage(1, "a.pdf", "One", above=True)
+    prompt = passages_prompt((above, Passage(3, "a.pdf", "Three")))
+    assert "\nThree\n</passage>\nOf the earlier passages, [1] may help as well.\nAnswer" in prompt
+    assert passages_prompt((above,)) == "Of the earlier passages, [1] may help as well."
+
+
 @pytest.mark.parametrize("reads", [Reads.WHOLE, Reads.PASSAGES])
 def test_a_copied_message_has_the_names_of_its_files(reads: Reads) -> None:
     parts = (FilePart("a.pdf", "text", reads=reads), TextPart("What?"))

@@ -19,6 +19,7 @@ from app.domain.documents import (
     PageUnit,
     Passage,
     Reads,
+    SearchFault,
     Warned,
 )
 from app.domain.growing import append_text
@@ -93,11 +94,16 @@ EVERY: tuple[Part, ...] = (
         (
             Passage(1, "report.pdf", "Two", "2", PageUnit.PAGE, "a" * 64, "", 5, 8, 0.5, True),
             Passage(2, "notes.txt", "line", struck=True),
-        )
+            Passage(1, "report.pdf", "Two", above=True),
+        ),
+        "the words",
+        3,
     ),
     FilePart("", "pasted"),
     ImagePart("tree.png", "0" * 64, "/pictures/tree.png", 640, 480, 12345),
     ERROR,
+    ErrorPart(SearchFault("disk I/O error")),
+    PassagesPart(skipped=True),
 )
 
 

@@ -1,0 +1,327 @@
+"""Retrieval: the passages of a chat's documents that fit a question, found before it is answered.
+
+A question is shown and stored at once, and its answer waits until its passages are in it. What was
+found is part of the message: the same passages are read again with every later question, so that
+the cached context stays of use. After a crash the question has no passages yet, and they are looked
+for when it is asked again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from app.chat.context_room import answer_room, bytes_per_token, context_of, text_bytes
+from app.domain.documents import Passage, Reads, SearchFault
+from app.domain.message import Message
+from app.domain.parts import FilePart, Parts, PassagesPart, typed_text
+from app.domain.passages import (
+    numbered,
+    passages_part,
+    place,
+    searched_words,
+    with_passages,
+    without_old,
+)
+from app.state.chat import Notice, State
+from app.state.faults import explain
+from app.store.writer import StoreQueue
+from engine import Role
+
+FEWEST, MOST = 3, 12  # passages of a question, if so many are found
+NOTICE = "passages"  # kind of the notice that no more could be looked for
+DEEPEST = 32  # the most that "More passages" leads to
+_STEP = 6  # passages that "More passages" adds
+_USUAL = 6  # passages, where the room of the model is not known
+_SHARE = 3  # one part of so many of the free context is for passages
+
+Ended = Callable[[SearchFault | None], None]
+
+
+class Found(Protocol):
+    """A passage as the index finds it."""
+
+    @property
+    def key(self) -> str:
+        """Of its document."""
+        ...
+
+    @property
+    def start(self) -> int:
+        """Its first character in the document's text."""
+        ...
+
+    @property
+    def end(self) -> int:
+        """The character behind it."""
+        ...
+
+    @property
+    def score(self) -> float:
+        """How well it fits, 0 to 1."""
+        ...
+
+
+class Search(Protocol):
+    """Searches documents; calls one of the two functions later, on the GUI thread."""
+
+    def __call__(
+        self,
+        question: str,
+        keys: Sequence[str],
+        then: Callable[[Sequence[Found]], None],
+        failed: Callable[[str], None],
+        limit: int,
+    ) -> None: ...
+
+
+class Documents(Protocol):
+    """Documents that a chat is answered from, such as its attached files, or a collection."""
+
+    def keys(self, conversation: int, branch: Sequence[Message]) -> Iterable[str]:
+        """The keys of those that are searched for the questions of a branch."""
+        ...
+
+    def passage(self, conversation: int, branch: Sequence[Message], found: Found) -> Passage | None:
+        """A passage that was found in one of them, without a number; None: it is of another."""
+        ...
+
+
+class AttachedFiles:
+    """The files of a branch of which the model reads the passages that fit."""
+
+    def keys(self, conversation: int, branch: Sequence[Message]) -> Iterable[str]:
+        """The keys of those that are searched for the questions of a branch."""
+        del conversation
+        return self._files(branch)
+
+    def passage(self, conversation: int, branch: Sequence[Message], found: Found) -> Passage | None:
+        """A passage that was found in one of them; None: it is of another document."""
+        del conversation
+        part = self._files(branch).get(found.key)
+        if part is None:
+            return None
+        at = bisect_right(part.pages, found.start, key=lambda page: page.start) - 1
+        return Passage(
+            0,
+            part.name,
+            part.text[found.start : found.end],
+            page=part.pages[at].label if at >= 0 else "",
+            unit=part.unit,
+            sha256=found.key,
+            start=found.start,
+            end=found.end,
+            score=found.score,
+        )
+
+    @staticmethod
+    def _files(branch: Sequence[Message]) -> Mapping[str, FilePart]:
+        return {
+            document_key(part): part
+            for message in branch
+            for part in message.parts
+            if isinstance(part, FilePart) and part.reads is Reads.PASSAGES
+        }
+
+
+def document_key(part: FilePart) -> str:
+    """The key of a file in the index: the SHA-256 of its bytes or, without them, of its text."""
+    return part.sha256 or hashlib.sha256(part.text.encode("utf-8", "replace")).hexdigest()
+
+
+class Retrieval:
+    """Finds the passages of questions, and puts them into the state and the store."""
+
+    def __init__(
+        self,
+        state: State,
+        store_queue: StoreQueue,
+        edit: Callable[[int, Parts], None],
+        go_on: Callable[[int], None],
+        search: Search | None = None,
+        documents: Sequence[Documents] = (),
+    ) -> None:
+        """`edit` sends a question of the shown branch with other parts, as another version of it;
+        `go_on` lets an answer be written that has not begun. `documents` are those of all kinds; the
+        attached files if there are none.
+        """
+        self._state, self._store_queue = state, store_queue
+        self.search = search  # None: nothing can be searched
+        self._edit, self._go_on = edit, go_on
+        self._documents = documents or (AttachedFiles(),)
+        self._searching: dict[int, list[Ended]] = {}  # by question
+        self._changed: dict[int, Parts] = {}  # parts of questions that were changed in this run
+
+    def find(self, branch: Sequence[Message], ended: Ended) -> bool:
+        """Find the passages of the last question of a branch, and put them into it.
+
+        `ended` is called later, with the fault if there is one. False, and nothing is done, if the
+        question has its passages, or needs none.
+        """
+        question = next((each for each in reversed(branch) if each.role is Role.USER), None)
+        if question is None or passages_part(question.parts) is not None:
+            return False
+        branch = self._to(question.id, branch)
+        if not self._keys(question.conversation, branch):
+            return False
+        waiting = self._searching.setdefault(question.id, [])
+        waiting.append(ended)
+        if len(waiting) == 1:
+            self._look(
+                question,
+                branch,
+                lambda passages: self._fitting(branch, passages),
+                lambda part: self._found(question, part),
+            )
+        return True
+
+    def answer_with(self, message_id: int, part: PassagesPart) -> None:
+        """Answer a question of the shown branch again, with these passages."""
+        if (question := self._state.message(message_id)) is not None:
+            self._edit(message_id, with_passages(question.parts, part))
+
+    def answer_with_more(self, message_id: int) -> None:
+        """Answer a question of the shown branch again, with more passages than it has."""
+        question = next((each for each in self._state.messages if each.id == message_id), None)
+        if question is None or self._state.busy:
+            return
+        had = passages_part(question.parts) or PassagesPart()
+        known = {place(each) for each in had.passages}
+        first_number = max((each.number for each in had.passages), default=0) + 1
+        self._state.set_notice(NOTICE, None)
+
+        def found(part: PassagesPart | SearchFault) -> None:
+            if isinstance(part, SearchFault):
+                shown = explain(part, "", "")
+                self._state.set_notice(NOTICE, Notice(shown.sentence, "", detail=shown.detail))
+                return
+            new = [each for each in part.passages if place(each) not in known]
+            added = (
+                each if each.above else replace(each, number=first_number + n)
+                for n, each in enumerate(new)
+            )
+            more = replace(had, passages=(*had.passages, *added), unread=part.unread, skipped=False)
+            self.answer_with(message_id, more)
+
+        most = min(len(had.passages) + _STEP, DEEPEST)
+        branch = self._to(question.id, self._state.messages)
+        self._look(question, branch, lambda _: most, found)
+
+    def answer_without(self, message_id: int) -> None:
+        """Let an answer of the shown branch be written whose passages could not be found."""
+        before = self._to(message_id, self._state.messages)
+        asked = next((each for each in reversed(before) if each.role is Role.USER), None)
+        if asked is not None and not self._state.busy:
+            self.set_part(asked, PassagesPart(skipped=True))
+            self._go_on(message_id)
+
+    def pin(self, conversation: int, number: int, *, pinned: bool) -> None:
+        """Keep a passage of the shown branch for the next questions too, or no longer."""
+        for message in self._state.branches.get(conversation, ()):
+            part = passages_part(message.parts)
+            if part and any(each.number == number for each in part.passages):
+                made = tuple(
+                    replace(each, pinned=pinned) if each.number == number else each
+                    for each in part.passages
+                )
+                self.set_part(message, replace(part, passages=made))
+
+    def set_part(self, question: Message, part: PassagesPart) -> None:
+        """Put passages into a question, in the state and the store."""
+        now = self._state.message(question.id) or question
+        parts = with_passages(now.parts, part)
+        self._changed[question.id] = parts
+        self._store_queue.write(lambda store: store.set_parts(question.id, parts))
+        if self._state.message(question.id) is not None:
+            self._state.change(replace(now, parts=parts))
+
+    def newest(self, messages: Sequence[Message]) -> list[Message]:
+        """Messages read from the store, with the passages that were found since."""
+        return [
+            replace(each, parts=self._changed[each.id]) if each.id in self._changed else each
+            for each in messages
+        ]
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    @staticmethod
+    def _to(message_id: int, branch: Sequence[Message]) -> Sequence[Message]:
+        """The branch up to a message; nothing if that is not in it."""
+        at = next((n for n, each in enumerate(branch) if each.id == message_id), -1)
+        return branch[: at + 1]
+
+    def _keys(self, conversation: int, branch: Sequence[Message]) -> list[str]:
+        found = (each.keys(conversation, branch) for each in self._documents)
+        return list(dict.fromkeys(key for keys in found for key in keys))
+
+    def _look(
+        self,
+        question: Message,
+        branch: Sequence[Message],
+        most: Callable[[Sequence[Passage]], int],
+        then: Callable[[PassagesPart | SearchFault], None],
+    ) -> None:
+        """Search for a question, the last of a branch; `most` says how many passages it gets."""
+        conversation = question.conversation
+        words = searched_words(question, branch[:-1])
+
+        def found(places: Sequence[Found]) -> None:
+            passages = self._passages(conversation, branch, places)
+            count = most(passages)
+            made = numbered(passages[:count], branch[:-1])
+            shown = "" if words == typed_text(question.parts).strip() else words
+            then(PassagesPart(made, shown, max(len(passages) - count, 0)))
+
+        def failed(about: str) -> None:
+            then(SearchFault(about))
+
+        if words and self.search is None:
+            failed("no index")
+        elif words and self.search is not None:
+            self.search(words, self._keys(conversation, branch), found, failed, DEEPEST)
+        else:
+            found(())
+
+    def _passages(
+        self, conversation: int, branch: Sequence[Message], places: Sequence[Found]
+    ) -> list[Passage]:
+        """The passages at places that were found, the best first."""
+        made = (
+            next(
+                filter(
+                    None, (each.passage(conversation, branch, place) for each in self._documents)
+                ),
+                None,
+            )
+            for place in places
+        )
+        return [passage for passage in made if passage is not None]
+
+    def _found(self, question: Message, part: PassagesPart | SearchFault) -> None:
+        """Put what was found into a question, and let its answers begin."""
+        if isinstance(part, PassagesPart):
+            self.set_part(question, part)
+        for ended in self._searching.pop(question.id, ()):
+            ended(part if isinstance(part, SearchFault) else None)
+
+    def _fitting(self, branch: Sequence[Message], passages: Sequence[Passage]) -> int:
+        """How many of the passages the model of a chat has room for, the best first."""
+        conversation = branch[-1].conversation
+        context = context_of(self._state, conversation)
+        if not context:
+            return _USUAL
+        size = bytes_per_token(branch)
+        room = context - answer_room(context)
+        free = room - sum(map(text_bytes, branch)) / size
+        shortest, _ = without_old(branch, sum(map(text_bytes, branch)))  # old ones go for new ones
+        most = room - sum(map(text_bytes, shortest)) / size
+        used, count = 0.0, 0
+        for passage in passages[:MOST]:
+            used += len(passage.text.encode("utf-8", "replace")) / size
+            if used > (most if count < FEWEST else free / _SHARE):
+                break
+            count += 1
+        return max(count, 1)

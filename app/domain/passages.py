@@ -1,0 +1,151 @@
+"""Passages in a branch of a chat: their numbers, and the words to search for a question."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from app.domain.documents import Passage
+from app.domain.message import Message
+from app.domain.parts import Part, Parts, PassagesPart, attachments, prompt_text, typed_text
+from engine import Role
+
+_LONGEST = 2000  # characters of a text that is searched
+_FEW, _ONLY = 4, 2  # content words: a question with fewer may refer to the one before, or does
+_WORD = re.compile(r"\w+")
+# Words that say nothing of what is asked, in the languages most often written.
+_FUNCTION_WORDS = (
+    "a about also an and any are as at be but by can could did do does for from had has have how i if"
+    " in is it its just me my of ok on one or our please same so tell thanks that the their them then"
+    " there these they this those to too was we were what when where which who whom whose why will"
+    " with would you your"
+    " aber als am an auch auf aus bei bitte da das dem den der des die dies diese dieser du ein eine"
+    " er es für hat ich im in ist ja man mein mir mit nach noch nun nur oder sie sind so und vom von"
+    " war warum was welche wer wie wo zu zum zur"
+    " au aussi avec ce ces cette comment dans de des du elle en est et il la le les leur lui mais où"
+    " ou par pas pour pourquoi que quel quelle qui quoi sa se ses son sur un une"
+    " al como con cual cuando de del donde el ella en es eso esta este la las lo los o para pero por"
+    " que se si su un una y"
+)
+# Words that refer to something said before.
+_REFERRING_WORDS = (
+    "he her him his it its she same that their them then these they this those"
+    " das dem den dessen deren dies diese dieser er es ihr ihre sie"
+    " ce cela celle celui ces cette elle elles il ils leur"
+    " ella ellas ellos ese eso esta este su sus"
+)
+_FUNCTION = frozenset(_FUNCTION_WORDS.split())
+_REFERRING = frozenset(_REFERRING_WORDS.split())
+_WIDE_REFERRING = re.compile("[他她它这那這彼其]|それ|これ|그")
+
+
+def passages_part(parts: Iterable[Part]) -> PassagesPart | None:
+    """What was found for a question; None: nothing was searched."""
+    return next((part for part in parts if isinstance(part, PassagesPart)), None)
+
+
+def with_passages(parts: Parts, found: PassagesPart | None) -> Parts:
+    """The parts of a question with these passages: behind the files, before the typed text."""
+    kept = [part for part in parts if not isinstance(part, PassagesPart)]
+    attached = attachments(kept)
+    at = next((n for n, part in enumerate(kept) if part not in attached), len(kept))
+    return tuple(kept) if found is None else (*kept[:at], found, *kept[at:])
+
+
+def read_passages(parts: Iterable[Part]) -> tuple[Passage, ...]:
+    """The passages that the model reads with a question."""
+    part = passages_part(parts)
+    return tuple(each for each in part.passages if not each.struck) if part else ()
+
+
+def numbered(found: Sequence[Passage], before: Sequence[Message]) -> tuple[Passage, ...]:
+    """Passages with their numbers, for a question after these messages.
+
+    One that the model reads with an earlier question keeps its number there; the others are
+    numbered on. The pinned ones of earlier questions come first.
+    """
+    known: dict[tuple[str, str, int, int], Passage] = {}
+    highest = 0
+    for message in before:
+        part = passages_part(message.parts)
+        for each in part.passages if part else ():
+            highest = max(highest, each.number)
+            if not each.struck:
+                known[place(each)] = each
+            elif known.get(place(each)):
+                del known[place(each)]
+    pinned = [each for each in known.values() if each.pinned]
+    made = [replace(each, above=True) for each in pinned]
+    for each in found:
+        if earlier := known.get(place(each)):
+            if not earlier.pinned:
+                made.append(replace(earlier, score=each.score, above=True))
+        else:
+            highest += 1
+            made.append(replace(each, number=highest))
+    return tuple(made)
+
+
+def place(passage: Passage) -> tuple[str, str, int, int]:
+    """Where a passage is: its document, and the characters there."""
+    return passage.sha256, passage.path, passage.start, passage.end
+
+
+def cited(before: Mapping[int, Passage], message: Message) -> Mapping[int, Passage]:
+    """The passages by number that an answer after a message may refer to.
+
+    `before` are those of the messages before it, and returned as they are if it has none.
+    """
+    if message.role is not Role.USER or not (found := read_passages(message.parts)):
+        return before
+    return {**before, **{each.number: each for each in found}}
+
+
+def without_old(messages: Sequence[Message], surplus: int) -> tuple[list[Message], frozenset[int]]:
+    """The branch without passages of earlier questions, and the ids of these questions.
+
+    The oldest are the first to go, until the prompt is `surplus` bytes shorter. Those that the last
+    question was found to need stay, and so do pinned ones.
+    """
+    made, left_out = list(messages), set[int]()
+    asked = [at for at, each in enumerate(messages) if each.role is Role.USER]
+    needed = {each.number for at in asked[-1:] for each in read_passages(messages[at].parts)}
+    for at in asked[:-1]:
+        if surplus <= 0:
+            break
+        part = passages_part(messages[at].parts)
+        kept = tuple(each for each in part.passages if each.number in needed) if part else ()
+        if part is None or not (set(read_passages(messages[at].parts)) - set(kept)):
+            continue
+        shorter = with_passages(messages[at].parts, replace(part, passages=kept))
+        size = len(prompt_text(messages[at].parts).encode("utf-8", "replace"))
+        surplus -= size - len(prompt_text(shorter).encode("utf-8", "replace"))
+        made[at] = replace(messages[at], parts=shorter)
+        left_out.add(messages[at].id)
+    return made, frozenset(left_out)
+
+
+def searched_words(question: Message, before: Sequence[Message]) -> str:
+    """What is searched for a question: its words and, if it refers to one before, those too.
+
+    A question refers to the one before if it has hardly a word of its own ("and the second one?"),
+    or few and a pronoun ("who signed it?").
+    """
+    text = typed_text(question.parts).strip()[:_LONGEST]
+    words = [word.casefold() for word in _WORD.findall(text)]
+    content = sum(_weight(word) for word in words if word not in _FUNCTION)
+    refers = any(word in _REFERRING for word in words) or _WIDE_REFERRING.search(text)
+    if content >= (_FEW if refers else _ONLY):
+        return text
+    for message in reversed(before):
+        if message.role is Role.USER and (earlier := typed_text(message.parts).strip()):
+            part = passages_part(message.parts)
+            earlier = (part.searched if part else "") or earlier
+            return f"{earlier[:_LONGEST]}\n{text}" if earlier != text else text
+    return text
+
+
+def _weight(word: str) -> int:
+    """How many words a word is: languages without spaces have two letters to a word."""
+    return 1 if word[0] < "\u2e80" else (len(word) + 1) // 2

@@ -1,0 +1,136 @@
+"""Passages of a branch: what is searched for a question, numbers, and which go first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.domain.documents import Passage
+from app.domain.message import Message, MessageState
+from app.domain.parts import FilePart, Part, PassagesPart, TextPart, prompt_text
+from app.domain.passages import (
+    cited,
+    numbered,
+    passages_part,
+    searched_words,
+    with_passages,
+    without_old,
+)
+from engine import Role
+
+QUESTION = "How long is the warranty of the pump?"
+
+
+def message(number: int, *parts: Part, role: Role = Role.USER) -> Message:
+    return Message(
+        number, 1, None, role, parts, MessageState.COMPLETE, 0.0, "", "", 0, 0, 0.0, 1, 1
+    )
+
+
+def asked(number: int, text: str, *passages: Passage) -> Message:
+    found = (PassagesPart(passages),) if passages else ()
+    return message(number, *found, TextPart(text))
+
+
+def passage(number: int, start: int = 0, **values: object) -> Passage:
+    text = f"Text at {start}."
+    made = Passage(number, "a.pdf", text, sha256="a", start=start, end=start + len(text))
+    return replace(made, **values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "and the second one?",
+        "Who signed it?",
+        "why?",
+        "Et la deuxième ?",
+        "und das zweite?",
+        "那第二个呢？",
+        "Tell me more about that, please",
+    ],
+)
+def test_a_question_that_refers_to_another_is_searched_with_it(text: str) -> None:
+    before = [asked(1, QUESTION), message(2, TextPart("Two years."), role=Role.ASSISTANT)]
+    assert searched_words(asked(3, text), before) == f"{QUESTION}\n{text}"
+    assert searched_words(asked(3, text), []) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What is the warranty period?",
+        "Which mechanic changes the battery of that pump in winter?",
+        "Wie lange gilt die Garantie der Pumpe?",
+        "泵的保修期是多久？",
+        "battery filter",
+    ],
+)
+def test_a_question_with_words_of_its_own_is_searched_alone(text: str) -> None:
+    assert searched_words(asked(3, text), [asked(1, QUESTION)]) == text
+
+
+def test_follow_ups_go_back_to_what_was_searched() -> None:
+    first = asked(1, QUESTION)
+    part = PassagesPart((), searched=f"{QUESTION}\nwhy?")
+    second = message(2, part, TextPart("why?"))
+    assert searched_words(asked(3, "and then?"), [first, second]) == f"{QUESTION}\nwhy?\nand then?"
+
+
+def test_passages_stand_between_files_and_words() -> None:
+    pasted, file, text = FilePart("", "pasted"), FilePart("a.pdf", "x"), TextPart("why?")
+    part = PassagesPart((passage(1),))
+    assert with_passages((file, text), part) == (file, part, text)
+    assert with_passages((file, part, text), None) == (file, text)
+    assert with_passages((file,), part) == (file, part)
+    assert with_passages((file, part, text), PassagesPart()) == (file, PassagesPart(), text)
+    assert with_passages((file, text, pasted), part) == (file, part, text, pasted)
+
+
+def test_numbers_are_unique_along_a_branch() -> None:
+    before = [
+        asked(1, "a", passage(1, 0), passage(2, 50, struck=True)),
+        asked(3, "b", passage(3, 90)),
+    ]
+    made = numbered([passage(0, 0), passage(0, 50), passage(0, 200)], before)
+    assert [(each.number, each.start, each.above) for each in made] == [
+        (1, 0, True), (4, 50, False), (5, 200, False)
+    ]  # fmt: skip
+
+
+def test_pinned_passages_come_with_every_later_question() -> None:
+    before = [asked(1, "a", passage(1, 0, pinned=True), passage(2, 50))]
+    made = numbered([passage(0, 200)], before)
+    assert [(each.number, each.above, each.pinned) for each in made] == [
+        (1, True, True), (3, False, False)
+    ]  # fmt: skip
+    later = [*before, asked(3, "b", *made)]
+    assert [each.number for each in numbered([], later)] == [1]
+
+
+def test_answers_may_cite_what_stands_before_them() -> None:
+    none = cited({}, asked(1, "hello"))
+    first = asked(1, "a", passage(1), passage(2, 50, struck=True))
+    second = asked(3, "b", passage(1, above=True), passage(3, 90))
+    known = cited(none, first)
+    assert list(known) == [1]
+    assert cited(known, message(2, TextPart("[9]"), role=Role.ASSISTANT)) is known
+    assert list(cited(known, second)) == [1, 3]
+    assert list(known) == [1]
+
+
+def test_what_is_left_out_is_the_oldest_that_no_one_needs() -> None:
+    texts = [asked(n, f"q{n}", passage(n, 100 * n)) for n in (1, 2, 3)]
+    last = asked(4, "q4", passage(2, 200, above=True), passage(4, 400))
+    branch = [*texts, last]
+    size = len(prompt_text(texts[0].parts)) - len("q1")
+    assert without_old(branch, 0) == (branch, frozenset())
+    made, left_out = without_old(branch, size)
+    assert left_out == {1}
+    assert prompt_text(made[0].parts) == "q1"
+    assert made[1:] == branch[1:]
+    made, left_out = without_old(branch, 10_000)
+    assert left_out == {1, 3}
+    assert passages_part(made[1].parts) == PassagesPart((passage(2, 200),))
+    assert made[3] == last
