@@ -6,6 +6,7 @@ Flat, because the transcript lays out, paints and selects block by block: a list
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -18,11 +19,27 @@ class Run:
     italic: bool = False
     strike: bool = False
     code: bool = False
-    link: str = ""  # the address; empty: not a link
+    link: str = ""  # the address, or a passage as in `passage_link`; empty: not a link
     formula: bool = False  # the text is a formula with its delimiters
 
 
 Runs = tuple[Run, ...]
+_PASSAGE = "passage:"
+
+
+def passage_link(number: int) -> str:
+    """The link of a reference to a passage; no address that a text contains is like it."""
+    return f"{_PASSAGE}{number}"
+
+
+def passage_number(link: str) -> int:
+    """The number of the passage that a link refers to; 0: it is an address."""
+    return int(link.removeprefix(_PASSAGE)) if link.startswith(_PASSAGE) else 0
+
+
+def passage_numbers(runs: Iterable[Run]) -> frozenset[int]:
+    """The numbers of the passages that a text refers to."""
+    return frozenset(number for run in runs if (number := passage_number(run.link)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +121,14 @@ class Rule:
 
 
 Block = Paragraph | Heading | Code | Table | Formula | Rule
+
+
+def runs_of(block: Block) -> Runs:
+    """All runs of a block."""
+    match block:
+        case Paragraph() | Heading():
+            return block.runs
+        case Table():
+            return tuple(run for row in (block.header, *block.rows) for cell in row for run in cell)
+        case _:
+            return ()

@@ -21,8 +21,10 @@ from app.markdown.blocks import (
     Run,
     Runs,
     Table,
+    passage_number,
+    passage_numbers,
 )
-from app.markdown.inline import inline_runs
+from app.markdown.inline import References, inline_runs
 from app.markdown.stream import parse
 
 _SPACE = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
@@ -31,6 +33,7 @@ _LINE_MARK = re.compile(r"^[ \t]*(?=[-+=])", re.MULTILINE)
 _ONLY_BULLETS = re.compile(r"(?:- *){3,}|(?:\* *){3,}")  # which would be a rule
 _BRACKETS = {"[": "&#91;", "]": "&#93;"}  # escaped by a backslash they begin a formula
 Show = Callable[[Code | Formula | Run], str]
+Cite = Callable[[int, str], str]  # the source of a reference to a passage, with its text here
 _STYLES = (("bold", "**", "strong"), ("italic", "*", "em"), ("strike", "~~", "del"))
 
 
@@ -54,14 +57,18 @@ class _Node:
 def to_html(blocks: Sequence[Block], show: Show = lambda _: "") -> str:
     """The blocks as HTML, without raw HTML and without pictures.
 
-    `show` returns the HTML of a code block or a formula; "" leaves it as its source.
+    `show` returns the HTML of a code block, a formula or a reference to a passage; "" leaves it as
+    its source.
     """
     return "\n".join(_html_of(_tree(blocks), show))
 
 
-def to_markdown(blocks: Sequence[Block]) -> str:
-    """The blocks as markdown that is parsed to the same blocks."""
-    return "\n".join(_lines_of(_tree(blocks)))
+def to_markdown(blocks: Sequence[Block], cite: Cite = lambda _, text: text) -> str:
+    """The blocks as markdown that is parsed to the same blocks.
+
+    `cite` returns the source of a reference to a passage; its text, as it was written.
+    """
+    return "\n".join(_lines_of(_tree(blocks), cite))
 
 
 def _tree(blocks: Sequence[Block]) -> _Node:
@@ -178,13 +185,14 @@ def _lines_html(text: str) -> str:
 def _runs_html(runs: Runs, show: Show) -> str:
     made: list[str] = []
     for run in runs:
-        text = (run.formula and show(run)) or _lines_html(run.text)
+        cites = passage_number(run.link) > 0
+        text = ((run.formula or cites) and show(run)) or _lines_html(run.text)
         if run.code:
             text = f"<code>{text}</code>"
         for name, _, tag in reversed(_STYLES):
             if getattr(run, name):
                 text = f"<{tag}>{text}</{tag}>"
-        if run.link:
+        if run.link and not cites:
             text = f'<a href="{escape(run.link)}">{text}</a>'
         made.append(text)
     return "".join(made)
@@ -193,7 +201,7 @@ def _runs_html(runs: Runs, show: Show) -> str:
 # --- markdown -------------------------------------------------------------------------------------
 
 
-def _lines_of(node: _Node) -> list[str]:
+def _lines_of(node: _Node, cite: Cite) -> list[str]:
     """The lines of the children of a container."""
     made: list[str] = []
     bullet = "-"
@@ -203,9 +211,9 @@ def _lines_of(node: _Node) -> list[str]:
             after_item = isinstance(before, _Node) and before.is_item
             if child.is_item and child.level and child.level.first and after_item:
                 bullet = "*" if bullet == "-" else "-"
-            lines, is_tight = _container_lines(child, bullet), child.is_tight
+            lines, is_tight = _container_lines(child, bullet, cite), child.is_tight
         else:
-            lines = _block_lines(child)
+            lines = _block_lines(child, cite)
             is_tight = child.place.tight and not isinstance(child, Rule)
         if made and not is_tight:
             made.append("")
@@ -213,8 +221,8 @@ def _lines_of(node: _Node) -> list[str]:
     return made
 
 
-def _container_lines(node: _Node, bullet: str) -> list[str]:
-    lines = _lines_of(node)
+def _container_lines(node: _Node, bullet: str, cite: Cite) -> list[str]:
+    lines = _lines_of(node, cite)
     if node.level is None:
         return lines
     if node.level.quote:
@@ -232,13 +240,13 @@ def _container_lines(node: _Node, bullet: str) -> list[str]:
     return [mark + task + lines[0], *indented]
 
 
-def _block_lines(block: Block) -> list[str]:
+def _block_lines(block: Block, cite: Cite) -> list[str]:
     match block:
         case Paragraph():
-            return _text_lines(block.runs)
+            return _text_lines(block.runs, "", cite)
         case Heading():
             one_line = tuple(replace(run, text=run.text.replace("\n", " ")) for run in block.runs)
-            return _text_lines(one_line, f"{'#' * block.level} ")
+            return _text_lines(one_line, f"{'#' * block.level} ", cite)
         case Code():
             letter = "~" if "`" in block.language else "`"
             longest = max(map(len, re.findall(f"{letter}+", block.text)), default=0)
@@ -246,7 +254,7 @@ def _block_lines(block: Block) -> list[str]:
             return [mark + block.language, *block.text.split("\n"), mark]
         case Table():
             sides = {"left": "---", "center": ":-:", "right": "--:"}
-            rows = [[_cell(cell) for cell in row] for row in (block.header, *block.rows)]
+            rows = [[_cell(cell, cite) for cell in row] for row in (block.header, *block.rows)]
             header, *rest = [f"| {' | '.join(row)} |" for row in rows]
             return [header, f"|{'|'.join(sides[side] for side in block.alignments)}|", *rest]
         case Formula():
@@ -255,24 +263,25 @@ def _block_lines(block: Block) -> list[str]:
             return ["---"]
 
 
-def _text_lines(runs: Runs, before: str = "") -> list[str]:
+def _text_lines(runs: Runs, before: str, cite: Cite) -> list[str]:
     """The lines of a paragraph, or of a heading that begins with a mark.
 
     Punctuation is escaped only where it would be markup.
     """
     text = before + _markdown_of(runs, as_written=True).lstrip(" \t\n")
-    parsed = [block for block in parse(text) if isinstance(block, Paragraph | Heading)]
+    found = parse(text, passage_numbers(runs))
+    parsed = [block for block in found if isinstance(block, Paragraph | Heading)]
     is_one = all(block.place.joined == (n > 0) for n, block in enumerate(parsed))
     again = tuple(run for block in parsed for run in block.runs)
-    if not is_one or _shape(again) != _shape(runs):
-        text = before + _markdown_of(runs, as_written=False).lstrip(" \t\n")
-    return text.split("\n")
+    exact = is_one and _shape(again) == _shape(runs)
+    written = _markdown_of(runs, as_written=exact, cite=cite)
+    return (before + written.lstrip(" \t\n")).split("\n")
 
 
-def _cell(runs: Runs) -> str:
+def _cell(runs: Runs, cite: Cite) -> str:
     text = _markdown_of(runs, as_written=True)
-    if _shape(inline_runs(text, {})) != _shape(runs):
-        text = _markdown_of(runs, as_written=False)
+    exact = _shape(inline_runs(text, References(passage_numbers(runs)))) == _shape(runs)
+    text = _markdown_of(runs, as_written=exact, cite=cite)
     return text.replace("|", "\\|").replace("  \n", "<br>").replace("\n", "<br>")
 
 
@@ -283,7 +292,7 @@ def _shape(runs: Runs) -> list[Run]:
     ]
 
 
-def _markdown_of(runs: Runs, *, as_written: bool) -> str:
+def _markdown_of(runs: Runs, *, as_written: bool, cite: Cite = lambda _, text: text) -> str:
     """The source of runs; `as_written`: punctuation in text is not escaped."""
     made: list[str] = []
     open_styles: list[str] = []  # the marks
@@ -298,7 +307,9 @@ def _markdown_of(runs: Runs, *, as_written: bool) -> str:
         made += reversed(open_styles[kept:])
         made += [space + before.replace("\n", "  \n"), *wanted[kept:]]
         open_styles = wanted
-        made += [_run_source(replace(run, text=text), as_written=as_written)]
+        number = passage_number(run.link)
+        source = replace(run, text=text)
+        made += [cite(number, text) if number else _run_source(source, as_written=as_written)]
         made += [after.replace("\n", "  \n")] if after else []
     space = made.pop() if made and made[-1].isspace() and open_styles else ""
     made += [*reversed(open_styles), space]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +19,7 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.rules_inline.state_inline import Delimiter, Scanned
 from markdown_it.token import Token
 
-from app.markdown.blocks import Run, Runs
+from app.markdown.blocks import Run, Runs, passage_link
 from app.markdown.formulas import inline_formula
 
 MAX_NESTING = 40  # levels of markup; deeper markup is shown as text
@@ -36,7 +36,17 @@ _LAST_ENTITY = re.compile(r"&[A-Za-z0-9]+;[.,;:!?*_~]*\Z")
 _BIDI_OVERRIDES = re.compile("[\u202d\u202e]")
 _BIDI_CONTROLS = re.compile("[\u202a-\u202e\u2066-\u2069]")
 
-References = MutableMapping[str, dict[str, str]]  # normalised label to {"href", "title"}
+_CITATION = re.compile("\\[[0-9]{1,4}(?:[ \u00a0]?[,;\u2013-][ \u00a0]?[0-9]{1,4})*\\]")
+_NUMBER = re.compile("[0-9]+")
+
+
+class References(dict[str, dict[str, str]]):
+    """What brackets in a text may refer to: link definitions by normalised label, and passages."""
+
+    def __init__(self, passages: frozenset[int] = frozenset()) -> None:
+        """`passages` are the numbers of those that the text may cite."""
+        super().__init__()
+        self.passages = passages
 
 
 def clean(text: str) -> str:
@@ -211,6 +221,34 @@ def _bare_address(state: StateInline, silent: bool) -> bool:
     return True
 
 
+def _citation(state: StateInline, silent: bool) -> bool:
+    """Inline rule: `[1]`, `[2, 3]` and `[1-3]` refer to passages that the text may cite.
+
+    It comes after the rule of links, so that a number with an address or a definition is a link.
+    """
+    known: frozenset[int] = state.env["references"].passages
+    if silent or state.linkLevel or not known:
+        return False
+    match = _CITATION.match(state.src, state.pos, state.posMax)
+    if match is None:
+        return False
+    numbers = [found for found in _NUMBER.finditer(match[0]) if int(found[0]) in known]
+    if not numbers:
+        return False
+    at = 0
+    for found in numbers:  # a bracket belongs to the number beside it
+        start = 0 if found.start() == 1 else found.start()
+        end = len(match[0]) if found.end() == len(match[0]) - 1 else found.end()
+        state.pending += match[0][at:start]
+        state.push("link_open", "a", 1).attrs = {"href": passage_link(int(found[0]))}
+        state.push("text", "", 0).content = match[0][start:end]
+        state.push("link_close", "a", -1)
+        at = end
+    state.pending += match[0][at:]
+    state.pos = match.end()
+    return True
+
+
 def _trimmed(address: str) -> str:
     """Without the punctuation that follows an address, and without a bracket that it is in."""
     while entity := _LAST_ENTITY.search(address):
@@ -222,14 +260,21 @@ def _trimmed(address: str) -> str:
     return address
 
 
+class _Markdown(MarkdownIt):
+    def validateLink(self, url: str) -> bool:  # noqa: N802
+        """Whether an address of a text may be a link; one to a passage is made by a number only."""
+        return not url.lower().startswith(passage_link(0)[:-1]) and super().validateLink(url)
+
+
 def _make_parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": MAX_NESTING})
+    parser = _Markdown("commonmark", {"html": False, "maxNesting": MAX_NESTING})
     parser.enable("strikethrough").disable("html_inline")
     inline = _Inline()
     inline.ruler, inline.ruler2 = parser.inline.ruler, parser.inline.ruler2
     inline.ruler.before("escape", "formula", inline_formula)
     inline.ruler.before("newline", "bare_address", _bare_address)
     inline.ruler.at("strikethrough", _strikethrough)
+    inline.ruler.after("link", "citation", _citation)
     parser.inline = inline
     return parser
 

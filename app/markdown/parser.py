@@ -94,9 +94,10 @@ class _Saved:
 class Parser:
     """Parses lines into `blocks`."""
 
-    def __init__(self, piece: int = PIECE) -> None:
+    def __init__(self, piece: int = PIECE, passages: frozenset[int] = frozenset()) -> None:
+        """`passages` are the numbers of those that the text may cite."""
         self.blocks: list[Block] = []
-        self._references: References = {}
+        self._references = References(passages)
         self._stack: list[_Open] = []
         self._leaf: Leaf | None = None
         self._count = 0  # lines so far
@@ -403,7 +404,9 @@ class Parser:
 
     def _completed(self, text: str) -> str:
         """The text of an incomplete line with its open markup closed."""
-        return close_markup("", text) if self._is_preview else text
+        if not self._is_preview:
+            return text
+        return close_markup("", text, cites=bool(self._references.passages))
 
     # --- ends -------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ class Pieces:
             self._parsed.append((piece, inline_runs(piece, references)))
             at += len(piece)
         del self._parsed[known:]
-        last = close_last_line(text[at:]) if is_open else text[at:]
+        last = close_last_line(text[at:], cites=bool(references.passages)) if is_open else text[at:]
         return [*self._parsed, (last, inline_runs(last, references))]
 
 

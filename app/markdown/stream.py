@@ -21,12 +21,13 @@ _TAG_END = "think>"
 class Stream:
     """Parses streamed markdown into `blocks`."""
 
-    def __init__(self, piece: int = PIECE) -> None:
+    def __init__(self, piece: int = PIECE, passages: frozenset[int] = frozenset()) -> None:
+        """`passages` are the numbers of those that the text may cite."""
         self.blocks: list[Block] = []
         self.ended = False
         self._fed: list[str] = []
         self._lines = Lines()
-        self._parser = Parser(piece)
+        self._parser = Parser(piece, passages)
 
     @property
     def text(self) -> str:
@@ -57,9 +58,11 @@ class Stream:
 class Reply:
     """A streamed answer, or the last part of one: thoughts, and the text after them."""
 
-    def __init__(self) -> None:
-        self.thoughts = Stream()
-        self.body = Stream()
+    def __init__(self, passages: frozenset[int] = frozenset()) -> None:
+        """`passages` are the numbers of those that the answer may cite."""
+        self._passages = passages
+        self.thoughts = Stream(passages=passages)
+        self.body = Stream(passages=passages)
         self.has_thoughts = False
         self.thinking = False  # inside the thoughts
         self.thought_characters = 0
@@ -98,7 +101,8 @@ class Reply:
         thought = self.thoughts.text
         grows = first.text.startswith(thought) and said.startswith(self.body.text)
         if not grows or (self.thoughts.ended and not (first.ends and first.text == thought)):
-            self.thoughts, self.body, self.thought_characters = Stream(), Stream(), 0
+            self.thoughts = Stream(passages=self._passages)
+            self.body, self.thought_characters = Stream(passages=self._passages), 0
         self.has_thoughts = bool(first.opens or first.text.strip())
         self.thinking = self.has_thoughts and not (first.ends or last)
         if self.has_thoughts:
@@ -120,9 +124,9 @@ def _begun_tag(text: str) -> str:
     return text[at:] if is_begun else ""
 
 
-def parse(text: str) -> list[Block]:
-    """The blocks of a whole markdown text."""
-    stream = Stream()
+def parse(text: str, passages: frozenset[int] = frozenset()) -> list[Block]:
+    """The blocks of a whole markdown text, which may cite `passages` by their numbers."""
+    stream = Stream(passages=passages)
     stream.feed(text, last=True)
     return stream.blocks
 

@@ -16,6 +16,7 @@ _MARKER = re.compile(
 )
 _DELIMITER_ROW = re.compile(r"\s*\|?[\s:|-]*$")
 _OPEN_LINK = re.compile(r"!?\[([^\[\]]*)(?:\]\([^()\s]*|\])?$")
+_OPEN_CITATION = re.compile("(?<!!)\\[[0-9 \u00a0,;\u2013-]*(\\]?)$")
 _FORMULA_OR_CODE = re.compile(r"\\.|\$\$?|`+", re.DOTALL)
 _RUN = re.compile(r"\\.|\$\$?|`+|\*{1,3}|_{1,3}|~~", re.DOTALL)
 
@@ -35,21 +36,29 @@ def begins_table(lines: Sequence[str], partial: str) -> bool:
     )
 
 
-def close_last_line(text: str) -> str:
+def close_last_line(text: str, *, cites: bool = False) -> str:
     """The text of a paragraph, with the open markup of its last line closed."""
     before, newline, partial = text.rpartition("\n")
-    return (before + newline + close_markup(before, partial)).rstrip(" \t\n")
+    return (before + newline + close_markup(before, partial, cites=cites)).rstrip(" \t\n")
 
 
-def close_markup(before: str, partial: str) -> str:
-    """The partial line, with the open markup of its paragraph closed."""
+def close_markup(before: str, partial: str, *, cites: bool = False) -> str:
+    """The partial line, with the open markup of its paragraph closed.
+
+    In a text that `cites` passages, numbers in brackets are shown as they are, once the brackets
+    are complete.
+    """
     formula = _open_formula(f"{before}\n{partial}" if before else partial)
     rest = partial[-len(formula) :] if formula else ""
     own_line = rest == partial.lstrip() and not rest.startswith("\\(")
     if rest and (formula != rest or own_line):
         return partial  # the parser shows such lines as written
     partial = partial.removesuffix(rest)
-    partial = _OPEN_LINK.sub(lambda match: match[1], partial)
+    citation = _OPEN_CITATION.search(partial) if cites else None
+    if citation is None:
+        partial = _OPEN_LINK.sub(lambda match: match[1], partial)
+    elif not citation[1]:
+        partial = partial[: citation.start()]
     text = f"{before}\n{partial}" if before else partial
     open_marks: list[str] = []
     at = 0
