@@ -1,0 +1,1 @@
+"""Text of PDF pages in reading order: words and lines of PDFium, columns, tables, paragraphs."""

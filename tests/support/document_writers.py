@@ -1,0 +1,243 @@
+"""Writers of documents for tests: PDF from operators, and what office libraries do not write."""
+
+from __future__ import annotations
+
+import io
+import random
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+
+from reportlab.lib.utils import simpleSplit
+
+WIDTH, HEIGHT = 612, 792  # points of a PDF's page
+_WORDS = """the river carries small boats past quiet towns where people mend nets and trade salt
+for cloth while children count gulls above warm stones and old men argue about weather prices roads
+bridges winter harvest lamps letters maps and distant mountains"""
+
+
+def prose(seed: int, words: int) -> str:
+    """Sentences of so many words, always the same for a seed."""
+    chosen = random.Random(seed)
+    made: list[str] = []
+    while words > 0:
+        count = min(words, chosen.randint(6, 14))
+        sentence = " ".join(chosen.choice(_WORDS.split()) for _ in range(count))
+        made.append(sentence[0].upper() + sentence[1:] + ".")
+        words -= count
+    return " ".join(made)
+
+
+def wrapped(text: str, width: float, size: float = 10) -> list[str]:
+    """The lines of a text in Helvetica, each at most so wide in points."""
+    return simpleSplit(text, "Helvetica", size, width)
+
+
+class PdfPage:
+    """The operators of a page; places are points from its upper left corner."""
+
+    def __init__(self, width: int = WIDTH, height: int = HEIGHT, rotate: int = 0) -> None:
+        self.size, self.rotate = (width, height), rotate
+        self.operators: list[bytes] = []
+        self.fields: list[str] = []
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str | bytes,
+        size: float = 10,
+        *,
+        font: str = "F1",
+        turn: int = 0,
+    ) -> PdfPage:
+        """A line of text, turned to the left by so many quarters."""
+        a, b = ((1, 0), (0, 1), (-1, 0), (0, -1))[turn]
+        code = text if isinstance(text, bytes) else text.encode("cp1252")
+        for mark in (b"\\", b"(", b")"):
+            code = code.replace(mark, b"\\" + mark)
+        place = f"{a} {b} {-b} {a} {x:.2f} {self.size[1] - y:.2f} Tm"
+        self.operators.append(
+            b"BT /%s %g Tf %s (%s) Tj ET" % (font.encode(), size, place.encode(), code)
+        )
+        return self
+
+    def lines(
+        self, x: float, y: float, lines: Sequence[str], size: float = 10, leading: float = 12
+    ) -> PdfPage:
+        for i, line in enumerate(lines):
+            self.text(x, y + i * leading, line, size)
+        return self
+
+    def rule(self, x0: float, y0: float, x1: float, y1: float) -> PdfPage:
+        high = self.size[1]
+        self.operators.append(f"{x0} {high - y0} m {x1} {high - y1} l S".encode())
+        return self
+
+    def box(self, x0: float, y0: float, x1: float, y1: float) -> PdfPage:
+        self.operators.append(f"{x0} {self.size[1] - y1} {x1 - x0} {y1 - y0} re S".encode())
+        return self
+
+    def grid(self, xs: Sequence[float], ys: Sequence[float]) -> PdfPage:
+        for y in ys:
+            self.rule(xs[0], y, xs[-1], y)
+        for x in xs:
+            self.rule(x, ys[0], x, ys[-1])
+        return self
+
+    def cells(
+        self, xs: Sequence[float], ys: Sequence[float], rows: Sequence[Sequence[str]]
+    ) -> PdfPage:
+        """Texts at these places, row by row; an empty one is left out."""
+        for y, row in zip(ys, rows, strict=False):
+            for x, cell in zip(xs, row, strict=False):
+                if cell:
+                    self.text(x, y, cell)
+        return self
+
+    def picture(self, x: float, y: float, width: float, height: float) -> PdfPage:
+        self.operators.append(
+            f"q {width} 0 0 {height} {x} {self.size[1] - y - height} cm /Im1 Do Q".encode()
+        )
+        return self
+
+    def field(self, x0: float, y0: float, x1: float, y1: float, name: str, entries: str) -> PdfPage:
+        """A field of a form; `entries` are those of its dictionary, such as `/FT /Tx /V (x)`; EMPTY is a form."""
+        high = self.size[1]
+        self.fields.append(
+            f"<< /Type /Annot /Subtype /Widget /T ({name}) {entries} /F 4 "
+            f"/Rect [{x0} {high - y1} {x1} {high - y0}] >>"
+        )
+        return self
+
+
+def pdf(
+    pages: Sequence[PdfPage],
+    *,
+    catalog: str = "",
+    info: str = "",
+    outline: Sequence[tuple[str, int, int]] = (),
+    letters: Mapping[int, str] | None = None,
+    trailer: str = "",
+) -> bytes:
+    """A PDF file.
+
+    `catalog` are entries of its catalog, `outline` titles with level and page, `letters` what the
+    characters of the font F2 mean.
+    """
+    objects: list[bytes] = []
+
+    def add(content: str | bytes) -> int:
+        objects.append(content.encode("latin-1") if isinstance(content, str) else content)
+        return len(objects)
+
+    def stream(entries: str, data: bytes) -> int:
+        packed = zlib.compress(data)
+        head = f"<< {entries} /Filter /FlateDecode /Length {len(packed)} >>\nstream\n"
+        return add(head.encode() + packed + b"\nendstream")
+
+    root, tree = add(""), add("")
+    font = add("<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>")
+    codes = "\n".join(
+        f"<{code:02x}> <{text.encode('utf-16-be').hex()}>" for code, text in (letters or {}).items()
+    )
+    mapping = stream(
+        "",
+        (
+            "/CIDInit /ProcSet findresource begin 12 dict begin begincmap /CMapName /X def\n"
+            "1 begincodespacerange <00> <ff> endcodespacerange\n"
+            f"{len(letters or {})} beginbfchar\n{codes}\nendbfchar endcmap end end"
+        ).encode(),
+    )
+    mapped = add(f"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /ToUnicode {mapping} 0 R >>")
+    image = stream(
+        "/Type /XObject /Subtype /Image /Width 8 /Height 8 /ColorSpace /DeviceGray /BitsPerComponent 8",
+        bytes(range(64)),
+    )
+    empty = stream("/Type /XObject /Subtype /Form /BBox [0 0 9 9]", b"")
+    kids: list[int] = []
+    fields: list[int] = []
+    for page in pages:
+        content = stream("", b"\n".join(page.operators))
+        notes = [add(entries.replace("EMPTY", f"{empty} 0 R")) for entries in page.fields]
+        fields += notes
+        kids.append(
+            add(
+                f"<< /Type /Page /Parent {tree} 0 R /MediaBox [0 0 {page.size[0]} {page.size[1]}] "
+                f"/Rotate {page.rotate} /Contents {content} 0 R /Resources << /Font << /F1 {font} 0 R "
+                f"/F2 {mapped} 0 R >> /XObject << /Im1 {image} 0 R >> >> "
+                f"/Annots [{' '.join(f'{note} 0 R' for note in notes)}] >>"
+            )
+        )
+    objects[tree - 1] = (
+        f"<< /Type /Pages /Count {len(kids)} /Kids [{' '.join(f'{kid} 0 R' for kid in kids)}] >>"
+    ).encode()
+    if fields:
+        references = " ".join(f"{each} 0 R" for each in fields)
+        catalog += f" /AcroForm << /Fields [{references}] /DA (/Helv 10 Tf) >>"
+    if outline:
+        catalog += f" /Outlines {_outline(add, objects, outline, kids)} 0 R"
+    objects[root - 1] = f"<< /Type /Catalog /Pages {tree} 0 R {catalog} >>".encode("latin-1")
+    details = add(f"<< {info} >>")
+    return _file(objects, f"/Root {root} 0 R /Info {details} 0 R {trailer}")
+
+
+def _outline(
+    add, objects: list[bytes], entries: Sequence[tuple[str, int, int]], kids: list[int]
+) -> int:
+    top = add("")
+    numbers = [add("") for _ in entries]
+    levels = [level for _, level, _ in entries]
+
+    def sisters(level: int, start: int, parent: int) -> tuple[int, int]:
+        found = []
+        for i in range(start, len(entries)):
+            if levels[i] < level:
+                break
+            if levels[i] == level:
+                found.append(i)
+        for k, i in enumerate(found):
+            title, _, page = entries[i]
+            entry = f"/Title <feff{title.encode('utf-16-be').hex()}> /Parent {parent} 0 R "
+            entry += f"/Dest [{kids[page]} 0 R /Fit] "
+            if k:
+                entry += f"/Prev {numbers[found[k - 1]]} 0 R "
+            if k + 1 < len(found):
+                entry += f"/Next {numbers[found[k + 1]]} 0 R "
+            if i + 1 < len(entries) and levels[i + 1] > level:
+                first, last = sisters(level + 1, i + 1, numbers[i])
+                entry += f"/First {first} 0 R /Last {last} 0 R /Count 1 "
+            objects[numbers[i] - 1] = f"<< {entry} >>".encode("latin-1")
+        return numbers[found[0]], numbers[found[-1]]
+
+    first, last = sisters(1, 0, top)
+    objects[top - 1] = (
+        f"<< /Type /Outlines /First {first} 0 R /Last {last} 0 R /Count 1 >>".encode()
+    )
+    return top
+
+
+def _file(objects: Sequence[bytes], trailer: str) -> bytes:
+    out = io.BytesIO(b"")
+    out.write(b"%PDF-1.7\n")
+    places: list[int] = []
+    for number, content in enumerate(objects, 1):
+        places.append(out.tell())
+        out.write(b"%d 0 obj\n%s\nendobj\n" % (number, content))
+    start = out.tell()
+    out.write(b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1))
+    for place in places:
+        out.write(b"%010d 00000 n \n" % place)
+    out.write(
+        f"trailer << /Size {len(objects) + 1} {trailer} >>\nstartxref\n{start}\n%%EOF\n".encode()
+    )
+    return out.getvalue()
+
+
+def package(entries: Mapping[str, str | bytes]) -> bytes:
+    """A zip package with these entries."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in entries.items():
+            file.writestr(name, content)
+    return out.getvalue()
