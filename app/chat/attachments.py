@@ -19,7 +19,6 @@ from typing import cast
 from PySide6.QtCore import QObject
 
 from app.chat.drafts import UnsentText
-from app.chat.file_faults import fault_words
 from app.chat.file_texts import FileTexts, TextExtractor
 from app.documents.source import ExtractionError, ExtractionFault
 from app.domain.documents import Reads
@@ -33,6 +32,7 @@ from app.state.attachments import (
     Place,
 )
 from app.state.chat import Notice, State
+from app.state.document_faults import fault_sentence
 from app.store.blobs import Blobs
 from app.store.schema import StoreError
 from app.store.writer import StoreQueue
@@ -380,13 +380,13 @@ def _outcome(texts: FileTexts, wanted: FilePart, cancelled: Callable[[], bool]) 
         return _Outcome(texts.read(wanted, cancelled))
     except ExtractionError as error:
         unknown = error.fault is ExtractionFault.UNKNOWN
-        return _Outcome(None, *fault_words(error, wanted.name), unknown)
+        return _Outcome(None, *fault_sentence(wanted.name, error.fault, error.detail), unknown)
     except StoreError as error:
         return _Outcome(None, str(error), error.remedy)
     except Exception:  # noqa: BLE001  (the thread goes on with the next file)
         _log.exception("%s cannot be read", wanted.name)
         error = ExtractionError(ExtractionFault.CRASHED)
-        return _Outcome(None, *fault_words(error, wanted.name))
+        return _Outcome(None, *fault_sentence(wanted.name, error.fault, error.detail))
 
 
 def _files_in(path: Path) -> list[Path] | None:
