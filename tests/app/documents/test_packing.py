@@ -29,7 +29,7 @@ FACTS = {"kind": "text", "unit": "", "title": "", "warnings": [], "labels": [""]
 
 
 def text(*pages: str, **more: object) -> Document:
-    return Document(DocumentKind.TEXT, tuple(Page("", each) for each in pages), **more)  # pyright: ignore[reportArgumentType]
+    return Document(DocumentKind.TEXT, tuple(Page("", each) for each in pages), **more)
 
 
 def sent(document: Document, most: int = 1000) -> Document:
