@@ -241,3 +241,107 @@ def package(entries: Mapping[str, str | bytes]) -> bytes:
         for name, content in entries.items():
             file.writestr(name, content)
     return out.getvalue()
+
+
+W_MAIN = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+R_TYPE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+_WORD_SPACES = " ".join(
+    f'xmlns:{prefix}="{uri}"'
+    for prefix, uri in {
+        "w": W_MAIN,
+        "r": R_TYPE,
+        "m": "http://schemas.openxmlformats.org/officeDocument/2006/math",
+        "mc": "http://schemas.openxmlformats.org/markup-compatibility/2006",
+        "v": "urn:schemas-microsoft-com:vml",
+        "a": "http://schemas.openxmlformats.org/drawingml/2006/main",
+        "wp": "http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing",
+        "wps": "http://schemas.microsoft.com/office/word/2010/wordprocessingShape",
+    }.items()
+)
+WORD_STYLES = "".join(
+    f'<w:style w:type="paragraph" w:styleId="{identity}"><w:name w:val="{name}"/>{rest}</w:style>'
+    for identity, name, rest in (
+        ("Title", "Title", ""),
+        *((f"H{i}", f"heading {i}", "") for i in range(1, 10)),
+        ("Sub", "My heading", '<w:basedOn w:val="H2"/>'),
+        ("Out", "Outlined", '<w:pPr><w:outlineLvl w:val="2"/></w:pPr>'),
+        ("Listed", "Listed", '<w:pPr><w:numPr><w:numId w:val="2"/></w:numPr></w:pPr>'),
+        ("Secret", "Secret", "<w:rPr><w:vanish/></w:rPr>"),
+    )
+)
+
+
+def relations(entries: Mapping[str, tuple[str, str]]) -> str:
+    """The relations of a part: kind and target by id; a target with `:` is external."""
+    rows = "".join(
+        f'<Relationship Id="{identity}" Type="{R_TYPE}/{kind}" Target="{target}"'
+        f"{' TargetMode=' + chr(34) + 'External' + chr(34) if ':' in target else ''}/>"
+        for identity, (kind, target) in entries.items()
+    )
+    uri = "http://schemas.openxmlformats.org/package/2006/relationships"
+    return f'<Relationships xmlns="{uri}">{rows}</Relationships>'
+
+
+def strict(text: str) -> str:
+    """A part of the transitional format with the namespaces of the strict one."""
+    return (
+        text.replace(W_MAIN, "http://purl.oclc.org/ooxml/wordprocessingml/main")
+        .replace(
+            "schemas.openxmlformats.org/spreadsheetml/2006", "purl.oclc.org/ooxml/spreadsheetml"
+        )
+        .replace(
+            "schemas.openxmlformats.org/presentationml/2006", "purl.oclc.org/ooxml/presentationml"
+        )
+        .replace("schemas.openxmlformats.org/drawingml/2006", "purl.oclc.org/ooxml/drawingml")
+        .replace(R_TYPE, "http://purl.oclc.org/ooxml/officeDocument/relationships")
+    )
+
+
+def word_file(
+    body: str,
+    *,
+    styles: str = WORD_STYLES,
+    numbering: str = "",
+    footnotes: str = "",
+    endnotes: str = "",
+    links: Mapping[str, str] | None = None,
+    title: str = "",
+    is_strict: bool = False,
+) -> bytes:
+    """A docx file with this content of its body, and of its other parts."""
+    parts = {"styles": styles, "numbering": numbering, "footnotes": footnotes, "endnotes": endnotes}
+    related = {
+        **{name: (name, f"{name}.xml") for name, text in parts.items() if text},
+        **{name: ("hyperlink", target) for name, target in (links or {}).items()},
+    }
+    header = f"<w:hdr {_WORD_SPACES}><w:p><w:r><w:t>The header</w:t></w:r></w:p></w:hdr>"
+    entries = {
+        "[Content_Types].xml": "<Types/>",
+        "_rels/.rels": relations({"rId1": ("officeDocument", "word/document.xml")}),
+        "word/document.xml": f"<w:document {_WORD_SPACES}><w:body>{body}</w:body></w:document>",
+        "word/_rels/document.xml.rels": relations(related),
+        "word/header1.xml": header,
+        **{
+            f"word/{name}.xml": f"<w:{name} {_WORD_SPACES}>{text}</w:{name}>"
+            for name, text in parts.items()
+            if text
+        },
+    }
+    if title:
+        entries["docProps/core.xml"] = (
+            '<p:coreProperties xmlns:p="x" xmlns:dc="http://purl.org/dc/elements/1.1/">'
+            f"<dc:title>{title}</dc:title></p:coreProperties>"
+        )
+    return package({name: strict(text) if is_strict else text for name, text in entries.items()})
+
+
+def p(text: str, properties: str = "") -> str:
+    """A paragraph of WordprocessingML; `text` may contain runs."""
+    inner = text if text.startswith("<") else r(text)
+    return f"<w:p>{f'<w:pPr>{properties}</w:pPr>' if properties else ''}{inner}</w:p>"
+
+
+def r(text: str, properties: str = "") -> str:
+    """A run of WordprocessingML."""
+    inner = f"<w:rPr>{properties}</w:rPr>" if properties else ""
+    return f'<w:r>{inner}<w:t xml:space="preserve">{text}</w:t></w:r>'

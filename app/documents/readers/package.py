@@ -24,7 +24,7 @@ MOST_ENTRY_BYTES = 400_000_000  # of one entry, unpacked
 MOST_UNPACKED_BYTES = 1_000_000_000  # of all entries that are read
 MOST_RATIO = 400  # unpacked to packed bytes of an entry ...
 RATIO_FROM_BYTES = 20_000_000  # ... that unpacks to more than this
-DEEPEST = 1_000  # elements within each other
+DEEPEST = 250  # elements within each other
 LONGEST_TOKEN = 16_000_000  # bytes of a tag with its attributes
 CHUNK = 1 << 20  # bytes
 

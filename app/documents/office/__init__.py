@@ -1,0 +1,1 @@
+"""What the office formats share: relations, numbering, formulas, formats of numbers, text."""
