@@ -345,3 +345,49 @@ def r(text: str, properties: str = "") -> str:
     """A run of WordprocessingML."""
     inner = f"<w:rPr>{properties}</w:rPr>" if properties else ""
     return f'<w:r>{inner}<w:t xml:space="preserve">{text}</w:t></w:r>'
+
+
+def sheet_file(
+    sheets: Mapping[str, str],
+    *,
+    formats: Sequence[str] = (),
+    strings: Sequence[str] = (),
+    hidden: Sequence[str] = (),
+    about: str = "",
+    is_strict: bool = False,
+) -> bytes:
+    """An xlsx file: the rows of each sheet as XML; style i + 1 has the format i."""
+    space = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+    named = "".join(
+        f'<sheet name="{name}" sheetId="{i}" r:id="s{i}"'
+        f"{' state=' + chr(34) + 'hidden' + chr(34) if name in hidden else ''}/>"
+        for i, name in enumerate(sheets)
+    )
+    codes = "".join(
+        f'<numFmt numFmtId="{200 + i}" formatCode="{code.replace("&", "&amp;").replace(chr(34), "&quot;")}"/>'
+        for i, code in enumerate(formats)
+    )
+    styles = "".join(f'<xf numFmtId="{200 + i}"/>' for i in range(len(formats)))
+    entries = {
+        "_rels/.rels": relations({"rId1": ("officeDocument", "xl/workbook.xml")}),
+        "xl/workbook.xml": (
+            f'<workbook {space} xmlns:r="{R_TYPE}"><workbookPr {about}/><sheets>{named}</sheets></workbook>'
+        ),
+        "xl/_rels/workbook.xml.rels": relations(
+            {
+                **{f"s{i}": ("worksheet", f"worksheets/sheet{i}.xml") for i in range(len(sheets))},
+                "styles": ("styles", "styles.xml"),
+                "strings": ("sharedStrings", "sharedStrings.xml"),
+            }
+        ),
+        "xl/styles.xml": (
+            f"<styleSheet {space}><numFmts>{codes}</numFmts><cellStyleXfs><xf numFmtId='9'/></cellStyleXfs>"
+            f"<cellXfs><xf numFmtId='0'/>{styles}</cellXfs></styleSheet>"
+        ),
+        "xl/sharedStrings.xml": f"<sst {space}>{''.join(f'<si>{each}</si>' for each in strings)}</sst>",
+        **{
+            f"xl/worksheets/sheet{i}.xml": f"<worksheet {space}><sheetData>{rows}</sheetData></worksheet>"
+            for i, rows in enumerate(sheets.values())
+        },
+    }
+    return package({name: strict(text) if is_strict else text for name, text in entries.items()})
