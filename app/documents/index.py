@@ -13,7 +13,7 @@ import logging
 import math
 import sqlite3
 import unicodedata
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -53,6 +53,7 @@ CREATE TABLE document (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     key TEXT,  -- NULL: it is removed, and not erased yet
     digest BLOB NOT NULL,  -- of its text and pages
+    version TEXT NOT NULL,  -- of what extracted them
     complete INTEGER NOT NULL DEFAULT 0,
     first INTEGER NOT NULL DEFAULT 0,  -- ids of its passages, which are without a gap
     last INTEGER NOT NULL DEFAULT -1
@@ -119,13 +120,6 @@ class _OtherVersion(Exception):
     """The file is of another version, or of another program."""
 
 
-def key_digest(text: str, starts: tuple[PageStart, ...]) -> bytes:
-    """What tells a document's extracted text from another one."""
-    made = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16)
-    made.update(repr([(page.label, page.start) for page in starts]).encode())
-    return made.digest()
-
-
 class DocumentIndex:
     """The index at `path`, or in memory; used by one thread at a time, and raises no `sqlite3.Error`.
 
@@ -153,9 +147,13 @@ class DocumentIndex:
         text: str,
         starts: tuple[PageStart, ...] = (),
         kind: DocumentKind = DocumentKind.TEXT,
+        version: str = "",
     ) -> None:
-        """Index a document; at once done if it is known with this text."""
-        for _ in self.adding(key, text, starts, kind):
+        """Index a document; at once done if it is known with this text.
+
+        `version` is that of what extracted it, for `known`.
+        """
+        for _ in self.adding(key, text, starts, kind, version):
             pass
 
     def adding(
@@ -164,13 +162,14 @@ class DocumentIndex:
         text: str,
         starts: tuple[PageStart, ...] = (),
         kind: DocumentKind = DocumentKind.TEXT,
+        version: str = "",
     ) -> Iterator[int]:
         """Index a document in steps: yields the characters done after each batch of passages.
 
         Stops early if the document is removed meanwhile; one that was begun before is continued.
         """
-        digest = key_digest(text, starts)
-        begun = self._guarded(lambda base: self._begin(base, key, digest), None)
+        digest = _digest(text, starts)
+        begun = self._guarded(lambda base: self._begin(base, key, digest, version), None)
         if begun is None:
             return
         document, done = begun
@@ -194,18 +193,17 @@ class DocumentIndex:
             if complete:
                 return
 
-    def known(self, key: str, digest: bytes) -> bool:
-        """Whether a document is completely indexed with the text of this digest."""
-        return self._guarded(
-            lambda base: (
-                base.execute(
-                    "SELECT 1 FROM document WHERE key = ? AND digest = ? AND complete",
-                    (key, digest),
-                ).fetchone()
-                is not None
-            ),
-            False,
+    def known(self, versions: Mapping[str, str | None]) -> set[str]:
+        """Those of these keys whose documents are complete, in this version; None: in any."""
+        rows = self._guarded(
+            lambda base: base.execute(
+                "SELECT key, version FROM document"
+                " WHERE complete AND key IN (SELECT value FROM json_each(?))",
+                (json.dumps(list(versions)),),
+            ).fetchall(),
+            [],
         )
+        return {key for key, version in rows if versions[key] in (None, version)}
 
     def keys(self) -> set[str]:
         """The keys of all documents that are completely indexed."""
@@ -492,7 +490,9 @@ class DocumentIndex:
 
     # --- writing --------------------------------------------------------------------------------
 
-    def _begin(self, base: sqlite3.Connection, key: str, digest: bytes) -> tuple[int, int] | None:
+    def _begin(
+        self, base: sqlite3.Connection, key: str, digest: bytes, version: str
+    ) -> tuple[int, int] | None:
         """Id of the document to write, and how many passages it has; None: it is complete."""
         row = base.execute(
             "SELECT id, digest, complete, first, last FROM document WHERE key = ?", (key,)
@@ -500,6 +500,10 @@ class DocumentIndex:
         with _transaction(base):
             if row is not None:
                 document, old, complete, first, last = row
+                if old == digest:
+                    base.execute(
+                        "UPDATE document SET version = ? WHERE id = ?", (version, document)
+                    )
                 if old == digest and complete:
                     return None
                 newest = base.execute(
@@ -508,7 +512,10 @@ class DocumentIndex:
                 if old == digest and (last < first or newest == (last,)):
                     return document, last - first + 1
                 self._forget(base, [(document, first, last)])
-            cursor = base.execute("INSERT INTO document(key, digest) VALUES (?, ?)", (key, digest))
+            cursor = base.execute(
+                "INSERT INTO document(key, digest, version) VALUES (?, ?, ?)",
+                (key, digest, version),
+            )
             return int(cursor.lastrowid or 0), 0
 
     def _write(
@@ -705,6 +712,13 @@ def _count(base: sqlite3.Connection, match: str) -> int:
 def _row(document: int, span: Span, text: str, labels: list[str]) -> _Row:
     place = (document, span.start, span.end, span.page_index, labels[span.page_index])
     return (*place, span.headings, span.table_head, text[span.start : span.end])
+
+
+def _digest(text: str, starts: tuple[PageStart, ...]) -> bytes:
+    """What tells a document's extracted text from another one."""
+    made = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16)
+    made.update(repr([(page.label, page.start) for page in starts]).encode())
+    return made.digest()
 
 
 def _encodable(text: str) -> str:

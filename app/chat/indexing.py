@@ -1,0 +1,486 @@
+"""Indexing: documents are indexed in the background, and searched.
+
+All work is done on a worker of its own in steps of a few milliseconds, behind everything else: it
+pauses while an answer is written, except for a question that waits for its documents. Passages get
+vectors when an embedding model is installed. What is begun when the app ends is continued when the
+document is wanted again; vectors and erasing go on at the next start.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from app.chat.encoder import TextKind, Vectors
+from app.domain.documents import DocumentKind, PageStart
+from app.state.chat import State
+from app.state.encoder import EncoderState
+from app.state.indexing import IndexingState, IndexingView
+from app.system.worker import BackgroundWorker
+
+if TYPE_CHECKING:
+    from app.documents.index import DocumentIndex, Found, Unembedded
+
+_log = logging.getLogger(__name__)
+_STEP_SECONDS = 0.02  # of the worker, after which a question or a pause gets its turn
+_REST_SECONDS = 0.001  # after each batch, so that the window's thread need not wait for Python
+_TEXTS = 32  # passages that the encoder gets at once
+_MOST_WAITED_FOR = 32  # documents; a question does not wait for more
+_WAIT_MILLISECONDS = 20_000  # how long a question waits for its documents
+_VECTOR_MILLISECONDS = 4_000  # and for its vector: the model may have to be loaded
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentText:
+    """The text of a document to index."""
+
+    text: str
+    starts: tuple[PageStart, ...] = ()
+    kind: DocumentKind = DocumentKind.TEXT
+
+
+Reader = Callable[[], DocumentText | None]  # called on the worker; None: there is no text
+Source = Callable[[str], "DocumentText | Reader | None"]  # by key, at once; None: not its document
+
+
+class Encoding(Protocol):
+    """What is used of `Encoder`."""
+
+    @property
+    def model_id(self) -> str: ...
+
+    @property
+    def state(self) -> EncoderState: ...
+
+    def look(self) -> None: ...
+
+    def embed(
+        self, texts: Sequence[str], then: Callable[[Vectors | None], None], kind: TextKind = ...
+    ) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """What was found for a question."""
+
+    found: tuple[Found, ...]
+    by_meaning: bool = False  # not only by words
+    missing: int = 0  # documents that are not indexed yet, or only a part of each
+    fault: str = ""  # why nothing could be found, technical; "": nothing went wrong
+
+
+@dataclass(slots=True, eq=False)
+class _Task:
+    """A document to index."""
+
+    key: str
+    text: DocumentText | Reader
+    version: str
+    steps: Iterator[int] | None = None  # on the worker
+    length: int = 0
+    done: int = 0  # characters
+
+
+@dataclass(slots=True, eq=False)
+class _Search:
+    """A question that waits for its documents and its vector."""
+
+    question: str
+    keys: list[str] | None
+    limit: int
+    then: Callable[[SearchResult], None]
+    waits_for: set[str] = field(default_factory=set[str])
+    checked: bool = False  # whether it is known what is missing
+    missing: int = 0
+    vector: tuple[float, ...] | None = None
+    model: str = ""
+    embedding: bool = False
+
+
+class Indexing(QObject):
+    """The document index as a service; every method returns at once, on the GUI thread."""
+
+    lost = Signal()  # the index was made anew: what should be in it has to be wanted again
+
+    def __init__(
+        self,
+        state: State,
+        own: IndexingState,
+        path: Path | None,
+        encoder: Encoding | None = None,
+        parent: QObject | None = None,
+    ) -> None:
+        """`path` is that of the index; None: in memory."""
+        super().__init__(parent)
+        self._state, self.state, self._encoder = state, own, encoder
+        self._worker = BackgroundWorker("document index", self)
+        self._path = path
+        self._made: DocumentIndex | None = None  # on the worker
+        self._losses = 0
+        self.sources: list[Source] = []  # of documents that a question needs and nobody wanted
+        self._unchecked: dict[str, _Task] = {}
+        self._tasks: dict[str, _Task] = {}  # to index, the next one first
+        self._current: _Task | None = None
+        self._searches: list[_Search] = []
+        self._jobs: list[Callable[[DocumentIndex], None]] = []  # removals and vectors to write
+        self._working = self._closed = False
+        self._used = False  # there is an index, or a document for it
+        self._untidy = True  # there may be something to erase
+        self._embedding = False  # the encoder has passages
+        self._embedded = ""  # id of the model of which all passages have vectors
+        self._vectorless = ""  # id of the model that gave none
+        self._uncounted = True  # the passages that need vectors
+        self._documents = self._documents_done = self._passages = self._passages_left = 0
+        self._was_paused = False
+        state.generations_changed.connect(self._on_generations)
+        if encoder is not None:
+            encoder.state.changed.connect(self._on_encoder)
+
+    # --- what callers use -----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Continue what the last run has left: vectors and erasing; after the first paint."""
+        self._used = self._used or (self._path is not None and self._path.exists())
+        self._advance()
+
+    def want(self, key: str, text: DocumentText | Reader, version: str = "") -> None:
+        """Index a document, unless its key is known with this version of what extracted it."""
+        if self._closed:
+            return
+        self._used = True
+        if key not in self._unchecked and key not in self._tasks:
+            self._documents += 1
+        self._tasks.pop(key, None)
+        self._unchecked[key] = _Task(key, text, version)
+        self._advance()
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Remove documents from the index, also those that are being indexed."""
+        gone = set(keys)
+        for key in gone & (self._unchecked.keys() | self._tasks.keys()):
+            self._unchecked.pop(key, None)
+            self._tasks.pop(key, None)
+            self._documents -= 1
+        if self._current is not None and self._current.key in gone:
+            self._current = None
+        self._remove(lambda index: index.remove(gone))
+        self._release(gone)
+
+    def keep_only(self, keys: Iterable[str]) -> None:
+        """Remove the documents with other keys that nobody wants now, such as of purged chats."""
+        kept = {*keys, *self._unchecked, *self._tasks}
+        self._remove(lambda index: index.remove(index.keys() - kept))
+
+    def search(
+        self,
+        question: str,
+        keys: Iterable[str] | None,
+        then: Callable[[SearchResult], None],
+        limit: int = 8,
+    ) -> None:
+        """Search documents, None: all; `then` is called later, once.
+
+        A few documents that are not indexed yet are first, before all others. Where the embedding
+        model is busy for too long, only words count.
+        """
+        wanted = None if keys is None else list(dict.fromkeys(keys))
+        search = _Search(question, wanted, limit, then)
+        self._searches.append(search)
+        if self._encoder is not None:
+            self._encoder.look()
+            if self._encoder.model_id or not self._encoder.state.view.searched:
+                self._embed_question(search, self._encoder)
+        if wanted is None:
+            search.checked = True
+            self._go(search)
+            return
+
+        def checked(known: set[str]) -> None:
+            self._check(search, [key for key in wanted if key not in known])
+
+        self._worker.run(lambda: self._known(wanted), checked)
+
+    def close(self) -> None:
+        """End after the step in progress; what waits is not done."""
+        self._closed = True
+        self._searches.clear()
+        self._worker.close(lambda: self._made.close() if self._made is not None else None)
+
+    # --- a question -----------------------------------------------------------------------------
+
+    def _embed_question(self, search: _Search, encoder: Encoding) -> None:
+        def embedded(vectors: Vectors | None) -> None:
+            if search.embedding:
+                search.embedding = False
+                if vectors is not None and vectors.rows:
+                    search.vector, search.model = vectors.rows[0], vectors.model
+                self._go(search)
+
+        search.embedding = True
+        QTimer.singleShot(_VECTOR_MILLISECONDS, self, lambda: embedded(None))
+        encoder.embed([search.question], embedded, TextKind.QUERY)
+
+    def _check(self, search: _Search, missing: list[str]) -> None:
+        """Put the documents that a question needs and that are not indexed before all others."""
+        search.checked, search.missing = True, len(missing)
+        if len(missing) <= _MOST_WAITED_FOR:
+            for key in missing:
+                if key not in self._unchecked and key not in self._tasks:
+                    found = (source(key) for source in self.sources)
+                    text = next((each for each in found if each is not None), None)
+                    if text is None:
+                        continue
+                    self.want(key, text)
+                search.waits_for.add(key)
+        if search.waits_for:
+
+            def waited() -> None:
+                search.waits_for.clear()
+                self._go(search)
+
+            QTimer.singleShot(_WAIT_MILLISECONDS, self, waited)
+        self._go(search)
+        self._advance()
+
+    def _release(self, keys: set[str]) -> None:
+        """These documents are indexed, or will not be: questions do not wait for them any more."""
+        for search in list(self._searches):
+            if search.waits_for & keys:
+                search.missing -= len(search.waits_for & keys)
+                search.waits_for -= keys
+                self._go(search)
+
+    def _go(self, search: _Search) -> None:
+        """Search, if the question waits for nothing."""
+        if search not in self._searches or not search.checked:
+            return
+        if search.waits_for or search.embedding:
+            return
+        self._searches.remove(search)
+
+        def look() -> SearchResult:
+            try:
+                found = self._index().search(
+                    search.question, search.keys, search.vector, search.model, search.limit
+                )
+            except Exception as error:  # noqa: BLE001  (the question must not wait forever)
+                _log.exception("documents could not be searched")
+                return SearchResult((), fault=str(error) or type(error).__name__)
+            return SearchResult(tuple(found), search.vector is not None, search.missing)
+
+        self._worker.run(look, search.then)
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    @property
+    def _paused(self) -> bool:
+        return bool(self._state.generations)
+
+    def _on_generations(self) -> None:
+        if self._paused != self._was_paused:
+            self._was_paused = self._paused
+            self._advance()
+
+    def _remove(self, job: Callable[[DocumentIndex], None]) -> None:
+        """Remove documents, and erase them later."""
+        self._untidy = self._uncounted = True
+        if self._used or (self._path is not None and self._path.exists()):
+            self._do(job)
+
+    def _do(self, job: Callable[[DocumentIndex], None]) -> None:
+        """Do something with the index before the next step."""
+        self._jobs.append(job)
+        self._advance()
+
+    def _advance(self) -> None:
+        """Let the worker do the next step, if there is one."""
+        if self._working or self._closed:
+            return
+        step = self._next()
+        if step is not None:
+            self._working = True
+            self._worker.run(lambda: self._safely(*step), self._stepped)
+        self._show()
+
+    def _next(self) -> tuple[Callable[[], Callable[[], None]], Callable[[], None]] | None:
+        """The next step of the worker, which returns what to do then, and what to do if it fails."""
+        if self._jobs:
+            jobs, self._jobs = self._jobs, []
+            return lambda: self._run_jobs(jobs), _nothing
+        if self._unchecked:
+            unchecked, self._unchecked = self._unchecked, {}
+            self._tasks |= unchecked
+            return lambda: self._find_known(unchecked), _nothing
+        urgent = {key for search in self._searches for key in search.waits_for}
+        waiting = iter(self._tasks) if not self._paused else iter(())
+        first = next((key for key in self._tasks if key in urgent), None) or next(waiting, None)
+        if first is not None:
+            task = self._current = self._tasks[first]
+            return lambda: self._index_some(task), lambda: self._indexed(task)
+        if self._paused or not self._used:
+            return None
+        if self._encoder is not None and not self._embedding and not self._tasks:
+            self._encoder.look()
+            model = self._encoder.model_id
+            if model and model not in (self._embedded, self._vectorless):
+                return lambda: self._find_vectorless(model), _nothing
+        if self._untidy:
+            self._untidy = False
+            return self._tidy, _nothing
+        return None
+
+    def _safely(
+        self, step: Callable[[], Callable[[], None]], failed: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Do a step on the worker; a fault of a reader ends its document only."""
+        try:
+            return step()
+        except Exception:  # noqa: BLE001  (of a reader; the other documents are indexed)
+            _log.exception("a document could not be indexed")
+            return failed
+
+    def _stepped(self, then: Callable[[], None]) -> None:
+        self._working = False
+        then()
+        if self._made is not None and self._made.lost != self._losses:
+            self._losses = self._made.lost
+            self._embedded = ""
+            self.lost.emit()
+        self._advance()
+
+    def _index(self) -> DocumentIndex:
+        """The index; on the worker."""
+        if self._made is None:
+            from app.documents.index import DocumentIndex  # after the first paint
+
+            self._made = DocumentIndex(self._path)
+        return self._made
+
+    def _known(self, keys: list[str]) -> set[str]:
+        try:
+            return self._index().known(dict.fromkeys(keys))
+        except Exception:  # noqa: BLE001  (the search says what it is)
+            _log.exception("the index of documents cannot be used")
+            return set(keys)
+
+    def _run_jobs(self, jobs: list[Callable[[DocumentIndex], None]]) -> Callable[[], None]:
+        for job in jobs:
+            job(self._index())
+        return _nothing
+
+    def _find_known(self, tasks: dict[str, _Task]) -> Callable[[], None]:
+        """Leave out the documents that are indexed."""
+        known = self._index().known({key: task.version for key, task in tasks.items()})
+
+        def then() -> None:
+            for key in known:
+                if self._tasks.get(key) is tasks[key]:
+                    self._indexed(tasks[key])
+
+        return then
+
+    def _index_some(self, task: _Task) -> Callable[[], None]:
+        """Index a part of a document."""
+        until = time.monotonic() + _STEP_SECONDS
+        if task.steps is None:
+            text = task.text() if callable(task.text) else task.text
+            if text is None:
+                return lambda: self._indexed(task)
+            task.length = len(text.text)
+            task.steps = self._index().adding(
+                task.key, text.text, text.starts, text.kind, task.version
+            )
+        for done in task.steps:
+            task.done = done
+            time.sleep(_REST_SECONDS)
+            if time.monotonic() > until:
+                return _nothing
+        return lambda: self._indexed(task)
+
+    def _indexed(self, task: _Task) -> None:
+        """A document is done, or has no text."""
+        if self._current is task:
+            self._current = None
+        if self._tasks.get(task.key) is task:
+            del self._tasks[task.key]
+            self._documents_done += 1
+            self._embedded = ""
+            self._uncounted = True
+            self._release({task.key})
+
+    def _find_vectorless(self, model: str) -> Callable[[], None]:
+        """The next passages that need a vector."""
+        index = self._index()
+        passages = index.without_vectors(model, _TEXTS)
+        counted, self._uncounted = self._uncounted, False
+        left = index.count_without_vectors(model) if counted else self._passages_left
+
+        def then() -> None:
+            self._passages += max(0, left - self._passages_left)
+            self._passages_left = left
+            if passages:
+                self._embed(model, passages)
+            else:
+                self._embedded = model
+
+        return then
+
+    def _embed(self, model: str, passages: list[Unembedded]) -> None:
+        def embedded(vectors: Vectors | None) -> None:
+            self._embedding = False
+            if vectors is None or len(vectors.rows) != len(passages):
+                self._vectorless = model  # until the encoder changes
+                self._advance()
+                return
+            self._passages_left = max(0, self._passages_left - len(passages))
+            rows = [(each.id, row) for each, row in zip(passages, vectors.rows, strict=True)]
+            self._do(lambda index: index.set_vectors(vectors.model, rows))
+
+        if self._encoder is not None and not self._closed:
+            self._embedding = True
+            self._encoder.embed([each.text for each in passages], embedded, TextKind.DOCUMENT)
+
+    def _on_encoder(self) -> None:
+        """The embedding model may have changed, or may be used again after a fault."""
+        if self._encoder is not None and not self._encoder.state.view.problem:
+            self._vectorless = ""
+            self._advance()
+
+    def _tidy(self) -> Callable[[], None]:
+        until = time.monotonic() + _STEP_SECONDS
+        more = True
+        while more and time.monotonic() < until:
+            more = self._index().tidy()
+            time.sleep(_REST_SECONDS)
+
+        def then() -> None:
+            self._untidy = self._untidy or more
+
+        return then
+
+    def _show(self) -> None:
+        """Bring the state up to date."""
+        if not (self._working or self._tasks or self._unchecked or self._embedding):
+            self._documents = self._documents_done = self._passages = self._passages_left = 0
+        task = self._current
+        self.state.set_view(
+            replace(
+                IndexingView(),
+                documents=self._documents,
+                documents_done=self._documents_done,
+                fraction=task.done / max(task.length, 1) if task is not None else 0.0,
+                passages=self._passages,
+                passages_done=self._passages - self._passages_left,
+                paused=self._paused and bool(self._tasks),
+            )
+        )
+
+
+def _nothing() -> None:
+    pass
