@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _STEP_SECONDS = 0.02  # of the worker, after which a question or a pause gets its turn
 _REST_SECONDS = 0.001  # after each batch, so that the window's thread need not wait for Python
+_TIDY_MILLISECONDS = 5_000  # after the last change: erasing rewrites a part of the file
 _TEXTS = 32  # passages that the encoder gets at once
 _MOST_WAITED_FOR = 32  # documents; a question does not wait for more
 _WAIT_MILLISECONDS = 20_000  # how long a question waits for its documents
@@ -132,6 +133,8 @@ class Indexing(QObject):
         self._working = self._closed = False
         self._used = False  # there is an index, or a document for it
         self._untidy = True  # there may be something to erase
+        self._rest = QTimer(self, singleShot=True, interval=_TIDY_MILLISECONDS)
+        self._rest.timeout.connect(self._advance)
         self._embedding = False  # the encoder has passages
         self._embedded = ""  # id of the model of which all passages have vectors
         self._vectorless = ""  # id of the model that gave none
@@ -210,6 +213,7 @@ class Indexing(QObject):
         """End after the step in progress; what waits is not done."""
         self._closed = True
         self._searches.clear()
+        self._rest.stop()
         self._worker.close(lambda: self._made.close() if self._made is not None else None)
 
     # --- a question -----------------------------------------------------------------------------
@@ -290,6 +294,7 @@ class Indexing(QObject):
     def _remove(self, job: Callable[[DocumentIndex], None]) -> None:
         """Remove documents, and erase them later."""
         self._untidy = self._uncounted = True
+        self._rest.start()
         if self._used or (self._path is not None and self._path.exists()):
             self._do(job)
 
@@ -330,7 +335,7 @@ class Indexing(QObject):
             model = self._encoder.model_id
             if model and model not in (self._embedded, self._vectorless):
                 return lambda: self._find_vectorless(model), _nothing
-        if self._untidy:
+        if self._untidy and not self._rest.isActive():
             self._untidy = False
             return self._tidy, _nothing
         return None
@@ -411,7 +416,8 @@ class Indexing(QObject):
             del self._tasks[task.key]
             self._documents_done += 1
             self._embedded = ""
-            self._uncounted = True
+            self._uncounted = self._untidy = True
+            self._rest.start()
             self._release({task.key})
 
     def _find_vectorless(self, model: str) -> Callable[[], None]:

@@ -36,6 +36,7 @@ _log = logging.getLogger(__name__)
 APPLICATION = 0x546F6B64  # "Tokd" in the file's header
 VERSION = 1  # of the schema, the cutting and the folding: another one is indexed anew
 BATCH = 32  # passages of a transaction
+_SLICE = 1 << 18  # characters
 _POOL = 60  # best passages of each kind of search that are fused
 _RANK = 60  # how little the first ranks differ, in reciprocal rank fusion
 _MOST_POSTINGS = 60_000  # passages that one question's terms may be in together, a matter of time
@@ -174,7 +175,6 @@ class DocumentIndex:
             return
         document, done = begun
         labels = [label for label, _, _ in page_spans(text, starts)]
-        text = _encodable(text)
         cut = islice(spans(text, starts, kind), done, None)
         while True:
             lost = self.lost
@@ -575,7 +575,8 @@ class DocumentIndex:
                     done = base.total_changes - before < 2 and now == "merging"
                     _set_state(base, "erase", "vacuum" if done else "merging")
             case "vacuum":
-                base.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})").fetchall()
+                # As a script: a single execution would free one page only.
+                base.executescript(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
                 if base.execute("PRAGMA freelist_count").fetchone()[0] == 0:
                     with _transaction(base):
                         base.execute("DELETE FROM state WHERE name = 'erase'")
@@ -710,13 +711,17 @@ def _count(base: sqlite3.Connection, match: str) -> int:
 
 
 def _row(document: int, span: Span, text: str, labels: list[str]) -> _Row:
-    place = (document, span.start, span.end, span.page_index, labels[span.page_index])
-    return (*place, span.headings, span.table_head, text[span.start : span.end])
+    place = (document, span.start, span.end, span.page_index, _encodable(labels[span.page_index]))
+    texts = (span.headings, span.table_head, text[span.start : span.end])
+    headings, table_head, body = map(_encodable, texts)
+    return (*place, headings, table_head, body)
 
 
 def _digest(text: str, starts: tuple[PageStart, ...]) -> bytes:
     """What tells a document's extracted text from another one."""
-    made = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16)
+    made = blake2b(digest_size=16)
+    for at in range(0, len(text), _SLICE):  # in slices, so that other threads do not wait
+        made.update(text[at : at + _SLICE].encode("utf-8", "surrogatepass"))
     made.update(repr([(page.label, page.start) for page in starts]).encode())
     return made.digest()
 

@@ -191,7 +191,10 @@ def test_a_reader_that_fails_ends_its_document_only(make, caplog: pytest.LogCapt
     assert "of a reader" in caplog.text
 
 
-def test_a_forgotten_document_is_gone_whatever_its_state(make, tmp_path: Path) -> None:
+def test_a_forgotten_document_is_gone_whatever_its_state(
+    make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.chat.indexing._TIDY_MILLISECONDS", 50)
     path = tmp_path / "documents.sqlite"
     bench = make(path)
     entered, go_on = threading.Event(), threading.Event()

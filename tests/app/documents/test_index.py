@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import crash_index
 from app.documents.index import BATCH, DocumentIndex, Found
 from app.domain.documents import Document, DocumentKind, Page, PageUnit
 
@@ -423,3 +424,8 @@ def test_an_index_copied_in_the_middle_of_a_document_is_consistent(path: Path) -
             assert last - first + 1 == count
             assert count <= BATCH * (number + 1)
     index.close()
+
+
+def test_a_killed_process_loses_no_document_that_was_complete(tmp_path: Path) -> None:
+    for kill in crash_index.rounds(tmp_path, kills=2, seed=7):
+        assert kill.kept, kill
