@@ -45,6 +45,7 @@ from engine.machine.background import in_background
 from engine.messages import (
     AdaptersSet,
     AdapterUse,
+    ApplyTemplate,
     Chat,
     Complete,
     ComputeLogits,
@@ -69,6 +70,7 @@ from engine.messages import (
     SnapshotLoaded,
     SnapshotSaved,
     SpeedMeasured,
+    TemplateApplied,
     TextForgotten,
 )
 from engine.speculative.draft_registry import DraftRegistry
@@ -313,8 +315,27 @@ class ModelSession:
         self, request: texts.TextRequest, handle: RequestHandle
     ) -> Generator[Event | None, None, None]:
         """Answer a request that only needs the vocabulary or the template."""
+        if isinstance(request, ApplyTemplate) and request.measures_cache:
+            yield (yield from self._measured(request, handle))
+            return
         work = partial(texts.answered, request, handle.id, self.model.tokenizer, self._prompts)
         yield (yield from in_background(work, "text", handle.checkpoint))
+
+    def _measured(
+        self, request: ApplyTemplate, handle: RequestHandle
+    ) -> Generator[None, None, TemplateApplied]:
+        """A prompt, and how much of it is cached."""
+        self._refuse_without_answers()
+        build = partial(texts.written, request, self._prompts)
+        prompt = yield from in_background(build, "text", handle.checkpoint)
+        total = len(prompt.ids)
+        if total > self._scheduler.context:
+            return texts.applied(handle.id, prompt)
+        stack = self._adapters.stack_of(request.adapters, handle.checkpoint)
+        cached = yield from self._disk.cached_length(stack, prompt.ids, handle.checkpoint)
+        cached = min(cached, total - 1)  # the last token is always read
+        seconds = self._prefill.seconds(stack, cached, total, handle.checkpoint)
+        return texts.applied(handle.id, prompt, cached, seconds)
 
     def embed(
         self, request: Embed, handle: RequestHandle

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from engine.errors import RequestError
 from engine.frontend.infill import infill_ids
-from engine.frontend.prompt import PromptBuilder
+from engine.frontend.prompt import Prompt, PromptBuilder
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.messages import (
     ApplyTemplate,
@@ -45,16 +45,25 @@ def answered(
         case Detokenize(ids=ids):
             return Detokenized(id, tokenizer.decode(known(ids, tokenizer), special=True))
         case ApplyTemplate():
-            write = prompts.answer if request.begins_answer else prompts.conversation
-            prompt = write(
-                request.turns,
-                request.policy,
-                thinking_switch(request),
-                tools=request.tools,
-                variables=request.template_arguments,
-            )
-            text, tokens = prompt.rendered.text, len(prompt.ids)
-            return TemplateApplied(id, text, tokens, prompt.dropped_turns)
+            return applied(id, written(request, prompts))
+
+
+def written(request: ApplyTemplate, prompts: PromptBuilder) -> Prompt:
+    """The prompt of a request."""
+    write = prompts.answer if request.begins_answer else prompts.conversation
+    return write(
+        request.turns,
+        request.policy,
+        thinking_switch(request),
+        tools=request.tools,
+        variables=request.template_arguments,
+    )
+
+
+def applied(id: int, prompt: Prompt, cached: int = 0, seconds: float = 0.0) -> TemplateApplied:
+    """The event that shows a prompt, of which so many tokens are cached."""
+    text, tokens = prompt.rendered.text, len(prompt.ids)
+    return TemplateApplied(id, text, tokens, prompt.dropped_turns, cached, seconds)
 
 
 def thinking_switch(request: ApplyTemplate) -> bool | None:

@@ -286,6 +286,10 @@ class TemplateApplied:
     text: str
     tokens: int  # of the text
     dropped_turns: int = 0  # left out so that it fits
+    # With `ApplyTemplate.measures_cache`: its leading tokens in memory or on the disk, and the
+    # estimated time to read the others; 0: it is longer than the context.
+    cached_tokens: int = 0
+    prefill_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,6 +235,8 @@ class ApplyTemplate:
     template_arguments: Mapping[str, object] = field(default_factory=dict[str, object])
     model: Path | None = None
     begins_answer: bool = True  # False: the turns as they are, without the beginning of one
+    measures_cache: bool = False  # also how much of it Chat would not have to read again
+    adapters: tuple[AdapterUse, ...] | None = None  # of that; None: those of the last SetAdapters
 
 
 @dataclass(frozen=True, slots=True)

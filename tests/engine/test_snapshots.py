@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import tiny_lora
 from engine import (
     AdaptersSet,
     AdapterUse,
+    ApplyTemplate,
     CacheType,
     Chat,
     Failed,
@@ -30,6 +32,7 @@ from engine import (
     SetAdapters,
     SnapshotLoaded,
     SnapshotSaved,
+    TemplateApplied,
     Unload,
     snapshots_folder,
     snapshots_size,
@@ -112,6 +115,34 @@ def test_generate_restores_the_snapshot_of_another_conversation(bench: Bench, mo
     assert bench.save(3, "two").tokens
     assert computed_prompt_tokens(bench.generate(4, *one, "more", max_tokens=2)) < 45
     assert computed_prompt_tokens(bench.generate(5, *two, "more", max_tokens=2)) < 45
+
+
+def test_how_much_of_a_prompt_is_cached_is_known_before_it_is_read(
+    bench: Bench, model: Path
+) -> None:
+    """In memory, in another chat that begins with the same document, and on the disk."""
+    document = "What a document says, again and again. " * 30
+
+    def measured(number: int, text: str) -> TemplateApplied:
+        request = ApplyTemplate(turns_of(text), measures_cache=True)
+        return bench.expect(number, request, TemplateApplied)
+
+    bench.load(model)
+    assert measured(1, document + "First?").cached_tokens == 0
+    events = bench.generate(2, document + "First?", max_tokens=4, conversation="one")
+    second = measured(3, document + "Second?")
+    assert 0 < second.tokens - second.cached_tokens < 45
+    plain = bench.expect(4, ApplyTemplate(turns_of(document + "Second?")), TemplateApplied)
+    assert plain == replace(second, request=4, cached_tokens=0, prefill_seconds=0.0)
+    assert bench.save(5, "one").tokens > finished(events).prompt_tokens
+    bench.load(model, request=6)
+    saved = measured(7, document + "Second?")
+    assert saved.cached_tokens > 0
+    events = bench.generate(8, document + "Second?", max_tokens=4, conversation="two")
+    assert finished(events).reused_tokens == saved.cached_tokens
+    assert measured(9, document * 90).prefill_seconds == 0.0  # longer than the context
+    other = measured(10, "Something else, of which nothing is cached at all. " * 20)
+    assert (other.cached_tokens < 45, other.prefill_seconds > 0) == (True, True)
 
 
 def test_saving_twice_writes_once(bench: Bench, model: Path) -> None:

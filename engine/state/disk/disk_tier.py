@@ -11,7 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,7 @@ from engine.state.disk.page_file import StateKey
 from engine.state.disk.page_memory import HeldPage, PageTarget
 from engine.state.disk.restore import MIN_GAIN, Match
 from engine.state.disk.saver import Capture, Saver
+from engine.state.disk.sequence_file import SavedSequence
 from engine.state.disk.store import PageRead, PageStore
 from engine.state.pages import Page, storage_dtype
 from engine.state.sequence import Sequence as CachedSequence
@@ -53,6 +54,16 @@ class RestoreResult:
 
     tokens: int = 0  # of the prompt, restored from the disk
     refused: SnapshotError | None = None  # why the conversation's own pages were unusable
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What was found for a prompt on the disk."""
+
+    matches: list[Match] = field(default_factory=list[Match])  # the longest first
+    files: list[SavedSequence] = field(default_factory=list[SavedSequence])  # looked at
+    key: StateKey | None = None  # None: nothing was looked at, for the reason `refused`
+    refused: SnapshotError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +155,54 @@ class DiskTier:
             checkpoint()
             yield None
 
+        search = yield from self._matches(stack, fresh, cached, conversation, checkpoint)
+        if search.key is None:
+            return RestoreResult(refused=search.refused)
+        files, key = search.files, search.key
+        damaged: SnapshotError | None = None
+        for match in search.matches:
+            tokens, error = yield from self._read(stack, match, checkpoint)
+            if conversation and match.saved.belongs_to(conversation):
+                damaged = damaged or error
+            if tokens > cached:
+                self._store.touch(match.saved)
+                self._remember(stack, match)
+                return RestoreResult(tokens)
+        refused = restore.refusal(self._store, files, key, scheduler.context, conversation)
+        return RestoreResult(refused=refused or damaged)
+
+    def cached_length(
+        self, stack: Stack, fresh: Sequence[int], checkpoint: Checkpoint
+    ) -> Generator[None, None, int]:
+        """How many leading tokens of a prompt are in memory, or would be restored; reads no pages."""
+        scheduler = self._scheduler
+        ids = scheduler.spelled_as_cached(stack, fresh)
+        cached = scheduler.tree.match(stack.key, ids).length
+        if len(ids) - cached < MIN_GAIN:
+            return cached
+        found = yield from self._matches(stack, fresh, cached, "", checkpoint)
+        return max((match.tokens for match in found.matches), default=cached)
+
+    def saved_text(self, conversation: str) -> list[int]:
+        """The tokens that were saved last with a conversation, with those of an interrupted answer;
+        none if nothing was.
+        """
+        for saved in self._store.sequences():
+            if saved.belongs_to(conversation) and saved.fault is None:
+                return [*saved.tokens, *resume.pending(saved.resume)]
+        return []
+
+    def _matches(
+        self,
+        stack: Stack,
+        fresh: Sequence[int],
+        cached: int,
+        conversation: str,
+        checkpoint: Checkpoint,
+    ) -> Generator[None, None, _Search]:
+        """The saved texts that share more of a prompt than the `cached` tokens in memory."""
+        scheduler = self._scheduler
+
         def shared_length(tokens: Sequence[int]) -> int:
             shared, _ = shared_prefix(self._model.tokenizer, fresh, tokens)
             return min(shared, scheduler.context)
@@ -155,11 +214,11 @@ class DiskTier:
             checkpoint,
         )
         if not files:
-            return RestoreResult(refused=self._store.removed.refusal(conversation))
+            return _Search(refused=self._store.removed.refusal(conversation))
         try:
             key = yield from _on_thread(lambda: self.identify(stack, checkpoint), checkpoint)
         except SnapshotError as error:
-            return RestoreResult(refused=error)
+            return _Search(refused=error)
         found = restore.matches(
             self._store,
             files,
@@ -170,26 +229,7 @@ class DiskTier:
             conversation=conversation,
             in_memory=lambda tokens: scheduler.tree.parts(stack.key, tokens),
         )
-        damaged: SnapshotError | None = None
-        for match in found:
-            tokens, error = yield from self._read(stack, match, checkpoint)
-            if conversation and match.saved.belongs_to(conversation):
-                damaged = damaged or error
-            if tokens > cached:
-                self._store.touch(match.saved)
-                self._remember(stack, match)
-                return RestoreResult(tokens)
-        refused = restore.refusal(self._store, files, key, scheduler.context, conversation)
-        return RestoreResult(refused=refused or damaged)
-
-    def saved_text(self, conversation: str) -> list[int]:
-        """The tokens that were saved last with a conversation, with those of an interrupted answer;
-        none if nothing was.
-        """
-        for saved in self._store.sequences():
-            if saved.belongs_to(conversation) and saved.fault is None:
-                return [*saved.tokens, *resume.pending(saved.resume)]
-        return []
+        return _Search(found, files, key)
 
     def _read(
         self, stack: Stack, match: Match, checkpoint: Checkpoint
