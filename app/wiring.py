@@ -172,6 +172,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     composer.submitted.connect(send)
     composer.stopped.connect(controller.stop)
     composer.typed.connect(controller.token_count.count)
+    composer.typed.connect(controller.fit.type)
     window.chat.empty_view.suggested.connect(suggest)
     window.chat.draft_flushed.connect(controller.drafts.keep)
     window.chat.waiting.send_requested.connect(controller.outbox.send_now)

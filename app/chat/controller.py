@@ -27,6 +27,7 @@ from app.chat.draft_model import SpeculativeModel
 from app.chat.drafts import UnsentText
 from app.chat.encoder import Encoder
 from app.chat.file_texts import TextExtractor
+from app.chat.fit import Fit
 from app.chat.folders import Folders
 from app.chat.last_chat import LastChat
 from app.chat.messages import Messages
@@ -270,6 +271,17 @@ class Controller(QObject):
             self._answers,
             lambda: self.settings.last_model,
         )
+        self.fit = Fit(
+            state,
+            states.attachments,
+            self._engine,
+            self._prompts,
+            self.library,
+            self.model_use,
+            user_files,
+            self.report,
+            self,
+        )
         self.quitting = Quitting(state, store_queue, self)
         self.quitting.may_quit.connect(self.may_quit)
         self._rejected_notices = RejectedNotices(state, store_queue)
@@ -317,7 +329,7 @@ class Controller(QObject):
             self.outbox,
             self.drafts,
             self.attachments,
-            self.token_count,
+            self.fit,
             self._refuses,
             self._begin,
             lambda chats: self.folders.archive(chats, archived=False),

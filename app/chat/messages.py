@@ -11,10 +11,9 @@ from app.chat.attachments import Attachments
 from app.chat.chat_settings import ChatSettingsController
 from app.chat.comparison import Comparisons
 from app.chat.drafts import UnsentText
-from app.chat.message_length import is_too_long
+from app.chat.fit import Fit
 from app.chat.outbox import Outbox
 from app.chat.prompts import PromptBuilder, length_instruction
-from app.chat.token_count import TokenCount
 from app.domain.answer_details import AnswerDetails
 from app.domain.ids import new_id
 from app.domain.message import AnswerAgain, Message, MessageState
@@ -50,7 +49,7 @@ class Messages:
         outbox: Outbox,
         drafts: UnsentText,
         attachments: Attachments,
-        token_count: TokenCount,
+        fit: Fit,
         refuses: Callable[[int | None, ModelRef | None], bool],
         begin: Callable[[Parts], int],
         unarchive: Callable[[Sequence[int]], None],
@@ -61,7 +60,7 @@ class Messages:
         self._state, self._store_queue, self._answers = state, store_queue, answers
         self._prompts, self._settings, self._comparisons = prompts, settings, comparisons
         self._outbox, self._drafts, self._attachments = outbox, drafts, attachments
-        self._token_count = token_count
+        self._fit = fit
         self._refuses, self._begin, self._unarchive = refuses, begin, unarchive
 
     def send(self, content: Content, left: Parts = ()) -> bool:
@@ -80,7 +79,7 @@ class Messages:
             self._drafts.keep(shown, left)
             self._attachments.clear(shown)
             return True
-        if self._refuses(shown, None) or is_too_long(self._state, self._token_count, parts):
+        if self._refuses(shown, None) or self._fit.refuses(parts):
             return False
         if self._comparisons.is_open:
             self._comparisons.refuse_message()

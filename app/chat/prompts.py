@@ -111,7 +111,9 @@ class PromptBuilder:
         self._state.set_left_out(conversation, left_out)
         return fitting
 
-    def command(self, conversation: int, messages: Sequence[Message], extra: str = "") -> Chat:
+    def command(
+        self, conversation: int | None, messages: Sequence[Message], extra: str = ""
+    ) -> Chat:
         """The request to answer a branch, or to continue its last answer.
 
         `extra` is an instruction for this answer only: it follows the question, so that the cached

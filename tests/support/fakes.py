@@ -11,6 +11,7 @@ from typing import Any
 from engine import (
     AdapterInfo,
     AdaptersSet,
+    ApplyTemplate,
     Chat,
     CountTokens,
     DevicePart,
@@ -33,6 +34,7 @@ from engine import (
     SetAdapters,
     SnapshotLoaded,
     SnapshotSaved,
+    TemplateApplied,
     Text,
     Thought,
     TokensCounted,
@@ -72,6 +74,11 @@ class FakeHandle:
         self.commands.append(Cancel(self.id))
 
 
+def words_in(request: ApplyTemplate) -> int:
+    """The tokens of a prompt by this engine: its words."""
+    return sum(len(turn.text.split()) for turn in request.turns)
+
+
 class FakeEngine:
     """Has the interface of `engine.Engine`; events are delivered only by a test's call.
 
@@ -106,6 +113,8 @@ class FakeEngine:
         handle = FakeHandle(self._last, self.commands)
         if isinstance(command, CountTokens) and self.counts:
             self.deliver(TokensCounted(command.request, len(command.text.split())))
+        if isinstance(command, ApplyTemplate) and self.counts:
+            self.deliver(TemplateApplied(command.request, "", words_in(command)))
         if self.answers is not None and isinstance(command, Load):
             self.finish_load()
         if self.answers and isinstance(command, Chat):

@@ -7,7 +7,7 @@ from pathlib import Path
 from pytestqt.qtbot import QtBot
 
 from app.domain.parts import TextPart
-from engine import CountTokens, Failed, TokensCounted
+from engine import CountTokens, Failed
 from fakes import MODEL
 from stage import Stage, until
 
@@ -72,45 +72,3 @@ def test_failed_count_is_not_repeated(stage: Stage) -> None:
     count.count("one two")
     stage.drain()
     assert stage.state.typed_tokens == 2
-
-
-def test_a_message_that_the_model_cannot_read_at_once_is_not_sent(stage: Stage) -> None:
-    stage.ready(MODEL)
-    long = "word " * 9_000
-    stage.window.composer.set_text(long)
-    stage.window.composer.typed.emit(long)
-    until(lambda: stage.state.typed_tokens == 9_000)
-    assert not stage.controller.send(long)
-    notice = stage.state.notices["long"]
-    assert "9,000 tokens" in notice.sentence
-    assert "8,192" in notice.sentence
-    assert not stage.state.conversations
-    assert stage.window.composer.text() == long, "nothing typed is lost"
-    shorter = "word " * 8_000
-    stage.window.composer.set_text(shorter)
-    until(lambda: stage.state.typed_tokens == 8_000)
-    assert stage.controller.send(shorter)
-    assert "long" not in stage.state.notices
-
-
-def test_a_long_message_is_sent_once_it_is_counted(stage: Stage) -> None:
-    stage.ready(MODEL)
-    stage.engine.counts = False
-    text = "word " * 3_000
-    assert not stage.controller.send(text)
-    assert "counted" in stage.state.notices["long"].sentence
-    assert stage.engine.last(CountTokens).text == text.rstrip("\n")
-    asked = stage.engine.last(CountTokens)
-    stage.engine.deliver(TokensCounted(asked.request, 3_000))
-    until(lambda: stage.state.typed_tokens == 3_000)
-    assert stage.controller.send(text)
-
-
-def test_a_long_text_that_cannot_be_counted_is_sent(stage: Stage) -> None:
-    stage.ready(MODEL)
-    stage.engine.counts = False
-    text = "word " * 3_000
-    assert not stage.controller.send(text)
-    stage.engine.deliver(Failed(stage.engine.last(CountTokens).request, "No.", "Do nothing."))
-    stage.drain()
-    assert stage.controller.send(text)

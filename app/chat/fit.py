@@ -1,0 +1,475 @@
+"""Fit: whether the next whole prompt of the shown chat fits in the context, and what helps if not.
+
+The prompt is counted by the engine when files are attached, a long text is typed, or an earlier
+file may be left out; never during an answer, unless the user wants to send. Between two counts no
+text is taken to have more tokens than bytes. Of an engine elsewhere it is an estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QTimer
+
+from app.chat.model_use import ModelUse
+from app.chat.prompts import PromptBuilder, memory_start
+from app.domain.documents import Reads
+from app.domain.message import Message, MessageState
+from app.domain.model_ref import Local, ModelRef, Remote
+from app.domain.parts import FilePart, Parts, TextPart, files, prompt_text, without_files
+from app.engines.client import EngineClient
+from app.engines.run import RequestFailed, start
+from app.library.service import Library
+from app.settings.model_settings import ModelDefaults
+from app.state.attachments import (
+    AttachmentsState,
+    FitEstimate,
+    LongerContext,
+    OtherModel,
+    Place,
+)
+from app.state.chat import ModelPhase, Notice, State
+from app.system.translation import tr
+from app.system.worker import BackgroundWorker
+from engine import (
+    DEFAULT_CACHE,
+    ApplyTemplate,
+    ContextPolicy,
+    CountTokens,
+    FaultKind,
+    ModelFacts,
+    Role,
+    TemplateApplied,
+    TokensCounted,
+    Turn,
+    inspect_model,
+)
+
+NOTICE = "long"  # kind of the notice that a message is still being counted
+_DELAY_MILLISECONDS = 150
+_BYTES_OF_TOKEN = 4  # about, of most languages, where the tokenizer is elsewhere
+_ANSWER_SHARE, _ANSWER_TOKENS = 16, 512  # room kept for an answer: a share of the context, at most
+_PASSAGES_SHARE, _PASSAGES_TOKENS = 4, 2048  # likewise for passages that are found at sending
+_STEP = 1024  # a longer context is a multiple of it
+_MOST_MODELS = 12  # that are looked at for one that can read the prompt
+
+
+_FileKey = tuple[object, str, str, Reads, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a prompt depends on, beside the text that is typed."""
+
+    place: Place
+    branch: tuple[int, ...]
+    files: tuple[FilePart, ...]
+    model: object  # the load, or the model of an engine elsewhere
+    settings: object
+    context: int
+    exact: bool  # the tokenizer is here
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """The prompt as it was counted last."""
+
+    asked: _Asked
+    typed: str
+    tokens: int = 0
+    cached: int = 0
+    seconds: float = 0.0
+    forgotten: tuple[str, ...] = ()
+    failed: bool = False  # it could not be counted: nothing is refused
+
+
+class Fit:
+    """Counts one prompt at a time; lives on the GUI thread."""
+
+    def __init__(
+        self,
+        state: State,
+        shown: AttachmentsState,
+        engine: EngineClient,
+        prompts: PromptBuilder,
+        library: Library,
+        model_use: ModelUse,
+        user_files: BackgroundWorker,
+        report: Callable[[Exception], None],
+        parent: QObject,
+    ) -> None:
+        """`report` is called with an unexpected exception."""
+        self._state, self._shown, self._engine, self._prompts = state, shown, engine, prompts
+        self._library, self._model_use, self._user_files = library, model_use, user_files
+        self._report = report
+        self._typed = ""
+        self._wanted = False  # the user wants to send: it is counted during answers too
+        self._counting = False
+        self._counted: _Counted | None = None
+        self._file_tokens: dict[_FileKey, int] = {}
+        self._counting_files = False
+        self._ways: tuple[object, int] | None = None  # that were looked for: the load, and tokens
+        self._longer: LongerContext | None = None
+        self._models: tuple[OtherModel, ...] = ()
+        self._timer = QTimer(parent, singleShot=True, interval=_DELAY_MILLISECONDS)
+        self._timer.timeout.connect(self._update)
+        for signal in (
+            shown.changed,
+            state.conversation_changed,
+            state.model_changed,
+            state.message_added,
+            state.settings_changed,
+        ):
+            signal.connect(self._later)
+        state.generations_changed.connect(self._on_generations)
+
+    # --- intents --------------------------------------------------------------------------------
+
+    def type(self, text: str) -> None:
+        """The text of the next message is this now."""
+        self._typed = text
+        self._later()
+
+    def refuses(self, parts: Parts) -> bool:
+        """Whether a message of the shown chat does not fit; the state, or a notice, says so.
+
+        `parts` are its files and what was typed.
+        """
+        self._state.set_notice(NOTICE, None)
+        self._typed = typed = prompt_text(without_files(parts))
+        asked = self._asked()
+        if asked is None or not asked.context:
+            return False
+        most = self._most_tokens(asked, typed)
+        if most + _answer_room(asked.context) <= asked.context:
+            return False
+        counted = self._counted
+        if counted is not None and counted.asked == asked and counted.typed == typed:
+            if counted.failed:
+                return False
+            self._show()
+            fit = self._shown.fit
+            if fit is None or fit.fits:
+                return False
+            self._shown.set_fit(fit, refused=True)
+            return True
+        self._wanted = True
+        self._update()
+        sentence = tr("The length of this message is still being counted.")
+        self._state.set_notice(NOTICE, Notice(sentence, tr("Send it in a moment.")))
+        return True
+
+    def close(self) -> None:
+        """Show the four ways no longer."""
+        self._shown.set_fit(self._shown.fit)
+
+    def use_longer_context(self) -> None:
+        """Load the model again with a context in which the prompt fits."""
+        loaded = self._state.model.loaded
+        if (fit := self._shown.fit) and fit.longer_context and loaded is not None:
+            self._set_context(loaded.path, fit.longer_context.tokens)
+            self.close()
+            self._model_use.reload()
+
+    def use_model(self, model: ModelRef) -> None:
+        """Answer in the shown chat by another model, with a context in which the prompt fits."""
+        found = next((each for each in self._models if each.model == model), None)
+        if found is not None and isinstance(model, Local):
+            self._set_context(model.path, found.context)
+        self.close()
+        self._model_use.choose(model)
+
+    # --- counting -------------------------------------------------------------------------------
+
+    def _later(self) -> None:
+        if not self._timer.isActive():
+            self._timer.start()
+
+    def _on_generations(self) -> None:
+        if not self._state.generations:
+            self._later()
+
+    def _update(self) -> None:
+        """Show what is known of the prompt, and count it again if it has changed."""
+        self._count_files()
+        asked = self._asked()
+        if asked is None:
+            self._counted, self._wanted = None, False
+            self._shown.set_fit(None)
+            return
+        if not asked.exact:
+            texts = (turn.text for turn in self._turns(asked))
+            tokens = sum(_about(text) for text in texts)
+            self._counted = _Counted(asked, self._typed, tokens)
+        counted = self._counted
+        if counted is not None and counted.asked == asked:
+            self._show()
+            near = self._most_tokens(asked, self._typed) + _answer_room(asked.context)
+            if counted.typed == self._typed or near <= asked.context:
+                return
+        if not self._counting and (self._wanted or not self._state.generations):
+            self._counting, self._wanted = True, False
+            start(self._count(asked, self._typed), self._on_fault)
+
+    async def _count(self, asked: _Asked, typed: str) -> None:
+        """Count the prompt with this text."""
+        state, place = self._state, asked.place
+        conversation = place if isinstance(place, int) else None
+        messages = self._messages(asked, typed)
+        command = self._prompts.command(conversation, messages)
+        request = ApplyTemplate(
+            command.turns, command.thinking, command.policy, measures_cache=True
+        )
+        counted = _Counted(asked, typed, failed=True)
+        try:
+            applied = await self._engine.submit(request).result(TemplateApplied)
+        except RequestFailed as failed:
+            fault = failed.event.fault
+            if fault.kind is FaultKind.MESSAGE_TOO_LONG and fault.context:
+                counted = _Counted(asked, typed, fault.context)
+        else:
+            first = memory_start(messages, applied.dropped_turns)
+            counted = _Counted(
+                asked,
+                typed,
+                applied.tokens,
+                applied.cached_tokens,
+                applied.prefill_seconds,
+                _forgotten(messages, first),
+            )
+        self._counting, self._counted = False, counted
+        if state.notices.get(NOTICE):
+            state.set_notice(NOTICE, None)
+        self._update()
+
+    def _count_files(self) -> None:
+        """Count the tokens of the next file that is not sent."""
+        state, place = self._state, self._state.current
+        exact, model, _ = self._reader()
+        for each in self._shown.of(place):
+            if each.part is None or each.tokens is not None:
+                continue
+            if not exact:
+                self._set_tokens(each.part, _about(prompt_text((each.part,))), approximate=True)
+            elif (tokens := self._file_tokens.get(_key(model, each.part))) is not None:
+                self._set_tokens(each.part, tokens)
+            elif not self._counting_files and not state.generations:
+                self._counting_files = True
+                start(self._count_file(model, each.part), self._on_fault)
+                return
+
+    async def _count_file(self, model: object, part: FilePart) -> None:
+        text = prompt_text((part,))
+        try:
+            counted = await self._engine.submit(CountTokens(text)).result(TokensCounted)
+            tokens, exact = counted.tokens, True
+        except RequestFailed:
+            tokens, exact = _about(text), False
+        self._counting_files = False
+        if exact:
+            self._file_tokens[_key(model, part)] = tokens
+        self._set_tokens(part, tokens, approximate=not exact)
+        self._later()
+
+    def _set_tokens(self, part: FilePart, tokens: int, *, approximate: bool = False) -> None:
+        for place in self._shown.places():
+            self._shown.set(
+                place,
+                [
+                    replace(each, tokens=tokens, approximate=approximate)
+                    if each.part is part
+                    else each
+                    for each in self._shown.of(place)
+                ],
+            )
+
+    def _on_fault(self, error: Exception) -> None:
+        self._counting = self._counting_files = False
+        self._report(error)
+
+    # --- what is asked --------------------------------------------------------------------------
+
+    def _reader(self) -> tuple[bool, object, int]:
+        """Of the model of the shown chat: whether its tokenizer is here, its load, its context."""
+        state = self._state
+        model = state.settings(state.current).model
+        if isinstance(model, Remote):
+            served = (each.context for each in state.served if each.model == model)
+            return False, model, next(served, 0)
+        loaded = state.model.loaded
+        ready = state.model.phase is ModelPhase.READY
+        if loaded is not None and ready and state.has_in_use(model):
+            return True, (loaded.path, loaded.seconds), loaded.context
+        return False, model, 0  # it is not loaded: its context is not known
+
+    def _asked(self) -> _Asked | None:
+        """What the next prompt depends on; None: it need not be counted."""
+        state, place = self._state, self._state.current
+        exact, model, context = self._reader()
+        unsent = tuple(each.part for each in self._shown.of(place) if each.part)
+        settings = state.settings(place)
+        is_long = 0 < context // 2 < len(_bytes(self._typed))
+        may_forget = settings.policy is ContextPolicy.DROP_OLDEST and any(
+            files(message.parts) for message in state.messages
+        )
+        if not (unsent or is_long or may_forget):
+            return None
+        branch = tuple(message.id for message in state.messages)
+        instructions = self._prompts.instructions(place)
+        key = (settings.policy, settings.thinking, instructions)
+        return _Asked(place, branch, unsent, model, key, context, exact)
+
+    def _messages(self, asked: _Asked, typed: str) -> list[Message]:
+        """The branch with the message that is being written."""
+        parts = (*asked.files, *((TextPart(typed),) if typed else ()))
+        conversation = asked.place if isinstance(asked.place, int) else 0
+        own = Message(
+            0, conversation, None, Role.USER, parts, MessageState.COMPLETE, 0.0, "", "", 0, 0, 0.0, 1, 1,
+        )  # fmt: skip
+        return [*self._state.messages, own] if parts else [*self._state.messages]
+
+    def _turns(self, asked: _Asked) -> Sequence[Turn]:
+        conversation = asked.place if isinstance(asked.place, int) else None
+        return self._prompts.turns(conversation, self._messages(asked, self._typed))
+
+    def _most_tokens(self, asked: _Asked, typed: str) -> int:
+        """The most tokens that the prompt can have with this text."""
+        passages = _passages_room(asked)
+        counted = self._counted
+        if counted is None or counted.asked != asked or counted.failed:
+            texts = (turn.text for turn in self._turns(asked))
+            return sum(len(_bytes(text)) + _STEP // 32 for text in texts) + passages
+        more = 0 if counted.typed == typed else len(_bytes(typed))
+        return counted.tokens + more + passages
+
+    # --- what is shown --------------------------------------------------------------------------
+
+    def _show(self) -> None:
+        """Show the prompt as it was counted, with what was typed since."""
+        counted = self._counted
+        if counted is None or counted.failed:
+            self._shown.set_fit(None)
+            return
+        asked = counted.asked
+        more = _about(self._typed) - _about(counted.typed)
+        tokens = max(0, counted.tokens + more) + _passages_room(asked)
+        unsent = self._shown.of(asked.place)
+        estimate = FitEstimate(
+            tokens,
+            asked.context,
+            _answer_room(asked.context),
+            sum(each.tokens or 0 for each in unsent),
+            counted.cached,
+            counted.seconds,
+            not asked.exact or more != 0,
+            counted.forgotten,
+        )
+        if not estimate.fits:
+            self._look_for_ways(asked, tokens + estimate.answer_tokens)
+            estimate = replace(estimate, longer_context=self._longer, models=self._models)
+        refused = self._shown.refused and not estimate.fits
+        self._shown.set_fit(estimate, refused=refused)
+
+    # --- ways out -------------------------------------------------------------------------------
+
+    def _look_for_ways(self, asked: _Asked, needed: int) -> None:
+        """Look which context and which other models have room for so many tokens."""
+        wanted = -(-needed // _STEP) * _STEP
+        if self._ways == (asked.model, wanted):
+            return
+        self._ways, self._longer, self._models = (asked.model, wanted), None, ()
+        state, defaults = self._state, self._library.defaults
+        loaded = state.model.loaded if asked.exact else None
+        reclaimable = self._library.model_index.reclaimable()
+        own = None if loaded is None else loaded.path
+        others = [each for each in state.installed if not each.bad and each.path != own]
+        names = {each.path: each.name for each in others[:_MOST_MODELS]}
+        asked_of = {path: defaults.whole(path) for path in (*names, *([own] if own else []))}
+        served = tuple(
+            OtherModel(each.model, each.name, each.context)
+            for each in state.served
+            if each.context >= needed and each.model != asked.model and not each.problem
+        )
+
+        def look() -> dict[Path, ModelFacts]:
+            found: dict[Path, ModelFacts] = {}
+            for path, values in asked_of.items():
+                inspect = partial(_inspected, path, values, reclaimable)
+                most = inspect(0).context_model
+                if most >= needed:
+                    found[path] = inspect(min(wanted, most))
+            return found
+
+        def looked(found: dict[Path, ModelFacts]) -> None:
+            if self._ways != (asked.model, wanted):
+                return
+            if own is not None and (facts := found.get(own)) and not facts.problem:
+                self._longer = LongerContext(facts.context, facts.cache_bytes, _fits(facts))
+            local = tuple(
+                OtherModel(Local(path), names[path], facts.context)
+                for path, facts in found.items()
+                if path in names and not facts.problem and _fits(facts)
+            )
+            self._models = (*local, *served)
+            self._show()
+
+        self._user_files.run(look, looked)
+
+    def _set_context(self, path: Path, tokens: int) -> None:
+        defaults = self._library.defaults
+        defaults.change(path, replace(defaults.own(path), context=tokens))
+
+
+def _inspected(path: Path, values: ModelDefaults, reclaimable: int, context: int) -> ModelFacts:
+    """Facts of a model with a context; 0: the usual one."""
+    return inspect_model(
+        path,
+        context,
+        values.cache or DEFAULT_CACHE,
+        reclaimable=reclaimable,
+        memory_bytes=values.memory_bytes,
+        device=values.device,
+    )
+
+
+def _fits(facts: ModelFacts) -> bool:
+    return facts.memory_bytes <= facts.available_bytes
+
+
+def _key(model: object, part: FilePart) -> _FileKey:
+    """What the tokens of a file depend on."""
+    return model, part.sha256 or part.text, part.name, part.reads, part.chosen
+
+
+def _answer_room(context: int) -> int:
+    return min(context // _ANSWER_SHARE, _ANSWER_TOKENS)
+
+
+def _passages_room(asked: _Asked) -> int:
+    """Tokens of the passages that will be found for a question."""
+    if not any(part.reads is Reads.PASSAGES for part in asked.files):
+        return 0
+    return min(asked.context // _PASSAGES_SHARE, _PASSAGES_TOKENS)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
+def _about(text: str) -> int:
+    """About how many tokens a text has."""
+    return -(-len(_bytes(text)) // _BYTES_OF_TOKEN)
+
+
+def _forgotten(messages: Sequence[Message], first: int | None) -> tuple[str, ...]:
+    """The names of the files in the messages before the first one that is read."""
+    if first is None:
+        return ()
+    at = next(at for at, message in enumerate(messages) if message.id == first)
+    read = {part.sha256 or part.name for message in messages[at:] for part in files(message.parts)}
+    left_out = [part for message in messages[:at] for part in files(message.parts)]
+    names = (part.name for part in left_out if (part.sha256 or part.name) not in read)
+    return tuple(dict.fromkeys(names))
