@@ -37,6 +37,8 @@ ACTIONS = (
     Action("panel", "Chat settings", ("Ctrl+Shift+O",)),
     Action("search", "Search chats", ("Ctrl+K",)),
     Action("prompts", "Saved prompts", ("Ctrl+Shift+S",)),
+    Action("attach", "Attach files", ("Ctrl+Shift+A",)),
+    Action("attach_folder", "Attach a folder", ("Ctrl+Shift+D",)),
     Action("find", "Find in this chat", standard="Find"),
     Action("find_next", "Next match", ("F3",), standard="FindNext"),
     Action("find_previous", "Previous match", ("Shift+F3",), standard="FindPrevious"),
@@ -65,6 +67,7 @@ OTHER_KEYS = (
     OtherKey("Chat", "Send", "Return"),
     OtherKey("Chat", "New line", "Shift+Return"),
     OtherKey("Chat", "Insert a saved prompt (in an empty field)", "/"),
+    OtherKey("Chat", "Name or attach a file", "@"),
     OtherKey("Chat", "Edit your last message (in an empty field)", "Up"),
     OtherKey("Chat", "Delete what is selected (in the sidebar)", "Del"),
 )

@@ -15,6 +15,7 @@ from app.chat.chat_settings import NOTICE as OPTIONS_NOTICE
 from app.chat.controller import Controller
 from app.chat.served_answers import NOTICE as SERVED_NOTICE
 from app.chat.transfer.controller import EXPORTED_NOTICE
+from app.domain.documents import Reads
 from app.domain.generation_settings import GenerationSettings
 from app.domain.message import AnswerAgain
 from app.domain.model_ref import local_path
@@ -164,8 +165,6 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     window.panel.opened.connect(controller.adapters.find_missing)
     window.panel.changed.connect(controller.chat_settings.change_shown)
     window.panel.left.connect(controller.chat_settings.change)
-    composer.refused.connect(controller.opening.paste)
-    transcript.refused.connect(controller.opening.paste)
     window.files_dropped.connect(controller.opening.open)
     composer.submitted.connect(controller.opening.forget)
     composer.typing.connect(controller.last_chat.stay)
@@ -196,6 +195,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     sidebar.searched.connect(controller.conversations.search)
 
     connect_folders(window, controller)
+    connect_files(window, controller)
 
     transcript.fork_requested.connect(controller.copies.fork)
     composer.prompt_saved.connect(controller.snippets.add)
@@ -254,6 +254,43 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     )
     window.placement.restore(controller.settings.window_geometry)
     window.set_sidebar(controller.settings.sidebar_open)
+
+
+def connect_files(window: Window, controller: Controller) -> None:
+    """Connect what is seen of attached files to the controller."""
+    composer, editing, attaching = window.composer, window.transcript.editing, window.attaching
+    files, fit_line = controller.attachments, window.chat.fit_line
+
+    def attach_in_editor(message: int, paths: list[Path]) -> None:
+        if paths:
+            files.attach(paths, message)
+        else:
+            controller.opening.paste(paths)
+
+    def read_passages(ids: list[int]) -> None:
+        for each in ids:
+            files.set_reads(each, Reads.PASSAGES)
+
+    def offer_files() -> None:
+        attaching.list.show_files(files.known_files(controller.state.current))
+
+    composer.files_pasted.connect(controller.opening.paste)
+    composer.file_restored.connect(files.undo_remove)
+    for source in (composer, editing):
+        source.file_removed.connect(files.remove)
+        source.file_retried.connect(files.retry)
+        source.file_reloaded.connect(files.reload)
+    editing.files_pasted.connect(attach_in_editor)
+    editing.began.connect(files.begin_edit)
+    editing.cancelled.connect(files.cancel_edit)
+    attaching.attached.connect(files.attach)
+    attaching.folder_requested.connect(show_in_folder)
+    attaching.viewer.pages_chosen.connect(files.set_pages)
+    attaching.viewer.reads_chosen.connect(files.set_reads)
+    attaching.list.wanted.connect(offer_files)
+    attaching.list.chosen.connect(files.attach_known)
+    fit_line.passages_requested.connect(read_passages)
+    fit_line.model_requested.connect(window.open_picker)
 
 
 def connect_folders(window: Window, controller: Controller) -> None:

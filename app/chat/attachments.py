@@ -126,6 +126,14 @@ class Attachments:
             self._cancel(id)
             self._set(place, [each for each in self._shown.of(place) if each.id != id])
 
+    def undo_remove(self, removed: Attachment, index: int) -> None:
+        """Attach a file of the shown chat again that was removed, at its place among the others."""
+        place = self._state.current
+        there = self._shown.of(place)
+        self._set(place, (*there[:index], removed, *there[index:]))
+        if removed.phase is AttachmentPhase.READING:
+            self._read(removed.id, removed.kept)
+
     def retry(self, id: int) -> None:
         """Read a file again that had no text."""
         if (found := self._shown.find(id)) and found[1].phase is AttachmentPhase.FAILED:

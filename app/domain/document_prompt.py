@@ -6,6 +6,7 @@ The words are English and never change, so that the cached text of a document st
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from html import escape
 from itertools import chain, count
 
@@ -18,6 +19,15 @@ _REFER = (
 _ABOVE = "Of the earlier passages, {numbers} may help as well."
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of a file in a prompt: a border, the mark of a page, or text of the file."""
+
+    text: str
+    page: int = -1  # index of the page; -1: a border
+    start: int = -1  # its first character in the file's text; -1: it is a border or a mark
+
+
 def file_prompt(
     name: str,
     text: str,
@@ -26,15 +36,43 @@ def file_prompt(
     chosen: Sequence[int] | None = None,
 ) -> str:
     """A file as the model reads it: all pages, or those with the `chosen` indexes."""
-    marked = [
-        (f"[{unit} {label}]\n" if unit else "") + text[start:end]
-        for at, (label, start, end) in enumerate(page_spans(text, pages))
-        if chosen is None or not pages or at in chosen
-    ]
-    body = "\n\n".join(marked).strip("\n")
-    tag = _tag("document", (body,))
+    return "".join(piece.text for piece in file_pieces(name, text, unit, pages, chosen))
+
+
+def file_pieces(
+    name: str,
+    text: str,
+    unit: PageUnit = PageUnit.NONE,
+    pages: tuple[PageStart, ...] = (),
+    chosen: Sequence[int] | None = None,
+) -> list[Piece]:
+    """The pieces of `file_prompt`, in order."""
+    inside: list[Piece] = []
+    read = None if chosen is None or not pages else frozenset(chosen)
+    for at, (label, start, end) in enumerate(page_spans(text, pages)):
+        if read is None or at in read:
+            between = "\n\n" if inside else ""
+            inside.append(Piece(between + (f"[{unit} {label}]\n" if unit else ""), at))
+            inside.append(Piece(text[start:end], at, start))
+    _strip(inside)
+    tag = _tag("document", [piece.text for piece in inside])
     about = f' {unit}s="{len(pages)}"' if unit else ""
-    return f'<{tag} name="{escape(name)}"{about}>\n{body}\n</{tag}>'
+    opens = Piece(f'<{tag} name="{escape(name)}"{about}>\n')
+    return [opens, *inside, Piece(f"\n</{tag}>")]
+
+
+def _strip(pieces: list[Piece]) -> None:
+    """Take the line breaks at both ends of the pieces away."""
+    for at, piece in enumerate(pieces):
+        left = piece.text.lstrip("\n")
+        gone = len(piece.text) - len(left)
+        pieces[at] = replace(piece, text=left, start=piece.start + gone * (piece.start >= 0))
+        if left:
+            break
+    for at in reversed(range(len(pieces))):
+        pieces[at] = replace(pieces[at], text=pieces[at].text.rstrip("\n"))
+        if pieces[at].text:
+            break
 
 
 def passages_prompt(passages: Sequence[Passage]) -> str:

@@ -15,7 +15,6 @@ from PySide6.QtCore import QEvent, QMimeData, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QCloseEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QApplication,
-    QFileDialog,
     QHBoxLayout,
     QStackedWidget,
     QVBoxLayout,
@@ -27,6 +26,7 @@ from app.domain.model_ref import Local, ModelRef
 from app.settings.table import Settings
 from app.state.states import States
 from app.system.translation import tr
+from app.ui.chat.attaching import Attaching
 from app.ui.chat.folder_card import FolderSettings
 from app.ui.chat.model_picker import CARD_WIDTH as PICKER_WIDTH
 from app.ui.chat.model_picker import ModelPicker
@@ -39,6 +39,7 @@ from app.ui.chat.settings_words import panel_words
 from app.ui.chat.sidebar import Sidebar
 from app.ui.chat.top_bar import TopBar
 from app.ui.comparison.cards import AnswerCards
+from app.ui.file_dialogs import choose_model
 from app.ui.panel.panel import ChatPanel
 from app.ui.placement import Placement
 from app.ui.settings.shortcuts import CARD_WIDTH as SHORTCUTS_WIDTH
@@ -146,6 +147,7 @@ class Window(QWidget):
             states.chat_settings,
             states.presets,
             states.connections,
+            states.attachments,
             lambda: self.has_typing_focus,
         )
         self.transcript, self.composer = self.chat.transcript, self.chat.composer
@@ -160,6 +162,7 @@ class Window(QWidget):
         self.prompts = PromptManager(states.snippets)
         self.prompts_card = Popover(self, self.prompts, PROMPTS_WIDTH, tr("Saved prompts"))
         self.prompt_list = PromptList(states, self.composer, self.chat)
+        self.attaching = Attaching(self, states, self.chat)
         self.transfer = TransferView(states.transfer, self)
         self.preset_menu = PresetMenu(states.presets, self)
 
@@ -250,6 +253,8 @@ class Window(QWidget):
             "copy_answer": self.chat.copy_answer,
             "model": self.open_picker,
             "open": self.open_file,
+            "attach": partial(self._on_chat, self.attaching.choose_files),
+            "attach_folder": partial(self._on_chat, self.attaching.choose_folder),
             "panel": self.toggle_panel,
             "library": self.toggle_library,
             "adapters": self.toggle_adapters,
@@ -280,7 +285,7 @@ class Window(QWidget):
         parts = (
             self.sidebar, self.top_bar, self.banners, self.chat, self.panel, self.picker,
             self.picker_card, self.shortcuts_card, self.folder, self.cards, self.prompts,
-            self.prompts_card, self.prompt_list, self.transfer, self.drop_area,
+            self.prompts_card, self.prompt_list, self.transfer, self.drop_area, self.attaching,
         )  # fmt: skip
         for part in (*self._made, *parts):
             part.apply_palette(palette)
@@ -483,12 +488,7 @@ class Window(QWidget):
         """Open a file dialog for a model; does not block."""
         self.picker_card.close_card()
         folder = path.parent if (path := self._state.model.path) else Path.home()
-        dialog = QFileDialog(self, tr("Open a model"), str(folder))
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.setNameFilters([f"{tr('Models')} (*.gguf *.GGUF)", f"{tr('All files')} (*)"])
-        dialog.fileSelected.connect(self._choose_file)
-        dialog.open()
+        choose_model(self, folder, lambda file: self.model_chosen.emit(Local(file)))
 
     def open_find(self) -> None:
         """Find in the shown conversation; without one, search all conversations."""
@@ -598,6 +598,11 @@ class Window(QWidget):
         self.composer.insert(text)
         self.composer.setFocus()
 
+    def _on_chat(self, act: Callable[[], None]) -> None:
+        """Show the conversation, and do something in it."""
+        self.close_page()
+        act()
+
     def _insert_dropped(self, data: QMimeData) -> None:
         self.composer.setFocus()
         self.composer.editor.insertFromMimeData(data)
@@ -608,9 +613,6 @@ class Window(QWidget):
 
     def _forget_again(self) -> None:
         self._again = None
-
-    def _choose_file(self, name: str) -> None:
-        self.model_chosen.emit(Local(Path(name)))
 
     def _fit_picker(self) -> None:
         if not self.picker_card.isHidden():
@@ -674,6 +676,7 @@ class Window(QWidget):
             self.folder.card,
             self.prompts_card,
             *self.cards.popovers,
+            *self.attaching.popovers,
         ):
             if not card.isHidden():
                 card.fit()

@@ -48,6 +48,8 @@ def seen(stage: Stage, quits: int) -> dict[str, object]:
         "panel": window.panel.is_open,
         "model": window.picker_card.isVisible(),
         "open": len(window.findChildren(QFileDialog)),
+        "attach": len(window.findChildren(QFileDialog)),
+        "attach_folder": len(window.findChildren(QFileDialog)),
         "library": window.library.isVisible(),
         "adapters": window.panel.is_open,
         "sidebar": window.sidebar.isVisible(),

@@ -37,6 +37,23 @@ SMALL = {
     "Keys.moved(int,QString)",  # index
     "TranscriptLayout.hover_changed(int)",  # index
     "TranscriptLayout.message_changed(int)",
+    "AttachmentChip.moved(int)",  # places
+    "Chips.reloaded(int)",  # of an attachment: counted from 1 in each run
+    "Chips.retried(int)",
+    "Composer.file_reloaded(int)",
+    "Composer.file_removed(int)",
+    "Composer.file_restored(PyObject,int)",
+    "Composer.file_retried(int)",
+    "DocumentCard.pages_chosen(int,PyObject)",
+    "DocumentCard.reads_chosen(int,PyObject)",
+    "DocumentText.page_changed(int)",  # index
+    "DocumentViewer.pages_chosen(int,PyObject)",
+    "DocumentViewer.reads_chosen(int,PyObject)",
+    "Editing.file_reloaded(int)",
+    "Editing.file_removed(int)",
+    "Editing.file_retried(int)",
+    "MessageEditor.file_removed(int)",
+    "PageList.opened(int)",  # index
     "Tools.sibling_requested(PyObject,int)",  # -1 or +1
     "Transcript.sibling_requested(PyObject,int)",
     "Transcript.zoom_requested(int)",  # steps

@@ -60,7 +60,8 @@ NO_TEXTS = {
     },
     "app/ui/transcript/access.py": {"link {…} {…}", "code {…}", "word {…}", "tool {…}"},  # keys
     "app/ui/transcript/keys.py": {"tool {…}"},
-    "app/ui/window.py": {"{…} (*.gguf *.GGUF)", "{…} — Tokonoma", "Tokonoma"},
+    "app/ui/file_dialogs.py": {"{…} (*.gguf *.GGUF)"},
+    "app/ui/window.py": {"{…} — Tokonoma", "Tokonoma"},
 }
 # Modules whose other strings are HTML or SQL.
 OTHER_LANGUAGES = {"app/chat/transfer/ollama.py", "app/ui/export/html.py"}

@@ -1,11 +1,15 @@
-"""Message composer: a text field that grows with its content, and the Send/Stop button.
+"""Message composer: chips of attached files, a text field that grows, and the Send/Stop button.
 
-A long pasted text is a row above the field, and an attachment before the typed text in the message.
+A long pasted text is a chip too, and an attachment before the typed text in the message. It belongs
+to the composer; files belong to the state, which says what is known of each.
 """
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from collections.abc import Sequence
+from itertools import count
+
+from PySide6.QtCore import QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
     QFocusEvent,
@@ -16,8 +20,9 @@ from PySide6.QtGui import (
     QResizeEvent,
     QTextCursor,
 )
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QVBoxLayout, QWidget
 
+from app.domain.file_words import is_long
 from app.domain.parts import (
     Content,
     FilePart,
@@ -28,12 +33,15 @@ from app.domain.parts import (
     prompt_text,
     typed_text,
 )
+from app.state.attachments import Attachment, AttachmentPhase
 from app.system.translation import tr
+from app.ui.blocks.text import units
 from app.ui.chat.format_chip import FormatChip
-from app.ui.chat.pasted_text import PastedText, PasteHistory, is_long
-from app.ui.theme.palette import LIGHT, Palette
+from app.ui.documents.chips import Chips, Item
+from app.ui.documents.history import ChipHistory
+from app.ui.theme.palette import Palette
 from app.ui.theme.theme import READING, font
-from app.ui.widgets.controls import RoundButton, set_margins, set_property
+from app.ui.widgets.controls import IconButton, RoundButton, set_margins, set_property
 from app.ui.widgets.message_field import MessageField
 from engine import Role
 
@@ -51,7 +59,10 @@ class _Editor(MessageField):
     undo_pressed = Signal()
     typing = Signal()  # an input method is composing
     slash_typed = Signal()  # as the first character of the text
+    at_typed = Signal()  # "@" was typed, anywhere
     save_requested = Signal()  # the text is to be kept as a prompt
+    attach_requested = Signal()
+    folder_requested = Signal()  # whose files are to be attached
     resized = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -87,11 +98,33 @@ class _Editor(MessageField):
             super().keyPressEvent(e)
             if e.text() == "/" and self.text() == "/":  # also in place of a selected text
                 self.slash_typed.emit()
+            elif e.text() == "@":
+                self.at_typed.emit()
+
+    def text_before_cursor(self, most: int) -> str:
+        """The end of the text before the cursor, up to so many characters."""
+        cursor = self.textCursor()
+        end = cursor.selectionStart()
+        cursor.setPosition(max(end - most, 0))
+        cursor.setPosition(end, QTextCursor.MoveMode.KeepAnchor)
+        return cursor.selectedText().replace("\u2029", "\n")
+
+    def replace_before_cursor(self, count: int, text: str) -> None:
+        """Put a text in place of so many characters before the cursor, as one undo step."""
+        cursor = self.textCursor()
+        end = cursor.selectionStart()
+        gone = units(self.text_before_cursor(end)[-count:])
+        cursor.setPosition(end - gone)
+        cursor.setPosition(end, QTextCursor.MoveMode.KeepAnchor)
+        cursor.insertText(text)
+        self.setTextCursor(cursor)
 
     def contextMenuEvent(self, e: QContextMenuEvent) -> None:
         menu = self.createStandardContextMenu()
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.addSeparator()
+        menu.addAction(tr("Attach files…"), self.attach_requested.emit)
+        menu.addAction(tr("Attach a folder…"), self.folder_requested.emit)
         save = menu.addAction(tr("Save as a prompt"), self.save_requested.emit)
         save.setEnabled(bool(self.text().strip()))
         menu.popup(e.globalPos())
@@ -100,6 +133,8 @@ class _Editor(MessageField):
         super().inputMethodEvent(e)
         if e.commitString() in ("/", "\uff0f") and self.text() == e.commitString():
             self.slash_typed.emit()
+        elif e.commitString() in ("@", "\uff20"):
+            self.at_typed.emit()
         if self.composing:
             self.typing.emit()
 
@@ -127,7 +162,15 @@ class Composer(QFrame):
     typing = Signal()  # the user changes the text now, perhaps with an input method
     typed = Signal(str)  # the text, throttled; also when it was replaced
     edit_last_requested = Signal()
-    refused = Signal(list)  # the paths of pasted files; none: a picture was pasted
+    files_pasted = Signal(list)  # their paths; none: a picture was pasted
+    attach_requested = Signal()  # the user is to choose files
+    folder_requested = Signal()  # the user is to choose a folder
+    file_opened = Signal(object)  # Attachment, whose text is to be shown
+    pasted_opened = Signal(object)  # FilePart of a pasted text, which is to be shown
+    file_removed = Signal(int)  # id of an attachment
+    file_restored = Signal(object, int)  # removed Attachment, and its place
+    file_retried = Signal(int)  # id of an attachment that could not be read
+    file_reloaded = Signal(int)  # id of an attachment that has changed on disk
     prompt_saved = Signal(str)  # the typed text is to be kept as a prompt
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -142,30 +185,37 @@ class Composer(QFrame):
         self.editor = _Editor(self)
         self.chip = FormatChip(self)
         self.button = RoundButton(self)
-        self.pasted: list[PastedText] = []
-        self._history = PasteHistory(self.editor)
-        self._palette = LIGHT
-        self._rows = QVBoxLayout()
-        set_margins(self._rows, 0, 0, 8, 0)
-        self._rows.setSpacing(4)
+        self.attach_button = IconButton("attach", tr("Attach files"))
+        self.attach_button.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.chips = Chips(self)
+        self._files: Sequence[Attachment] = ()  # of the state
+        self._own: list[Item] = []  # pasted texts, and what else came with a draft
+        self._number = count(-1, -1).__next__  # ids of pasted texts, which the state has not
+        self._history = ChipHistory(self.editor)
         field = QHBoxLayout()
         field.setSpacing(8)
+        field.addWidget(self.attach_button, 0, Qt.AlignmentFlag.AlignBottom)
         field.addWidget(self.editor, 1)
         field.addWidget(self.button, 0, Qt.AlignmentFlag.AlignBottom)
         layout = QVBoxLayout(self)
-        set_margins(layout, 16, 8, 8, 8)
+        set_margins(layout, 8, 8, 8, 8)
         layout.setSpacing(0)
         self._chip_row = QVBoxLayout()
-        set_margins(self._chip_row, 0, 0, 8, 4)
+        set_margins(self._chip_row, 4, 0, 4, 0)
         self._chip_row.addWidget(self.chip)
+        self._chip_row.addWidget(self.chips)
         layout.addLayout(self._chip_row)
-        layout.addLayout(self._rows)
         layout.addLayout(field)
         self.setFocusProxy(self.editor)
         self.editor.enter_pressed.connect(self._submit)
         self.editor.up_pressed.connect(self.edit_last_requested)
         self.editor.focused.connect(self._on_focus)
-        self.editor.refused.connect(self.refused)
+        self.editor.files_pasted.connect(self.files_pasted)
+        for source in (self.editor.attach_requested, self.attach_button.clicked):
+            source.connect(self.attach_requested.emit)
+        self.editor.folder_requested.connect(self.folder_requested)
+        self.attach_button.customContextMenuRequested.connect(self._open_attach_menu)
+        self._connect_chips()
         self.editor.long_pasted.connect(self._on_long_pasted)
         self.editor.undo_pressed.connect(self._history.undo)
         self.editor.textChanged.connect(self._on_text)
@@ -179,54 +229,49 @@ class Composer(QFrame):
         self._fit_height()
 
     def text(self) -> str:
-        """The attachments, then the typed text, as they are sent to the model."""
+        """The pasted texts, then the typed text, as they are sent to the model."""
         return prompt_text(self.parts())
 
     def parts(self) -> Parts:
-        """The attachments, then the typed text."""
+        """The pasted texts, then the typed text: all but the files of the state."""
         text = self.editor.text()
-        attached = tuple(row.part for row in self.pasted)
+        attached = tuple(map(_part, self._own))
         return (*attached, TextPart(text)) if text else attached
 
+    def add_below_chips(self, widget: QWidget) -> None:
+        """Place a widget between the chips and the field."""
+        self._chip_row.addWidget(widget)
+
+    def show_files(self, files: Sequence[Attachment]) -> None:
+        """Show the attached files of the shown chat, before the pasted texts."""
+        self._files = tuple(files)
+        self._show_chips()
+
     def set_text(self, content: Content) -> None:
-        """Replace the text and the attachments without emitting `edited`."""
+        """Replace the text and the pasted texts without emitting `edited`."""
         self._debounce.stop()
-        for row in self.pasted:
-            self._drop(row)
-        self.pasted.clear()
         self._history.clear()
         parts = parts_of(Role.USER, content)
-        self._attach(parts)
+        self._own = self._items(parts)
+        self._show_chips()
         self._set_typed(typed_text(parts))
         self._start_throttle()
 
     def put_before(self, parts: Parts) -> None:
         """Put unsent parts before what was typed meanwhile, which goes on undisturbed."""
-        rows = list(self.pasted)
-        for row in rows:
-            self._rows.removeWidget(row)
-        self.pasted.clear()
-        self._attach(parts)
-        for row in rows:
-            self.pasted.append(row)
-            self._rows.addWidget(row)
+        self._own = [*self._items(parts), *self._own]
+        self._show_chips()
         if text := typed_text(parts):
             blank = self.editor.document().isEmpty() and not self.editor.composing
             blocked = self.editor.blockSignals(True)
             self.editor.insert_before(text if blank else f"{text}\n")
             self.editor.blockSignals(blocked)
-        self._show_button()
         self._fit_height()
         self._start_throttle()
 
     def end_composition(self) -> None:
         """Take the text that an input method is composing into the field."""
         self.editor.end_composition()
-
-    def _attach(self, parts: Parts) -> None:
-        for part in parts:
-            if isinstance(part, FilePart | ImagePart):
-                self._add(part)
 
     def _set_typed(self, text: str) -> None:
         self.editor.set_text(text)
@@ -300,66 +345,102 @@ class Composer(QFrame):
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
-        self._palette = palette
         self.button.apply_palette(palette)
         self.chip.apply_palette(palette)
-        for row in self.pasted:
-            row.apply_palette(palette)
+        self.chips.apply_palette(palette)
+        self.attach_button.apply_palette(palette)
 
-    # --- pasted text ----------------------------------------------------------------------------
+    # --- chips ----------------------------------------------------------------------------------
 
-    def _on_long_pasted(self, text: str) -> None:
-        row = self._add(FilePart("", text))
-        self._history.add(lambda: self._remove(row))
-        self._on_text()
+    def _connect_chips(self) -> None:
+        chips = self.chips
+        chips.opened.connect(self._open)
+        chips.removed.connect(self._on_removed)
+        chips.retried.connect(self.file_retried)
+        chips.reloaded.connect(self.file_reloaded)
+        chips.undo_requested.connect(self._history.undo)
+        chips.left.connect(self.editor.setFocus)
 
-    def _add(self, part: FilePart | ImagePart, place: int = -1) -> PastedText:
-        row = PastedText(part, self)
-        row.apply_palette(self._palette)
-        row.shown.connect(lambda: self._show_pasted(row))
-        row.removed.connect(lambda: self._on_removed(row))
-        self.pasted.insert(place if place >= 0 else len(self.pasted), row)
-        self._rows.insertWidget(place, row)
-        return row
-
-    def _on_removed(self, row: PastedText) -> None:
-        place = self.pasted.index(row)
-        self._remove(row)
-        self._history.add(lambda: self._restore(row.part, place))
-
-    def _restore(self, part: FilePart | ImagePart, place: int) -> None:
-        self._add(part, place)
-        self._on_text()
-
-    def _remove(self, row: PastedText) -> None:
-        if row in self.pasted:  # undoing a paste finds it gone if it was restored as another row
-            self.pasted.remove(row)
-            self._drop(row)
-        self._on_text()
-        self.editor.setFocus()
-
-    def _show_pasted(self, row: PastedText) -> None:
-        """Put a pasted text into the editor, above the typed one."""
-        before, place = self.editor.text(), self.pasted.index(row)
-        self._remove(row)
-        self._set_typed(f"{row.text}\n\n{before}" if before else row.text)
+    def insert_pasted(self, part: FilePart) -> None:
+        """Put a pasted text into the field, above the typed one, in place of its chip."""
+        place = next((n for n, item in enumerate(self._own) if _part(item) is part), None)
+        if place is None:
+            return
+        before, item = self.editor.text(), self._own.pop(place)
+        self._set_typed(f"{part.text}\n\n{before}" if before else part.text)
+        self._on_own()
 
         def fold_again() -> None:
             self._set_typed(before)
-            self._restore(row.part, place)
+            self._put(item, place)
 
         self._history.add(fold_again)
+        self.editor.setFocus()
 
-    def _drop(self, row: PastedText) -> None:
-        self._rows.removeWidget(row)
-        row.hide()
-        row.deleteLater()
+    def _items(self, parts: Parts) -> list[Item]:
+        """The attachments among the parts of a draft."""
+        return [
+            each if isinstance(each, ImagePart) else self._item(each)
+            for each in parts
+            if isinstance(each, FilePart | ImagePart)
+        ]
+
+    def _item(self, part: FilePart) -> Attachment:
+        phase = AttachmentPhase.READY
+        return Attachment(self._number(), part.name, part.path, phase, part)
+
+    def _show_chips(self) -> None:
+        self.chips.show_items((*self._files, *self._own))
+        self._show_button()
+
+    def _on_own(self) -> None:
+        self._show_chips()
+        self._on_text()
+
+    def _on_long_pasted(self, text: str) -> None:
+        item = self._item(FilePart("", text))
+        self._put(item, len(self._own))
+
+        def take_back() -> None:
+            if item in self._own:  # it is gone if it was put into the field
+                self._own.remove(item)
+                self._on_own()
+
+        self._history.add(take_back)
+
+    def _put(self, item: Item, place: int) -> None:
+        self._own.insert(place, item)
+        self._on_own()
+
+    def _open(self, item: Attachment) -> None:
+        if item in self._own:
+            self.pasted_opened.emit(item.part)
+        else:
+            self.file_opened.emit(item)
+
+    def _on_removed(self, item: Item) -> None:
+        if item in self._own:
+            place = self._own.index(item)
+            del self._own[place]
+            self._on_own()
+            self._history.add(lambda: self._put(item, place))
+        elif isinstance(item, Attachment):
+            place = self._files.index(item)
+            self.file_removed.emit(item.id)
+            self._history.add(lambda: self.file_restored.emit(item, place))
+
+    def _open_attach_menu(self, point: QPoint) -> None:
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.addAction(tr("Attach files…"), self.attach_requested.emit)
+        menu.addAction(tr("Attach a folder…"), self.folder_requested.emit)
+        menu.popup(self.attach_button.mapToGlobal(point))
 
     # --- steps ----------------------------------------------------------------------------------
 
     def _submit(self) -> None:
         self.end_composition()
-        if self.text().strip():
+        if self.text().strip() or self._files:
             self._debounce.stop()
             self.submitted.emit(self.parts())
 
@@ -391,7 +472,8 @@ class Composer(QFrame):
             self.button.setEnabled(True)
         else:
             self.button.show_as("send", tr("Send (Enter)"))
-            self.button.setEnabled(bool(self.pasted) or not self.editor.document().isEmpty())
+            has_text = not self.editor.document().isEmpty()
+            self.button.setEnabled(has_text or bool(self.chips.chips))
 
     def _fit_height(self) -> None:
         """Set the editor's height to that of the text, up to the limit, then show a scroll bar."""
@@ -409,3 +491,11 @@ class Composer(QFrame):
         self.editor.setVerticalScrollBarPolicy(
             policy.ScrollBarAsNeeded if scrolls else policy.ScrollBarAlwaysOff
         )
+
+
+def _part(item: Item) -> FilePart | ImagePart:
+    """The part of a message that a chip of the composer's own stands for."""
+    if isinstance(item, ImagePart):
+        return item
+    assert item.part is not None
+    return item.part

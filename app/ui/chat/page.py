@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QFrame, QStackedWidget, QVBoxLayout, QWidget
 
 from app.domain.message import Message
 from app.domain.parts import Parts, clipboard_text
+from app.state.attachments import AttachmentsState, Editing, Place
 from app.state.chat import ModelPhase, State
 from app.state.chat_settings import ChatSettingsState
 from app.state.connections import ConnectionsState
@@ -29,6 +30,7 @@ from app.ui.chat.model_line import ModelLine
 from app.ui.chat.resume_line import ResumeLine
 from app.ui.chat.status_line import StatusLine
 from app.ui.chat.waiting_messages import WaitingMessages
+from app.ui.documents.fit import FitLine
 from app.ui.theme.palette import Palette
 from app.ui.transcript.instructions import instructions_message
 from app.ui.transcript.view import Transcript
@@ -51,11 +53,12 @@ class ChatPage(QWidget):
         chat_settings: ChatSettingsState,
         presets: PresetState,
         connections: ConnectionsState,
+        attachments: AttachmentsState,
         typing_elsewhere: Callable[[], bool],
     ) -> None:
         """`typing_elsewhere` returns whether a text field outside this page has the focus."""
         super().__init__()
-        self._state, self._settings = state, chat_settings
+        self._state, self._settings, self._attachments = state, chat_settings, attachments
         self._typing_elsewhere = typing_elsewhere
         self._shown: int | None = None
         self.empty_view = EmptyView(state, library, presets)
@@ -63,6 +66,8 @@ class ChatPage(QWidget):
         self.find_bar = FindBar(self.transcript.finder)
         self.waiting = WaitingMessages()
         self.composer = Composer()
+        self.fit_line = FitLine(state, attachments)
+        self.composer.add_below_chips(self.fit_line)
         self.destination = DestinationLine(connections)
         self.status_line = StatusLine(state)
         self.resume_line = ResumeLine(sessions)
@@ -123,6 +128,8 @@ class ChatPage(QWidget):
         self.transcript.at_end_changed.connect(self._show_jump)
         self.jump_button.clicked.connect(self.transcript.jump_to_end)
         self.transcript.verticalScrollBar().valueChanged.connect(self._show_rule)
+        self._attachments.changed.connect(self._show_files)
+        self.transcript.editing.began.connect(self._show_interrupted)
         self.composer.edited.connect(self._emit_draft)
         self.composer.edit_last_requested.connect(self._edit_last)
         self.find_bar.closed.connect(self.close_find)
@@ -139,6 +146,7 @@ class ChatPage(QWidget):
             self.download_line,
             self.waiting,
             self.composer,
+            self.fit_line,
             self.status_line,
         ):
             part.apply_palette(palette)
@@ -205,6 +213,7 @@ class ChatPage(QWidget):
             self._shown = state.current
             self.close_find()
             self.composer.set_text(state.drafts.get(state.current, ()))
+            self._show_files(state.current)
             if not self._typing_elsewhere():
                 self.composer.setFocus()
         self.transcript.set_messages(state.messages, state.compared, self._instructions())
@@ -214,6 +223,19 @@ class ChatPage(QWidget):
         self._show_page()
         self._show_busy(announce=not switched)
         self._show_waiting()
+
+    def _show_files(self, place: Place) -> None:
+        """Show the attached files of the shown chat, or those at the editor of a message."""
+        files = self._attachments.of(place)
+        if place == self._shown:
+            self.composer.show_files(files)
+        elif isinstance(place, Editing):
+            self.transcript.editing.show_files(place.message, files)
+
+    def _show_interrupted(self, message: int) -> None:
+        """Show the files of an edit that was interrupted."""
+        if files := self._attachments.of(Editing(message)):
+            self.transcript.editing.show_files(message, files)
 
     def _instructions(self) -> Message | None:
         shown = self._settings.shown

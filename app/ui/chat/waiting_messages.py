@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
+from app.domain.file_words import attachment_words
 from app.domain.parts import attachments, typed_text
 from app.state.chat import WaitingMessage
 from app.system.translation import isolated, tr
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import BODY, SMALL, font
-from app.ui.transcript.sections import attachment_words
 from app.ui.widgets.controls import ElidedLabel, IconButton, TextButton, label, set_margins
 
 _ROW, _SPACING = 36, 4  # pixels

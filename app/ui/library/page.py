@@ -338,7 +338,7 @@ class LibraryPage(QWidget):
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         paths = _models_in(event)
         if paths:
-            self.drop_area.show_for(paths[0])
+            self.drop_area.show_models(paths)
             event.acceptProposedAction()
 
     def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:

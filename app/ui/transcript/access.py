@@ -23,8 +23,9 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QAbstractScrollArea, QWidget
 from shiboken6 import isValid
 
+from app.domain.file_words import kind_words
 from app.domain.message import Message, MessageState
-from app.system.translation import tr, trn
+from app.system.translation import listed, tr, trn
 from app.ui.blocks.code import CodeView
 from app.ui.transcript import memory_line
 from app.ui.transcript.endings import ending
@@ -98,9 +99,12 @@ class AccessibleMessages:
 
     def _row_control(self, index: int, number: int, row: Row) -> Control:
         key, roles = f"row-{number}", QAccessible.Role
-        if not row.foldable:
+        if not row.usable:
             return Control(key, roles.StaticText, row.words, row.area)
-        use = partial(self.layout.toggle_row, index, number)
+        use = partial(self.layout.use_row, index, number)
+        if row.file is not None:
+            name = listed((row.words, kind_words(row.file.kind)))
+            return Control(key, roles.Button, name, row.area, use, tr("Shows the text of the file"))
         return Control(key, roles.Button, row.words, row.area, use, expanded=not row.folded)
 
     def _part_controls(self, number: int, part: PlacedBlock) -> list[Control]:

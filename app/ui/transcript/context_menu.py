@@ -21,9 +21,12 @@ def make(
     message: str | None,
     compare: Callable[[], None] | None = None,
     fork: Callable[[], None] | None = None,
+    open_file: Callable[[], None] | None = None,
+    show_in_folder: Callable[[], None] | None = None,
 ) -> QMenu:
     """The menu at one place; `copy_selection` is None without a selection, `message` without one.
 
+    `open_file` shows the text of the file whose row is there, `show_in_folder` the file itself.
     `compare` answers the question of the message twice, `fork` copies the chat up to it; None: not
     here, or not now. The menu deletes itself when it is closed.
     """
@@ -39,6 +42,10 @@ def make(
             menu.addAction(words, lambda text=text: copy(text))
     if message is not None:
         menu.addAction(tr("Copy message"), lambda: copy(message)).setEnabled(bool(message))
+    if open_file is not None:
+        menu.addAction(tr("Open the text"), open_file)
+    if show_in_folder is not None:
+        menu.addAction(tr("Show in its folder"), show_in_folder)
     if compare is not None:
         menu.addAction(tr("Compare two answers…"), compare)
     if fork is not None:

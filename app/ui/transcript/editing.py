@@ -5,13 +5,15 @@ While it is open, the message takes the editor's height in the layout.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from functools import partial
 
+from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QWidget
 
 from app.domain.parts import Parts
+from app.state.attachments import Attachment
 from app.ui.blocks.style import ReadingStyle
 from app.ui.transcript.message_editor import AnswerEditor, MessageEditor
 from app.ui.transcript.message_stack import MessageListLayout
@@ -19,14 +21,21 @@ from app.ui.transcript.message_view import CARD_SHARE
 from engine import Role
 
 
-class Editing:
+class Editing(QObject):
     """Opens, positions and closes the message editor; at most one is open.
 
     `place()` returns the column's left edge and the scroll offset. `changed(index)` is called when
-    a message's height changed, `closed()` when the user submits or cancels, and
-    `submitted(message, parts)` after `closed()` on submit. `refused` is called as the editor's
-    signal.
+    a message's height changed, and `closed()` when the user submits or cancels.
     """
+
+    began = Signal(object)  # message
+    submitted = Signal(object, object)  # message, its new parts; after `closed()`
+    cancelled = Signal(object)  # message
+    files_pasted = Signal(object, list)  # message, the paths; none: a picture was pasted
+    file_opened = Signal(object)  # Attachment, whose text is to be shown
+    file_removed = Signal(int)  # id of an attachment of the state
+    file_retried = Signal(int)  # the same
+    file_reloaded = Signal(int)
 
     def __init__(
         self,
@@ -34,10 +43,9 @@ class Editing:
         stack: MessageListLayout,
         place: Callable[[], tuple[int, int]],
         changed: Callable[[int], None],
-        submitted: Callable[[int, Parts], None],
         closed: Callable[[], None],
-        refused: Callable[[list[Path]], None],
     ) -> None:
+        super().__init__(viewport)
         self.editor: MessageEditor | None = None
         self.message_id = 0
         self._unsent: dict[int, Parts] = {}  # edits that another chat or answer interrupted
@@ -45,9 +53,7 @@ class Editing:
         self._stack = stack
         self._place = place
         self._changed = changed
-        self._submitted = submitted
         self._closed = closed
-        self._refused = refused
 
     def begin(self, index: int, style: ReadingStyle) -> None:
         """Open the editor over a message."""
@@ -60,12 +66,23 @@ class Editing:
         self.editor = kind(view.message.parts, unsent, style, self._viewport)
         self.editor.submitted.connect(self._submit)
         self.editor.cancelled.connect(self._cancel)
-        self.editor.refused.connect(self._refused)
+        self.editor.files_pasted.connect(partial(self.files_pasted.emit, self.message_id))
+        chips = self.editor.chips
+        chips.opened.connect(self.file_opened)
+        self.editor.file_removed.connect(self.file_removed)
+        chips.retried.connect(self.file_retried)
+        chips.reloaded.connect(self.file_reloaded)
         self.editor.resized.connect(self.fit)
         self.editor.show()  # a hidden text edit does not wrap its lines
         self.fit()
         self.editor.place_cursor()
         self.editor.setFocus()
+        self.began.emit(self.message_id)
+
+    def show_files(self, message_id: int, files: Sequence[Attachment]) -> None:
+        """Show the files of a message as they are now, if its editor is open."""
+        if self.editor is not None and self.message_id == message_id:
+            self.editor.show_files(files)
 
     def end(self) -> None:
         """Close the editor, if one is open, and show the unchanged message again.
@@ -127,8 +144,10 @@ class Editing:
         message_id = self.message_id
         self._close()
         self._closed()
-        self._submitted(message_id, parts)
+        self.submitted.emit(message_id, parts)
 
     def _cancel(self) -> None:
+        message_id = self.message_id
         self._close()
         self._closed()
+        self.cancelled.emit(message_id)

@@ -13,7 +13,7 @@ from PySide6.QtGui import QKeyEvent, QKeySequence
 from app.ui.transcript.layout import TranscriptLayout
 from app.ui.transcript.tools import Tools
 
-NOTHING = -1_000_000  # no tool and no row; the rows that fold parts are -1 and less, the last -1
+NOTHING = -1_000_000  # no tool and no row; the rows that can be used are -1 and less, the last -1
 
 
 class Keys(QObject):
@@ -69,7 +69,7 @@ class Keys(QObject):
         return True
 
     def _focus_tool(self, tool: int) -> None:
-        """Focus a tool, or a row that folds, of the focused message."""
+        """Focus a tool, or a row that can be used, of the focused message."""
         self.tool = tool
         tools, _ = self._tools.shown(self._layout.focused)
         row = self._row()
@@ -152,7 +152,7 @@ class Keys(QObject):
         tools, _ = self._tools.shown(self._layout.focused)
         stops = [n for n, tool in enumerate(tools) if tool.can_act]
         rows = self._layout.stack.views[self._layout.focused].rows
-        return [*(n - len(rows) for n, row in enumerate(rows) if row.foldable), *stops]
+        return [*(n - len(rows) for n, row in enumerate(rows) if row.usable), *stops]
 
     def _row(self) -> int | None:
         """The focused row of the focused message, counted from 0 at the top."""
@@ -164,7 +164,7 @@ class Keys(QObject):
             return False
         tools, _ = self._tools.shown(self._layout.focused)
         if (row := self._row()) is not None:
-            self._layout.toggle_row(self._layout.focused, row)
+            self._layout.use_row(self._layout.focused, row)
         elif 0 <= self.tool < len(tools):
             self._tools.use(self._layout.focused, tools[self.tool])
         return True

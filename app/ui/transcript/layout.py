@@ -27,6 +27,7 @@ class TranscriptLayout(QObject):
     message_changed = Signal(int)  # index; repaint this message
     hover_changed = Signal(int)  # index; repaint its parts that depend on the mouse
     changed = Signal()  # repaint the viewport
+    file_opened = Signal(object)  # FilePart, whose row was used
 
     def __init__(
         self, style: ReadingStyle, stack: MessageListLayout, scroller: Scroller, parent: QObject
@@ -135,6 +136,14 @@ class TranscriptLayout(QObject):
         self.scroller.follow = True
         self.scroller.relayout()
         self.changed.emit()
+
+    def use_row(self, index: int, row: int) -> None:
+        """Open the file that a row of a message stands for, or fold or unfold its blocks."""
+        rows = self.stack.views[index].rows
+        if row < len(rows) and (file := rows[row].file) is not None:
+            self.file_opened.emit(file)
+        else:
+            self.toggle_row(index, row)
 
     def toggle_row(self, index: int, row: int) -> None:
         """Fold or unfold what a row of a message stands for, with its top as the scroll anchor."""

@@ -7,22 +7,23 @@ Ctrl+Enter keeps it.
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
+from itertools import count
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
-from app.domain.parts import Part, Parts, TextPart, attachments, typed_text
+from app.domain.parts import FilePart, ImagePart, Parts, TextPart, attachments, typed_text
+from app.state.attachments import Attachment, AttachmentPhase
 from app.system.translation import tr
 from app.ui.blocks.style import ReadingStyle
-from app.ui.theme.theme import RADIUS_CARD, SMALL, font
-from app.ui.transcript.sections import attachment_words
-from app.ui.widgets.controls import ElidedLabel, IconButton, TextButton, set_margins
+from app.ui.documents.chips import Chips, Item
+from app.ui.theme.theme import RADIUS_CARD
+from app.ui.widgets.controls import TextButton, set_margins
 from app.ui.widgets.message_field import MessageField
 
 _BUTTONS = 44  # pixels of height below the text
-_ATTACHMENT = 36  # pixels of height of an attachment, with the space below it
 
 
 class _Field(MessageField):
@@ -58,29 +59,16 @@ class _Field(MessageField):
         return bool(modifiers & self._submit)
 
 
-class _Attachment(QFrame):
-    """The row of an attachment, with a button that removes it."""
-
-    def __init__(self, words: str, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.setObjectName("pasted")
-        self.setFixedHeight(_ATTACHMENT - 4)
-        self.remove_button = IconButton("close", tr("Remove the attachment"), 16)
-        row = QHBoxLayout(self)
-        set_margins(row, 12, 0, 4, 0)
-        row.setSpacing(8)
-        shown = ElidedLabel("secondary", font(SMALL), parent=self)
-        shown.show_words(words)
-        row.addWidget(shown, 1)
-        row.addWidget(self.remove_button)
-
-
 class MessageEditor(QFrame):
-    """Card with the attachments, which can be removed, the text field and its two buttons."""
+    """Card with the attachments, which can be removed, the text field and its two buttons.
+
+    The files of the message are those of the state, once it has said which (`show_files`).
+    """
 
     submitted = Signal(object)  # parts
     cancelled = Signal()
-    refused = Signal(list)  # the paths of pasted files; none: a picture was pasted
+    files_pasted = Signal(list)  # their paths; none: a picture was pasted
+    file_removed = Signal(int)  # id of an attachment of the state
     resized = Signal()  # the text changed, and with it the needed height
     SUBMIT = Qt.KeyboardModifier.NoModifier  # with Enter
 
@@ -107,21 +95,39 @@ class MessageEditor(QFrame):
         layout = QVBoxLayout(self)
         set_margins(layout, 12, 8, 8, 8)  # plus the field's document margin of 4 pixels
         layout.setSpacing(4)
-        self.attachments: list[tuple[Part, _Attachment]] = []
-        for part in attachments(parts):
-            row = _Attachment(attachment_words(part), self)
-            row.remove_button.clicked.connect(partial(self._remove, part))
-            layout.addWidget(row)
-            self.attachments.append((part, row))
+        self.chips = Chips(self)
+        number = count(-1, -1).__next__  # ids that the state has not
+        ready = AttachmentPhase.READY
+        self._own: list[Item] = [
+            Attachment(number(), each.name, each.path, ready, each)
+            if isinstance(each, FilePart)
+            else each
+            for each in attachments(parts)
+            if isinstance(each, FilePart | ImagePart)
+        ]
+        self._files: Sequence[Attachment] = ()  # of the state
+        self.chips.removed.connect(self._remove)
+        self.chips.left.connect(self._field.setFocus)
+        layout.addWidget(self.chips)
         layout.addWidget(self._field, 1)
         layout.addLayout(buttons)
         self._field.submitted.connect(self._submit)
-        self._field.refused.connect(self.refused)
+        self._field.files_pasted.connect(self.files_pasted)
         self._send.clicked.connect(self._submit)
         self._field.cancelled.connect(self.cancelled)
         self._cancel.clicked.connect(self.cancelled)
         self._field.textChanged.connect(self._changed)
         self.apply_style(style)
+        self._show_chips()
+
+    def show_files(self, files: Sequence[Attachment]) -> None:
+        """Show the files of the message as they are now, in place of those that it was sent with."""
+        self._files = tuple(files)
+        self._own = [each for each in self._own if not each.name or isinstance(each, ImagePart)]
+        self._show_chips()
+
+    def _show_chips(self) -> None:
+        self.chips.show_items((*self._files, *self._own))
         self._changed()
 
     def _text_of(self, parts: Parts) -> str:
@@ -149,8 +155,8 @@ class MessageEditor(QFrame):
             f" border-radius: {RADIUS_CARD}px; }}"
             f"QPlainTextEdit {{ background: transparent; color: {palette.text}; border: none; }}"
         )
-        for button in (self._cancel, self._send, *(r.remove_button for _, r in self.attachments)):
-            button.apply_palette(palette)
+        for part in (self._cancel, self._send, self.chips):
+            part.apply_palette(palette)
 
     def text(self) -> str:
         """The edited text."""
@@ -165,7 +171,7 @@ class MessageEditor(QFrame):
         # QPlainTextDocumentLayout gives the document's height in lines.
         lines = max(int(self._field.document().size().height()), 1)
         height = lines * self._field.fontMetrics().lineSpacing() + 26 + _BUTTONS
-        height += _ATTACHMENT * len(self.attachments)
+        height += self.chips.height() + 4 if self.chips.chips else 0
         bars = Qt.ScrollBarPolicy
         fits = height <= most
         self._field.setVerticalScrollBarPolicy(
@@ -181,29 +187,27 @@ class MessageEditor(QFrame):
 
     def parts(self) -> Parts:
         """The attachments that were not removed, then the text."""
-        return (*(part for part, _ in self.attachments), *self._typed())
+        kept = (each if isinstance(each, ImagePart) else each.part for each in self.chips.items)
+        return (*filter(None, kept), *self._typed())
 
     def _typed(self) -> Parts:
         text = self.text()
         return (TextPart(text),) if text.strip() else ()
 
-    def _remove(self, part: Part) -> None:
-        for place, (each, row) in enumerate(self.attachments):
-            if each is part:
-                del self.attachments[place]
-                row.hide()
-                row.deleteLater()
-                break
-        self._field.setFocus()
-        self._changed()
+    def _remove(self, item: Item) -> None:
+        if item in self._own:
+            self._own.remove(item)
+            self._show_chips()
+        elif isinstance(item, Attachment):
+            self.file_removed.emit(item.id)
 
     def _submit(self) -> None:
         self._field.end_composition()
-        if parts := self.parts():
+        if (parts := self.parts()) or self._files:
             self.submitted.emit(parts)
 
     def _changed(self) -> None:
-        self._send.setEnabled(bool(self.parts()))
+        self._send.setEnabled(bool(self.parts() or self._files))
         self.resized.emit()
 
 

@@ -16,6 +16,7 @@ from app.domain.message import MessageState
 from app.markdown.blocks import BOX, BULLET, TICKED, Heading
 from app.ui.blocks.blocks import Canvas, TextView
 from app.ui.blocks.style import DEEPEST_INDENT, ReadingStyle, mixed
+from app.ui.theme.file_icons import file_icon
 from app.ui.theme.icons import pixmap
 from app.ui.theme.theme import RADIUS_CARD
 from app.ui.transcript import message_tools
@@ -226,16 +227,17 @@ def _paint_row(
     shown: Shown,
     focused: bool,
 ) -> None:
-    """Paint the row that stands for a part of a message, and folds and unfolds it."""
+    """Paint the row that stands for a part of a message."""
     area = row.area.translated(at)
-    hovered = row.foldable and shown.mouse is not None and row.area.contains(shown.mouse)
+    hovered = row.usable and shown.mouse is not None and row.area.contains(shown.mouse)
     color = style.ink if hovered or focused else style.secondary
     ratio = painter.device().devicePixelRatio()
     name = "chevron_right" if row.folded else "chevron_down"
     mirrored = QGuiApplication.isRightToLeft()
     middle = area.center().y()
-    if row.foldable or row.kind is Kind.IMAGE:
-        name = "image" if row.kind is Kind.IMAGE else name
+    if row.file is not None or row.kind is Kind.IMAGE:
+        name = file_icon(row.file.name, row.file.kind) if row.file else "image"
+    if row.usable or row.kind is Kind.IMAGE:
         left = area.right() - 20 if mirrored else area.left() + 4
         painter.drawPixmap(QPointF(left, middle - 8), pixmap(name, color.name(), 16, ratio))
     painter.setFont(style.note)

@@ -130,7 +130,8 @@ class MessageView:
             at_end = self._row_width + 16 - wide if QGuiApplication.isRightToLeft() else 0.0
             area = QRectF(self._row_x - 8 + at_end, y, wide, ROW_LINE)
             folded = number not in self.unfolded
-            found.append(Row(number, section.kind, words, area, folded, section.foldable))
+            row = Row(number, section.kind, words, area, folded, section.foldable, section.file)
+            found.append(row)
         return found
 
     def _row_words(self, number: int) -> str:
@@ -500,9 +501,9 @@ class MessageView:
         return [*((y, y + ROW_LINE) for y in self._row_ys.values()), *bands]
 
     def row_at(self, point: QPointF) -> int:
-        """The index of the row at a point that folds blocks; -1: none."""
+        """The index of the row at a point that folds blocks or opens a file; -1: none."""
         rows = self.rows
-        return next((n for n, r in enumerate(rows) if r.foldable and r.area.contains(point)), -1)
+        return next((n for n, r in enumerate(rows) if r.usable and r.area.contains(point)), -1)
 
     def end_point(self) -> QPointF:
         """The position of the streaming dot, relative to the message."""

@@ -26,7 +26,7 @@ class Target:
 
     message: int = -1
     tool: Tool | None = None
-    row: int = -1  # that folds a part of the message
+    row: int = -1  # that folds a part of the message or opens a file
     code_copy: CodeView | None = None
     bar: ScrollingView | None = None  # whose scroll bar
     bar_left: float = 0.0  # left edge of that block, in viewport coordinates
@@ -201,7 +201,7 @@ class Pointer(QObject):
             elif pressed.code_copy:
                 self._tools.copy_code(pressed.code_copy)
             else:
-                layout.toggle_row(pressed.message, pressed.row)
+                layout.use_row(pressed.message, pressed.row)
         elif was_selecting and pressed.link == target.link != "" and layout.selection.empty:
             self.link_activated.emit(pressed.link)
         self.moved(point)

@@ -1,7 +1,8 @@
 """Sections of a message: the parts it is shown as, with their blocks and the rows that fold them.
 
-Text has no row. A thought, a call of a tool with its result, an attached text and an image are each
-one row; its blocks are below it, and hidden while it is folded.
+Text has no row. A thought, a call of a tool with its result, an attached file and an image are each
+one row; its blocks are below it, and hidden while it is folded. The row of a file has none: its text
+may be long, and is opened beside the chat.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from enum import Enum
 from PySide6.QtCore import QRectF
 
 from app.domain.document_words import place_words
+from app.domain.documents import Reads
+from app.domain.file_words import file_words, image_words
 from app.domain.parts import (
     FilePart,
     ImagePart,
@@ -31,9 +34,6 @@ from app.domain.parts import (
 from app.markdown.blocks import Block
 from app.markdown.stream import PlainText, Reply, Stream
 from app.system.translation import number, tr, trn
-
-MANY_LINES = 30  # a shorter text is measured in characters
-_FIRST_WORDS = 60  # characters
 
 
 class Kind(Enum):
@@ -57,6 +57,7 @@ class Section:
     blocks: list[Block] = field(default_factory=list[Block])
     source: Callable[[int, int], str] = lambda start, end: ""  # Markdown of lines [start, end)
     characters: int = 0  # of a thought that has ended
+    file: FilePart | None = None  # that its row opens
 
     @property
     def has_row(self) -> bool:
@@ -84,6 +85,12 @@ class Row:
     area: QRectF  # relative to the message
     folded: bool
     foldable: bool
+    file: FilePart | None = None  # that it opens
+
+    @property
+    def usable(self) -> bool:
+        """Whether it does something when it is clicked."""
+        return self.foldable or self.file is not None
 
 
 def own_sections(parts: Parts) -> list[Section]:
@@ -157,16 +164,20 @@ def json_sections(reply: Reply) -> list[Section]:
 
 def _row_sections(part: Part) -> list[Section]:
     match part:
-        case FilePart():
+        case FilePart(name=""):
             own = PlainText(part.text)
-            words = file_words(part.name, part.text)
-            return [Section(Kind.FILE, words, own.blocks, own.source)]
+            return [Section(Kind.FILE, file_words(part), own.blocks, own.source)]
+        case FilePart():
+            words = file_words(part)
+            if part.pages and part.reads is Reads.WHOLE:
+                words = tr("{words} · {more}", words=words, more=tr("all read"))
+            return [Section(Kind.FILE, words, file=part)]
         case PassagesPart(passages):
             read = [each for each in passages if not each.struck]
             own = PlainText("\n\n".join(f"[{n.number}] {place_words(n)}\n{n.text}" for n in read))
             return [Section(Kind.PASSAGES, passages_words(part), own.blocks, own.source)]
         case ImagePart():
-            return [Section(Kind.IMAGE, _image_words(part))]
+            return [Section(Kind.IMAGE, image_words(part))]
         case ToolCallPart():
             return [_tool_section(part, None)]
         case ToolResultPart():
@@ -219,39 +230,10 @@ def _fenced(text: str, language: str) -> str:
 # --- words ----------------------------------------------------------------------------------------
 
 
-def file_words(name: str, text: str) -> str:
-    """The row of an attached text: its name or how it begins, and its size."""
-    lines = text.strip("\n").count("\n") + 1
-    size = (
-        trn("{count} line", "{count} lines", lines)
-        if lines >= MANY_LINES
-        else tr("{count} characters", count=number(len(text)))
-    )
-    if name:
-        return tr("{name}, {size}", name=name, size=size)
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "")[:_FIRST_WORDS]
-    return tr("Pasted text, {size}: {first}…", size=size, first=first)
-
-
 def passages_words(part: PassagesPart) -> str:
     """The row of the passages that the model reads for a question."""
     read = sum(not passage.struck for passage in part.passages)
     return trn("{count} passage", "{count} passages", read)
-
-
-def attachment_words(part: Part) -> str:
-    """The row of an attached text or image."""
-    if isinstance(part, FilePart):
-        return file_words(part.name, part.text)
-    return _image_words(part) if isinstance(part, ImagePart) else ""
-
-
-def _image_words(image: ImagePart) -> str:
-    name = image.name or tr("Pasted picture")
-    if not image.width or not image.height:
-        return name
-    width, height = image.width, image.height
-    return tr("{name}, {width} × {height}", name=name, width=width, height=height)  # noqa: RUF001
 
 
 def thought_words(seconds: float, *, thinking: bool, budget: int = 0) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import (
@@ -72,7 +73,8 @@ class Transcript(QAbstractScrollArea):
     speech_requested = Signal(object)  # id of a message: read it aloud, or stop reading it
     adapters_requested = Signal()  # the adapter icon of a message was clicked
     sibling_requested = Signal(object, int)  # message, -1 or +1
-    refused = Signal(list)  # the paths of files pasted into an edited message; none: a picture
+    file_opened = Signal(object)  # FilePart, whose text is to be shown
+    folder_requested = Signal(object)  # Path of a file, to be shown in its folder
     link_activated = Signal(str)  # address
     zoom_requested = Signal(int)  # steps, by Ctrl and the wheel
     at_end_changed = Signal(bool)
@@ -96,9 +98,7 @@ class Transcript(QAbstractScrollArea):
             self.stack,
             lambda: (self.message_layout.column_left(), self.message_layout.offset()),
             self._height_changed,
-            self.edit_submitted.emit,
             self.setFocus,
-            self.refused.emit,
         )
         self.tools = Tools(self.message_layout)
         self.keys = Keys(self.message_layout, self.tools)
@@ -126,6 +126,8 @@ class Transcript(QAbstractScrollArea):
         layout.message_changed.connect(self._repaint_message)
         layout.hover_changed.connect(self._repaint_hover)
         layout.changed.connect(lambda: self.viewport().update())
+        layout.file_opened.connect(self.file_opened)
+        self.editing.submitted.connect(self.edit_submitted)
         tools.regenerate_requested.connect(self.regenerate_requested)
         tools.variants_requested.connect(self._open_variants)
         tools.fork_requested.connect(self.fork_requested)
@@ -541,6 +543,8 @@ class Transcript(QAbstractScrollArea):
         target = self.pointer.target(point)
         tools = self.tools.all(index)[0] if index >= 0 else []
         use = {tool.name: partial(self.tools.use, index, tool) for tool in tools}
+        file = self.stack.views[index].rows[target.row].file if target.row >= 0 else None
+        folder = partial(self.folder_requested.emit, Path(file.path)) if file else None
         menu = context_menu.make(
             self,
             copy_selection=None if self.selection.empty else self.copy,
@@ -551,6 +555,8 @@ class Transcript(QAbstractScrollArea):
             message=clipboard_text(self.stack.views[index].message.parts) if index >= 0 else None,
             compare=use.get("compare"),
             fork=use.get("fork"),
+            open_file=partial(self.file_opened.emit, file) if file else None,
+            show_in_folder=folder if file and file.path else None,
         )
         menu.popup(arg__1.globalPos())
 

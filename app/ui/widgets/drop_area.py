@@ -1,19 +1,21 @@
-"""Overlay that is shown while a model file is dragged over the window."""
+"""Overlay that is shown while files are dragged over the window: it says what a drop does."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QPoint, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
-from app.system.translation import tr
+from app.system.translation import tr, trn
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import RADIUS_CARD, READING, font
 
 _MARGIN = 32  # pixels left and right of the text
+_MODEL = ".gguf"
 
 
 class DropArea(QWidget):
@@ -23,14 +25,25 @@ class DropArea(QWidget):
         super().__init__(parent)
         self._over = parent
         self._palette = LIGHT
-        self._name = ""
+        self._models: list[Path] = []
+        self._others: list[Path] = []
+        self._is_folder = False  # the only other one
         self._face = font(READING, QFont.Weight.Medium)
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.hide()
 
-    def show_for(self, path: Path) -> None:
-        """Cover the parent and name the file that a drop would open."""
-        self._name = path.name
+    def show_for(self, paths: Sequence[Path]) -> None:
+        """Cover the parent and say what a drop of these files does: a model is opened."""
+        models = [path for path in paths if path.suffix.lower() == _MODEL]
+        self._show(models, [path for path in paths if path not in models])
+
+    def show_models(self, paths: Sequence[Path]) -> None:
+        """The same where files and folders are opened as models."""
+        self._show(list(paths), [])
+
+    def _show(self, models: list[Path], others: list[Path]) -> None:
+        self._models, self._others = models, others
+        self._is_folder = len(self._others) == 1 and self._others[0].is_dir()
         self.setGeometry(self._over.rect())
         self.show()
         self.raise_()
@@ -38,11 +51,28 @@ class DropArea(QWidget):
 
     def sentence(self) -> str:
         """The text of the overlay; a long file name is elided in the middle."""
+        named = (self._models or self._others)[0].name
         metrics = QFontMetrics(self._face)
-        around = metrics.horizontalAdvance(tr("Drop to open {name}", name=""))
+        around = metrics.horizontalAdvance(self._words(""))
         available = self.width() - 2 * _MARGIN - around
-        name = metrics.elidedText(self._name, Qt.TextElideMode.ElideMiddle, available)
-        return tr("Drop to open {name}", name=name)
+        return self._words(metrics.elidedText(named, Qt.TextElideMode.ElideMiddle, available))
+
+    def _words(self, name: str) -> str:
+        count = len(self._others)
+        if self._models and self._others:
+            return trn(
+                "Drop to open {name} and attach {count} file",
+                "Drop to open {name} and attach {count} files",
+                count,
+                name=name,
+            )
+        if self._models:
+            return tr("Drop to open {name}", name=name)
+        if self._is_folder:
+            return tr("Drop to attach the files in {name}", name=name)
+        if count == 1:
+            return tr("Drop to attach {name}", name=name)
+        return trn("Drop to attach {count} file", "Drop to attach {count} files", count)
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
@@ -62,7 +92,6 @@ class DropArea(QWidget):
         sentence = self.rect().adjusted(0, 32, 0, 32)
         painter.drawText(sentence, Qt.AlignmentFlag.AlignCenter, self.sentence())
         place = self.rect().center() - QPoint(20, 36)
-        painter.drawPixmap(
-            place, icons.pixmap("model", palette.accent, 40, self.devicePixelRatioF())
-        )
+        name = "model" if self._models else "folder" if self._is_folder else "attach"
+        painter.drawPixmap(place, icons.pixmap(name, palette.accent, 40, self.devicePixelRatioF()))
         painter.end()

@@ -19,7 +19,7 @@ class FileDrops(QObject):
     text_dropped = Signal(object)  # QMimeData
 
     def __init__(self, widget: QWidget, area: DropArea, takes_text: Callable[[], bool]) -> None:
-        """`area` names a model that is dragged; `takes_text` is whether texts are accepted now."""
+        """`area` says what a drop does; `takes_text` is whether texts are accepted now."""
         super().__init__(widget)
         self._area, self._takes_text = area, takes_text
         widget.setAcceptDrops(True)
@@ -30,8 +30,8 @@ class FileDrops(QObject):
         if kind == QEvent.Type.DragEnter and isinstance(event, QDragEnterEvent):
             data = event.mimeData()
             files = files_in(data)
-            if model := next((path for path in files if path.suffix.lower() == ".gguf"), None):
-                self._area.show_for(model)
+            if files:
+                self._area.show_for(files)
             if files or (can_be_used(data) and self._takes_text()):
                 event.acceptProposedAction()
         elif kind == QEvent.Type.DragLeave:

@@ -1,4 +1,4 @@
-"""Text field of a message: text and links are inserted; files and pictures are refused aloud."""
+"""Text field of a message: text and links are inserted; files and pictures are attached."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from app.ui.widgets.plain_text import PlainTextField
 
 
 class MessageField(PlainTextField):
-    """Plain text field that says when something pasted or dropped cannot be used."""
+    """Plain text field that says what was pasted that is no text."""
 
-    refused = Signal(list)  # the paths of pasted files; none: it was a picture
+    files_pasted = Signal(list)  # their paths; none: it was a picture
 
     def canInsertFromMimeData(self, source: QMimeData) -> bool:
-        # Pictures and files are accepted to say why they cannot be used.
+        # Pictures and files are for the owner of the field.
         return can_be_used(source) or source.hasImage()
 
     def dragEnterEvent(self, e: QDragEnterEvent) -> None:
@@ -28,7 +28,7 @@ class MessageField(PlainTextField):
     def insertFromMimeData(self, source: QMimeData) -> None:
         files, text = files_in(source), text_in(source)
         if files or not text:
-            self.refused.emit(files)
+            self.files_pasted.emit(files)
         else:
             self.insert_message_text(text)
 

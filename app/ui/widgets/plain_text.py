@@ -77,6 +77,17 @@ class PlainTextField(QPlainTextEdit):
             number += block.isValid() and not _is_fold(block)
         return block
 
+    @property
+    def folds(self) -> list[int]:
+        """The positions of the folds in the document, in order."""
+        found: list[int] = []
+        block = self.document().begin() if self._has_folds else QTextBlock()
+        while block.isValid():
+            if _is_fold(block):
+                found.append(block.position() - 1)
+            block = block.next()
+        return found
+
     def end_composition(self) -> None:
         """Turn the text that is being composed into text: it would be lost with its place."""
         if self._preedit:

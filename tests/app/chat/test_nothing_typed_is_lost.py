@@ -12,6 +12,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from app.domain.parts import FilePart
 from app.settings.table import load
 from app.store.store import Store
 from app.ui.widgets.plain_text import for_qt
@@ -129,8 +130,9 @@ class User:
             self.random.choice(rows).send_button.click()
 
     def do_show_paste(self) -> None:
-        if rows := self.stage.window.composer.pasted:
-            self.random.choice(rows).show_button.click()
+        composer = self.stage.window.composer
+        if parts := [part for part in composer.parts() if isinstance(part, FilePart)]:
+            composer.insert_pasted(self.random.choice(parts))
 
     def do_refused_paste(self) -> None:
         data = QMimeData()

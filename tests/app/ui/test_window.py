@@ -267,7 +267,7 @@ def test_opening_a_file_does_not_block(qtbot: QtBot, stage: Stage) -> None:
     press(qtbot, stage, "open")
     dialog = stage.window.findChild(QFileDialog)
     assert dialog is not None
-    dialog.fileSelected.emit("/models/chosen.gguf")
+    dialog.filesSelected.emit(["/models/chosen.gguf"])
     assert stage.engine.load.path == Path("/models/chosen.gguf")
     dialog.close()
     flush()

@@ -287,9 +287,9 @@ def test_editing_keeps_the_attachments_that_are_not_removed(view: Transcript, qt
     field = editor.findChild(QPlainTextEdit)
     assert isinstance(field, QPlainTextEdit)
     assert field.toPlainText() == "What is it?"
-    assert len(editor.attachments) == 3
+    assert len(editor.chips.chips) == 3
     height = editor.height()
-    editor.attachments[1][1].remove_button.click()
+    editor.chips.chips[1].remove_button.click()
     assert editor.height() < height
     field.setPlainText("And now?")
     with qtbot.waitSignal(view.edit_submitted) as submitted:

@@ -20,7 +20,7 @@ def test_long_name_is_elided_and_the_sentence_is_not(stage: Stage, name: str, wi
     stage.window.resize(width, 700)
     stage.wait_until_idle()
     area = stage.window.drop_area
-    area.show_for(Path(name))
+    area.show_for([Path(name)])
     metrics = QFontMetrics(font(READING, QFont.Weight.Medium))
     assert metrics.horizontalAdvance(area.sentence()) <= width - 48
     assert area.sentence().startswith("Drop to open ")
@@ -29,5 +29,5 @@ def test_long_name_is_elided_and_the_sentence_is_not(stage: Stage, name: str, wi
 
 def test_short_name_is_not_elided(stage: Stage) -> None:
     stage.start()
-    stage.window.drop_area.show_for(Path("/somewhere/Bonsai-1.7B.gguf"))
+    stage.window.drop_area.show_for([Path("/somewhere/Bonsai-1.7B.gguf")])
     assert stage.window.drop_area.sentence() == "Drop to open Bonsai-1.7B.gguf"

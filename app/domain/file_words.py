@@ -1,0 +1,164 @@
+"""Words for attached files: what they are, how long, what is wrong, what the model reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.domain.documents import DocumentKind, DocumentWarning, PageUnit, Reads, Warned
+from app.domain.page_ranges import write_ranges
+from app.domain.parts import FilePart, ImagePart, Part
+from app.system.translation import number, tr, trn
+
+LONG_CHARACTERS = 2_000  # a longer pasted text is attached
+MANY_LINES = 30  # a shorter text is measured in characters
+_FIRST_WORDS = 60  # characters
+_MOST_NAMED = 40  # characters of the names of chosen pages
+
+
+def is_long(text: str) -> bool:
+    """Whether a pasted text is attached, rather than put into the text field."""
+    return len(text) > LONG_CHARACTERS or text.count("\n") >= MANY_LINES
+
+
+def kind_words(kind: str) -> str:
+    """What a file is, for those who do not see its icon; "" if that is not known."""
+    names = {
+        DocumentKind.TEXT: tr("text"),
+        DocumentKind.CODE: tr("code"),
+        DocumentKind.MARKDOWN: "Markdown",
+        DocumentKind.TABLE: tr("table"),
+        DocumentKind.JSON: "JSON",
+        DocumentKind.LOG: tr("log"),
+        DocumentKind.HTML: tr("web page"),
+        DocumentKind.EPUB: tr("e-book"),
+        DocumentKind.PDF: "PDF",
+        DocumentKind.WORD: tr("text document"),
+        DocumentKind.SLIDES: tr("slides"),
+        DocumentKind.SHEETS: tr("spreadsheet"),
+        DocumentKind.EMAIL: tr("e-mail"),
+        DocumentKind.NOTEBOOK: tr("notebook"),
+        DocumentKind.SUBTITLES: tr("subtitles"),
+        DocumentKind.ARCHIVE: tr("archive, only its list of files"),
+    }
+    return next((words for each, words in names.items() if each.value == kind), "")
+
+
+def pages_words(unit: PageUnit, count: int) -> str:
+    """How many pages, such as "12 pages"; "" in a document of one text."""
+    match unit:
+        case PageUnit.NONE:
+            return ""
+        case PageUnit.PAGE:
+            return trn("{count} page", "{count} pages", count)
+        case PageUnit.SHEET:
+            return trn("{count} sheet", "{count} sheets", count)
+        case PageUnit.SLIDE:
+            return trn("{count} slide", "{count} slides", count)
+        case PageUnit.CHAPTER:
+            return trn("{count} chapter", "{count} chapters", count)
+        case PageUnit.MESSAGE:
+            return trn("{count} message", "{count} messages", count)
+
+
+def length_words(part: FilePart) -> str:
+    """How long a file is: its pages or, in a document of one text, lines or characters."""
+    if part.pages:
+        return pages_words(part.unit, len(part.pages))
+    lines = part.text.strip("\n").count("\n") + 1
+    if lines >= MANY_LINES:
+        return trn("{count} line", "{count} lines", lines)
+    return tr("{count} characters", count=number(len(part.text)))
+
+
+def tokens_words(tokens: int, *, approximate: bool = False) -> str:
+    """A number of tokens, perhaps an estimate."""
+    if approximate:
+        return trn("about {count} token", "about {count} tokens", tokens)
+    return trn("{count} token", "{count} tokens", tokens)
+
+
+def file_words(part: FilePart) -> str:
+    """A file in one line: its name or how it begins, its length, what of it the model reads."""
+    length, reads = length_words(part), reads_words(part)
+    if not part.name:
+        lines = (line.strip() for line in part.text.splitlines())
+        first = next(filter(None, lines), "")[:_FIRST_WORDS]
+        return tr("Pasted text, {size}: {first}…", size=length, first=first)
+    words = tr("{name}, {size}", name=part.name, size=length)
+    return tr("{words} · {more}", words=words, more=reads) if reads else words
+
+
+def attachment_words(part: Part) -> str:
+    """An attached text or image in one line."""
+    if isinstance(part, FilePart):
+        return file_words(part)
+    return image_words(part) if isinstance(part, ImagePart) else ""
+
+
+def image_words(image: ImagePart) -> str:
+    """The name of a picture, and its size in pixels."""
+    name = image.name or tr("Pasted picture")
+    if not image.width or not image.height:
+        return name
+    width, height = image.width, image.height
+    return tr("{name}, {width} × {height}", name=name, width=width, height=height)  # noqa: RUF001
+
+
+def reads_words(part: FilePart) -> str:
+    """What the model reads of a file; "" if that is all of it."""
+    match part.reads:
+        case Reads.WHOLE:
+            return ""
+        case Reads.PASSAGES:
+            return tr("passages that fit the question")
+        case Reads.PAGES:
+            return chosen_words(part.unit, part.chosen, [page.label for page in part.pages])
+
+
+def chosen_words(unit: PageUnit, chosen: Sequence[int], labels: Sequence[str]) -> str:
+    """The chosen pages, such as "pages 1-3, 7", or how many if their names are long."""
+    if len(chosen) == len(labels):
+        return pages_words(unit, len(chosen))
+    names = write_ranges(chosen, labels)
+    if not names or len(names) > _MOST_NAMED:
+        count = number(len(chosen))
+        return tr("{count} of {all}", count=count, all=pages_words(unit, len(labels)))
+    match unit:
+        case PageUnit.NONE | PageUnit.PAGE:
+            return trn("page {pages}", "pages {pages}", len(chosen), pages=names)
+        case PageUnit.SHEET:
+            return trn("sheet {pages}", "sheets {pages}", len(chosen), pages=names)
+        case PageUnit.SLIDE:
+            return trn("slide {pages}", "slides {pages}", len(chosen), pages=names)
+        case PageUnit.CHAPTER:
+            return trn("chapter {pages}", "chapters {pages}", len(chosen), pages=names)
+        case PageUnit.MESSAGE:
+            return trn("message {pages}", "messages {pages}", len(chosen), pages=names)
+
+
+def warning_words(warned: Warned) -> str:
+    """What the user should know of the text of a file."""
+    count = len(warned.pages)
+    match warned.warning:
+        case DocumentWarning.SCANNED if count:
+            return trn(
+                "{count} page is a picture without text",
+                "{count} pages are pictures without text",
+                count,
+            )
+        case DocumentWarning.SCANNED:
+            return tr("Pictures without text")
+        case DocumentWarning.DAMAGED if count:
+            return trn(
+                "{count} page is damaged and was left out",
+                "{count} pages are damaged and were left out",
+                count,
+            )
+        case DocumentWarning.DAMAGED:
+            return tr("Damaged: only a part could be read")
+        case DocumentWarning.CUT:
+            return tr("Too long: the end is left out")
+        case DocumentWarning.EMPTY:
+            return tr("No text in it")
+        case DocumentWarning.UNSURE_ENCODING:
+            return tr("Some characters may be wrong")

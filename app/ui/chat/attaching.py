@@ -1,0 +1,78 @@
+"""Attaching files in the window: dialogs, the "@" list, drops, and the text of a file over the chat."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QWidget
+
+from app.domain.parts import FilePart
+from app.state.attachments import Attachment
+from app.state.states import States
+from app.ui.chat.file_list import FileList
+from app.ui.chat.page import ChatPage
+from app.ui.documents.viewer import DocumentViewer
+from app.ui.file_dialogs import choose_files, choose_folder
+from app.ui.theme.palette import Palette
+from app.ui.widgets.popover import Popover
+
+
+class Attaching(QObject):
+    """Emits the user's requests; `app.wiring` connects them."""
+
+    attached = Signal(list)  # paths of files and folders
+    folder_requested = Signal(object)  # Path of a file, to be shown in its folder
+
+    def __init__(self, window: QWidget, states: States, chat: ChatPage) -> None:
+        super().__init__(window)
+        self._window, self._chat = window, chat
+        self._folder = Path.home()  # of the last dialog
+        self.viewer = DocumentViewer(window, states.attachments)
+        self.list = FileList(states.chat, states.attachments, chat.composer, chat)
+        composer, transcript = chat.composer, chat.transcript
+        composer.attach_requested.connect(self.choose_files)
+        composer.folder_requested.connect(self.choose_folder)
+        composer.file_opened.connect(self._open)
+        composer.pasted_opened.connect(self._open_pasted)
+        transcript.file_opened.connect(self.viewer.show_document)
+        transcript.editing.file_opened.connect(self._open)
+        transcript.folder_requested.connect(self.folder_requested)
+        self.viewer.folder_requested.connect(self.folder_requested)
+        self.viewer.insert_requested.connect(composer.insert_pasted)
+        chat.fit_line.pages_requested.connect(self._choose_pages)
+
+    @property
+    def popovers(self) -> tuple[Popover, ...]:
+        """The card of a file, if one was opened."""
+        return self.viewer.popovers
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Apply the colours of a theme."""
+        self.viewer.apply_palette(palette)
+        self.list.apply_palette(palette)
+
+    def choose_files(self) -> None:
+        """Open a dialog for files to be attached."""
+        choose_files(self._window, self._folder, self._on_chosen)
+
+    def choose_folder(self) -> None:
+        """Open a dialog for a folder whose files are to be attached."""
+        choose_folder(self._window, self._folder, self._on_chosen)
+
+    def _on_chosen(self, paths: list[Path]) -> None:
+        self._folder = paths[0].parent
+        self.attached.emit(paths)
+        self._chat.composer.setFocus()
+
+    def _open(self, item: Attachment) -> None:
+        if item.id > 0:
+            self.viewer.show_attachment(item.id)
+        elif item.part is not None:  # of a message that is edited
+            self.viewer.show_document(item.part)
+
+    def _open_pasted(self, part: FilePart) -> None:
+        self.viewer.show_document(part, insertable=True)
+
+    def _choose_pages(self, attachment: int) -> None:
+        self.viewer.show_attachment(attachment, choose=True)

@@ -1,0 +1,1 @@
+"""Attached files on the screen: chips, the text that the model reads, and whether it fits."""

@@ -1,0 +1,277 @@
+"""Card of a file: the text that the model reads, its pages, and how much of it is read."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtCore import QEvent, QSize, Qt, Signal
+from PySide6.QtGui import QFont, QKeyEvent, QKeySequence, QPixmap, QResizeEvent
+from PySide6.QtWidgets import QButtonGroup, QFrame, QHBoxLayout, QVBoxLayout, QWidget
+
+from app.domain.document_prompt import Piece, file_pieces
+from app.domain.documents import Reads
+from app.domain.file_words import (
+    chosen_words,
+    kind_words,
+    length_words,
+    tokens_words,
+    warning_words,
+)
+from app.domain.parts import FilePart
+from app.state.attachments import Attachment
+from app.system.byte_size import size
+from app.system.translation import tr
+from app.ui.documents.pages import PageList
+from app.ui.documents.search import DocumentSearch
+from app.ui.documents.text import DocumentText
+from app.ui.theme import icons
+from app.ui.theme.file_icons import file_icon
+from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.theme import READING, SMALL, font
+from app.ui.widgets.controls import ElidedLabel, IconButton, TextButton, label, set_margins
+
+CARD_WIDTH = 980
+_PAGES_WIDTH = 190
+_NARROW = 620  # pixels: the list of pages is above the text
+
+
+class DocumentCard(QWidget):
+    """Shows one file; before it is sent, what the model reads of it can be chosen."""
+
+    pages_chosen = Signal(int, object)  # id of the attachment, indexes of its pages
+    reads_chosen = Signal(int, object)  # id of the attachment, Reads
+    folder_requested = Signal(object)  # Path of the file, to be shown in its folder
+    insert_requested = Signal(object)  # FilePart of a pasted text, to be put into the field
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._palette = LIGHT
+        self._part = FilePart("")
+        self._attachment = 0  # id; 0: the file is sent, and nothing can be chosen
+        self.icon = label("")
+        self.name = ElidedLabel(
+            "", font(READING, QFont.Weight.Medium), Qt.TextElideMode.ElideMiddle
+        )
+        self.about = ElidedLabel("secondary", font(SMALL))
+        self.warning = label("", "warning", SMALL)
+        self.warning.setWordWrap(True)
+        self.folder_button = TextButton(tr("Show in its folder"), "link")
+        self.insert_button = TextButton(tr("Edit in the message field"), "link")
+        self.close_button = IconButton("close", tr("Close (Esc)"))
+        self.text = DocumentText()
+        self.search = DocumentSearch(self.text)
+        self.pages = PageList()
+        self.pages.setFixedWidth(_PAGES_WIDTH)
+        self.tokens = label("", "secondary", SMALL)
+        self.choices: dict[Reads, TextButton] = {}
+        self._group = QButtonGroup(self)
+        self._choice = self._make_choice()
+        self._lay_out()
+        self.setFocusProxy(self.text)
+        self.text.page_changed.connect(self.pages.show_page)
+        self.pages.opened.connect(self.text.go_to_page)
+        self.pages.chosen.connect(self._choose_pages)
+        self.insert_button.clicked.connect(lambda: self.insert_requested.emit(self._part))
+        self.folder_button.clicked.connect(
+            lambda: self.folder_requested.emit(Path(self._part.path))
+        )
+
+    def _make_choice(self) -> QWidget:
+        """The three ways to read the file, and how many tokens that is."""
+        row = QWidget()
+        layout = QHBoxLayout(row)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(6)
+        for reads, words in (
+            (Reads.WHOLE, tr("All of it")),
+            (Reads.PAGES, tr("Chosen pages")),
+            (Reads.PASSAGES, tr("Passages that fit the question")),
+        ):
+            button = TextButton(words, "chip")
+            button.setFont(font(SMALL))
+            button.setCheckable(True)
+            button.setAccessibleName(tr("The model reads: {what}", what=words))
+            button.clicked.connect(partial(self._choose_reads, reads))
+            self._group.addButton(button)
+            self.choices[reads] = button
+            layout.addWidget(button)
+        layout.addStretch(1)
+        layout.addWidget(self.tokens)
+        return row
+
+    def _lay_out(self) -> None:
+        head = QHBoxLayout()
+        head.setSpacing(10)
+        names = QVBoxLayout()
+        names.setSpacing(0)
+        names.addWidget(self.name)
+        names.addWidget(self.about)
+        head.addWidget(self.icon)
+        head.addLayout(names, 1)
+        head.addWidget(self.insert_button)
+        head.addWidget(self.folder_button)
+        head.addWidget(self.close_button)
+        line = QFrame()
+        line.setFixedHeight(1)
+        line.setObjectName("rule")
+        line.setProperty("under", True)
+        body = QHBoxLayout()
+        body.setSpacing(16)
+        body.addWidget(self.pages)
+        body.addWidget(self.text, 1)
+        layout = QVBoxLayout(self)
+        set_margins(layout, 20, 14, 14, 14)
+        layout.setSpacing(10)
+        layout.addLayout(head)
+        layout.addWidget(self.warning)
+        layout.addWidget(self._choice)
+        layout.addWidget(self.search)
+        layout.addWidget(line)
+        layout.addLayout(body, 1)
+
+    def sizeHint(self) -> QSize:
+        """As high as the window allows."""
+        return QSize(CARD_WIDTH, 4096)
+
+    def hasHeightForWidth(self) -> bool:
+        """Its height is that of the window, however the warnings wrap."""
+        return False
+
+    # --- content --------------------------------------------------------------------------------
+
+    @property
+    def attachment(self) -> int:
+        """The id of the shown attachment; 0: the file is sent."""
+        return self._attachment
+
+    def show_file(
+        self, part: FilePart, attachment: Attachment | None = None, *, insertable: bool = False
+    ) -> None:
+        """Show a file; that of an `attachment` is not sent, and what is read can be chosen.
+
+        One that is `insertable` is a pasted text that can be put into the message field.
+        """
+        is_other = part.text != self._part.text or part.name != self._part.name
+        self._part, self._attachment = part, attachment.id if attachment else 0
+        self.search.clear()
+        if is_other or not self.text.shown_text:
+            self.text.show_pieces(_pieces(part))
+        self.text.forget_passage()
+        labels = [page.label for page in part.pages]
+        self.pages.show_pages(part.unit, labels, choosing=attachment is not None)
+        self.pages.setVisible(bool(part.pages))
+        self.icon.setPixmap(self._picture())
+        self.name.show_words(part.name or tr("Pasted text"))
+        self.folder_button.setVisible(bool(part.path))
+        self.insert_button.setVisible(insertable)
+        self.warning.setText("\n".join(map(warning_words, part.warnings)))
+        self.warning.setVisible(bool(part.warnings))
+        self.choices[Reads.PAGES].setVisible(len(part.pages) > 1)
+        self._choice.setVisible(attachment is not None and bool(part.name))
+        self._show_reads(part)
+        if attachment is not None:
+            self.show_attachment(attachment)
+        self._fit()
+
+    def show_attachment(self, attachment: Attachment) -> None:
+        """Show what of the shown file is read now."""
+        part = attachment.part
+        if part is None or attachment.id != self._attachment:
+            return
+        self._part = part
+        tokens = attachment.tokens
+        self.tokens.setText(
+            "" if tokens is None else tokens_words(tokens, approximate=attachment.approximate)
+        )
+        self._show_reads(part)
+
+    def show_passage(self, start: int, end: int) -> None:
+        """Mark the characters [start, end) of the file's text."""
+        self.text.show_passage(start, end)
+
+    def choose_pages(self) -> None:
+        """Begin to choose pages."""
+        self.pages.ranges.setFocus(Qt.FocusReason.OtherFocusReason)
+        self.pages.ranges.selectAll()
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Apply the colours of a theme."""
+        self._palette = palette
+        self.icon.setPixmap(self._picture())
+        for part in (self.search, self.pages, self.text, self.close_button):
+            part.apply_palette(palette)
+
+    def _picture(self) -> QPixmap:
+        name = file_icon(self._part.name, self._part.kind)
+        return icons.pixmap(name, self._palette.secondary, 24, self.devicePixelRatioF())
+
+    def _show_reads(self, part: FilePart) -> None:
+        """Show which pages are read, in the list, in the text and in words."""
+        every = range(len(part.pages))
+        read = part.chosen if part.reads is Reads.PAGES else every
+        self.choices[part.reads].setChecked(True)
+        self.pages.show_chosen(read)
+        is_whole = part.reads is Reads.WHOLE or len(read) == len(every) > 0
+        self.text.set_unread(frozenset(every) - frozenset(read))
+        labels = [page.label for page in part.pages]
+        about = [kind_words(part.kind), length_words(part)]
+        if part.size_bytes:
+            about.append(size(part.size_bytes))
+        if part.reads is Reads.PASSAGES:
+            about.append(tr("read: passages that fit the question"))
+        elif not is_whole:
+            what = chosen_words(part.unit, part.chosen, labels)
+            about.append(tr("read: {what}", what=what))
+        self.about.show_words(" · ".join(filter(None, about)))
+
+    def _choose_pages(self, chosen: tuple[int, ...]) -> None:
+        if len(chosen) == len(self._part.pages):
+            self.reads_chosen.emit(self._attachment, Reads.WHOLE)
+        else:
+            self.pages_chosen.emit(self._attachment, chosen)
+
+    def _choose_reads(self, reads: Reads) -> None:
+        if reads is not Reads.PAGES:
+            self.reads_chosen.emit(self._attachment, reads)
+            return
+        if self._part.reads is not Reads.PAGES:
+            chosen = self._part.chosen or tuple(range(len(self._part.pages)))
+            self.pages_chosen.emit(self._attachment, chosen)
+        self.choose_pages()
+
+    # --- Qt -------------------------------------------------------------------------------------
+
+    def _fit(self) -> None:
+        """Hide the list of pages where the text would be too narrow beside it."""
+        is_narrow = self.width() < _NARROW and not self._attachment
+        self.pages.setVisible(bool(self._part.pages) and not is_narrow)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def event(self, event: QEvent) -> bool:
+        is_own = isinstance(event, QKeyEvent) and event.matches(QKeySequence.StandardKey.Find)
+        if event.type() is QEvent.Type.ShortcutOverride and is_own:
+            event.accept()  # else the window would find in the chat below
+            return True
+        return super().event(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.matches(QKeySequence.StandardKey.Find):
+            self.search.field.setFocus(Qt.FocusReason.ShortcutFocusReason)
+            self.search.field.selectAll()
+        elif event.matches(QKeySequence.StandardKey.FindNext):
+            self.search.step(forward=True)
+        elif event.matches(QKeySequence.StandardKey.FindPrevious):
+            self.search.step(forward=False)
+        else:
+            super().keyPressEvent(event)
+
+
+def _pieces(part: FilePart) -> list[Piece]:
+    """A file as the model reads all of it."""
+    if not part.name:
+        return [Piece(part.text, 0, 0)]
+    return file_pieces(part.name, part.text, part.unit, part.pages)

@@ -1,0 +1,248 @@
+"""Chip of an attached file: what it is, how much of it the model reads, and what is wrong with it."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QSize, Qt, Signal
+from PySide6.QtGui import QAccessible, QFocusEvent, QKeyEvent, QKeySequence, QMouseEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+
+from app.domain.file_words import (
+    image_words,
+    kind_words,
+    length_words,
+    reads_words,
+    tokens_words,
+    warning_words,
+)
+from app.domain.parts import FilePart, ImagePart
+from app.state.attachments import Attachment, AttachmentPhase
+from app.system.translation import listed, tr
+from app.ui.theme import icons
+from app.ui.theme.file_icons import file_icon
+from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.theme import BODY, SMALL, figures, font
+from app.ui.widgets import accessibility
+from app.ui.widgets.controls import (
+    Bar,
+    ElidedLabel,
+    IconButton,
+    TextButton,
+    set_margins,
+    set_property,
+)
+
+HEIGHT = 46  # pixels
+_NARROWEST, _WIDEST = 168, 300  # pixels
+_WIDEST_WARNING = 460  # pixels: with a sentence in it
+_TIP = 400  # characters of a text
+_ICON = 20  # pixels
+
+
+class AttachmentChip(QFrame):
+    """Enter opens it, Delete removes it."""
+
+    opened = Signal()
+    removed = Signal()
+    retried = Signal()  # read a file again that could not be read
+    reloaded = Signal()  # read a file again that has changed on disk
+    moved = Signal(int)  # the keyboard goes so many chips on
+    focused = Signal()
+    undo_requested = Signal()
+
+    def __init__(self, item: Attachment | ImagePart, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        accessibility.register_role(AttachmentChip, QAccessible.Role.ListItem)
+        self.setObjectName("chip")
+        self.setFixedHeight(HEIGHT)
+        self.item = item
+        self._palette = LIGHT
+        self._icon = QLabel()
+        self._icon.setFixedSize(_ICON, _ICON)
+        self.name = ElidedLabel("", font(BODY), Qt.TextElideMode.ElideMiddle)
+        self.about = ElidedLabel("secondary", figures(SMALL))
+        self._sign = QLabel()
+        self.warning = ElidedLabel("warning", font(SMALL))
+        self.bar = Bar()
+        self.again_button = TextButton("", "link")
+        self.again_button.setFont(font(SMALL))
+        self.remove_button = IconButton("close", "", 14)
+        self.again_button.clicked.connect(self._again)
+        self.remove_button.clicked.connect(self.removed)
+        self._lay_out()
+        self.set_in_tabs(is_in=True)
+        self.show_item(item)
+
+    def _lay_out(self) -> None:
+        below = QHBoxLayout()
+        below.setSpacing(4)
+        below.addWidget(self.about)
+        below.addWidget(self._sign)
+        below.addWidget(self.warning, 1)
+        below.addStretch()
+        words = QVBoxLayout()
+        words.setSpacing(1)
+        words.addStretch(1)
+        words.addWidget(self.name)
+        words.addLayout(below)
+        words.addWidget(self.bar)
+        words.addStretch(1)
+        row = QHBoxLayout(self)
+        set_margins(row, 10, 2, 4, 2)
+        row.setSpacing(8)
+        row.addWidget(self._icon)
+        row.addLayout(words, 1)
+        row.addWidget(self.again_button)
+        row.addWidget(self.remove_button)
+
+    def show_item(self, item: Attachment | ImagePart) -> None:
+        """Show a later state of the file."""
+        self.item = item
+        name, about, warning, again = _words(item)
+        is_failed = isinstance(item, Attachment) and item.phase is AttachmentPhase.FAILED
+        is_reading = isinstance(item, Attachment) and item.phase is AttachmentPhase.READING
+        self.name.show_words(name)
+        self.about.show_words(about)
+        self.warning.show_words(warning)
+        set_property(self.warning, "tone", "danger" if is_failed else "warning")
+        self._sign.setVisible(bool(warning))
+        self.bar.setVisible(is_reading)
+        self.bar.set_share(item.progress if isinstance(item, Attachment) else 0.0)
+        self.again_button.setText(again)
+        self.again_button.setVisible(bool(again))
+        self.again_button.setAccessibleName(tr("{what}: {name}", what=again, name=name))
+        self.remove_button.set_text(tr("Remove {name}", name=name))
+        self.remove_button.setToolTip(tr("Remove"))
+        self._show_accessible(name, about, warning)
+        self._show_icons()
+        self.updateGeometry()
+
+    def _show_accessible(self, name: str, about: str, warning: str) -> None:
+        item, kind, tip = self.item, "", ""
+        if isinstance(item, Attachment) and item.part is not None:
+            kind = kind_words(item.part.kind)
+            text = item.part.text
+            tip = text[:_TIP] + ("…" if len(text) > _TIP else "")
+        self.setAccessibleName(listed((name, kind, about.replace(" · ", ", "), warning)))
+        keys = tr("Enter shows its text, Delete removes it.") if self.can_open else ""
+        self.setAccessibleDescription(keys or tr("Delete removes it."))
+        self.setToolTip("\n\n".join(filter(None, (warning, tip))))
+
+    @property
+    def can_open(self) -> bool:
+        """Whether it has a text to be shown."""
+        return isinstance(self.item, Attachment) and self.item.part is not None
+
+    def set_in_tabs(self, *, is_in: bool) -> None:
+        """Set whether Tab stops at it; of many chips it stops at one."""
+        focus = Qt.FocusPolicy
+        self.setFocusPolicy(focus.StrongFocus if is_in else focus.ClickFocus)
+        for button in (self.again_button, self.remove_button):
+            button.setFocusPolicy(focus.TabFocus if is_in else focus.NoFocus)
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Apply the colours of a theme."""
+        self._palette = palette
+        self.remove_button.apply_palette(palette)
+        self.bar.apply_palette(palette)
+        self._show_icons()
+
+    def _show_icons(self) -> None:
+        item, palette, ratio = self.item, self._palette, self.devicePixelRatioF()
+        name = "image"
+        if isinstance(item, Attachment):
+            name = file_icon(item.name, item.part.kind if item.part else "")
+        self._icon.setPixmap(icons.pixmap(name, palette.secondary, _ICON, ratio))
+        is_failed = isinstance(item, Attachment) and item.phase is AttachmentPhase.FAILED
+        color = palette.danger if is_failed else palette.warning
+        self._sign.setPixmap(icons.pixmap("warning", color, 14, ratio))
+
+    def sizeHint(self) -> QSize:
+        below = self.about.natural_width() if self.about.text() else 0
+        if self.warning.text():
+            below += self.warning.natural_width() + 14 + 8
+        again = self.again_button.sizeHint().width() + 8 if self.again_button.text() else 0
+        around = 10 + _ICON + 8 + 8 + self.remove_button.sizeHint().width() + 8 + again
+        widest = _WIDEST_WARNING if self.warning.text() or again else _WIDEST
+        width = max(self.name.natural_width(), below) + around
+        return QSize(min(max(width, _NARROWEST), widest), HEIGHT)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(min(_NARROWEST, self.sizeHint().width()), HEIGHT)
+
+    # --- keys and mouse -------------------------------------------------------------------------
+
+    def _again(self) -> None:
+        item = self.item
+        is_failed = isinstance(item, Attachment) and item.phase is AttachmentPhase.FAILED
+        (self.retried if is_failed else self.reloaded).emit()
+
+    def event(self, event: QEvent) -> bool:
+        is_undo = isinstance(event, QKeyEvent) and event.matches(QKeySequence.StandardKey.Undo)
+        if event.type() is QEvent.Type.ShortcutOverride and is_undo:
+            event.accept()  # else the window would undo a deletion
+            return True
+        return super().event(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        key, keys = event.key(), Qt.Key
+        back, on = (keys.Key_Right, keys.Key_Left) if self._is_mirrored else (
+            keys.Key_Left, keys.Key_Right
+        )  # fmt: skip
+        if key in (keys.Key_Return, keys.Key_Enter, keys.Key_Space) and not event.isAutoRepeat():
+            if self.can_open:
+                self.opened.emit()
+        elif key in (keys.Key_Delete, keys.Key_Backspace):
+            self.removed.emit()
+        elif event.matches(QKeySequence.StandardKey.Undo):
+            self.undo_requested.emit()
+        elif key in (back, keys.Key_Up):
+            self.moved.emit(-1)
+        elif key in (on, keys.Key_Down):
+            self.moved.emit(1)
+        else:
+            super().keyPressEvent(event)
+
+    @property
+    def _is_mirrored(self) -> bool:
+        return self.layoutDirection() is Qt.LayoutDirection.RightToLeft
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        inside = self.rect().contains(event.position().toPoint())
+        if event.button() is Qt.MouseButton.LeftButton and inside and self.can_open:
+            self.opened.emit()
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        event.accept()
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        self.focused.emit()
+
+
+def _words(item: Attachment | ImagePart) -> tuple[str, str, str, str]:
+    """The name, what is said of the file, what is wrong, and the words of the button."""
+    if isinstance(item, ImagePart):
+        return item.name or tr("Pasted picture"), image_words(item), "", ""
+    name = item.name or tr("Pasted text")
+    match item.phase:
+        case AttachmentPhase.READING:
+            percent = round(100 * item.progress)
+            about = tr("reading, {percent} %", percent=percent) if percent else tr("reading…")
+            return name, about, "", ""
+        case AttachmentPhase.FAILED:
+            return name, "", item.fault, tr("Try again")
+        case AttachmentPhase.READY:
+            pass
+    about = _about(item.part, item) if item.part else ""
+    if item.changed:
+        return name, about, tr("Changed on disk"), tr("Read again")
+    warnings = item.part.warnings if item.part else ()
+    return name, about, listed(map(warning_words, warnings)), ""
+
+
+def _about(part: FilePart, item: Attachment) -> str:
+    """How long the file is, or what of it is read, and the tokens of that."""
+    tokens = ""
+    if item.tokens is not None:
+        tokens = tokens_words(item.tokens, approximate=item.approximate)
+    return " · ".join(filter(None, (reads_words(part) or length_words(part), tokens)))

@@ -1,0 +1,144 @@
+"""Chips of the files that are attached to a message, in lines that scroll where they are many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QAccessible, QResizeEvent
+from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
+
+from app.domain.parts import ImagePart
+from app.state.attachments import Attachment
+from app.system.translation import tr
+from app.ui.documents.chip import HEIGHT, AttachmentChip
+from app.ui.theme.palette import LIGHT, Palette
+from app.ui.widgets import accessibility
+from app.ui.widgets.wrap import WrapLayout
+
+Item = Attachment | ImagePart
+
+_GAP = 6  # pixels between chips
+_MOST_LINES = 3  # shown at once; more scroll
+
+
+class Chips(QScrollArea):
+    """One chip per file; Tab stops at one of them, from which the arrow keys go to the others."""
+
+    opened = Signal(object)  # the item
+    removed = Signal(object)
+    retried = Signal(int)  # id of the attachment
+    reloaded = Signal(int)
+    undo_requested = Signal()  # by its key
+    left = Signal()  # the last chip was removed while it had the focus
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        accessibility.register_role(Chips, QAccessible.Role.List)
+        self.chips: list[AttachmentChip] = []
+        self._palette = LIGHT
+        self._stop = 0  # index of the chip at which Tab stops
+        self._inside = QWidget()
+        self._wrap = WrapLayout(self._inside, _GAP, centred=False)
+        self.setWidget(self._inside)
+        self.setWidgetResizable(True)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setAccessibleName(tr("Attached files"))
+        self.viewport().setAutoFillBackground(False)
+        self._inside.setAutoFillBackground(False)
+        self.hide()
+
+    @property
+    def items(self) -> list[Item]:
+        """What the chips show, in order."""
+        return [chip.item for chip in self.chips]
+
+    def show_items(self, items: Sequence[Item]) -> None:
+        """Show these files; a chip that stays keeps its focus."""
+        had_focus = next((n for n, chip in enumerate(self.chips) if _has_focus(chip)), None)
+        before = {_key(chip.item): chip for chip in self.chips}
+        self.chips = [before.pop(_key(item), None) or self._made(item) for item in items]
+        for chip in before.values():
+            chip.hide()
+            chip.deleteLater()
+        while self._wrap.takeAt(0) is not None:
+            pass
+        last: QWidget = self
+        for chip, item in zip(self.chips, items, strict=True):
+            if chip.item != item:
+                chip.show_item(item)
+            self._wrap.addWidget(chip)
+            chip.show()
+            for stop in (chip, chip.again_button, chip.remove_button):
+                QWidget.setTabOrder(last, stop)
+                last = stop
+        self.setVisible(bool(items))
+        self._set_stop(min(self._stop, len(items) - 1))
+        self._fit()
+        if had_focus is not None and not any(map(_has_focus, self.chips)):
+            self._focus(min(had_focus, len(items) - 1))
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Apply the colours of a theme."""
+        self._palette = palette
+        for chip in self.chips:
+            chip.apply_palette(palette)
+
+    def _made(self, item: Item) -> AttachmentChip:
+        chip = AttachmentChip(item, self._inside)
+        chip.apply_palette(self._palette)
+        chip.opened.connect(lambda: self.opened.emit(chip.item))
+        chip.removed.connect(lambda: self.removed.emit(chip.item))
+        chip.retried.connect(lambda: self.retried.emit(_id(chip.item)))
+        chip.reloaded.connect(lambda: self.reloaded.emit(_id(chip.item)))
+        chip.undo_requested.connect(self.undo_requested)
+        chip.moved.connect(partial(self._move, chip))
+        chip.focused.connect(lambda: self._set_stop(self.chips.index(chip)))
+        return chip
+
+    def _move(self, chip: AttachmentChip, step: int) -> None:
+        self._focus(min(max(self.chips.index(chip) + step, 0), len(self.chips) - 1))
+
+    def _focus(self, at: int) -> None:
+        if at < 0:
+            self.left.emit()
+            return
+        self._set_stop(at)
+        self.chips[at].setFocus(Qt.FocusReason.TabFocusReason)
+        self.ensureWidgetVisible(self.chips[at], 0, 0)
+
+    def _set_stop(self, at: int) -> None:
+        self._stop = max(at, 0)
+        for n, chip in enumerate(self.chips):
+            chip.set_in_tabs(is_in=n == self._stop)
+
+    # --- size -----------------------------------------------------------------------------------
+
+    def _fit(self) -> None:
+        """As high as its lines, up to the most."""
+        width = max(self.viewport().width(), 160)
+        wanted = self._wrap.heightForWidth(width)
+        most = _MOST_LINES * (HEIGHT + _GAP) - _GAP
+        self.setFixedHeight(min(wanted, most) + _GAP if self.chips else 0)
+
+    def sizeHint(self) -> QSize:
+        return QSize(200, self.height())
+
+    def resizeEvent(self, arg__1: QResizeEvent) -> None:
+        super().resizeEvent(arg__1)
+        self._fit()
+
+
+def _id(item: Item) -> int:
+    return item.id if isinstance(item, Attachment) else 0
+
+
+def _key(item: Item) -> object:
+    return item.id if isinstance(item, Attachment) else item
+
+
+def _has_focus(chip: AttachmentChip) -> bool:
+    return chip.hasFocus() or chip.isAncestorOf(chip.focusWidget() or chip.window())

@@ -1,0 +1,209 @@
+"""Line and card below the chips: what the next prompt costs, and the ways out when it does not fit."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+
+from app.domain.documents import Reads
+from app.domain.file_words import tokens_words
+from app.state.attachments import Attachment, AttachmentsState, FitEstimate
+from app.state.chat import ModelPhase, State
+from app.system.byte_size import size
+from app.system.translation import listed, number, tr, trn
+from app.ui.theme import icons
+from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.theme import SMALL, figures, font
+from app.ui.widgets import accessibility
+from app.ui.widgets.controls import TextButton, label, set_margins, set_property
+from app.ui.widgets.wrap import WrapLayout
+
+
+class FitLine(QFrame):
+    """A quiet line while all fits; else a card with one sentence and four ways."""
+
+    pages_requested = Signal(object)  # id of the attachment whose pages are to be chosen
+    passages_requested = Signal(object)  # ids of the attachments of which passages are to be read
+    longer_requested = Signal()  # load the model with the longer context
+    model_requested = Signal()  # choose another model
+
+    def __init__(self, chat: State, state: AttachmentsState, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("fit")
+        self._chat, self._state = chat, state
+        self._palette = LIGHT
+        self._sign = QLabel()
+        self.words = label("", "secondary", SMALL)
+        self.words.setFont(figures(SMALL))
+        self.words.setWordWrap(True)
+        self.pages_button = TextButton(tr("Choose pages…"), "outlined")
+        self.passages_button = TextButton(tr("Only passages that fit the question"), "outlined")
+        self.longer_button = TextButton(tr("A longer context"), "outlined")
+        self.model_button = TextButton(tr("Another model…"), "outlined")
+        self.buttons = (
+            self.pages_button, self.passages_button, self.longer_button, self.model_button
+        )  # fmt: skip
+        self.reasons = label("", "secondary", SMALL)
+        self.reasons.setWordWrap(True)
+        self._lay_out()
+        self.pages_button.clicked.connect(self._choose_pages)
+        self.passages_button.clicked.connect(self._choose_passages)
+        self.longer_button.clicked.connect(self.longer_requested)
+        self.model_button.clicked.connect(self.model_requested)
+        for signal in (
+            state.changed,
+            state.fit_changed,
+            chat.conversation_changed,
+            chat.model_changed,
+            chat.chat_model_changed,
+        ):
+            signal.connect(self.refresh)
+        self.refresh()
+
+    def _lay_out(self) -> None:
+        head = QHBoxLayout()
+        head.setSpacing(8)
+        head.addWidget(self._sign, 0, Qt.AlignmentFlag.AlignTop)
+        head.addWidget(self.words, 1)
+        self._ways = QWidget()
+        wrap = WrapLayout(self._ways, 6, centred=False)
+        for button in self.buttons:
+            button.setFont(font(SMALL))
+            wrap.addWidget(button)
+        layout = QVBoxLayout(self)
+        set_margins(layout, 8, 2, 8, 4)
+        layout.setSpacing(8)
+        layout.addLayout(head)
+        layout.addWidget(self._ways)
+        layout.addWidget(self.reasons)
+
+    def refresh(self) -> None:
+        """Show the estimate of the shown chat, while files are attached or sending was refused."""
+        fit, files = self._state.fit, self._state.of(self._chat.current)
+        is_shown = fit is not None and (bool(files) or self._state.refused)
+        if fit is not None and is_shown:
+            self._show(fit, files)
+        self.setVisible(is_shown)
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Apply the colours of a theme."""
+        self._palette = palette
+        ratio = self.devicePixelRatioF()
+        self._sign.setPixmap(icons.pixmap("warning", palette.warning, 16, ratio))
+
+    # --- content --------------------------------------------------------------------------------
+
+    @property
+    def _model(self) -> str:
+        """The name of the model that will read it."""
+        chat, model = self._chat.chat_model, self._chat.model
+        loaded = model.name if model.phase is ModelPhase.READY else ""
+        return (chat.name if chat else loaded) or tr("The model")
+
+    def _show(self, fit: FitEstimate, files: tuple[Attachment, ...]) -> None:
+        is_card = not fit.fits
+        words = self._fault(fit, files) if is_card else cost_words(fit, len(files))
+        if is_card and (self.words.text() != words or self.isHidden()):
+            accessibility.announce(self, words)
+        self.words.setText(words)
+        set_property(self.words, "tone", "" if is_card else "secondary")
+        set_property(self, "look", "card" if is_card else "line")
+        for part in (self._sign, self._ways):
+            part.setVisible(is_card)
+        reasons = self._offer(fit, files) if is_card else []
+        if fit.forgotten:
+            names = listed(fit.forgotten)
+            reasons.append(tr("Of earlier files, not read any more: {names}.", names=names))
+        self.reasons.setText("\n".join(reasons))
+        self.reasons.setVisible(bool(reasons))
+
+    def _fault(self, fit: FitEstimate, files: tuple[Attachment, ...]) -> str:
+        """What does not fit, in one sentence with its numbers."""
+        model, context = self._model, number(fit.context)
+        room = fit.context - fit.answer_tokens
+        largest = max(files, key=lambda each: each.tokens or 0, default=None)
+        if largest is not None and (largest.tokens or 0) > room:
+            tokens = tokens_words(largest.tokens or 0, approximate=largest.approximate)
+            return tr(
+                "{name} has {tokens}; {model} reads {context} at once.",
+                name=largest.name, tokens=tokens, model=model, context=context,
+            )  # fmt: skip
+        if fit.file_tokens > room:
+            tokens = tokens_words(fit.file_tokens, approximate=fit.approximate)
+            return tr(
+                "The files have {tokens} together; {model} reads {context} at once.",
+                tokens=tokens, model=model, context=context,
+            )  # fmt: skip
+        tokens = tokens_words(fit.tokens, approximate=fit.approximate)
+        return tr(
+            "With the chat so far it is {tokens}, and the answer needs {answer}; {model} reads"
+            " {context} at once.",
+            tokens=tokens, answer=number(fit.answer_tokens), model=model, context=context,
+        )  # fmt: skip
+
+    def _offer(self, fit: FitEstimate, files: tuple[Attachment, ...]) -> list[str]:
+        """Enable the ways that there are; returns why the others are none."""
+        reasons: list[str] = []
+        paged = [each for each in files if each.part and len(each.part.pages) > 1]
+        self._enable(self.pages_button, "" if paged else tr("No file here has pages."), reasons)
+        whole = [e for e in files if e.part and e.part.name and e.part.reads is not Reads.PASSAGES]
+        none = tr("Only passages are read already.") if files else tr("No file is attached.")
+        self._enable(self.passages_button, "" if whole else none, reasons)
+        longer = fit.longer_context
+        if longer is None:
+            why = tr("{model} cannot read more at once.", model=self._model)
+            self.longer_button.setText(tr("A longer context"))
+            self._enable(self.longer_button, why, reasons)
+        else:
+            tokens, memory = number(longer.tokens), size(longer.size_bytes)
+            self.longer_button.setText(
+                tr("A longer context: {tokens} tokens, {memory}", tokens=tokens, memory=memory)
+            )
+            why = tr("A context of {tokens} tokens needs {memory}, more than is free.",
+                     tokens=tokens, memory=memory)  # fmt: skip
+            self._enable(self.longer_button, "" if longer.fits else why, reasons)
+        best = max(fit.models, key=lambda each: each.context, default=None)
+        self.model_button.setToolTip(
+            tr("{model} reads {context} tokens at once", model=best.name, context=best.context)
+            if best else ""
+        )  # fmt: skip
+        if best is None:
+            reasons.append(tr("None of your other models can read it all."))
+        return reasons
+
+    def _enable(self, button: TextButton, why_not: str, reasons: list[str]) -> None:
+        button.setEnabled(not why_not)
+        button.setAccessibleDescription(why_not)
+        button.setToolTip(why_not)
+        if why_not:
+            reasons.append(why_not)
+
+    def _choose_pages(self) -> None:
+        files = self._state.of(self._chat.current)
+        paged = [each for each in files if each.part and len(each.part.pages) > 1]
+        if paged:
+            self.pages_requested.emit(max(paged, key=lambda each: each.tokens or 0).id)
+
+    def _choose_passages(self) -> None:
+        files = self._state.of(self._chat.current)
+        self.passages_requested.emit([each.id for each in files if each.part and each.name])
+
+
+def cost_words(fit: FitEstimate, files: int) -> str:
+    """What the files cost: tokens, the time until the first words, and what is read already."""
+    parts = [
+        trn("{count} file", "{count} files", files) if files else "",
+        tokens_words(fit.file_tokens or fit.tokens, approximate=fit.approximate),
+    ]
+    if fit.seconds >= 0.5:
+        parts.append(tr("first words in about {time}", time=_time(fit.seconds)))
+    words = listed(parts)
+    if fit.cached_tokens:
+        return tr("{words}; {count} already read", words=words, count=number(fit.cached_tokens))
+    return words
+
+
+def _time(seconds: float) -> str:
+    if seconds < 90:
+        return tr("{count} s", count=number(max(1, round(seconds))))
+    return tr("{count} min", count=number(round(seconds / 60)))

@@ -1,0 +1,50 @@
+"""Dialogs of the system in which the user chooses files; none blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from app.system.translation import tr
+
+Chosen = Callable[[list[Path]], object]
+
+
+def choose_model(parent: QWidget, folder: Path, chosen: Callable[[Path], object]) -> None:
+    """Ask for the file of a model."""
+    dialog = _dialog(parent, tr("Open a model"), folder, lambda paths: chosen(paths[0]))
+    dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+    dialog.setNameFilters([f"{tr('Models')} (*.gguf *.GGUF)", f"{tr('All files')} (*)"])
+    dialog.open()
+
+
+def choose_files(parent: QWidget, folder: Path, chosen: Chosen) -> None:
+    """Ask for files to be attached."""
+    dialog = _dialog(parent, tr("Attach files"), folder, chosen)
+    dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
+    dialog.setLabelText(QFileDialog.DialogLabel.Accept, tr("Attach"))
+    dialog.open()
+
+
+def choose_folder(parent: QWidget, folder: Path, chosen: Chosen) -> None:
+    """Ask for a folder whose files are to be attached."""
+    dialog = _dialog(parent, tr("Attach a folder"), folder, chosen)
+    dialog.setFileMode(QFileDialog.FileMode.Directory)
+    dialog.setOption(QFileDialog.Option.ShowDirsOnly)
+    dialog.setLabelText(QFileDialog.DialogLabel.Accept, tr("Attach"))
+    dialog.open()
+
+
+def _dialog(parent: QWidget, title: str, folder: Path, chosen: Chosen) -> QFileDialog:
+    dialog = QFileDialog(parent, title, str(folder))
+    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+
+    def selected(names: list[str]) -> None:
+        if names:
+            chosen([Path(name) for name in names])
+
+    dialog.filesSelected.connect(selected)
+    return dialog
