@@ -5,12 +5,13 @@ Markdown, HTML and PDF are written from it, so that they say the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from app.domain.chat_tree import ChatTree, shown_branch
 from app.domain.document_words import place_words
+from app.domain.documents import Passage
 from app.domain.message import Message
 from app.domain.parts import (
     ErrorPart,
@@ -23,7 +24,18 @@ from app.domain.parts import (
     ToolCallPart,
     ToolResultPart,
 )
-from app.markdown.blocks import Block, Code, Level, Paragraph, Place, Run
+from app.domain.passages import cited, first_words
+from app.markdown.blocks import (
+    Block,
+    Code,
+    Level,
+    Paragraph,
+    Place,
+    Run,
+    passage_link,
+    passage_numbers,
+    runs_of,
+)
 from app.markdown.inline import clean, clean_code
 from app.markdown.lines import Lines
 from app.markdown.stream import PlainText, parse
@@ -31,6 +43,7 @@ from app.system.translation import tr
 from engine import Role
 
 _HERE = Place(0, 1)
+_NOTE_LENGTH = 240  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +54,35 @@ class Section:
     when: str  # "": not known
     is_user: bool
     blocks: tuple[Block, ...]
+    are_notes: bool = False  # the passages that answers refer to; each block begins with its number
 
 
 def sections(tree: ChatTree) -> Iterator[Section]:
-    """The sections of the shown branch, the instructions of the chat before it."""
+    """The sections of the shown branch: the instructions of the chat before it, and behind it the
+    passages that its answers refer to.
+    """
     said = tree.settings.resolved.text or tree.settings.instructions
     if said and said.strip():
         yield Section(tr("Instructions"), "", True, tuple(PlainText(said).blocks))
+    known: Mapping[int, Passage] = {}
+    used = set[int]()
     for message in shown_branch(tree):
-        blocks = tuple(block for part in message.parts for block in _blocks(message.role, part))
+        known = cited(known, message)
+        blocks = tuple(
+            block for part in message.parts for block in _blocks(message.role, part, known)
+        )
+        used.update(number for each in blocks for number in passage_numbers(runs_of(each)))
         yield Section(_author(message), when(message.created), message.role is Role.USER, blocks)
+    if used:
+        notes = tuple(_note(known[number]) for number in sorted(used))
+        yield Section(tr("Passages"), "", False, notes, are_notes=True)
+
+
+def _note(passage: Passage) -> Paragraph:
+    """The document and page of a passage, and how it begins."""
+    number = Run(f"[{passage.number}]", link=passage_link(passage.number))
+    words = one_line(first_words(passage, _NOTE_LENGTH))
+    return Paragraph(_HERE, (number, Run(f": {one_line(place_words(passage))}: {words}")))
 
 
 def one_line(text: str) -> str:
@@ -85,12 +117,14 @@ def _author(message: Message) -> str:
             return tr("Tool")
 
 
-def _blocks(role: Role, part: Part) -> Sequence[Block]:
+def _blocks(role: Role, part: Part, known: Mapping[int, Passage]) -> Sequence[Block]:
+    """The blocks of a part of a message, which may refer to the `known` passages."""
+    numbers = frozenset(known)
     match part:
         case TextPart(text):
-            return parse(text) if role is Role.ASSISTANT else PlainText(text).blocks
+            return parse(text, numbers) if role is Role.ASSISTANT else PlainText(text).blocks
         case ThoughtPart(text):
-            return _quoted([_label(tr("Thoughts")), *parse(text)]) if text.strip() else ()
+            return _quoted([_label(tr("Thoughts")), *parse(text, numbers)]) if text.strip() else ()
         case ToolCallPart(name, arguments):
             words = tr("Tool call: {name}", name=name)
             return [_label(words), _code(arguments, "json")]
@@ -103,12 +137,8 @@ def _blocks(role: Role, part: Part) -> Sequence[Block]:
             words = tr("Attached: {name}", name=name) if name else tr("Attached text")
             return [_label(words), _code(text)]
         case PassagesPart(passages):
-            return [
-                block
-                for each in passages
-                if not each.struck
-                for block in (_label(f"[{each.number}] {place_words(each)}"), _code(each.text))
-            ]
+            read = [each for each in passages if not each.struck]
+            return [_label(f"[{each.number}] {place_words(each)}") for each in read]
         case ImagePart(name):
             words = tr("Picture: {name}", name=name) if name else tr("Picture")
             return [_label(words)]

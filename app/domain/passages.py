@@ -126,6 +126,18 @@ def without_old(messages: Sequence[Message], surplus: int) -> tuple[list[Message
     return made, frozenset(left_out)
 
 
+def first_words(passage: Passage, length: int) -> str:
+    """How a passage begins, on one line."""
+    words = " ".join(passage.text[: 4 * length].split())
+    if len(words) <= length:
+        return words
+    return (
+        words[:length].rpartition(" ")[0].rstrip(" ,;:") + "…"
+        if " " in words[:length]
+        else words[:length] + "…"
+    )
+
+
 def searched_words(question: Message, before: Sequence[Message]) -> str:
     """What is searched for a question: its words and, if it refers to one before, those too.
 

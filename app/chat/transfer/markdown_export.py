@@ -29,7 +29,7 @@ def chats_text(trees: Iterable[ChatTree]) -> str:
 
 
 def _section(section: Section) -> str:
-    made = to_markdown(section.blocks)
+    made = to_markdown(section.blocks, lambda number, _: f"[^{number}]")
     return "\n\n".join(filter(None, (_heading(2, section.heading), made)))
 
 

@@ -29,7 +29,7 @@ from PySide6.QtGui import (
     QTextOption,
 )
 
-from app.markdown.blocks import Run, Runs
+from app.markdown.blocks import Run, Runs, passage_number
 from app.markdown.formulas import Tex, inline_tex
 from app.ui.blocks.formula_paint import draw_formula
 from app.ui.blocks.style import PLACEHOLDER, Face, ReadingStyle
@@ -205,7 +205,7 @@ class Flow:
                 if run.code and self._mixed:
                     look = QTextCharFormat(look)
                     look.setBackground(style.code_ground)
-                if run.link:  # Qt makes it a link of a PDF
+                if run.link and not passage_number(run.link):  # Qt makes it a link of a PDF
                     look = QTextCharFormat(look)
                     look.setAnchor(True)
                     look.setAnchorHref(run.link)

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.domain.chat_tree import ChatTree
 from app.domain.document import Section, one_line, sections, when
-from app.markdown.blocks import Code, Formula, Heading, Paragraph, Run
+from app.markdown.blocks import Code, Formula, Heading, Paragraph, Run, passage_number
 from app.markdown.export import to_html
 from app.markdown.formulas import Tex, inline_tex
 from app.ui.blocks.highlight import exact_spans, lexer_of
@@ -107,7 +107,7 @@ def chat_html(tree: ChatTree, sheet: str) -> Iterator[str]:
 def _section_html(section: Section) -> str:
     said = f'<b dir="auto">{escape(section.heading)}</b>{escape(section.when)}'
     kind = ' class="user"' if section.is_user else ""
-    body = to_html(section.blocks, _shown)
+    body = to_html(section.blocks, _shown_note if section.are_notes else _shown)
     side = _side(_is_right_to_left(section))
     return (
         f'<section{kind}>\n<p class="author">{said}</p>\n'
@@ -126,10 +126,19 @@ def _is_right_to_left(section: Section) -> bool:
     return first is not None and runs_right_to_left("".join(run.text for run in first.runs))
 
 
+def _shown_note(what: Code | Formula | Run) -> str:
+    """The number of a passage, where references to it lead."""
+    if isinstance(what, Run) and (number := passage_number(what.link)):
+        return f'<b id="passage-{number}">{escape(what.text)}</b>'
+    return _shown(what)
+
+
 def _shown(what: Code | Formula | Run) -> str:
-    """The HTML of code or a formula as the screen shows it; "" if it is not highlighted."""
+    """The HTML of code, a formula or a reference; "" for code that is not highlighted."""
     if isinstance(what, Code):
         return _code_html(what)
+    if isinstance(what, Run) and (number := passage_number(what.link)):
+        return f'<a href="#passage-{number}">{escape(what.text)}</a>'
     is_block = isinstance(what, Formula)
     tex = Tex(what.tex, display=True) if is_block else inline_tex(what.text)
     try:

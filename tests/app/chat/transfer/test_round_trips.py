@@ -18,8 +18,9 @@ from app.chat.transfer.json_stream import JsonStream
 from app.chat.transfer.markdown_export import chat_markdown
 from app.domain.chat_tree import ChatTree, FolderRecord, node, renumbered, shown_branch
 from app.domain.document import sections
+from app.domain.documents import PageUnit, Passage
 from app.domain.message import MessageState
-from app.domain.parts import TextPart
+from app.domain.parts import PassagesPart, TextPart
 from app.markdown.blocks import Heading, Place, Run
 from app.markdown.stream import parse
 from app.ui.export.html import chat_html, style_sheet
@@ -185,3 +186,40 @@ def test_only_the_shown_branch_is_a_document() -> None:
     )  # fmt: skip
     assert [each.id for each in shown_branch(tree)] == [1, 2]
     assert "two" not in chat_markdown(tree)
+
+
+def cited_chat() -> ChatTree:
+    """An answer that refers to one of two passages, and to one that there is not."""
+    first = Passage(1, "manual.pdf", "The warranty is two years. " * 30, "3", PageUnit.PAGE)
+    second = Passage(2, "a_b.txt", "Clean the filter.")
+    struck = Passage(3, "c.txt", "secret", struck=True)
+    return ChatTree(
+        "T", 1.0, 2.0,
+        (
+            node(1, None, Role.USER, (PassagesPart((first, second, struck)), TextPart("How long?"))),
+            node(2, 1, Role.ASSISTANT, (TextPart("Two years [1], not [3] or [9]; `a[1]`."),)),
+        ),
+        2,
+    )  # fmt: skip
+
+
+def test_references_are_notes_behind_the_chat(sheet: str) -> None:
+    text = chat_markdown(cited_chat())
+    assert "Two years [^1], not [3] or [9]; `a[1]`." in text
+    note = text.rpartition("## Passages\n\n")[2]
+    assert note.startswith("[^1]: manual.pdf, page 3: The warranty is two years. The")
+    assert note.endswith("is two…\n")
+    assert len(note) < 300
+    assert "*[2] a\\_b.txt*" in text or "*[2] a_b.txt*" in text
+    assert "secret" not in text
+
+    html = "".join(chat_html(cited_chat(), sheet))
+    assert 'Two years <a href="#passage-1">[1]</a>, not [3] or [9]' in html
+    assert '<b id="passage-1">[1]</b>: manual.pdf, page 3: The warranty' in html
+    assert "passage-2" not in html
+
+
+def test_a_chat_without_references_has_no_notes() -> None:
+    tree = cited_chat()
+    tree = replace(tree, messages=(tree.messages[0], node(2, 1, Role.ASSISTANT, (TextPart("2"),))))
+    assert not any(section.are_notes for section in sections(tree))
