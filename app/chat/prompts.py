@@ -103,8 +103,10 @@ class PromptBuilder:
         room = (context - answer_room(context)) * bytes_per_token(messages)
         return without_old(messages, round(size - room)) if size > room else (messages, frozenset())
 
-    def _asked(self, conversation: int, messages: Sequence[Message]) -> Sequence[Message]:
+    def _asked(self, conversation: int | None, messages: Sequence[Message]) -> Sequence[Message]:
         """What is asked of the model: the messages as they are now, as far as there is room."""
+        if conversation is None:
+            return messages  # of a chat that is not begun yet
         now = {each.id: each for each in self._state.branches.get(conversation, ())}
         newest = [now.get(each.id, each) for each in messages]
         fitting, left_out = self._fitting(conversation, newest)
