@@ -13,6 +13,8 @@ from pathlib import Path
 from app.documents.source import ExtractionError, ExtractionFault
 from hostile_trial import trial
 
+SLOW_SECONDS = 3.0
+
 
 def main(words: list[str]) -> None:
     counts: collections.Counter[str] = collections.Counter()
@@ -21,12 +23,10 @@ def main(words: list[str]) -> None:
             if words and not any(word in name for word in words):
                 continue
             outcome = made.outcome(name)
-            is_fault = isinstance(outcome.found, ExtractionError)
-            counts[
-                outcome.found.fault if isinstance(outcome.found, ExtractionError) else "document"
-            ] += 1
-            is_crash = is_fault and outcome.found.fault is ExtractionFault.CRASHED
-            mark = "!!" if is_crash else " *" if outcome.seconds > 3 else "  "
+            fault = outcome.found.fault if isinstance(outcome.found, ExtractionError) else None
+            counts[fault or "document"] += 1
+            crashed, slow = fault is ExtractionFault.CRASHED, outcome.seconds > SLOW_SECONDS
+            mark = "!!" if crashed else " *" if slow else "  "
             print(f"{mark} {outcome.seconds:6.2f} s  {name:28} {outcome.words[:150]}", flush=True)
     print(dict(counts))
 

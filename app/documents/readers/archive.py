@@ -11,12 +11,12 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
-from app.documents.source import ExtractionError, ExtractionFault, Look, Source
+from app.documents.archives import rar, seven_zip
+from app.documents.archives.entry import Entry, date_words
+from app.documents.source import ExtractionError, ExtractionFault, Source
 from app.documents.tables import markdown_table
 from app.domain.documents import Document, DocumentKind, DocumentWarning, Page, Warned
 
@@ -24,15 +24,6 @@ MOST_FILES = 10_000  # that are listed
 MOST_UNPACKED_BYTES = 1_000_000_000  # of a compressed tar, which has its list between its files
 _LONGEST_NAME = 1_000  # characters
 _COLUMNS = ("Name", "Bytes", "Modified")
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A file in an archive."""
-
-    name: str
-    size: int | None = None  # bytes, unpacked; None: not known
-    modified: str = ""
 
 
 class _TooMuch(Exception):
@@ -93,8 +84,10 @@ def _entries(source: Source) -> Iterator[Entry]:
     for magic, opened in _COMPRESSED:
         if head.startswith(magic):
             return _compressed_entries(source, opened)
-    if head.startswith((b"7z", b"Rar!")):
-        raise ExtractionError(ExtractionFault.UNKNOWN, Look.COMPRESSED)
+    if head.startswith(b"7z"):
+        return seven_zip.entries(source)
+    if head.startswith(b"Rar!"):
+        return rar.entries(source)
     return _tar_file_entries(source)
 
 
@@ -130,11 +123,7 @@ def _tar_entries(archive: tarfile.TarFile) -> Iterator[Entry]:
     while (info := archive.next()) is not None:
         if info.isdir():
             continue
-        modified = ""
-        with suppress(OverflowError, OSError, ValueError):
-            if info.mtime > 0:
-                modified = f"{datetime.fromtimestamp(info.mtime, UTC):%Y-%m-%d %H:%M}"
-        yield Entry(info.name, info.size, modified)
+        yield Entry(info.name, info.size, date_words(info.mtime))
 
 
 def _compressed_entries(source: Source, unpacked: Callable[[Path], _Unpacked]) -> Iterator[Entry]:

@@ -1,0 +1,1 @@
+"""Lists of files in archives that the standard library cannot read, from their headers alone."""
