@@ -8,6 +8,7 @@ import tarfile
 from collections.abc import Mapping
 from xml.sax.saxutils import escape
 
+from archive_samples import RAR_4, RAR_5, SEVEN_ZIP, SEVEN_ZIP_PLAIN
 from raw_zip import Raw, raw_zip
 
 WORDS = "Tokonoma reads the third sentence of this document."
@@ -296,4 +297,8 @@ def small_documents() -> dict[str, bytes]:
         "txt": "Ein Satz über Straßen.\n".encode("latin-1") * 20,
         "zip": package({"a.txt": "a", "folder/b.txt": "b" * 100}),
         "tar.gz": tar_gz(),
+        "7z": SEVEN_ZIP,
+        "plain.7z": SEVEN_ZIP_PLAIN,
+        "5.rar": RAR_5,
+        "4.rar": RAR_4,
     }

@@ -5,6 +5,7 @@ Format of version 5: https://www.rarlab.com/technote.htm
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -45,12 +46,14 @@ def _block_5(file: BinaryIO) -> tuple[int, Entry | None, bool]:
     """Size of a block with its data, the file it is the header of, and whether it is the last."""
     place = file.tell()
     start = Cursor(file.read(14))
-    start.take(4)  # a checksum
-    length = _number(start)
+    checksum, length = start.number(4), _number(start)
     if length > _MOST_HEADER_BYTES:
         raise ValueError("a header that is too long")
-    file.seek(place + start.at)
-    header = Cursor(file.read(length))
+    file.seek(place + 4)
+    content = file.read(start.at - 4 + length)
+    if zlib.crc32(content) != checksum:
+        raise ValueError("a header is damaged")
+    header = Cursor(content[-length:])
     kind, flags = _number(header), _number(header)
     if kind == _ENCRYPTION_5:
         raise _protected()
@@ -75,12 +78,13 @@ def _block_5(file: BinaryIO) -> tuple[int, Entry | None, bool]:
 
 def _block_4(file: BinaryIO) -> tuple[int, Entry | None, bool]:
     """The same of version 4."""
-    start = Cursor(file.read(7))
-    start.take(2)
-    kind, flags, length = start.byte(), start.number(2), start.number(2)
-    if length < 7:
-        raise ValueError("a header that is too short")
-    header = Cursor(file.read(length - 7))
+    first = file.read(7)
+    start = Cursor(first)
+    checksum, kind, flags, length = (start.number(each) for each in (2, 1, 2, 2))
+    content = file.read(max(0, length - 7))
+    if zlib.crc32(first[2:] + content) & 0xFFFF != checksum:
+        raise ValueError("a header is damaged")
+    header = Cursor(content)
     data = header.number(4) if flags & 0x8000 else 0
     if kind == _MAIN_4 and flags & 0x80:
         raise _protected()

@@ -6,6 +6,7 @@ Format: https://www.7-zip.org/sdk.html (DOC/7zFormat.txt).
 from __future__ import annotations
 
 import lzma
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
@@ -41,7 +42,11 @@ def entries(source: Source) -> Iterator[Entry]:
     """The files. Raises ExtractionError, EOFError, ValueError and lzma.LZMAError."""
     with source.open() as file:
         start = Cursor(file.read(_START_BYTES))
-        start.take(12)
+        start.take(8)
+        checksum = start.number(4)
+        if zlib.crc32(start.take(20)) != checksum:
+            raise ValueError("its first header is damaged")
+        start.at -= 20
         at, size = start.number(8), start.number(8)
         if not size:
             return
