@@ -47,10 +47,13 @@ def entries(source: Source) -> Iterator[Entry]:
         if zlib.crc32(start.take(20)) != checksum:
             raise ValueError("its first header is damaged")
         start.at -= 20
-        at, size = start.number(8), start.number(8)
+        at, size, checksum = start.number(8), start.number(8), start.number(4)
         if not size:
             return
         header = _read(file, _START_BYTES + at, size)
+        if zlib.crc32(header.take(size)) != checksum:
+            raise ValueError("its header is damaged")
+        header.at = 0
         for _ in range(_MOST_ENCODED):
             if header.byte() != _ENCODED_HEADER:
                 break

@@ -192,6 +192,12 @@ def test_closing_ends_running_tasks_and_leaves_nothing(make: Make) -> None:
     assert fault_of(pool, "echo").fault is ChildFault.CANCELLED
 
 
+@posix
+def test_an_interrupt_in_the_terminal_reaches_no_child(make: Make) -> None:
+    process = process_of(make())
+    assert os.getsid(process) == process
+
+
 @linux
 def test_a_child_can_write_connect_or_start_nothing(make: Make, tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("kept")
