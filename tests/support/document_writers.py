@@ -391,3 +391,73 @@ def sheet_file(
         },
     }
     return package({name: strict(text) if is_strict else text for name, text in entries.items()})
+
+
+CHART = (
+    '<c:chartSpace xmlns:c="http://schemas.openxmlformats.org/drawingml/2006/chart" '
+    'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"><c:chart><c:title><c:tx><c:rich>'
+    "<a:p><a:r><a:t>Sales</a:t></a:r></a:p></c:rich></c:tx></c:title><c:plotArea><c:barChart><c:ser>"
+    "<c:tx><c:strRef><c:strCache><c:pt idx='0'><c:v>2024</c:v></c:pt></c:strCache></c:strRef></c:tx>"
+    "<c:cat><c:strRef><c:strCache><c:pt idx='0'><c:v>Tea</c:v></c:pt><c:pt idx='1'><c:v>Salt</c:v></c:pt>"
+    "</c:strCache></c:strRef></c:cat><c:val><c:numRef><c:numCache><c:formatCode>0.0</c:formatCode>"
+    "<c:pt idx='0'><c:v>3.25</c:v></c:pt><c:pt idx='1'><c:v>7</c:v></c:pt></c:numCache></c:numRef></c:val>"
+    "</c:ser></c:barChart></c:plotArea></c:chart></c:chartSpace>"
+)
+CHART_TEXT = "Sales\n\n|  | 2024 |\n| --- | --- |\n| Tea | 3.3 |\n| Salt | 7.0 |"
+
+
+def slide_file(
+    slides: Sequence[str],
+    *,
+    notes: Mapping[int, str] | None = None,
+    hidden: Sequence[int] = (),
+    layout: str = "",
+    is_strict: bool = False,
+) -> bytes:
+    """A pptx file: the shapes of each slide as XML, and of their layout."""
+    spaces = (
+        'xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main" '
+        'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main" '
+        'xmlns:c="http://schemas.openxmlformats.org/drawingml/2006/chart" '
+        'xmlns:dgm="http://schemas.openxmlformats.org/drawingml/2006/diagram" '
+        'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006" '
+        'xmlns:a14="http://schemas.microsoft.com/office/drawing/2010/main" '
+        'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math" '
+        f'xmlns:r="{R_TYPE}"'
+    )
+    # The names of the parts are not in the order of the slides.
+    names = {i: f"slides/slide{len(slides) - i}.xml" for i in range(len(slides))}
+    listed = "".join(f'<p:sldId id="{256 + i}" r:id="s{i}"/>' for i in names)
+    entries = {
+        "_rels/.rels": relations({"rId1": ("officeDocument", "ppt/presentation.xml")}),
+        "ppt/presentation.xml": f"<p:presentation {spaces}><p:sldIdLst>{listed}</p:sldIdLst></p:presentation>",
+        "ppt/_rels/presentation.xml.rels": relations({f"s{i}": ("slide", names[i]) for i in names}),
+        "ppt/slideLayouts/layout1.xml": (
+            f"<p:sldLayout {spaces}><p:cSld><p:spTree>{layout}</p:spTree></p:cSld></p:sldLayout>"
+        ),
+        "ppt/charts/chart1.xml": CHART,
+        "ppt/diagrams/data1.xml": (
+            f"<dgm:dataModel {spaces}><dgm:ptLst><dgm:pt><dgm:t><a:p><a:r><a:t>One step</a:t></a:r></a:p>"
+            "</dgm:t></dgm:pt><dgm:pt><dgm:t><a:p><a:r><a:t>Two steps</a:t></a:r></a:p></dgm:t></dgm:pt>"
+            "</dgm:ptLst></dgm:dataModel>"
+        ),
+    }
+    for i, shapes in enumerate(slides):
+        show = ' show="0"' if i in hidden else ""
+        entries[f"ppt/{names[i]}"] = (
+            f"<p:sld {spaces}{show}><p:cSld><p:spTree>{shapes}</p:spTree></p:cSld></p:sld>"
+        )
+        related = {
+            "l": ("slideLayout", "../slideLayouts/layout1.xml"),
+            "web": ("hyperlink", "https://example.org/"),
+            "chart": ("chart", "../charts/chart1.xml"),
+            "data": ("diagramData", "../diagrams/data1.xml"),
+        }
+        if notes and i in notes:
+            related["n"] = ("notesSlide", f"../notesSlides/notes{i}.xml")
+            entries[f"ppt/notesSlides/notes{i}.xml"] = (
+                f"<p:notes {spaces}><p:cSld><p:spTree>{notes[i]}</p:spTree></p:cSld></p:notes>"
+            )
+        folder, _, name = names[i].partition("/")
+        entries[f"ppt/{folder}/_rels/{name}.rels"] = relations(related)
+    return package({name: strict(text) if is_strict else text for name, text in entries.items()})

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from app.documents.pdf.geometry import Fragment, clusters, direction
+from app.documents.intervals import clusters
+from app.documents.pdf.geometry import Fragment, direction
 from app.documents.pdf.paragraphs import joined, lines_of, paragraphs
 from app.documents.tables import markdown_table
 

@@ -6,9 +6,6 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TypeVar
-
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -113,15 +110,3 @@ def in_order(words: Sequence[Word]) -> list[str]:
             runs.append([])
         runs[-1].insert(0 if ways[i] < 0 else len(runs[-1]), word.text)
     return [text for run in runs[::base] for text in run]
-
-
-def clusters(items: Iterable[T], starts: Iterable[float], ends: Iterable[float]) -> list[list[T]]:
-    """Groups of items whose intervals touch, from the smallest start on."""
-    made: list[list[T]] = []
-    reach = float("-inf")
-    for start, end, item in sorted(zip(starts, ends, items, strict=True), key=lambda each: each[0]):
-        if start >= reach:
-            made.append([])
-        made[-1].append(item)
-        reach = max(reach, end)
-    return made

@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from app.documents.pdf.geometry import Fragment, Rule, Word, clusters, fragments
+from app.documents.intervals import clusters
+from app.documents.pdf.geometry import Fragment, Rule, Word, fragments
 from app.documents.pdf.paragraphs import cell_lines, joined
 
 NEAR = 3.0  # points between lines that meet

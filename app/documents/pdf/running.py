@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from app.documents.intervals import clusters
 from app.documents.pdf.content import Content
-from app.documents.pdf.geometry import Fragment, clusters, fragments
+from app.documents.pdf.geometry import Fragment, fragments
 
 REACH = 4  # pages before and after that are compared
 MARGIN = 0.13  # of a page's height

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from xml.etree.ElementTree import Element
 
+from app.documents.office.drawing import chart_blocks
 from app.documents.office.formulas import formula_text
 from app.documents.office.numbering import Numbering
 from app.documents.office.ooxml import (
@@ -76,7 +77,7 @@ class _Line:
     """The text of a paragraph as it is collected, and what follows the paragraph."""
 
     pieces: list[str] = field(default_factory=list[str])
-    notes: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])  # and data of charts
     boxes: list[Element] = field(default_factory=list[Element])
 
 
@@ -84,6 +85,7 @@ class _Reader:
     """Reads the blocks of a document one by one."""
 
     def __init__(self, package: Package, main: str) -> None:
+        self._package = package
         self._relations = relations(package, main)
         styles = part_of(self._relations, "styles")
         self._styles = _styles(package.tree(styles) if styles else None)
@@ -202,6 +204,8 @@ class _Reader:
                 self._add(" ".join(map(formula_text, child.findall("m:oMath"))), line)
             elif tag == "m:oMath":
                 self._add(formula_text(child), line)
+            elif tag == "c:chart":
+                self._chart(child, line)
             elif tag == "w:txbxContent":
                 line.boxes.append(child)
             elif tag != "w:p":
@@ -261,6 +265,12 @@ class _Reader:
         self.blocks_of(children(found[0]), inner)
         self._fields, self._joined = fields, joined
         line.notes.append(f"{sign}: {inner.text}")
+
+    def _chart(self, reference: Element, line: _Line) -> None:
+        found = self._relations.get(reference.get("r:id", ""))
+        root = self._package.tree(found.target) if found is not None else None
+        if root is not None:
+            line.notes.append(chart_blocks(root).text)
 
     def _table(self, element: Element, into: Blocks) -> None:
         rows: list[list[Blocks | None]] = []

@@ -157,12 +157,11 @@ class Package:
         """The root of an XML entry, None without the entry; raises ExtractionError."""
         return xml_tree(self.chunks(name), name) if name in self else None
 
-    def elements(self, name: str, *wanted: str) -> Iterator[Element]:
-        """The outermost elements of these names, each forgotten when the next one is taken.
-
-        None without the entry; raises ExtractionError.
-        """
-        return xml_elements(self.chunks(name), *wanted, name=name) if name in self else iter(())
+    def elements(self, name: str, *wanted: str, opened: str = "") -> Iterator[Element]:
+        """`xml_elements` of an entry; none without the entry; raises ExtractionError."""
+        if name not in self:
+            return iter(())
+        return xml_elements(self.chunks(name), *wanted, opened=opened, name=name)
 
 
 def _plain(name: str) -> str:
@@ -195,9 +194,14 @@ def xml_tree(chunks: Iterable[bytes], name: str = "") -> Element:
     return builder.close()
 
 
-def xml_elements(chunks: Iterable[bytes], *wanted: str, name: str = "") -> Iterator[Element]:
-    """The outermost elements of the wanted names, each forgotten when the next one is taken."""
-    builder = _Builder(frozenset(wanted), name)
+def xml_elements(
+    chunks: Iterable[bytes], *wanted: str, opened: str = "", name: str = ""
+) -> Iterator[Element]:
+    """The outermost elements of the wanted names, each forgotten when the next one is taken.
+
+    An element called `opened` that is around them comes when it begins, before what is within it.
+    """
+    builder = _Builder(frozenset(wanted), name, opened)
     for piece in chunks:
         builder.feed(piece)
         yield from builder.taken()
@@ -208,8 +212,9 @@ def xml_elements(chunks: Iterable[bytes], *wanted: str, name: str = "") -> Itera
 class _Builder:
     """Builds elements whose names have the prefixes of `PREFIXES`, and refuses entities."""
 
-    def __init__(self, wanted: frozenset[str], name: str) -> None:
+    def __init__(self, wanted: frozenset[str], name: str, opened: str = "") -> None:
         self._wanted = wanted
+        self._opened = opened
         self._name = name
         self._tree = TreeBuilder()
         self._open: list[Element] = []
@@ -268,6 +273,8 @@ class _Builder:
         self._open.append(element)
         if not self._within and plain in self._wanted:
             self._within = len(self._open)
+        elif not self._within and plain == self._opened:
+            self._found.append(element)
 
     def _end(self, name: str) -> None:
         self._tree.end(name)

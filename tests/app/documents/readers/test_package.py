@@ -162,6 +162,14 @@ def test_outermost_elements_are_read_one_by_one_from_any_pieces() -> None:
         assert found == ["12", "3"] * 50
 
 
+def test_an_element_around_others_comes_when_it_begins() -> None:
+    text = b"<a><t n='1'><b>1</b><b>2</b></t><t n='2'><b>3</b></t></a>"
+    found = [
+        (each.tag, each.get("n") or each.text) for each in xml_elements([text], "b", opened="t")
+    ]
+    assert found == [("t", "1"), ("b", "1"), ("b", "2"), ("t", "2"), ("b", "3")]
+
+
 def test_an_entry_is_not_held_in_memory_as_a_whole(tmp_path: Path) -> None:
     source = zipped(tmp_path, a=b"<a>" + b"<b>x</b>" * 300_000 + b"</a>")
     with Package(source) as opened:
