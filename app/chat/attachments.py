@@ -11,10 +11,8 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from itertools import count, islice
 from pathlib import Path
-from typing import cast
 
 from PySide6.QtCore import QObject
 
@@ -78,8 +76,8 @@ class Attachments:
         parent: QObject,
         extractor: Callable[[], TextExtractor] | None = None,
     ) -> None:
-        """`began` is called when files are attached to a new message. `user_files` is the worker for short looks at the user's files. `extractor` makes what
-        extracts texts; None: that of `app.documents`.
+        """`began` is called when files are attached. `user_files` is the worker for short looks at
+        the user's files. `extractor` makes what extracts texts; None: that of `app.documents`.
         """
         self._state, self._shown, self._drafts = state, shown, drafts
         self._began, self._user_files = began, user_files
@@ -377,7 +375,9 @@ class Attachments:
 
 def _extractor() -> TextExtractor:
     """The extractor of the app, whose modules are not needed before."""
-    return cast("TextExtractor", import_module("app.documents.extract").Extractor())
+    from app.documents.extract import Extractor
+
+    return Extractor()
 
 
 def _outcome(texts: FileTexts, wanted: FilePart, cancelled: Callable[[], bool]) -> _Outcome:
@@ -387,14 +387,13 @@ def _outcome(texts: FileTexts, wanted: FilePart, cancelled: Callable[[], bool]) 
             raise ExtractionError(ExtractionFault.CANCELLED)
         return _Outcome(texts.read(wanted, cancelled))
     except ExtractionError as error:
-        unknown = error.fault is ExtractionFault.UNKNOWN
-        return _Outcome(None, *fault_sentence(wanted.name, error.fault, error.detail), unknown)
+        words = fault_sentence(wanted.name, error.fault, error.detail)
+        return _Outcome(None, *words, unknown=error.fault is ExtractionFault.UNKNOWN)
     except StoreError as error:
         return _Outcome(None, str(error), error.remedy)
     except Exception:  # noqa: BLE001  (the thread goes on with the next file)
         _log.exception("%s cannot be read", wanted.name)
-        error = ExtractionError(ExtractionFault.CRASHED)
-        return _Outcome(None, *fault_sentence(wanted.name, error.fault, error.detail))
+        return _Outcome(None, *fault_sentence(wanted.name, ExtractionFault.CRASHED))
 
 
 def _files_in(path: Path) -> list[Path] | None:

@@ -100,7 +100,7 @@ class FileTexts:
         with _readable():
             facts = path.stat()
         if not S_ISREG(facts.st_mode):
-            raise ExtractionError(ExtractionFault.UNKNOWN)
+            raise ExtractionError(ExtractionFault.NOT_A_FILE)
         if facts.st_size > MOST_BYTES:
             raise ExtractionError(ExtractionFault.TOO_LARGE)
         sha256 = self._blobs.add(_pieces(path, cancelled))
@@ -143,8 +143,10 @@ def _readable() -> Generator[None]:
     """Errors of the file system as ExtractionError."""
     try:
         yield
-    except OSError as error:
-        reason = error.strerror or str(error)
+    except FileNotFoundError as error:
+        raise ExtractionError(ExtractionFault.MISSING) from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
         raise ExtractionError(ExtractionFault.UNREADABLE, reason) from error
 
 

@@ -7,6 +7,7 @@ text is taken to have more tokens than bytes. Of an engine elsewhere it is an es
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer
 
+from app.chat.context_room import answer_room, bytes_per_token
 from app.chat.model_use import ModelUse
 from app.chat.prompts import PromptBuilder, memory_start
 from app.domain.documents import Reads
@@ -29,14 +31,12 @@ from app.state.attachments import (
     FitEstimate,
     LongerContext,
     OtherModel,
-    Place,
 )
 from app.state.chat import ModelPhase, Notice, State
 from app.system.translation import tr
 from app.system.worker import BackgroundWorker
 from engine import (
     DEFAULT_CACHE,
-    ApplyTemplate,
     ContextPolicy,
     CountTokens,
     FaultKind,
@@ -50,9 +50,8 @@ from engine import (
 
 NOTICE = "long"  # kind of the notice that a message is still being counted
 _DELAY_MILLISECONDS = 150
-_BYTES_OF_TOKEN = 4  # about, of most languages, where the tokenizer is elsewhere
-_ANSWER_SHARE, _ANSWER_TOKENS = 16, 512  # room kept for an answer: a share of the context, at most
-_PASSAGES_SHARE, _PASSAGES_TOKENS = 4, 2048  # likewise for passages that are found at sending
+_PASSAGES_SHARE, _PASSAGES_TOKENS = 3, 2048  # of the free context, passages that will be found
+_MARKUP = 32  # tokens of the template around a turn, at most
 _STEP = 1024  # a longer context is a multiple of it
 _MOST_MODELS = 12  # that are looked at for one that can read the prompt
 
@@ -64,7 +63,7 @@ _FileKey = tuple[object, str, str, Reads, tuple[int, ...]]
 class _Asked:
     """What a prompt depends on, beside the text that is typed."""
 
-    place: Place
+    chat: int | None
     branch: tuple[int, ...]
     files: tuple[FilePart, ...]
     model: object  # the load, or the model of an engine elsewhere
@@ -144,7 +143,7 @@ class Fit:
         if asked is None or not asked.context:
             return False
         most = self._most_tokens(asked, typed)
-        if most + _answer_room(asked.context) <= asked.context:
+        if most + answer_room(asked.context) <= asked.context:
             return False
         counted = self._counted
         if counted is not None and counted.asked == asked and counted.typed == typed:
@@ -201,13 +200,12 @@ class Fit:
             self._shown.set_fit(None)
             return
         if not asked.exact:
-            texts = (turn.text for turn in self._turns(asked))
-            tokens = sum(_about(text) for text in texts)
+            tokens = sum(self._about(turn.text) for turn in self._turns(asked, self._typed))
             self._counted = _Counted(asked, self._typed, tokens)
         counted = self._counted
         if counted is not None and counted.asked == asked:
             self._show()
-            near = self._most_tokens(asked, self._typed) + _answer_room(asked.context)
+            near = self._most_tokens(asked, self._typed) + answer_room(asked.context)
             if counted.typed == self._typed or near <= asked.context:
                 return
         if not self._counting and (self._wanted or not self._state.generations):
@@ -216,13 +214,8 @@ class Fit:
 
     async def _count(self, asked: _Asked, typed: str) -> None:
         """Count the prompt with this text."""
-        state, place = self._state, asked.place
-        conversation = place if isinstance(place, int) else None
-        messages = self._messages(asked, typed)
-        command = self._prompts.command(conversation, messages)
-        request = ApplyTemplate(
-            command.turns, command.thinking, command.policy, measures_cache=True
-        )
+        state, messages = self._state, self._messages(asked, typed)
+        request = self._prompts.template(asked.chat, messages)
         counted = _Counted(asked, typed, failed=True)
         try:
             applied = await self._engine.submit(request).result(TemplateApplied)
@@ -253,7 +246,9 @@ class Fit:
             if each.part is None or each.tokens is not None:
                 continue
             if not exact:
-                self._set_tokens(each.part, _about(prompt_text((each.part,))), approximate=True)
+                self._set_tokens(
+                    each.part, self._about(prompt_text((each.part,))), approximate=True
+                )
             elif (tokens := self._file_tokens.get(_key(model, each.part))) is not None:
                 self._set_tokens(each.part, tokens)
             elif not self._counting_files and not state.generations:
@@ -267,7 +262,7 @@ class Fit:
             counted = await self._engine.submit(CountTokens(text)).result(TokensCounted)
             tokens, exact = counted.tokens, True
         except RequestFailed:
-            tokens, exact = _about(text), False
+            tokens, exact = self._about(text), False
         self._counting_files = False
         if exact:
             self._file_tokens[_key(model, part)] = tokens
@@ -325,25 +320,28 @@ class Fit:
     def _messages(self, asked: _Asked, typed: str) -> list[Message]:
         """The branch with the message that is being written."""
         parts = (*asked.files, *((TextPart(typed),) if typed else ()))
-        conversation = asked.place if isinstance(asked.place, int) else 0
         own = Message(
-            0, conversation, None, Role.USER, parts, MessageState.COMPLETE, 0.0, "", "", 0, 0, 0.0, 1, 1,
+            0, asked.chat or 0, None, Role.USER, parts, MessageState.COMPLETE, 0.0, "", "", 0, 0, 0.0, 1, 1,
         )  # fmt: skip
         return [*self._state.messages, own] if parts else [*self._state.messages]
 
-    def _turns(self, asked: _Asked) -> Sequence[Turn]:
-        conversation = asked.place if isinstance(asked.place, int) else None
-        return self._prompts.turns(conversation, self._messages(asked, self._typed))
+    def _turns(self, asked: _Asked, typed: str) -> Sequence[Turn]:
+        return self._prompts.turns(asked.chat, self._messages(asked, typed))
+
+    def _about(self, text: str) -> int:
+        """About how many tokens a text has, by the answers of the shown chat."""
+        return math.ceil(len(_bytes(text)) / bytes_per_token(self._state.messages))
 
     def _most_tokens(self, asked: _Asked, typed: str) -> int:
-        """The most tokens that the prompt can have with this text."""
-        passages = _passages_room(asked)
+        """The most tokens that the prompt can have with this text: none is less than a byte."""
+
+        def size(text: str) -> int:
+            return len(_bytes(text))
+
         counted = self._counted
         if counted is None or counted.asked != asked or counted.failed:
-            texts = (turn.text for turn in self._turns(asked))
-            return sum(len(_bytes(text)) + _STEP // 32 for text in texts) + passages
-        more = 0 if counted.typed == typed else len(_bytes(typed))
-        return counted.tokens + more + passages
+            return sum(size(turn.text) + _MARKUP for turn in self._turns(asked, typed))
+        return counted.tokens + (0 if counted.typed == typed else size(typed))
 
     # --- what is shown --------------------------------------------------------------------------
 
@@ -354,13 +352,16 @@ class Fit:
             self._shown.set_fit(None)
             return
         asked = counted.asked
-        more = _about(self._typed) - _about(counted.typed)
-        tokens = max(0, counted.tokens + more) + _passages_room(asked)
-        unsent = self._shown.of(asked.place)
+        more = self._about(self._typed) - self._about(counted.typed)
+        tokens = max(0, counted.tokens + more)
+        free = max(0, asked.context - answer_room(asked.context) - tokens)
+        if any(part.reads is Reads.PASSAGES for part in asked.files):
+            tokens += min(free // _PASSAGES_SHARE, _PASSAGES_TOKENS)  # about; they always fit
+        unsent = self._shown.of(asked.chat)
         estimate = FitEstimate(
             tokens,
             asked.context,
-            _answer_room(asked.context),
+            answer_room(asked.context),
             sum(each.tokens or 0 for each in unsent),
             counted.cached,
             counted.seconds,
@@ -444,24 +445,8 @@ def _key(model: object, part: FilePart) -> _FileKey:
     return model, part.sha256 or part.text, part.name, part.reads, part.chosen
 
 
-def _answer_room(context: int) -> int:
-    return min(context // _ANSWER_SHARE, _ANSWER_TOKENS)
-
-
-def _passages_room(asked: _Asked) -> int:
-    """Tokens of the passages that will be found for a question."""
-    if not any(part.reads is Reads.PASSAGES for part in asked.files):
-        return 0
-    return min(asked.context // _PASSAGES_SHARE, _PASSAGES_TOKENS)
-
-
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "replace")
-
-
-def _about(text: str) -> int:
-    """About how many tokens a text has."""
-    return -(-len(_bytes(text)) // _BYTES_OF_TOKEN)
 
 
 def _forgotten(messages: Sequence[Message], first: int | None) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from app.settings.samplers import SAMPLERS
 from app.settings.table import Settings, sampling, thinking
 from app.state.chat import State
 from app.system.translation import number, tr
-from engine import Chat, Role, Sampling, Turn
+from engine import ApplyTemplate, Chat, Role, Sampling, Turn
 
 _FEWEST_WORDS = 15  # that an answer is asked to have
 GREETED = "You began this conversation with these words:"  # before a greeting
@@ -103,19 +103,22 @@ class PromptBuilder:
         room = (context - answer_room(context)) * bytes_per_token(messages)
         return without_old(messages, round(size - room)) if size > room else (messages, frozenset())
 
-    def _asked(self, conversation: int | None, messages: Sequence[Message]) -> Sequence[Message]:
+    def _asked(self, conversation: int, messages: Sequence[Message]) -> Sequence[Message]:
         """What is asked of the model: the messages as they are now, as far as there is room."""
-        if conversation is None:
-            return messages  # of a chat that is not begun yet
         now = {each.id: each for each in self._state.branches.get(conversation, ())}
         newest = [now.get(each.id, each) for each in messages]
         fitting, left_out = self._fitting(conversation, newest)
         self._state.set_left_out(conversation, left_out)
         return fitting
 
-    def command(
-        self, conversation: int | None, messages: Sequence[Message], extra: str = ""
-    ) -> Chat:
+    def template(self, conversation: int | None, messages: Sequence[Message]) -> ApplyTemplate:
+        """The request to count the prompt that answers a branch, and what is cached of it."""
+        chat = self._state.settings(conversation)
+        thinks = chat.thinks(thinking(self._settings(None)))
+        turns = self.turns(conversation, messages)
+        return ApplyTemplate(turns, thinks, chat.policy, measures_cache=True)
+
+    def command(self, conversation: int, messages: Sequence[Message], extra: str = "") -> Chat:
         """The request to answer a branch, or to continue its last answer.
 
         `extra` is an instruction for this answer only: it follows the question, so that the cached

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.chat.attachments import MOST_FILES, NOTICE
+from app.documents.extract import Extractor
 from app.domain.documents import Reads
 from app.domain.parts import FilePart, TextPart, files, prompt_text
 from app.state.attachments import Attachment, AttachmentPhase, Editing
@@ -144,7 +146,7 @@ def test_a_file_without_text_keeps_its_message_unsent(
 
 def test_a_missing_file_is_named(stage: Stage, tmp_path: Path) -> None:
     _attach(stage, tmp_path / "gone.txt")
-    assert "gone.txt cannot be read" in _of(stage)[0].fault
+    assert "gone.txt was not found" in _of(stage)[0].fault
 
 
 def test_removing_a_file_stops_reading_it(
@@ -381,3 +383,22 @@ def test_closing_stops_an_extraction(
     until(lambda: extractor.names == ["a.txt"])
     make()
     assert extractor.closed
+
+
+def test_real_files_are_extracted_in_a_child_process(qtbot: QtBot, tmp_path: Path) -> None:
+    """Also one that is damaged: it is named, and the next one is read."""
+    stage = Stage(tmp_path, extractor=Extractor())
+    try:
+        stage.ready(MODEL)
+        (tmp_path / "bad.pdf").write_bytes(b"%PDF-1.7\nnothing")
+        with zipfile.ZipFile(tmp_path / "good.zip", "w") as archive:
+            archive.writestr("inside.txt", "Text")
+        _attach(stage, tmp_path / "bad.pdf", tmp_path / "good.zip")
+        bad, good = _of(stage)
+        assert (bad.phase, good.phase) == (FAILED, READY)
+        assert "bad.pdf" in bad.fault
+        assert good.part is not None
+        assert good.part.kind == "archive"
+        assert "inside.txt" in good.part.text
+    finally:
+        stage.close()
