@@ -239,6 +239,7 @@ NOT_BEFORE_THE_FIRST_PAINT = (  # each is imported when it is first opened or ne
     "app.ui.chat.trash",
     "app.ui.comparison.card",
     "app.ui.connections.page",
+    "app.ui.documents.card",
     "app.ui.export.html",
     "app.ui.export.pdf",
     "app.ui.library.page",

@@ -29,6 +29,7 @@ import scenes_comparison
 import scenes_composer
 import scenes_connections
 import scenes_elsewhere
+import scenes_files
 import scenes_folders
 import scenes_instructions
 import scenes_library
@@ -51,6 +52,7 @@ SCENES: dict[str, Scene] = {
     **scenes_answers.SCENES,
     **scenes_comparison.SCENES,
     **scenes_composer.SCENES,
+    **scenes_files.SCENES,
     **scenes_folders.SCENES,
     **scenes_instructions.SCENES,
     **scenes_library.SCENES,
@@ -83,6 +85,9 @@ HIGH_CONTRAST = (
     "comparison_card",
     "trash",
     "import_preview",
+    "files",
+    "files_too_long",
+    "file_card",
     "folders",
     "folders_dragged",
     "performance",

@@ -222,6 +222,7 @@ class Composer(QFrame):
         self.editor.typing.connect(self.typing)
         self.editor.save_requested.connect(self.save_prompt)
         self.editor.resized.connect(self._fit_placeholder)
+        self.editor.resized.connect(self._fit_height)  # its lines wrap elsewhere
         self.editor.document().documentLayout().documentSizeChanged.connect(self._fit_height)
         self.button.clicked.connect(self._on_button)
         self.set_model_name("")

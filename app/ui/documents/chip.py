@@ -31,7 +31,7 @@ from app.ui.widgets.controls import (
     set_property,
 )
 
-HEIGHT = 46  # pixels
+HEIGHT = 48  # pixels
 _NARROWEST, _WIDEST = 168, 300  # pixels
 _WIDEST_WARNING = 460  # pixels: with a sentence in it
 _TIP = 400  # characters of a text
@@ -87,9 +87,10 @@ class AttachmentChip(QFrame):
         words.addWidget(self.bar)
         words.addStretch(1)
         row = QHBoxLayout(self)
-        set_margins(row, 10, 2, 4, 2)
-        row.setSpacing(8)
+        set_margins(row, 8, 0, 2, 0)
+        row.setSpacing(4)
         row.addWidget(self._icon)
+        row.addSpacing(4)
         row.addLayout(words, 1)
         row.addWidget(self.again_button)
         row.addWidget(self.remove_button)
@@ -126,6 +127,9 @@ class AttachmentChip(QFrame):
         keys = tr("Enter shows its text, Delete removes it.") if self.can_open else ""
         self.setAccessibleDescription(keys or tr("Delete removes it."))
         self.setToolTip("\n\n".join(filter(None, (warning, tip))))
+        set_property(self, "opens", self.can_open)
+        shapes = Qt.CursorShape
+        self.setCursor(shapes.PointingHandCursor if self.can_open else shapes.ArrowCursor)
 
     @property
     def can_open(self) -> bool:
@@ -161,7 +165,7 @@ class AttachmentChip(QFrame):
         if self.warning.text():
             below += self.warning.natural_width() + 14 + 8
         again = self.again_button.sizeHint().width() + 8 if self.again_button.text() else 0
-        around = 10 + _ICON + 8 + 8 + self.remove_button.sizeHint().width() + 8 + again
+        around = 10 + _ICON + 8 + self.remove_button.sizeHint().width() + 8 + again
         widest = _WIDEST_WARNING if self.warning.text() or again else _WIDEST
         width = max(self.name.natural_width(), below) + around
         return QSize(min(max(width, _NARROWEST), widest), HEIGHT)

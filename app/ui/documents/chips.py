@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QAccessible, QResizeEvent
-from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
+from PySide6.QtGui import QAccessible
+from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QWidget
 
 from app.domain.parts import ImagePart
 from app.state.attachments import Attachment
@@ -46,6 +46,9 @@ class Chips(QScrollArea):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        policy.setHeightForWidth(True)
+        self.setSizePolicy(policy)
         self.setAccessibleName(tr("Attached files"))
         self.viewport().setAutoFillBackground(False)
         self._inside.setAutoFillBackground(False)
@@ -77,7 +80,7 @@ class Chips(QScrollArea):
                 last = stop
         self.setVisible(bool(items))
         self._set_stop(min(self._stop, len(items) - 1))
-        self._fit()
+        self.updateGeometry()
         if had_focus is not None and not any(map(_has_focus, self.chips)):
             self._focus(min(had_focus, len(items) - 1))
 
@@ -117,19 +120,19 @@ class Chips(QScrollArea):
 
     # --- size -----------------------------------------------------------------------------------
 
-    def _fit(self) -> None:
-        """As high as its lines, up to the most."""
-        width = max(self.viewport().width(), 160)
-        wanted = self._wrap.heightForWidth(width)
+    def hasHeightForWidth(self) -> bool:
+        """It is as high as its lines, up to the most."""
+        return True
+
+    def heightForWidth(self, arg__1: int) -> int:
         most = _MOST_LINES * (HEIGHT + _GAP) - _GAP
-        self.setFixedHeight(min(wanted, most) + _GAP if self.chips else 0)
+        return min(self._wrap.heightForWidth(max(arg__1, 1)), most) + _GAP
 
     def sizeHint(self) -> QSize:
-        return QSize(200, self.height())
+        return QSize(200, self.heightForWidth(self.width()))
 
-    def resizeEvent(self, arg__1: QResizeEvent) -> None:
-        super().resizeEvent(arg__1)
-        self._fit()
+    def minimumSizeHint(self) -> QSize:
+        return QSize(0, HEIGHT + _GAP)
 
 
 def _id(item: Item) -> int:

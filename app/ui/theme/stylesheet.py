@@ -39,6 +39,11 @@ QFrame#banner {{
     background: {p.surface}; border: {line}px solid {p.hairline}; border-radius: 6px;
 }}
 QFrame#pasted {{ background: {p.sunken}; border: {line}px solid {p.hairline}; border-radius: 6px; }}
+QFrame#chip {{
+    background: {p.sunken}; border: {line}px solid {p.hairline}; border-radius: 8px; padding: 1px;
+}}
+QFrame#chip:focus {{ border: {line + 1}px solid {p.accent}; padding: 0; }}
+QFrame#chip[opens="true"]:hover {{ background: {p.accent_soft}; }}
 QFrame#undo {{
     background: {p.surface}; border: {line}px solid {p.hairline}; border-radius: 6px;
 }}

@@ -84,6 +84,7 @@ class MessageEditor(QFrame):
         if edited is not None:
             parts = edited
             self._field.set_text(typed_text(parts))
+        self._field.setMinimumHeight(1)  # what there is below the chips; Qt would want more
         self.setFocusProxy(self._field)
         self._cancel = TextButton(tr("Cancel"), "quiet", parent=self)
         self._send = TextButton(self._verb(), "outlined", parent=self)
@@ -171,7 +172,8 @@ class MessageEditor(QFrame):
         # QPlainTextDocumentLayout gives the document's height in lines.
         lines = max(int(self._field.document().size().height()), 1)
         height = lines * self._field.fontMetrics().lineSpacing() + 26 + _BUTTONS
-        height += self.chips.height() + 4 if self.chips.chips else 0
+        if self.chips.chips:
+            height += self.chips.heightForWidth(width - 20) + 4
         bars = Qt.ScrollBarPolicy
         fits = height <= most
         self._field.setVerticalScrollBarPolicy(

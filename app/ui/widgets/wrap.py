@@ -7,7 +7,10 @@ from PySide6.QtWidgets import QApplication, QLayout, QLayoutItem, QWidget
 
 
 class WrapLayout(QLayout):
-    """Lines of widgets in the direction of the window; `centred` ones, or from its beginning."""
+    """Lines of widgets in the direction of the window; `centred` ones, or from its beginning.
+
+    A widget is as wide as its size hint, and no wider than the layout.
+    """
 
     def __init__(
         self, parent: QWidget | None = None, spacing: int = 8, *, centred: bool = True
@@ -49,9 +52,9 @@ class WrapLayout(QLayout):
         return QSize(width, max((item.sizeHint().height() for item in shown), default=0))
 
     def minimumSize(self) -> QSize:
-        sizes = [item.sizeHint() for item in self._shown()]
-        width = max((size.width() for size in sizes), default=0)
-        return QSize(width, max((size.height() for size in sizes), default=0))
+        width = max((item.minimumSize().width() for item in self._shown()), default=0)
+        height = max((item.sizeHint().height() for item in self._shown()), default=0)
+        return QSize(width, height)
 
     def _shown(self) -> list[QLayoutItem]:
         return [item for item in self._items if not item.isEmpty()]
@@ -62,7 +65,7 @@ class WrapLayout(QLayout):
         lines: list[list[QLayoutItem]] = []
         room = 0
         for item in self._shown():
-            width = item.sizeHint().width()
+            width = min(item.sizeHint().width(), area.width())
             if not lines or width > room:
                 lines.append([])
                 room = area.width()
@@ -71,6 +74,7 @@ class WrapLayout(QLayout):
         y = area.top()
         for line in lines:
             sizes = [item.sizeHint() for item in line]
+            sizes = [QSize(min(size.width(), area.width()), size.height()) for size in sizes]
             whole = sum(size.width() for size in sizes) + gap * (len(line) - 1)
             before = (area.width() - whole) // 2 if self._centred else 0
             x = area.left() + (area.width() - before if mirrored else before)

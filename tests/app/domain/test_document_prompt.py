@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.document_prompt import file_prompt, passages_prompt
+from app.domain.document_prompt import file_pieces, file_prompt, passages_prompt
 from app.domain.documents import Document, DocumentKind, Page, PageUnit, Passage, page_spans
 from app.domain.parts import FilePart, PassagesPart, Reads, TextPart, clipboard_text, prompt_text
 
@@ -70,3 +70,21 @@ def test_a_copied_message_has_the_names_of_its_files(reads: Reads) -> None:
     parts = (FilePart("a.pdf", "text", reads=reads), TextPart("What?"))
     assert clipboard_text(parts) == "[a.pdf]\n\nWhat?"
     assert ("text" in prompt_text(parts)) is (reads is Reads.WHOLE)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.text("x\n <", max_size=5)), max_size=4),
+    st.sampled_from((PageUnit.PAGE, PageUnit.NONE)),
+    st.one_of(st.none(), st.sets(st.integers(0, 3))),
+)
+def test_pieces_are_the_prompt_and_say_where_they_are_in_the_file(
+    pages: list[tuple[str, str]], unit: PageUnit, chosen: set[int] | None
+) -> None:
+    document = Document(DocumentKind.PDF, tuple(Page(*page) for page in pages), unit)
+    wanted = None if chosen is None else tuple(sorted(chosen))
+    arguments = ("a.pdf", document.text, unit, document.starts, wanted)
+    pieces = file_pieces(*arguments)
+    assert "".join(piece.text for piece in pieces) == file_prompt(*arguments)
+    for piece in pieces:
+        if piece.start >= 0:
+            assert document.text[piece.start : piece.start + len(piece.text)] == piece.text

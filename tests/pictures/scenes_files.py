@@ -1,0 +1,229 @@
+"""Scenes of attached files: chips, what the prompt costs, the card of a file, rows, the "@" list."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from PySide6.QtTest import QTest
+
+from app.domain.documents import (
+    Document,
+    DocumentKind,
+    DocumentWarning,
+    Page,
+    PageUnit,
+    Reads,
+    Warned,
+)
+from app.domain.message import MessageState
+from app.domain.model_ref import Local
+from app.domain.parts import FilePart, Part, TextPart
+from app.state.attachments import (
+    Attachment,
+    AttachmentPhase,
+    FitEstimate,
+    KnownFile,
+    LongerContext,
+    OtherModel,
+)
+from app.store.store import Store
+from engine import Role
+from scenes_chat import NAME, Scene, ready
+from stage import Stage, flush
+
+_TEXT = (
+    "The harbour was rebuilt in 1926, after the storm. Its walls are nine metres high, and a light"
+    " burns on each of them.\n\nThe council paid for it with a tax on fish.\n"
+)
+
+
+def _document(pages: int) -> Document:
+    made = (Page(str(n), f"{n}. The harbour\n\n{_TEXT * (1 + n % 3)}") for n in range(1, pages + 1))
+    return Document(DocumentKind.PDF, tuple(made), PageUnit.PAGE)
+
+
+def _part(name: str, document: Document, *warnings: Warned) -> FilePart:
+    return FilePart(
+        name,
+        document.text,
+        kind=document.kind,
+        unit=document.unit,
+        pages=document.starts,
+        warnings=warnings,
+        path=f"/home/ada/{name}",
+        size_bytes=1_240_000,
+    )
+
+
+REPORT = _part(
+    "Annual report of the harbour authority 1926 (final version, corrected).pdf",
+    _document(12),
+    Warned(DocumentWarning.SCANNED, ("4", "5", "9")),
+)
+MINUTES = _part("minutes.pdf", _document(40))
+SHEETS = _part(
+    "fish tax.xlsx",
+    Document(
+        DocumentKind.SHEETS,
+        (Page("1925", "| Month | Tax |\n|---|---|\n| May | 120 |"), Page("1926", "| a | b |")),
+        PageUnit.SHEET,
+    ),
+)
+NOTES = FilePart("notes.md", _TEXT * 20, kind=DocumentKind.MARKDOWN, path="/home/ada/notes.md")
+
+
+def _ready(number: int, part: FilePart, tokens: int, **more: object) -> Attachment:
+    phase = AttachmentPhase.READY
+    return replace(Attachment(number, part.name, part.path, phase, part, tokens), **more)
+
+
+CHIPS = (
+    _ready(1, REPORT, 4300),
+    _ready(2, SHEETS, 310),
+    Attachment(3, "letters.docx", "/home/ada/letters.docx", progress=0.4),
+    Attachment(
+        4,
+        "plans.pdf",
+        "/home/ada/plans.pdf",
+        AttachmentPhase.FAILED,
+        fault="plans.pdf is protected by a password.",
+        remedy="Save it without the password.",
+    ),
+    _ready(5, NOTES, 820, changed=True),
+    _ready(6, replace(MINUTES, reads=Reads.PAGES, chosen=(0, 1, 2, 6)), 1240),
+)
+
+
+def _attach(stage: Stage, *files: Attachment, fit: FitEstimate | None = None) -> None:
+    ready(stage)
+    stage.states.attachments.set(stage.state.current, files)
+    stage.states.attachments.set_fit(fit)
+    flush()
+
+
+def files(stage: Stage) -> None:
+    """A chip of each kind and state; the keyboard is at the third one."""
+    _attach(stage, *CHIPS)
+    stage.window.composer.insert("What did the harbour cost, and who paid for it?")
+    chips = stage.window.composer.chips.chips
+    chips[2].setFocus()
+    flush()
+
+
+def files_many(stage: Stage) -> None:
+    names = (f"chapter {n}.md" for n in range(1, 31))
+    _attach(stage, *(_ready(n, replace(NOTES, name=name), 820) for n, name in enumerate(names, 1)))
+
+
+def files_narrow(stage: Stage) -> None:
+    files(stage)
+    stage.window.resize(460, 700)
+    for _ in range(3):  # the text wraps, and the chips with it
+        flush()
+
+
+FITS = FitEstimate(5900, 8192, 1024, 5100, 4900, 4.2)
+
+
+def files_fit(stage: Stage) -> None:
+    """The quiet line."""
+    _attach(stage, _ready(1, REPORT, 4300), _ready(2, SHEETS, 310), _ready(3, NOTES, 490), fit=FITS)
+
+
+TOO_LONG = FitEstimate(
+    121_000,
+    8192,
+    1024,
+    120_310,
+    longer_context=LongerContext(131_072, 14_600_000_000, fits=False),
+    models=(OtherModel(Local(Path("/models/qwen.gguf")), "Qwen3 4B", 262_144),),
+)
+
+
+def files_too_long(stage: Stage) -> None:
+    """The card with four ways, of which one is not there."""
+    _attach(stage, _ready(1, MINUTES, 120_000), _ready(2, SHEETS, 310), fit=TOO_LONG)
+    stage.window.composer.insert("What did the harbour cost?")
+    flush()
+
+
+def files_forgotten(stage: Stage) -> None:
+    """All fits, without an earlier file."""
+    fit = replace(FITS, cached_tokens=0, forgotten=("old minutes.pdf", "letters.docx"))
+    _attach(stage, _ready(1, REPORT, 4300), fit=fit)
+
+
+def file_card(stage: Stage) -> None:
+    """The card of a file that is not sent, with chosen pages and something found."""
+    part = replace(REPORT, reads=Reads.PAGES, chosen=(0, 1, 2, 6))
+    _attach(stage, _ready(1, part, 1240))
+    stage.window.attaching.viewer.show_attachment(1)
+    card = stage.window.attaching.viewer.card
+    assert card is not None
+    card.search.field.setText("tax on fish")
+    flush()
+    flush()
+
+
+def file_passage(stage: Stage) -> None:
+    """The card of a sent file, at a passage."""
+    ready(stage)
+    start = MINUTES.text.index("The harbour was", len(MINUTES.text) // 2)
+    stage.window.attaching.viewer.show_document(MINUTES, start, start + 117)
+    flush()
+
+
+QUESTION: tuple[Part, ...] = (
+    replace(REPORT, name="harbour report.pdf"),
+    replace(MINUTES, reads=Reads.PAGES, chosen=(0, 1, 2, 6)),
+    replace(SHEETS, reads=Reads.PASSAGES),
+    TextPart("What did the harbour cost, and who paid for it?"),
+)
+
+
+def files_sent(stage: Stage) -> None:
+    """Rows of files in a question."""
+    store = Store.open(stage.folder / "conversations.sqlite")
+    chat = store.create_conversation("The harbour").id
+    own = store.add_message(chat, None, Role.USER, QUESTION).id
+    answer = (TextPart("A tax on fish paid for it: 120 crowns in May alone."),)
+    said = store.add_message(chat, own, Role.ASSISTANT, answer, MessageState.STREAMING, NAME).id
+    store.finish(said, MessageState.COMPLETE, error=None, generated_tokens=30, seconds=2.0)
+    store.close()
+    ready(stage)
+    stage.controller.open_conversation(chat)
+    stage.wait_until_idle()
+
+
+def files_edited(stage: Stage) -> None:
+    """The editor of that question, with its files as chips."""
+    files_sent(stage)
+    stage.window.transcript.edit_message(stage.state.messages[0].id)
+    flush()
+
+
+def file_names(stage: Stage) -> None:
+    """The list behind "@"."""
+    ready(stage)
+    stage.window.composer.setFocus()
+    QTest.keyClicks(stage.window.composer.editor, "Compare it with @")
+    here = [KnownFile("minutes.pdf", kind="pdf"), KnownFile("fish tax.xlsx", kind="sheets")]
+    other = [KnownFile("letters.docx", path="/home/ada/letters.docx", kind="word")]
+    stage.window.attaching.list.show_files(here, other)
+    flush()
+
+
+def files_dragged(stage: Stage) -> None:
+    ready(stage)
+    stage.window.drop_area.show_for([Path(f"/home/ada/{name}") for name in ("a.pdf", "b.md", "c")])
+    flush()
+
+
+SCENES: dict[str, Scene] = {
+    scene.__name__: scene
+    for scene in (
+        *(files, files_many, files_narrow, files_fit, files_too_long, files_forgotten),
+        *(file_card, file_passage, files_sent, files_edited, file_names, files_dragged),
+    )
+}
