@@ -61,7 +61,7 @@ class Chips(QScrollArea):
 
     def show_items(self, items: Sequence[Item]) -> None:
         """Show these files; a chip that stays keeps its focus."""
-        had_focus = next((n for n, chip in enumerate(self.chips) if _has_focus(chip)), None)
+        focused = next(((n, each) for n, each in enumerate(self.chips) if _has_focus(each)), None)
         before = {_key(chip.item): chip for chip in self.chips}
         self.chips = [before.pop(_key(item), None) or self._made(item) for item in items]
         for chip in before.values():
@@ -81,8 +81,8 @@ class Chips(QScrollArea):
         self.setVisible(bool(items))
         self._set_stop(min(self._stop, len(items) - 1))
         self.updateGeometry()
-        if had_focus is not None and not any(map(_has_focus, self.chips)):
-            self._focus(min(had_focus, len(items) - 1))
+        if focused is not None and focused[1] not in self.chips:
+            self._focus(min(focused[0], len(items) - 1))
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""

@@ -1,0 +1,115 @@
+"""What the next prompt costs, and the four ways when it does not fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from app.domain.documents import Document, DocumentKind, Page, PageUnit, Reads
+from app.domain.model_ref import Local
+from app.domain.parts import FilePart
+from app.state.attachments import (
+    Attachment,
+    AttachmentPhase,
+    FitEstimate,
+    LongerContext,
+    OtherModel,
+)
+from app.ui.documents.fit import FitLine
+from fakes import MODEL
+from stage import Stage, flush
+
+PAGES = Document(
+    DocumentKind.PDF, tuple(Page(str(n), f"Page {n}") for n in range(1, 13)), PageUnit.PAGE
+)
+REPORT = FilePart(
+    "report.pdf", PAGES.text, kind=PAGES.kind, unit=PAGES.unit, pages=PAGES.starts, path="/r.pdf"
+)
+NOTES = FilePart("notes.md", "One line", path="/n.md")
+READY = AttachmentPhase.READY
+LARGE = Attachment(1, "report.pdf", "/r.pdf", READY, REPORT, 120_000)
+SMALL = Attachment(2, "notes.md", "/n.md", READY, NOTES, 300)
+FITS = FitEstimate(5900, 8192, 1024, 5100, 4900, 4.2)
+TOO_LONG = FitEstimate(121_000, 8192, 1024, 120_300)
+
+
+def shown(stage: Stage, fit: FitEstimate | None, *files: Attachment) -> FitLine:
+    stage.states.attachments.set(stage.state.current, files)
+    stage.states.attachments.set_fit(fit)
+    flush()
+    return stage.window.chat.fit_line
+
+
+def test_a_quiet_line_says_what_it_costs(stage: Stage) -> None:
+    stage.ready(MODEL)
+    line = shown(stage, FITS, replace(LARGE, tokens=4800), SMALL)
+    assert line.isVisible()
+    words = "2 files, 5,100 tokens, first words in about 4 s; 4,900 already read"
+    assert line.words.text() == words
+    assert not any(button.isVisible() for button in line.buttons)
+    assert not shown(stage, None, SMALL).isVisible()
+    assert not shown(stage, FITS).isVisible()
+
+
+def test_a_file_that_is_too_long_is_named(stage: Stage) -> None:
+    stage.ready(MODEL)
+    line = shown(stage, TOO_LONG, SMALL, LARGE)
+    name = stage.state.model.name
+    words = f"report.pdf has 120,000 tokens; {name} reads 8,192 at once."
+    assert line.words.text() == words
+    assert all(button.isVisible() for button in line.buttons)
+    assert [button.isEnabled() for button in line.buttons] == [True, True, False, True]
+
+
+def test_files_and_chats_that_are_too_long_are_named(stage: Stage) -> None:
+    stage.ready(MODEL)
+    several = replace(TOO_LONG, tokens=9_000, file_tokens=8_000)
+    halves = [replace(LARGE, id=n, tokens=4_000) for n in (1, 2)]
+    assert shown(stage, several, *halves).words.text().startswith("The files have 8,000 tokens")
+    chat = replace(TOO_LONG, tokens=8_000, file_tokens=300)
+    words = shown(stage, chat, SMALL).words.text()
+    assert words.startswith("With the chat so far it is 8,000 tokens, and the answer needs 1,024;")
+
+
+def test_the_ways_ask_for_what_they_say(stage: Stage) -> None:
+    stage.ready(MODEL)
+    longer = LongerContext(131_072, 310_000_000, fits=True)
+    other = OtherModel(Local(Path("/m/qwen.gguf")), "Qwen3 4B", 262_144)
+    line = shown(stage, replace(TOO_LONG, longer_context=longer, models=(other,)), SMALL, LARGE)
+    assert line.longer_button.text() == "A longer context: 131,072 tokens, 310 MB"
+    assert "Qwen3 4B reads 262,144" in line.model_button.toolTip()
+    asked: list[object] = []
+    line.longer_requested.connect(lambda: asked.append("longer"))
+    line.longer_button.click()
+    assert asked == ["longer"]
+    line.pages_button.click()
+    viewer = stage.window.attaching.viewer
+    assert viewer.card is not None
+    assert viewer.card.attachment == LARGE.id
+    viewer.popovers[0].close_card()
+    line.model_button.click()
+    assert stage.window.picker_card.isVisible()
+    stage.window.picker_card.close_card()
+    line.passages_button.click()
+    reads = [each.part and each.part.reads for each in stage.states.attachments.of(None)]
+    assert reads == [Reads.PASSAGES, Reads.PASSAGES]
+
+
+def test_a_way_that_is_not_there_says_why(stage: Stage) -> None:
+    stage.ready(MODEL)
+    short = LongerContext(131_072, 14_600_000_000, fits=False)
+    line = shown(stage, replace(TOO_LONG, longer_context=short), replace(SMALL, tokens=120_000))
+    reasons = line.reasons.text().splitlines()
+    assert reasons == [
+        "No file here has pages.",
+        "A context of 131,072 tokens needs 14.6 GB, more than is free.",
+        "None of your other models can read it all.",
+    ]
+    assert not line.pages_button.isEnabled()
+    assert line.longer_button.accessibleDescription() == reasons[1]
+
+
+def test_earlier_files_that_are_not_read_are_named(stage: Stage) -> None:
+    stage.ready(MODEL)
+    line = shown(stage, replace(FITS, forgotten=("a.pdf", "b.pdf")), SMALL)
+    assert line.reasons.text() == "Of earlier files, not read any more: a.pdf, b.pdf."
