@@ -288,9 +288,12 @@ def connect_files(window: Window, controller: Controller) -> None:
     attaching.viewer.pages_chosen.connect(files.set_pages)
     attaching.viewer.reads_chosen.connect(files.set_reads)
     attaching.list.wanted.connect(offer_files)
-    attaching.list.chosen.connect(files.attach_known)
+    for chosen in (attaching.list.chosen, window.chat.changed_line.attach_requested):
+        chosen.connect(files.attach_known)
     fit_line.passages_requested.connect(read_passages)
+    fit_line.longer_requested.connect(controller.fit.use_longer_context)
     fit_line.model_requested.connect(window.open_picker)
+    fit_line.model_chosen.connect(controller.fit.use_model)
 
 
 def connect_folders(window: Window, controller: Controller) -> None:

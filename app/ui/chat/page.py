@@ -30,6 +30,7 @@ from app.ui.chat.model_line import ModelLine
 from app.ui.chat.resume_line import ResumeLine
 from app.ui.chat.status_line import StatusLine
 from app.ui.chat.waiting_messages import WaitingMessages
+from app.ui.documents.changed_line import ChangedLine
 from app.ui.documents.fit import FitLine
 from app.ui.theme.palette import Palette
 from app.ui.transcript.instructions import instructions_message
@@ -67,7 +68,9 @@ class ChatPage(QWidget):
         self.waiting = WaitingMessages()
         self.composer = Composer()
         self.fit_line = FitLine(state, attachments)
+        self.changed_line = ChangedLine(attachments)
         self.composer.add_below_chips(self.fit_line)
+        self.composer.add_below_chips(self.changed_line)
         self.destination = DestinationLine(connections)
         self.status_line = StatusLine(state)
         self.resume_line = ResumeLine(sessions)
@@ -147,6 +150,7 @@ class ChatPage(QWidget):
             self.waiting,
             self.composer,
             self.fit_line,
+            self.changed_line,
             self.status_line,
         ):
             part.apply_palette(palette)

@@ -144,4 +144,5 @@ def _key(item: Item) -> object:
 
 
 def _has_focus(chip: AttachmentChip) -> bool:
-    return chip.hasFocus() or chip.isAncestorOf(chip.focusWidget() or chip.window())
+    focus = chip.window().focusWidget()
+    return focus is not None and (focus is chip or chip.isAncestorOf(focus))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QMenu, QVBoxLayout, QWidget
 
 from app.domain.documents import Reads
 from app.domain.file_words import tokens_words
@@ -16,6 +18,7 @@ from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import SMALL, figures, font
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import TextButton, label, set_margins, set_property
+from app.ui.widgets.menus import popup_below
 from app.ui.widgets.wrap import WrapLayout
 
 
@@ -26,6 +29,7 @@ class FitLine(QFrame):
     passages_requested = Signal(object)  # ids of the attachments of which passages are to be read
     longer_requested = Signal()  # load the model with the longer context
     model_requested = Signal()  # choose another model
+    model_chosen = Signal(object)  # ModelRef of one that reads it all
 
     def __init__(self, chat: State, state: AttachmentsState, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -49,7 +53,7 @@ class FitLine(QFrame):
         self.pages_button.clicked.connect(self._choose_pages)
         self.passages_button.clicked.connect(self._choose_passages)
         self.longer_button.clicked.connect(self.longer_requested)
-        self.model_button.clicked.connect(self.model_requested)
+        self.model_button.clicked.connect(self._choose_model)
         for signal in (
             state.changed,
             state.fit_changed,
@@ -162,12 +166,7 @@ class FitLine(QFrame):
             why = tr("A context of {tokens} tokens needs {memory}, more than is free.",
                      tokens=tokens, memory=memory)  # fmt: skip
             self._enable(self.longer_button, "" if longer.fits else why, reasons)
-        best = max(fit.models, key=lambda each: each.context, default=None)
-        self.model_button.setToolTip(
-            tr("{model} reads {context} tokens at once", model=best.name, context=best.context)
-            if best else ""
-        )  # fmt: skip
-        if best is None:
+        if not fit.models:
             reasons.append(tr("None of your other models can read it all."))
         return reasons
 
@@ -183,6 +182,26 @@ class FitLine(QFrame):
         paged = [each for each in files if each.part and len(each.part.pages) > 1]
         if paged:
             self.pages_requested.emit(max(paged, key=lambda each: each.tokens or 0).id)
+
+    def models_menu(self) -> QMenu:
+        """The models that read it all, then all of them."""
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        fit = self._state.fit
+        for each in fit.models if fit is not None else ():
+            context = trn("{count} token", "{count} tokens", each.context)
+            words = tr("{name}, {context}", name=each.name, context=context)
+            menu.addAction(words, partial(self.model_chosen.emit, each.model))
+        menu.addSeparator()
+        menu.addAction(tr("All models…"), self.model_requested.emit)
+        return menu
+
+    def _choose_model(self) -> None:
+        fit = self._state.fit
+        if fit is not None and fit.models:
+            popup_below(self.models_menu(), self.model_button)
+        else:
+            self.model_requested.emit()
 
     def _choose_passages(self) -> None:
         files = self._state.of(self._chat.current)

@@ -77,19 +77,23 @@ def test_the_ways_ask_for_what_they_say(stage: Stage) -> None:
     other = OtherModel(Local(Path("/m/qwen.gguf")), "Qwen3 4B", 262_144)
     line = shown(stage, replace(TOO_LONG, longer_context=longer, models=(other,)), SMALL, LARGE)
     assert line.longer_button.text() == "A longer context: 131,072 tokens, 310 MB"
-    assert "Qwen3 4B reads 262,144" in line.model_button.toolTip()
     asked: list[object] = []
+    line.longer_requested.disconnect()
     line.longer_requested.connect(lambda: asked.append("longer"))
+    line.model_chosen.disconnect()
+    line.model_chosen.connect(asked.append)
     line.longer_button.click()
-    assert asked == ["longer"]
+    menu = line.models_menu()
+    words = [each.text() for each in menu.actions() if not each.isSeparator()]
+    assert words == ["Qwen3 4B, 262,144 tokens", "All models…"]
+    menu.actions()[0].trigger()
+    menu.close()
+    assert asked == ["longer", other.model]
     line.pages_button.click()
     viewer = stage.window.attaching.viewer
     assert viewer.card is not None
     assert viewer.card.attachment == LARGE.id
     viewer.popovers[0].close_card()
-    line.model_button.click()
-    assert stage.window.picker_card.isVisible()
-    stage.window.picker_card.close_card()
     line.passages_button.click()
     reads = [each.part and each.part.reads for each in stage.states.attachments.of(None)]
     assert reads == [Reads.PASSAGES, Reads.PASSAGES]
@@ -107,6 +111,8 @@ def test_a_way_that_is_not_there_says_why(stage: Stage) -> None:
     ]
     assert not line.pages_button.isEnabled()
     assert line.longer_button.accessibleDescription() == reasons[1]
+    line.model_button.click()
+    assert stage.window.picker_card.isVisible()
 
 
 def test_earlier_files_that_are_not_read_are_named(stage: Stage) -> None:
