@@ -214,6 +214,11 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     transcript.edit_submitted.connect(controller.edit)
     transcript.instructions_requested.connect(partial(window.open_panel, "instructions"))
     transcript.continue_requested.connect(controller.continue_answer)
+    retrieval = controller.retrieval
+    transcript.pin_requested.connect(retrieval.pin)
+    transcript.passages_changed.connect(retrieval.answer_with)
+    transcript.more_passages_requested.connect(retrieval.answer_with_more)
+    transcript.no_passages_requested.connect(retrieval.answer_without)
     transcript.sibling_requested.connect(controller.navigation.show_sibling)
     window.chat.regenerate_requested.connect(controller.regenerate)
 

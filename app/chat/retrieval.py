@@ -218,9 +218,9 @@ class Retrieval:
             self.set_part(asked, PassagesPart(skipped=True))
             self._go_on(message_id)
 
-    def pin(self, conversation: int, number: int, *, pinned: bool) -> None:
+    def pin(self, number: int, pinned: bool) -> None:
         """Keep a passage of the shown branch for the next questions too, or no longer."""
-        for message in self._state.branches.get(conversation, ()):
+        for message in self._state.messages:
             part = passages_part(message.parts)
             if part and any(each.number == number for each in part.passages):
                 made = tuple(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QColor, QPainter
@@ -28,6 +28,26 @@ class Canvas:
     clip: QRectF  # the area to repaint, in painter coordinates
     color: QColor  # of plain text
     hover: QPointF | None = None  # the mouse position, in block coordinates
+
+
+@dataclass(frozen=True, slots=True)
+class BlockButton:
+    """A button in a block."""
+
+    name: str  # within the block
+    words: str  # what it does
+    area: QRectF  # in block coordinates
+    checked: bool | None = None  # None: it does not switch anything
+    labelled: bool = False  # it shows a word
+
+
+@runtime_checkable
+class ButtonHolder(Protocol):
+    """A block view with buttons."""
+
+    def buttons(self) -> list[BlockButton]:
+        """The buttons in reading order."""
+        ...
 
 
 class BlockView(Protocol):

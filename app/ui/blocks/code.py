@@ -15,7 +15,7 @@ from PySide6.QtGui import QPainter, QPen, QTextLayout, QTextOption
 from app.markdown.blocks import Block, Code
 from app.markdown.formulas import Tex
 from app.system.translation import tr
-from app.ui.blocks.blocks import Canvas
+from app.ui.blocks.blocks import BlockButton, Canvas
 from app.ui.blocks.highlight import Span, exact_spans, is_ready, lexer_for, line_spans
 from app.ui.blocks.scrolling import GRAB_HEIGHT, HorizontalScroll
 from app.ui.blocks.style import CODE_HEADER, CODE_PADDING, ReadingStyle
@@ -218,8 +218,11 @@ class CodeView:
 
     # --- painting ---------------------------------------------------------------------------
 
-    def copy_area(self) -> QRectF:
-        """The rectangle of the Copy button."""
+    def buttons(self) -> list[BlockButton]:
+        """The Copy button."""
+        return [BlockButton("copy", tr("Copy code"), self._copy_area(), labelled=True)]
+
+    def _copy_area(self) -> QRectF:
         return QRectF(self._width - _COPY_WIDTH - 6, 4, _COPY_WIDTH, CODE_HEADER - 8)
 
     def paint(self, canvas: Canvas, origin: QPointF, selected: tuple[int, int] | None) -> None:
@@ -253,10 +256,10 @@ class CodeView:
         painter.setPen(style.secondary)
         middle = Qt.AlignmentFlag.AlignVCenter
         label = self._code.language or tr("text")
-        beside = -self.copy_area().width() - 16
+        beside = -self._copy_area().width() - 16
         left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignAbsolute
         painter.drawText(header.adjusted(CODE_PADDING, 2, beside, 0), middle | left, label)
-        area = self.copy_area()
+        area = self._copy_area()
         hovered = canvas.hover is not None and area.contains(canvas.hover)
         area.translate(origin)
         if hovered:

@@ -257,7 +257,10 @@ class ChatPage(QWidget):
         self.find_bar.show_found(query, message)
 
     def _show_memory(self) -> None:
-        self.transcript.set_memory_start(self._state.memory_start)
+        state = self._state
+        self.transcript.set_memory_start(state.memory_start)
+        left_out = state.left_out.get(state.current) if state.current is not None else None
+        self.transcript.set_left_out(left_out or frozenset())
 
     def _show_found_draft(self, parts: Parts) -> None:
         if self._shown is None:

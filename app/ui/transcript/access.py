@@ -8,8 +8,6 @@ control keeps one interface until the message is removed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 
 from PySide6.QtCore import QObject, QPoint, QRect, QRectF, QTimer
 from PySide6.QtGui import (
@@ -23,32 +21,15 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QAbstractScrollArea, QWidget
 from shiboken6 import isValid
 
-from app.domain.file_words import kind_words
 from app.domain.message import Message, MessageState
-from app.system.translation import listed, tr, trn
-from app.ui.blocks.code import CodeView
+from app.system.translation import tr, trn
 from app.ui.transcript import memory_line
+from app.ui.transcript.controls import Control, Controls
 from app.ui.transcript.endings import ending
 from app.ui.transcript.layout import TranscriptLayout
 from app.ui.transcript.message_tools import adapters_in_words
-from app.ui.transcript.placed_block import PlacedBlock
-from app.ui.transcript.sections import Row
-from app.ui.transcript.tools import Tools
 from app.ui.widgets.accessibility import NO_INTERFACE
 from engine import Role
-
-
-@dataclass(frozen=True, slots=True)
-class Control:
-    """A button, link or static text inside a message."""
-
-    key: str  # within its message
-    role: QAccessible.Role
-    name: str
-    area: QRectF  # relative to the message
-    use: Callable[[], object] | None = None
-    description: str = ""
-    expanded: bool | None = None
 
 
 class AccessibleMessages:
@@ -61,66 +42,17 @@ class AccessibleMessages:
         self,
         view: QAbstractScrollArea,
         layout: TranscriptLayout,
-        tools: Tools,
-        open_link: Callable[[str], object],
+        controls: Controls,
         editor: Callable[[], QWidget | None],
     ) -> None:
         self.view = view
         self.layout = layout
         self.editor = editor
-        self._tools = tools
-        self._open_link = open_link
+        self.controls = controls
         self._interfaces: dict[int, AccessibleMessage] = {}
         self._known: set[int] = set()
         self._focused = ""  # key of the focused control in the focused message; empty: none
         view.destroyed.connect(lambda: self._forget(set()))
-
-    def controls(self, index: int) -> list[Control]:
-        """The controls of a message in reading order: rows, links and code, then tools.
-
-        Links and code appear once the message is laid out, which may happen in idle time.
-        """
-        message, roles = self.layout.stack.views[index], QAccessible.Role
-        controls: list[Control] = []
-        rows = [] if message.hidden_for_edit else list(enumerate(message.rows))
-        parts = [] if message.hidden_for_edit else message.parts
-        for number, part in enumerate(parts):
-            while rows and rows[0][1].section <= part.section:
-                controls.append(self._row_control(index, *rows.pop(0)))
-            controls += self._part_controls(number, part)
-        controls += [self._row_control(index, *row) for row in rows]
-        for tool, area in zip(*self._tools.all(index), strict=True):
-            if tool.name == "word":
-                controls.append(Control(f"word {tool.text}", roles.StaticText, tool.text, area))
-                continue
-            use = partial(self._tools.use, index, tool) if tool.can_act else None
-            controls.append(Control(f"tool {tool.name}", roles.Button, tool.text, area, use))
-        return controls
-
-    def _row_control(self, index: int, number: int, row: Row) -> Control:
-        key, roles = f"row-{number}", QAccessible.Role
-        if not row.usable:
-            return Control(key, roles.StaticText, row.words, row.area)
-        use = partial(self.layout.use_row, index, number)
-        if row.file is not None:
-            name = listed((row.words, kind_words(row.file.kind)))
-            return Control(key, roles.Button, name, row.area, use, tr("Shows the text of the file"))
-        return Control(key, roles.Button, row.words, row.area, use, expanded=not row.folded)
-
-    def _part_controls(self, number: int, part: PlacedBlock) -> list[Control]:
-        """The links of a block, or the button that copies its code."""
-        roles, controls = QAccessible.Role, list[Control]()
-        for count, link in enumerate(part.view.links()):
-            found = link.moved(part.x, part.y)
-            use, key = partial(self._open_link, link.address), f"link {number} {count}"
-            controls.append(
-                Control(key, roles.Link, link.text, found.area, use, description=link.address)
-            )
-        if isinstance(part.view, CodeView):
-            area = part.view.copy_area().translated(part.x, part.y)
-            use = partial(self._tools.copy_code, part.view)
-            controls.append(Control(f"code {number}", roles.Button, tr("Copy code"), area, use))
-        return controls
 
     def message(self, message_id: int) -> AccessibleMessage:
         """The cached interface of a message."""
@@ -272,7 +204,7 @@ class AccessibleMessage(_PaintedItem):
         return QAccessible.queryAccessibleInterface(self._view)
 
     def _controls(self) -> list[Control]:
-        return self._messages.controls(self.index) if self.isValid() else []
+        return self._messages.controls.of(self.index) if self.isValid() else []
 
     def control(self, key: str) -> Control | None:
         """The current state of a control; None if the message no longer has it."""
@@ -331,6 +263,9 @@ class AccessibleControl(_PaintedItem):
             state.expandable = True  # type: ignore[attr-defined]
             state.expanded = found.expanded  # type: ignore[attr-defined]
             state.collapsed = not found.expanded  # type: ignore[attr-defined]
+        if found.checked is not None:
+            state.checkable = True  # type: ignore[attr-defined]
+            state.checked = found.checked  # type: ignore[attr-defined]
         return state
 
     def text(self, t: QAccessible.Text) -> str:

@@ -1,8 +1,8 @@
-"""Keyboard navigation of the transcript: between messages, and between the tools of one.
+"""Keyboard navigation of the transcript: between messages, and between the controls of one.
 
 With a focused message Up and Down move to its neighbours; Left, Right and Tab move between its
-tools, and Left and Right between two compared answers; Enter activates a tool. Tab after the last
-tool leaves the transcript, however long it is.
+rows, links and tools, and Left and Right between two compared answers; Enter activates one. Tab
+after the last tool leaves the transcript, however long it is.
 """
 
 from __future__ import annotations
@@ -10,42 +10,44 @@ from __future__ import annotations
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QKeySequence
 
+from app.ui.transcript.controls import Control, Controls
 from app.ui.transcript.layout import TranscriptLayout
-from app.ui.transcript.tools import Tools
-
-NOTHING = -1_000_000  # no tool and no row; the rows that can be used are -1 and less, the last -1
 
 
 class Keys(QObject):
-    """Handles key presses and keeps the focused message and its focused tool."""
+    """Handles key presses and keeps the focused message and its focused control."""
 
     copy_requested = Signal()
     select_all_requested = Signal()
     moved = Signal(int, str)  # index of the focused message, key of its focused control or ""
 
-    def __init__(self, layout: TranscriptLayout, tools: Tools) -> None:
+    def __init__(self, layout: TranscriptLayout, controls: Controls) -> None:
         super().__init__(layout)
         self._layout = layout
-        self._tools = tools
-        self.tool = NOTHING
-        self._left = -1, NOTHING  # what had the focus when the view lost it
+        self._controls = controls
+        self.control = ""  # key of the focused one; "": none
+        self._left = -1, ""  # what had the focus when the view lost it
 
     def forget(self) -> None:
         """Clear the focused message."""
-        self._layout.focused, self.tool = -1, NOTHING
+        self._layout.focused, self.control = -1, ""
+
+    def focused_control(self) -> Control | None:
+        """The control with the focus, as it is now."""
+        return self._controls.find(self._layout.focused, self.control) if self.control else None
 
     def leave(self) -> None:
         """Clear the focused message; `come_back` focuses it again."""
-        self._left = self._layout.focused, self.tool
+        self._left = self._layout.focused, self.control
         self.forget()
 
     def come_back(self) -> None:
-        """Focus the message and the tool that had the focus, when a card or a menu is closed."""
-        index, tool = self._left
+        """Focus the message and the control that had the focus, when a card or a menu is closed."""
+        index, key = self._left
         if 0 <= index < len(self._layout.stack):
             self._focus_message(index)
-            if tool in self._stops():
-                self._focus_tool(tool)
+            if found := next((each for each in self._stops() if each.key == key), None):
+                self._focus_control(found)
 
     def enter(self, *, backwards: bool) -> None:
         """Focus the last visible message, when Tab moved the focus into the view."""
@@ -55,27 +57,29 @@ class Keys(QObject):
             self._focus_message(layout.stack.at(bottom))
             stops = self._stops()
             if backwards and stops:
-                self.tool = stops[-1]
+                self.control = stops[-1].key
 
     def step(self, *, forward: bool) -> bool:
-        """Focus the next or previous tool; False if there is none, so the focus leaves the view."""
+        """Focus the next or previous control; False if there is none, so the focus leaves the view."""
         if self._layout.focused < 0:
             return False
         stops = self._stops()
-        after = [n for n in stops if (n > self.tool if forward else n < self.tool)]
-        if not after:
+        at = next((n for n, each in enumerate(stops) if each.key == self.control), -1)
+        at = at + 1 if forward else at - 1
+        if not 0 <= at < len(stops):
             return False
-        self._focus_tool(after[0] if forward else after[-1])
+        self._focus_control(stops[at])
         return True
 
-    def _focus_tool(self, tool: int) -> None:
-        """Focus a tool, or a row that can be used, of the focused message."""
-        self.tool = tool
-        tools, _ = self._tools.shown(self._layout.focused)
-        row = self._row()
-        control = f"row-{row}" if row is not None else f"tool {tools[self.tool].name}"
-        self.moved.emit(self._layout.focused, control)
-        self._layout.message_changed.emit(self._layout.focused)
+    def _focus_control(self, control: Control) -> None:
+        """Focus a control of the focused message, and scroll it into view."""
+        layout = self._layout
+        self.control = control.key
+        area = control.area.translated(0.0, layout.message_top(layout.focused))
+        if control.in_block and not 0 <= area.top() <= area.bottom() <= layout.page():
+            layout.scroll_to(layout.offset() + area.center().y() - layout.page() / 2)
+        self.moved.emit(layout.focused, control.key)
+        layout.message_changed.emit(layout.focused)
 
     def press(self, event: QKeyEvent) -> bool:
         """Handle a key press; False if the key is not used here."""
@@ -137,7 +141,7 @@ class Keys(QObject):
         beside = stack.side_by_side and pair == {1, 2}  # its tools are in view already
         layout.focused = index
         stops = self._stops()
-        self.tool = stops[0] if stops else NOTHING
+        self.control = stops[0].key if stops else ""
         top = layout.message_top(index)
         height, page = stack.views[index].height, layout.page()
         if not beside and (top < 0 or height > page):
@@ -147,24 +151,14 @@ class Keys(QObject):
         self.moved.emit(index, "")
         layout.changed.emit()
 
-    def _stops(self) -> list[int]:
-        """The tool indices of the focused message that can take the focus."""
-        tools, _ = self._tools.shown(self._layout.focused)
-        stops = [n for n, tool in enumerate(tools) if tool.can_act]
-        rows = self._layout.stack.views[self._layout.focused].rows
-        return [*(n - len(rows) for n, row in enumerate(rows) if row.usable), *stops]
-
-    def _row(self) -> int | None:
-        """The focused row of the focused message, counted from 0 at the top."""
-        count = len(self._layout.stack.views[self._layout.focused].rows)
-        return self.tool + count if -count <= self.tool < 0 else None
+    def _stops(self) -> list[Control]:
+        """The controls of the focused message that can be used."""
+        return [each for each in self._controls.of(self._layout.focused) if each.use is not None]
 
     def _use(self) -> bool:
         if self._layout.focused < 0:
             return False
-        tools, _ = self._tools.shown(self._layout.focused)
-        if (row := self._row()) is not None:
-            self._layout.use_row(self._layout.focused, row)
-        elif 0 <= self.tool < len(tools):
-            self._tools.use(self._layout.focused, tools[self.tool])
+        found = self.focused_control()
+        if found is not None and found.use is not None:
+            found.use()
         return True

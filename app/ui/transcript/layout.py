@@ -6,17 +6,19 @@ testing and emit its signals to request repaints, which the `Transcript` widget 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from PySide6.QtCore import QObject, QPointF, QRectF, Signal
 
 from app.domain.generation_settings import GenerationSettings
 from app.domain.message import MessageState
+from app.markdown.blocks import passage_number
 from app.ui.blocks.style import ReadingStyle
 from app.ui.transcript import column_header, memory_line
 from app.ui.transcript.differences import differences, settings_of
 from app.ui.transcript.message_stack import MessageListLayout
+from app.ui.transcript.message_view import MessageView
 from app.ui.transcript.scroll import Scroller
 from app.ui.transcript.selection import Selection, Spot
 
@@ -28,6 +30,8 @@ class TranscriptLayout(QObject):
     hover_changed = Signal(int)  # index; repaint its parts that depend on the mouse
     changed = Signal()  # repaint the viewport
     file_opened = Signal(object)  # FilePart, whose row was used
+    link_activated = Signal(str)  # address
+    passage_opened = Signal(object)  # Passage, whose document is to be shown
 
     def __init__(
         self, style: ReadingStyle, stack: MessageListLayout, scroller: Scroller, parent: QObject
@@ -145,17 +149,31 @@ class TranscriptLayout(QObject):
         else:
             self.toggle_row(index, row)
 
+    def use_link(self, index: int, link: str) -> None:
+        """Open what a link of a message leads to."""
+        if (passage := self.stack.views[index].passage(link)) is not None:
+            self.passage_opened.emit(passage)
+        elif not passage_number(link):
+            self.link_activated.emit(link)
+
+    def toggle_passage(self, index: int, number: int) -> None:
+        """Strike a passage of a question out, or use it again, until it is sent."""
+        self._keep_top(index, lambda view: view.toggle_passage(number))
+
     def toggle_row(self, index: int, row: int) -> None:
         """Fold or unfold what a row of a message stands for, with its top as the scroll anchor."""
-        view = self.stack.views[index]
-        rows = view.rows
+        rows = self.stack.views[index].rows
         if row >= len(rows) or not rows[row].foldable:
             return
-        top = self.message_top(index)
+        self._keep_top(index, lambda view: view.collapse(rows[row].section, not rows[row].folded))
+
+    def _keep_top(self, index: int, change: Callable[[MessageView], None]) -> None:
+        """Change the layout of a message, with its top as the scroll anchor."""
+        view, top = self.stack.views[index], self.message_top(index)
         self.selection.forget_from(index)
         if not view.streaming:
             self.scroller.follow = False
-        view.collapse(rows[row].section, not rows[row].folded)
+        change(view)
         self.stack.refresh(index)
         self.scroller.relayout(None if self.scroller.follow else (index, -1, top))
         self.changed.emit()

@@ -20,9 +20,9 @@ from app.ui.theme.file_icons import file_icon
 from app.ui.theme.icons import pixmap
 from app.ui.theme.theme import RADIUS_CARD
 from app.ui.transcript import message_tools
+from app.ui.transcript.controls import Control
 from app.ui.transcript.find import Match
 from app.ui.transcript.find_paint import paint_matches
-from app.ui.transcript.keys import NOTHING
 from app.ui.transcript.message_tools import Tool
 from app.ui.transcript.message_view import ROW_TEXT, MessageView
 from app.ui.transcript.placed_block import BOX_WIDTH, ROW_INDENT, PlacedBlock, indent, level_indent
@@ -40,7 +40,7 @@ class Shown:
     areas: Sequence[QRectF]  # of the tools, relative to the message
     selection: Sequence[tuple[int, int, int]] = ()  # part, first and last position
     mouse: QPointF | None = None  # relative to the message
-    focused: int = NOTHING  # the focused tool or row, as in `keys`
+    focused: Control | None = None  # with the keyboard focus
     matches: Sequence[Match] = ()  # of Find in conversation, in text order
     current_match: Match | None = None
     done: str = ""  # name of the tool that shows a tick because it was just used
@@ -55,34 +55,38 @@ def paint(
     shown: Shown,
 ) -> None:
     """Paint the message with the top-left corner of its column at `at`."""
+    key = shown.focused.key if shown.focused else ""
     if view.is_user and not view.hidden_for_edit:
         painter.setPen(QPen(style.hairline, 2) if style.high_contrast else Qt.PenStyle.NoPen)
         painter.setBrush(style.card)
         painter.drawRoundedRect(view.card.translated(at), RADIUS_CARD, RADIUS_CARD)
         painter.setBrush(Qt.BrushStyle.NoBrush)
     if not view.hidden_for_edit:
-        rows = view.rows
-        for number, row in enumerate(rows):
-            _paint_row(painter, view, row, style, at, shown, number - len(rows) == shown.focused)
+        for number, row in enumerate(view.rows):
+            _paint_row(painter, view, row, style, at, shown, key == f"row-{number}")
         selected = {part: (first, last) for part, first, last in shown.selection}
         for index in view.parts_between(clip.top() - at.y(), clip.bottom() - at.y()):
             _paint_part(painter, view, index, style, at, clip, selected.get(index), shown.mouse)
             if shown.matches:
                 _paint_matches(painter, view, index, style, at, clip, shown)
+    if shown.focused is not None and shown.focused.in_block:
+        painter.setPen(QPen(style.accent, 2))
+        ring = shown.focused.area.adjusted(-3, -1, 3, 1).translated(at)
+        painter.drawRoundedRect(ring, 4, 4)
     if view.streaming:
         _paint_end(painter, view, style, at)
     if view.error:
         place = at + QPointF(0.0, view.content_end - view.error.height)
         failed = view.message.state is MessageState.FAILED
         view.error.paint(painter, place, style, style.danger if failed else style.secondary)
-    for index, (tool, area) in enumerate(zip(shown.tools, shown.areas, strict=True)):
+    for tool, area in zip(shown.tools, shown.areas, strict=True):
         message_tools.paint(
             painter,
             tool,
             area.translated(at),
             style,
             hovered=shown.mouse is not None and area.contains(shown.mouse),
-            focused=index == shown.focused,
+            focused=key == f"tool {tool.name}",
             done=bool(shown.done) and tool.name == shown.done,
         )
 

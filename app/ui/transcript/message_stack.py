@@ -15,7 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from PySide6.QtGui import QGuiApplication
 
+from app.domain.documents import Passage
 from app.domain.message import Message
+from app.domain.passages import cited
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.style import ReadingStyle
 from app.ui.transcript import column_header, memory_line
@@ -76,6 +78,7 @@ class MessageListLayout:
                 break
             kept += 1
         self.views = [self._view(message, before.get(message.id)) for message in messages]
+        self.pass_on()
         self._renumber()
         return kept
 
@@ -87,9 +90,19 @@ class MessageListLayout:
             view.update(message)
         return view
 
+    def pass_on(self, first: int = 0) -> None:
+        """Tell the answers from an index on which passages they may refer to."""
+        known: Mapping[int, Passage] = self.views[first - 1].passages if first else {}
+        before = self.views[first - 1].message if first else None
+        for view in self.views[first:]:
+            known = cited(known, before) if before else known
+            view.set_passages(known)
+            before = view.message
+
     def append(self, message: Message) -> None:
         """Append a message."""
         self.views.append(self._view(message, None))
+        self.pass_on(len(self.views) - 1)
         self._index[message.id] = len(self.views) - 1
         self._tops.append(self.height - FOOT)
         self.height += self.views[-1].height
@@ -114,6 +127,7 @@ class MessageListLayout:
         for old in views:
             new = MessageView(old.message, style, self._highlight_later)
             new.height, new.unfolded, new.note = old.height, old.unfolded, old.note
+            new.passages, new.toggled, new.left_out = old.passages, old.toggled, old.left_out
             new.copy_thinking_times(old)
             self.views.append(new)
         self._unbuilt = len(self.views)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QGuiApplication, QPainter, QPen
 
+from app.domain.documents import SearchFault
 from app.domain.message import AdapterMark, Message, MessageState, StopReason
 from app.domain.parts import clipboard_text
 from app.system.translation import listed, number, tr
@@ -30,6 +31,9 @@ _ICONS = {
     "compared": "compare",
     "silence": "stop",
     "variants": "chevron_down",
+    "again_with": "regenerate",
+    "more_passages": "search",
+    "without_passages": "continue",
 }
 _UNFINISHED = (MessageState.STOPPED, MessageState.INTERRUPTED)
 
@@ -39,7 +43,8 @@ class Tool:
     """One tool button of a message, or a static text between the buttons."""
 
     name: str  # adapter_badge, copy, fork, regenerate, variants, compare, compared, info, edit, continue,
-    # delete, previous, next, keep, stop, speak, silence, or word
+    # delete, previous, next, keep, stop, speak, silence, again_with, more_passages,
+    # without_passages, or word
     text: str  # tooltip and accessible name; of a "word", the text itself
     label: str = ""  # shown beside the icon
     enabled: bool = True
@@ -51,11 +56,14 @@ class Tool:
         return self.enabled and self.name != "word"
 
 
-def tools_for(message: Message, *, busy: bool, last: bool = True, speech: str = "") -> list[Tool]:
+def tools_for(
+    message: Message, *, busy: bool, last: bool = True, speech: str = "", passages: str = ""
+) -> list[Tool]:
     """The tools of a message in its state; `busy` leaves out those that start a generation.
 
     Only the `last` answer of a branch can be continued. `speech` is "speak" where an answer can be
-    read aloud, "silence" while it is.
+    read aloud, "silence" while it is; `passages` is "changed" where passages of a question were
+    struck out, "listed" where they are shown.
     """
     if message.state is MessageState.STREAMING:
         return []
@@ -70,7 +78,11 @@ def tools_for(message: Message, *, busy: bool, last: bool = True, speech: str = 
     if message.details and message.details.edited:
         tools.append(Tool("word", tr("Edited"), lasting=True))
     cut = message.state is MessageState.FAILED and bool(clipboard_text(message.parts))
-    if (message.state in _UNFINISHED or cut) and last and not busy:
+    if message.error and isinstance(message.error.fault, SearchFault) and last and not busy:
+        tools.append(Tool("continue", tr("Look for passages again"), tr("Try again"), lasting=True))
+        word = tr("Answer without passages")
+        tools.append(Tool("without_passages", word, word, lasting=True))
+    elif (message.state in _UNFINISHED or cut) and last and not busy:
         full = message.stop == StopReason.CONTEXT
         tip = tr("Continue without the oldest messages") if full else tr("Continue this answer")
         tools.append(Tool("continue", tip, tr("Continue"), lasting=True))
@@ -97,6 +109,12 @@ def tools_for(message: Message, *, busy: bool, last: bool = True, speech: str = 
             if message.details or message.generated_tokens:
                 tools.append(Tool("info", tr("About this answer")))
         elif message.role is Role.USER:
+            if passages == "changed":
+                tip = tr("Answer again with the passages that are not struck out")
+                tools.append(Tool("again_with", tip, tr("Answer again with these"), lasting=True))
+            elif passages == "listed":
+                tip = tr("Look for more passages, and answer again")
+                tools.append(Tool("more_passages", tip, tr("More passages")))
             tools.append(Tool("edit", tr("Edit and send again")))
         tools += [fork, Tool("delete", tr("Delete message"))]
         if message.siblings > 1:

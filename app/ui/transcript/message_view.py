@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QFontMetricsF, QGuiApplication
 
+from app.domain.document_words import place_words
+from app.domain.documents import Passage
 from app.domain.growing import growing_part_index
 from app.domain.message import Message, MessageState
-from app.domain.parts import TextPart, prompt_text, without_error
+from app.domain.parts import PassagesPart, TextPart, prompt_text, without_error
+from app.domain.passages import first_words, passages_part, with_passages
 from app.markdown.blocks import (
     Block,
     Code,
@@ -25,11 +29,14 @@ from app.markdown.blocks import (
     Rule,
     Run,
     Table,
+    passage_number,
 )
 from app.markdown.stream import Reply
+from app.system.translation import tr
 from app.ui.blocks.blocks import BlockView, RuleView, TextView
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.formula import formula_view
+from app.ui.blocks.passage import PassageEntry, PassageView
 from app.ui.blocks.style import CODE_HEADER, ReadingStyle
 from app.ui.blocks.table import TableView
 from app.ui.blocks.text import Flow
@@ -57,6 +64,7 @@ ROW_LINE = 28.0  # height of the row of a section
 ROW_TEXT = 16.0  # x of the words of a row, after its icon
 _ROW_TRIM = 5.0  # by which a row at the edge of a card extends into its padding
 _ROW_GAP = 8.0  # between a row and other blocks
+_TIP_LENGTH = 200  # characters of a passage in a tooltip
 _TOOLS_GAP = 4.0  # pixels between the text and the tool row
 _AFTER = {Role.USER: 8.0, Role.ASSISTANT: 20.0, Role.SYSTEM: 0.0}  # pixels to the next message
 
@@ -72,6 +80,9 @@ class MessageView:
         self.height = 0.0
         self.built = False
         self.unfolded: set[int] = set()  # sections
+        self.passages: Mapping[int, Passage] = {}  # that an answer may refer to, by number
+        self.toggled = frozenset[int]()  # passages that are struck out, or used again, and not sent
+        self.left_out = False  # the model no longer reads the passages of this question
         self.note = ""  # shown instead of an empty answer
         self.card = QRectF()
         self.hidden_for_edit = False
@@ -100,6 +111,52 @@ class MessageView:
         """Copy the measured thinking time from another view of the same message."""
         self._thinking_since = other._thinking_since
         self._thought_seconds = other._thought_seconds
+
+    # --- passages ---------------------------------------------------------------------------
+
+    @property
+    def own_passages(self) -> PassagesPart | None:
+        """Those of this question, as they would be sent again; None: there are none."""
+        part = passages_part(self.message.parts)
+        if part is None or not self.toggled:
+            return part
+        made = (
+            replace(each, struck=each.struck is not (each.number in self.toggled))
+            for each in part.passages
+        )
+        return replace(part, passages=tuple(made))
+
+    def toggle_passage(self, number: int) -> None:
+        """Strike a passage of this question out, or use it again; it is not sent yet."""
+        self.toggled ^= {number}
+        self.read_again()
+
+    def set_passages(self, passages: Mapping[int, Passage]) -> None:
+        """Set those that the answer may refer to; its text is parsed again if they are others."""
+        before, self.passages = self.passages, passages
+        if before.keys() != passages.keys() and not self.is_user:
+            self.read_again()
+
+    def passage(self, link: str) -> Passage | None:
+        """The passage that a link of the message refers to; None: it is an address."""
+        number, own = passage_number(link), self.own_passages
+        mine = {each.number: each for each in own.passages} if own and number else {}
+        return mine.get(number) or self.passages.get(number) if number else None
+
+    def link_words(self, link: str) -> str:
+        """Where a link leads: its address, or the place and the first words of a passage."""
+        passage = self.passage(link)
+        if passage is None:
+            return link
+        return f"{place_words(passage)}\n{first_words(passage, _TIP_LENGTH)}"
+
+    def read_again(self) -> None:
+        """Parse and lay out the message again, if it is laid out."""
+        if self.built:
+            self.parts.clear()
+            self._read()
+            self.changed_from = 0.0
+            self.layout()
 
     # --- content ----------------------------------------------------------------------------
 
@@ -136,6 +193,8 @@ class MessageView:
 
     def _row_words(self, number: int) -> str:
         section = self.sections[number]
+        if section.kind is Kind.PASSAGES and self.left_out:
+            return tr("{words} · {more}", words=section.words, more=tr("no longer read"))
         if section.kind is not Kind.THOUGHT:
             return section.words
         growing = self._reply is not None and number == self._before
@@ -218,11 +277,12 @@ class MessageView:
         if self.message.role is Role.SYSTEM:
             return [instructions_section(self.message)], None, 1
         if self.is_user:
-            sections = own_sections(parts)
+            own = self.own_passages
+            sections = own_sections(with_passages(parts, own) if self.toggled else parts)
             return sections, None, len(sections)
-        at = growing_part_index(parts)
-        before = sections_before(parts[:at])
-        reply = read_reply(prompt_text(parts[at:]), last=not self.streaming)
+        at, cites = growing_part_index(parts), frozenset(self.passages)
+        before = sections_before(parts[:at], cites)
+        reply = read_reply(prompt_text(parts[at:]), cites, last=not self.streaming)
         if self._is_json:
             sections = [*before, *json_sections(reply)]
             return sections, None, len(sections)
@@ -237,10 +297,7 @@ class MessageView:
         if growing_part_index(message.parts) == before:
             self._feed(text, last=False)
         else:  # another thought has begun
-            self.parts.clear()
-            self._read()
-            self.changed_from = 0.0
-            self.layout()
+            self.read_again()
 
     def _feed(self, text: str, *, last: bool) -> None:
         reply = self._reply
@@ -308,6 +365,8 @@ class MessageView:
 
     def _make(self, block: Block) -> BlockView:
         match block:
+            case PassageEntry():
+                return PassageView(block, self._style)
             case Code():
                 return CodeView(block, self._style, self._highlight_later)
             case Table():

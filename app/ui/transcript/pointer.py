@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, QPointF, Qt, QTimer, Signal
 from PySide6.QtGui import QMouseEvent, QWheelEvent
 from PySide6.QtWidgets import QApplication
 
-from app.ui.blocks.code import CodeView
+from app.ui.blocks.blocks import BlockButton, ButtonHolder
 from app.ui.blocks.formula import FormulaHolder, ScrollingView
 from app.ui.transcript import column_header, memory_line
 from app.ui.transcript.layout import TranscriptLayout
@@ -27,7 +27,8 @@ class Target:
     message: int = -1
     tool: Tool | None = None
     row: int = -1  # that folds a part of the message or opens a file
-    code_copy: CodeView | None = None
+    part: int = -1  # block with the button
+    block_button: BlockButton | None = None
     bar: ScrollingView | None = None  # whose scroll bar
     bar_left: float = 0.0  # left edge of that block, in viewport coordinates
     link: str = ""
@@ -39,13 +40,14 @@ class Target:
         """An identifier of the button at the point, or None."""
         if self.tool:
             return (self.message, self.tool.name)
-        return self.code_copy or ((self.message, self.row) if self.row >= 0 else None)
+        if self.block_button:
+            return (self.message, self.part, self.block_button.name)
+        return (self.message, self.row) if self.row >= 0 else None
 
 
 class Pointer(QObject):
     """Handles mouse events: hover, pressed target, click count and selection drag."""
 
-    link_activated = Signal(str)  # address
     shape_changed = Signal(Qt.CursorShape)
 
     def __init__(self, layout: TranscriptLayout, tools: Tools) -> None:
@@ -92,8 +94,9 @@ class Pointer(QObject):
         part = message.parts[number]
         x, y = inside.x() - part.x, inside.y() - part.y
         block = part.view
-        if isinstance(block, CodeView) and block.copy_area().contains(QPointF(x, y)):
-            return Target(index, code_copy=block)
+        for button in block.buttons() if isinstance(block, ButtonHolder) else ():
+            if button.area.contains(QPointF(x, y)):
+                return Target(index, part=number, block_button=button)
         within = 0 <= x <= part.width and 0 <= y <= block.height
         if within and isinstance(block, ScrollingView) and block.over_scroll_bar(y):
             return Target(index, bar=block, bar_left=point.x() - x)
@@ -138,7 +141,11 @@ class Pointer(QObject):
             if area.contains(point):
                 cut = column_header.is_cut(self._layout.style, area.width(), words)
                 return words if cut else ""
-        return target.link
+        if target.block_button and not target.block_button.labelled:
+            return target.block_button.words
+        return (
+            self._layout.stack.views[target.message].link_words(target.link) if target.link else ""
+        )
 
     # --- press, drag, release ---------------------------------------------------------------
 
@@ -198,12 +205,12 @@ class Pointer(QObject):
         if pressed.button is not None and pressed.button == target.button:
             if pressed.tool:
                 self._tools.use(pressed.message, pressed.tool)
-            elif pressed.code_copy:
-                self._tools.copy_code(pressed.code_copy)
+            elif pressed.block_button:
+                self._tools.use_button(pressed.message, pressed.part, pressed.block_button.name)
             else:
                 layout.use_row(pressed.message, pressed.row)
         elif was_selecting and pressed.link == target.link != "" and layout.selection.empty:
-            self.link_activated.emit(pressed.link)
+            layout.use_link(pressed.message, pressed.link)
         self.moved(point)
 
     def _drag_bar(self, point: QPointF) -> None:

@@ -16,7 +16,6 @@ from enum import Enum
 
 from PySide6.QtCore import QRectF
 
-from app.domain.document_words import place_words
 from app.domain.documents import Reads
 from app.domain.file_words import file_words, image_words
 from app.domain.parts import (
@@ -31,9 +30,10 @@ from app.domain.parts import (
     ToolResultPart,
     prompt_text,
 )
-from app.markdown.blocks import Block
+from app.markdown.blocks import Block, Paragraph, Place, Run
 from app.markdown.stream import PlainText, Reply, Stream
 from app.system.translation import number, tr, trn
+from app.ui.blocks.passage import passage_entry
 
 
 class Kind(Enum):
@@ -106,14 +106,17 @@ def own_sections(parts: Parts) -> list[Section]:
     return made
 
 
-def sections_before(parts: Parts) -> list[Section]:
-    """The sections of the parts of an answer to which no more text is added."""
+def sections_before(parts: Parts, cites: frozenset[int]) -> list[Section]:
+    """The sections of the parts of an answer to which no more text is added.
+
+    `cites` are the numbers of the passages that it may refer to.
+    """
     made: list[Section] = []
     calls: list[tuple[ToolCallPart, int]] = []  # without a result so far, and their sections
     run: list[Part] = []
     for part in (*parts, None):
         if run and (isinstance(part, ThoughtPart) or not isinstance(part, TextPart)):
-            made += reply_sections(read_reply(prompt_text(run), last=True))
+            made += reply_sections(read_reply(prompt_text(run), cites, last=True))
             run.clear()
         match part:
             case TextPart() | ThoughtPart():
@@ -135,9 +138,9 @@ def sections_before(parts: Parts) -> list[Section]:
     return made
 
 
-def read_reply(text: str, *, last: bool) -> Reply:
-    """Parse a text that a model wrote; with `last` it is complete."""
-    reply = Reply()
+def read_reply(text: str, cites: frozenset[int], *, last: bool) -> Reply:
+    """Parse a text that a model wrote, and that may refer to passages; with `last` it is complete."""
+    reply = Reply(cites)
     reply.feed(text, last=last)
     return reply
 
@@ -172,10 +175,8 @@ def _row_sections(part: Part) -> list[Section]:
             if part.pages and part.reads is Reads.WHOLE:
                 words = tr("{words} · {more}", words=words, more=tr("all read"))
             return [Section(Kind.FILE, words, file=part)]
-        case PassagesPart(passages):
-            read = [each for each in passages if not each.struck]
-            own = PlainText("\n\n".join(f"[{n.number}] {place_words(n)}\n{n.text}" for n in read))
-            return [Section(Kind.PASSAGES, passages_words(part), own.blocks, own.source)]
+        case PassagesPart():
+            return [_passages_section(part)]
         case ImagePart():
             return [Section(Kind.IMAGE, image_words(part))]
         case ToolCallPart():
@@ -183,9 +184,29 @@ def _row_sections(part: Part) -> list[Section]:
         case ToolResultPart():
             return [_tool_section(None, part)]
         case TextPart() | ThoughtPart():
-            return reply_sections(read_reply(prompt_text((part,)), last=True))
+            return reply_sections(read_reply(prompt_text((part,)), frozenset(), last=True))
         case _:  # an error is a line below the message
             return []
+
+
+def _passages_section(part: PassagesPart) -> Section:
+    """The passages of a question, each an entry of two lines, below what was searched."""
+    blocks: list[Block] = []
+    lines: list[str] = []
+    if part.searched:
+        words = tr("Searched for: {words}", words=" ".join(part.searched.split()))
+        blocks.append(Paragraph(Place(0, 1), (Run(words),)))
+        lines.append(words)
+    for passage in part.passages:
+        entry = passage_entry(passage, len(lines))
+        blocks.append(entry)
+        lines += "".join(run.text for run in entry.runs).split("\n")
+    return Section(
+        Kind.PASSAGES,
+        passages_words(part),
+        blocks,
+        lambda start, end: "\n".join(lines[start:end]),
+    )
 
 
 def _answers(result: ToolResultPart, call: ToolCallPart) -> bool:
@@ -232,8 +253,23 @@ def _fenced(text: str, language: str) -> str:
 
 def passages_words(part: PassagesPart) -> str:
     """The row of the passages that the model reads for a question."""
-    read = sum(not passage.struck for passage in part.passages)
-    return trn("{count} passage", "{count} passages", read)
+    if part.skipped:
+        return tr("Answered without passages")
+    if not part.passages:
+        return tr("No passage fits: the model answers without them")
+    read = [passage for passage in part.passages if not passage.struck]
+    documents = len({(passage.sha256, passage.path, passage.name) for passage in read})
+    words = tr(
+        "{passages} from {documents}",
+        passages=trn("{count} passage", "{count} passages", len(read)),
+        documents=trn("{count} document", "{count} documents", documents),
+    )
+    if not read:
+        words = tr("All passages are struck out: the model answers without them")
+    if not part.unread:
+        return words
+    more = trn("{count} more found", "{count} more found", part.unread)
+    return tr("{words} · {more}", words=words, more=more)
 
 
 def thought_words(seconds: float, *, thinking: bool, budget: int = 0) -> str:

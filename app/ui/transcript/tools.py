@@ -11,9 +11,12 @@ from PySide6.QtGui import QGuiApplication
 from app.domain.message import AnswerAgain
 from app.domain.parts import clipboard_text
 from app.ui.blocks.code import CodeView
+from app.ui.blocks.passage import PassageView
 from app.ui.transcript import message_tools
 from app.ui.transcript.layout import TranscriptLayout
 from app.ui.transcript.message_tools import Tool
+from app.ui.transcript.message_view import MessageView
+from app.ui.transcript.sections import Kind
 from engine import Role
 
 DONE = 1400  # milliseconds for which a used tool shows a tick
@@ -37,6 +40,10 @@ class Tools(QObject):
     details_requested = Signal(object)  # message
     speech_requested = Signal(object)  # id of a message: read it aloud, or stop reading it
     sibling_requested = Signal(object, int)  # message, -1 or +1
+    pin_requested = Signal(int, bool)  # number of a passage: read it with later questions, or not
+    passages_changed = Signal(object, object)  # question, PassagesPart to answer it with again
+    more_passages_requested = Signal(object)  # question
+    no_passages_requested = Signal(object)  # answer, to be written without passages
 
     def __init__(self, layout: TranscriptLayout) -> None:
         super().__init__(layout)
@@ -61,7 +68,11 @@ class Tools(QObject):
             tools = message_tools.column_tools(message.message, busy=self.busy)
         else:
             tools = message_tools.tools_for(
-                message.message, busy=self.busy, last=last, speech=self._speech(message.message.id)
+                message.message,
+                busy=self.busy,
+                last=last,
+                speech=self._speech(message.message.id),
+                passages=self._passages(message),
             )
         edge = stack.column if message.is_user else 0.0
         areas = message_tools.place(
@@ -74,6 +85,14 @@ class Tools(QObject):
                 for area in areas
             ]
         return tools, areas
+
+    @staticmethod
+    def _passages(view: MessageView) -> str:
+        """ "changed" if passages of a question are struck out and not sent; "listed" if shown."""
+        if view.toggled:
+            return "changed"
+        listed = any(row.kind is Kind.PASSAGES and not row.folded for row in view.rows)
+        return "listed" if listed else ""
 
     def _speech(self, message_id: int) -> str:
         if message_id == self.reading:
@@ -130,12 +149,31 @@ class Tools(QObject):
                 self.continue_requested.emit(message.id)
             case "info":
                 self.details_requested.emit(message.id)
+            case "again_with":
+                part = self._layout.stack.views[index].own_passages
+                self.passages_changed.emit(message.id, part)
+            case "more_passages":
+                self.more_passages_requested.emit(message.id)
+            case "without_passages":
+                self.no_passages_requested.emit(message.id)
             case "speak" | "silence":
                 self.speech_requested.emit(message.id)
             case "delete":
                 self.delete_requested.emit(message.id)
             case _:
                 self.sibling_requested.emit(message.id, 1 if tool.name == "next" else -1)
+
+    def use_button(self, index: int, part: int, name: str) -> None:
+        """Activate a button in a block of a message."""
+        view = self._layout.stack.views[index]
+        block = view.parts[part].view
+        if isinstance(block, CodeView):
+            self.copy_code(block)
+        elif isinstance(block, PassageView) and name == "pin":
+            passage = block.passage
+            self.pin_requested.emit(passage.number, not passage.pinned)
+        elif isinstance(block, PassageView):
+            self._layout.toggle_passage(index, block.passage.number)
 
     def copy_code(self, code: CodeView) -> None:
         """Copy a code block without its fences; its button shows a tick for `DONE` milliseconds."""

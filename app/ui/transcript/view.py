@@ -29,12 +29,14 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QToolTip, QWid
 from app.domain.generation_settings import GenerationSettings
 from app.domain.message import AnswerAgain, Message, MessageState
 from app.domain.parts import clipboard_text
+from app.markdown.blocks import passage_number
 from app.system.translation import tr
 from app.ui.blocks.style import ReadingStyle
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import COLUMN_WIDTH
 from app.ui.transcript import context_menu
 from app.ui.transcript.access import AccessibleMessages, AccessibleTranscript
+from app.ui.transcript.controls import Controls
 from app.ui.transcript.editing import Editing
 from app.ui.transcript.find import Finder
 from app.ui.transcript.formulas import FormulaUpdates
@@ -76,6 +78,11 @@ class Transcript(QAbstractScrollArea):
     file_opened = Signal(object)  # FilePart, whose text is to be shown
     folder_requested = Signal(object)  # Path of a file, to be shown in its folder
     link_activated = Signal(str)  # address
+    passage_opened = Signal(object)  # Passage, whose document is to be shown
+    pin_requested = Signal(int, bool)  # number of a passage: read it with later questions, or not
+    passages_changed = Signal(object, object)  # question, PassagesPart to answer it with again
+    more_passages_requested = Signal(object)  # question
+    no_passages_requested = Signal(object)  # answer, to be written without passages
     zoom_requested = Signal(int)  # steps, by Ctrl and the wheel
     at_end_changed = Signal(bool)
 
@@ -101,13 +108,13 @@ class Transcript(QAbstractScrollArea):
             self.setFocus,
         )
         self.tools = Tools(self.message_layout)
-        self.keys = Keys(self.message_layout, self.tools)
+        controls = Controls(self.message_layout, self.tools)
+        self.keys = Keys(self.message_layout, controls)
         self.pointer = Pointer(self.message_layout, self.tools)
         self.access = AccessibleMessages(
             self,
             self.message_layout,
-            self.tools,
-            self.link_activated.emit,
+            controls,
             lambda: self.editing.editor,
         )
         self.finder = Finder(self.message_layout)
@@ -146,7 +153,12 @@ class Transcript(QAbstractScrollArea):
         keys.copy_requested.connect(self.copy)
         keys.select_all_requested.connect(self.select_all)
         keys.moved.connect(self.access.focus)
-        pointer.link_activated.connect(self.link_activated)
+        layout.link_activated.connect(self.link_activated)
+        layout.passage_opened.connect(self.passage_opened)
+        tools.pin_requested.connect(self.pin_requested)
+        tools.passages_changed.connect(self.passages_changed)
+        tools.more_passages_requested.connect(self.more_passages_requested)
+        tools.no_passages_requested.connect(self.no_passages_requested)
         pointer.shape_changed.connect(self._set_cursor)
 
     def _set_up(self) -> None:
@@ -279,6 +291,8 @@ class Transcript(QAbstractScrollArea):
         if message.state is not MessageState.STREAMING:
             view.note = ""
         view.update(message)
+        if view.is_user:
+            self.stack.pass_on(index + 1)
         self.finder.message_changed(message.id)
         self._height_changed(index)
         if self.stack.place_in_pair(index):
@@ -304,6 +318,12 @@ class Transcript(QAbstractScrollArea):
         if self.stack.set_memory_start(message_id):
             self.scroller.relayout(anchor)
             self.viewport().update()
+
+    def set_left_out(self, questions: frozenset[int]) -> None:
+        """Say at these questions that the model no longer reads their passages."""
+        for view in self.stack.views:
+            view.left_out = view.message.id in questions
+        self.viewport().update()
 
     def set_waiting(self, message_id: int, note: str) -> None:
         """Show a note in place of an empty answer, such as the prefill progress."""
@@ -550,7 +570,7 @@ class Transcript(QAbstractScrollArea):
             copy_selection=None if self.selection.empty else self.copy,
             copy=self.tools.copy,
             select_all=self.select_all,
-            link=target.link,
+            link="" if passage_number(target.link) else target.link,
             formula=target.formula,
             message=clipboard_text(self.stack.views[index].message.parts) if index >= 0 else None,
             compare=use.get("compare"),

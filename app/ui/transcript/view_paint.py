@@ -7,7 +7,7 @@ from PySide6.QtGui import QPainter
 
 from app.ui.transcript import column_header, memory_line, message_paint
 from app.ui.transcript.find import Finder
-from app.ui.transcript.keys import NOTHING, Keys
+from app.ui.transcript.keys import Keys
 from app.ui.transcript.layout import TranscriptLayout
 from app.ui.transcript.pointer import Pointer
 from app.ui.transcript.tools import Tools
@@ -55,7 +55,7 @@ class ViewPainter:
             areas,
             layout.selection.in_message(index, view),
             layout.local(index, mouse) if mouse is not None else None,
-            self._keys.tool if focused else NOTHING,
+            self._keys.focused_control() if focused else None,
             *self._finder.in_message(view.message.id),
             done=self._tools.done(view.message.id),
         )

@@ -263,7 +263,7 @@ def test_passages_of_old_questions_are_the_first_to_go(stage: Stage, search: Fak
     answer(stage, prompt_tokens=850)  # three bytes a token
     assert stage.state.left_out == {}
     first = stage.state.messages[0]
-    stage.controller.retrieval.pin(first.conversation, 2, pinned=True)
+    stage.controller.retrieval.pin(2, True)
     ask(stage, "How long is the guarantee of pump five?")
     search.found(page(part, 5), page(part, 6))
     stage.wait_until_idle()
@@ -319,7 +319,7 @@ def test_pins_are_stored(stage: Stage, search: FakeSearch) -> None:
     ask(stage, "How long is the warranty of the pump?", part)
     search.found(page(part, 1))
     answer(stage)
-    stage.controller.retrieval.pin(stage.state.messages[0].conversation, 1, pinned=True)
+    stage.controller.retrieval.pin(1, True)
     stage.wait_until_idle()
     assert [each.pinned for each in found(stored(stage)[0])] == [True]
 

@@ -226,8 +226,8 @@ def test_message_and_tool_have_the_focus_again_after_a_card_was_closed(
     keys, layout = view.keys, view.message_layout
     keys.enter(backwards=False)
     assert keys.step(forward=True)
-    before = layout.focused, keys.tool
+    before = layout.focused, keys.control
     keys.leave()
     assert layout.focused == -1
     keys.come_back()
-    assert (layout.focused, keys.tool) == before
+    assert (layout.focused, keys.control) == before

@@ -105,7 +105,7 @@ def test_copy_of_a_code_block_leaves_out_the_fences(view: Transcript, qtbot: QtB
     view.set_messages([message(1, CODE)])
     code = view.stack.views[0].parts[1].view
     assert isinstance(code, CodeView)
-    area = code.copy_area().center()
+    area = code.buttons()[0].area.center()
     click(qtbot, view, part_point(view, 0, 1, area.x(), area.y()))
     assert clipboard() == "def f(x):\n    return x + 1  # one more"
     assert code.copied
