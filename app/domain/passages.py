@@ -13,6 +13,8 @@ from engine import Role
 
 _LONGEST = 2000  # characters of a text that is searched
 _FEW, _ONLY = 4, 2  # content words: a question with fewer may refer to the one before, or does
+_TABLE_RULE = re.compile(r"^[ \t]*\|[ \t|:-]+$", re.MULTILINE)
+_CELL_EDGE = re.compile(r"[ \t]*\|[ \t\n|]*")
 _WORD = re.compile(r"\w+")
 # Words that say nothing of what is asked, in the languages most often written.
 _FUNCTION_WORDS = (
@@ -127,15 +129,13 @@ def without_old(messages: Sequence[Message], surplus: int) -> tuple[list[Message
 
 
 def first_words(passage: Passage, length: int) -> str:
-    """How a passage begins, on one line."""
-    words = " ".join(passage.text[: 4 * length].split())
+    """How a passage begins, on one line, without the lines of a table."""
+    text = _TABLE_RULE.sub("", passage.text[: 4 * length])
+    words = " ".join(_CELL_EDGE.sub(" · ", text).split()).strip("· ")
     if len(words) <= length:
         return words
-    return (
-        words[:length].rpartition(" ")[0].rstrip(" ,;:") + "…"
-        if " " in words[:length]
-        else words[:length] + "…"
-    )
+    cut = words[:length]
+    return f"{(cut.rpartition(' ')[0] or cut).rstrip(' ,;:·')}…"
 
 
 def searched_words(question: Message, before: Sequence[Message]) -> str:

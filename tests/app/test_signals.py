@@ -56,6 +56,8 @@ SMALL = {
     "PageList.opened(int)",  # index
     "Tools.sibling_requested(PyObject,int)",  # -1 or +1
     "Transcript.sibling_requested(PyObject,int)",
+    "Tools.pin_requested(int,bool)",  # number of a passage in a chat
+    "Transcript.pin_requested(int,bool)",
     "Transcript.zoom_requested(int)",  # steps
     "Window.zoom_requested(int)",
 }

@@ -21,6 +21,7 @@ NO_TEXTS = {
     "app/chat/chat_models.py": {"chat model"},  # a kind of notice
     "app/chat/controller.py": {"user files", "own files"},  # names of threads
     "app/chat/prompts.py": {"You began this conversation with these words:"},  # for the model
+    "app/chat/retrieval.py": {"no index"},  # technical
     "app/chat/titles.py": {  # for the model, and of its answers
         "Write a title for this conversation: two to six words that name its topic, in the language "
         "of my first message. Reply with the title only.",
@@ -58,8 +59,13 @@ NO_TEXTS = {
         *("Inter", "JetBrains Mono", "Segoe UI", "SF Pro Text", "Noto Sans", "DejaVu Sans"),
         *("Cascadia Mono", "SF Mono", "Noto Sans Mono", "DejaVu Sans Mono", "Fusion"),
     },
-    "app/ui/transcript/access.py": {"link {…} {…}", "code {…}", "word {…}", "tool {…}"},  # keys
-    "app/ui/transcript/keys.py": {"tool {…}"},
+    "app/ui/transcript/controls.py": {
+        "link {…} {…}",
+        "button {…} {…}",
+        "word {…}",
+        "tool {…}",
+    },  # keys
+    "app/ui/transcript/message_paint.py": {"tool {…}"},
     "app/ui/file_dialogs.py": {"{…} (*.gguf *.GGUF)"},
     "app/ui/window.py": {"{…} — Tokonoma", "Tokonoma"},
 }

@@ -36,6 +36,7 @@ import scenes_library
 import scenes_models
 import scenes_panel
 import scenes_parts
+import scenes_passages
 import scenes_performance
 import scenes_presets
 import scenes_search
@@ -59,6 +60,7 @@ SCENES: dict[str, Scene] = {
     **scenes_models.SCENES,
     **scenes_panel.SCENES,
     **scenes_parts.SCENES,
+    **scenes_passages.SCENES,
     **scenes_adapters.SCENES,
     **scenes_performance.SCENES,
     **scenes_presets.SCENES,
@@ -102,6 +104,7 @@ HIGH_CONTRAST = (
     "parts",
     "parts_unfolded",
     "parts_failed",
+    "passages_struck",
     "connections_busy",
     "connections_engines",
     "remote_answer",

@@ -12,14 +12,14 @@ from app.domain.document_words import place_words
 from app.domain.documents import Passage
 from app.domain.passages import first_words
 from app.markdown.blocks import Block, Paragraph, Place, Run, passage_link
-from app.system.translation import number, tr
+from app.system.translation import tr
 from app.ui.blocks.blocks import BlockButton, Canvas, TextView
 from app.ui.blocks.style import ReadingStyle, mixed
 from app.ui.blocks.text import Link
 from app.ui.theme.icons import pixmap
 from app.ui.theme.theme import RADIUS_CONTROL
 
-_LENGTH = 150  # characters of the first words
+_LENGTH, _STRUCK_LENGTH = 150, 60  # characters of the first words
 _BOX = 26.0  # pixels: of a button
 _ICON = 16
 _BAR_WIDTH, _BAR_HEIGHT = 34.0, 4.0
@@ -37,14 +37,14 @@ class PassageEntry(Paragraph):
 def passage_entry(passage: Passage, line: int) -> PassageEntry:
     """The entry of a passage, on two lines of the source from `line` on."""
     struck = passage.struck
-    title = tr("[{number}] {place}", number=number(passage.number), place=place_words(passage))
+    title = f"[{passage.number}] {place_words(passage)}"  # the number as answers write it
     runs = [Run(title, bold=True, strike=struck, link=passage_link(passage.number))]
     about = [score_words(passage)] if passage.score else []
     if passage.above and not struck:
         about.append(tr("read above"))
-    if about:
-        runs.append(Run(f" · {' · '.join(about)}", strike=struck))
-    runs.append(Run(f"\n{first_words(passage, _LENGTH)}", strike=struck))
+    runs += [Run(f" · {words}") for words in about]
+    length = _STRUCK_LENGTH if struck else _LENGTH
+    runs.append(Run(f"\n{first_words(passage, length)}"))
     return PassageEntry(Place(line, line + 2), tuple(runs), passage)
 
 
@@ -61,11 +61,6 @@ class PassageView(TextView):
         self.passage = block.passage
         self._width = 0.0
         self._line = style.line
-
-    @property
-    def natural_width(self) -> float:
-        """The width of the widest line with the controls beside it, in pixels."""
-        return self._flow.natural_width + _BESIDE
 
     def layout(self, width: float) -> float:
         """Lay out for a width; returns the height."""

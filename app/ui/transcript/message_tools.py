@@ -32,6 +32,7 @@ _ICONS = {
     "silence": "stop",
     "variants": "chevron_down",
     "again_with": "regenerate",
+    "try_again": "search",
     "more_passages": "search",
     "without_passages": "continue",
 }
@@ -44,7 +45,7 @@ class Tool:
 
     name: str  # adapter_badge, copy, fork, regenerate, variants, compare, compared, info, edit, continue,
     # delete, previous, next, keep, stop, speak, silence, again_with, more_passages,
-    # without_passages, or word
+    # try_again, without_passages, or word
     text: str  # tooltip and accessible name; of a "word", the text itself
     label: str = ""  # shown beside the icon
     enabled: bool = True
@@ -79,7 +80,9 @@ def tools_for(
         tools.append(Tool("word", tr("Edited"), lasting=True))
     cut = message.state is MessageState.FAILED and bool(clipboard_text(message.parts))
     if message.error and isinstance(message.error.fault, SearchFault) and last and not busy:
-        tools.append(Tool("continue", tr("Look for passages again"), tr("Try again"), lasting=True))
+        tools.append(
+            Tool("try_again", tr("Look for passages again"), tr("Try again"), lasting=True)
+        )
         word = tr("Answer without passages")
         tools.append(Tool("without_passages", word, word, lasting=True))
     elif (message.state in _UNFINISHED or cut) and last and not busy:

@@ -491,7 +491,7 @@ class MessageView:
         first, last = self.sections[:1], self.sections[-1:]
         top = CARD_PADDING_Y - (_ROW_TRIM if first and first[0].has_row else 0.0)
         end = self._stack(0, top, 0.0, available)
-        wide = any(isinstance(part.view, CodeView) for part in self.parts)
+        wide = any(isinstance(part.view, CodeView | PassageView) for part in self.parts)
         natural = max((part.view.natural_width for part in self.parts), default=0.0)
         natural = max(natural, *(row.area.width() - 20 for row in self.rows), 0.0)
         width = available if wide else min(available, max(natural + 1, 12.0))

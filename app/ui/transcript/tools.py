@@ -145,7 +145,7 @@ class Tools(QObject):
                 self.keep_requested.emit(message.id)
             case "stop":
                 self.stop_requested.emit(message.id)
-            case "continue":
+            case "continue" | "try_again":
                 self.continue_requested.emit(message.id)
             case "info":
                 self.details_requested.emit(message.id)

@@ -11,6 +11,7 @@ from app.domain.message import Message, MessageState
 from app.domain.parts import FilePart, Part, PassagesPart, TextPart, prompt_text
 from app.domain.passages import (
     cited,
+    first_words,
     numbered,
     passages_part,
     searched_words,
@@ -134,3 +135,18 @@ def test_what_is_left_out_is_the_oldest_that_no_one_needs() -> None:
     assert left_out == {1, 3}
     assert passages_part(made[1].parts) == PassagesPart((passage(2, 200),))
     assert made[3] == last
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("One\n two.", "One two."),
+        ("word " * 20, "word word word word…"),
+        ("x" * 40, "x" * 20 + "…"),
+        ("| a | b |\n|---|:-:|\n| c | d |", "a · b · c · d"),
+        ("a | b", "a · b"),
+        ("", ""),
+    ],
+)
+def test_first_words(text: str, words: str) -> None:
+    assert first_words(Passage(1, "a", text), 20) == words
