@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 import zipfile
+import zlib
 from collections.abc import Iterator
 
 from app.documents.source import ExtractionError, ExtractionFault, Look, Source
@@ -98,6 +99,11 @@ _OFFICE_TYPES = (
     (b"ms-powerpoint.presentation.macroEnabled", "pptx"),
     (b"ms-powerpoint.template.macroEnabled", "pptx"),
     (b"ms-powerpoint.slideshow.macroEnabled", "pptx"),
+)
+# What reading a damaged package raises.
+_DAMAGES = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, EOFError),
+    *(OSError, ValueError, NotImplementedError),
 )
 _BINARY_SHEETS = b"ms-excel.sheet.binary.macroEnabled"
 _MIME_TYPES = (
@@ -214,7 +220,7 @@ def _zip_reader(source: Source) -> str:
             return _package_reader(package)
     except ExtractionError:
         raise
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError, struct.error):
+    except _DAMAGES:
         return _damaged_package_reader(source.head)
 
 

@@ -249,7 +249,9 @@ def _sheets(lures: Lures) -> Files:
     far = '<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>'
     corners = _cell("A1") + far
     merged = '</sheetData><mergeCells><mergeCell ref="A1:XFD1048576"/></mergeCells><sheetData>'
-    odd = "".join(_cell(place) for place in ("A0", "ZZZZZZ99999999999", "1A", "", "A-5", "XFE1"))
+    odd = "".join(
+        _cell(place) for place in ("A0", "ZZZZZZ99999999999", "1A", "", "A-5", "XFE1", "A16777217")
+    )
     values = "".join(
         f'<row r="{n}"><c r="A{n}" t="{kind}" s="{style}"><v>{value}</v></c></row>'
         for n, (kind, value, style) in enumerate(

@@ -196,6 +196,25 @@ def test_what_has_no_text_is_named(tmp_path: Path, case: str) -> None:
     assert look is None or caught.value.detail == look
 
 
+def test_a_package_is_found_however_it_was_written(tmp_path: Path) -> None:
+    """Its list of content types at the end, and streamed with sizes of 64 bits."""
+
+    class Pipe(io.BytesIO):
+        def seekable(self) -> bool:
+            return False
+
+    types = office("openxmlformats-officedocument.spreadsheetml.sheet.main+xml")
+    with zipfile.ZipFile(io.BytesIO(types)) as package:
+        listed = package.read("[Content_Types].xml")
+    pipe = Pipe()
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as target:
+        for name, content in (("xl/media/a.bin", bytes(200_000)), ("[Content_Types].xml", listed)):
+            with target.open(name, "w", force_zip64=True) as entry:
+                entry.write(content)
+    (tmp_path / "file").write_bytes(pipe.getvalue())
+    assert detect(Source(tmp_path / "file")) == "xlsx"
+
+
 def test_a_disk_image_is_named(tmp_path: Path) -> None:
     path = tmp_path / "disk"
     path.write_bytes(bytes(32769) + b"CD001" + bytes(100))

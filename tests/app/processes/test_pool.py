@@ -192,6 +192,16 @@ def test_closing_ends_running_tasks_and_leaves_nothing(make: Make) -> None:
     assert fault_of(pool, "echo").fault is ChildFault.CANCELLED
 
 
+def test_a_child_outlives_the_thread_that_first_called_it(make: Make) -> None:
+    pool = make()
+    found: list[int] = []
+    thread = threading.Thread(target=lambda: found.append(process_of(pool)))
+    thread.start()
+    thread.join()
+    time.sleep(0.1)
+    assert process_of(pool) == found[0]
+
+
 @posix
 def test_an_interrupt_in_the_terminal_reaches_no_child(make: Make) -> None:
     process = process_of(make())
