@@ -1,5 +1,5 @@
 """Smoke test (`--smoke`): asks a question, and one that has two possible answers, opens every page,
-typesets a formula, and prints the first answer.
+typesets a formula, extracts the text of a document, and prints the first answer.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from app.domain.chat_settings import AnswerFormat
 from app.domain.message import Message, MessageState
 from app.markdown.formulas import Tex
 from app.settings.table import Settings
+from app.state.attachments import AttachmentPhase
 from app.state.chat import ModelPhase, State
 from app.state.library import FileState, LibraryState
+from app.system import paths
 from app.system.translation import sentences
 from app.ui.blocks.typesetting import Wrong, typeset
 from app.ui.transcript.endings import ending
@@ -27,6 +29,13 @@ QUESTION = "What is the capital of France?"
 CHOICE_QUESTION, CHOICES = "Is Paris in France?", ("yes", "no")
 SETTINGS = Settings(temperature=0.0, max_tokens=60)  # deterministic and short
 DEADLINE_SECONDS = 240
+_PDF_TEXT = "Paris is its capital."
+_PDF = (
+    b"%%PDF-1.4\n1 0 obj<</Pages 2 0 R>>endobj 2 0 obj<</Kids[3 0 R]/Count 1>>endobj "
+    b"3 0 obj<</Parent 2 0 R/MediaBox[0 0 200 50]/Contents 4 0 R/Resources<</Font<</F<</Type/Font"
+    b"/Subtype/Type1/BaseFont/Helvetica>>>>>>>>endobj 4 0 obj<</Length 48>>stream\n"
+    b"BT /F 9 Tf 9 9 Td (%s) Tj ET\nendstream endobj trailer<</Root 1 0 R>>"
+) % _PDF_TEXT.encode()
 
 
 class SmokeError(Exception):
@@ -47,6 +56,8 @@ async def run(controller: Controller, window: Window) -> str:
             _open(window.open_settings, lambda: window.preferences)
             _open(window.close_page, lambda: window.chat)
             typeset(Tex(r"\frac{x}{2}", display=False))
+            doing = "the text of a document"
+            await _check_document(controller)
     except TimeoutError:
         raise SmokeError(f"There was not {doing} within {DEADLINE_SECONDS} seconds.") from None
     except Wrong as error:
@@ -103,6 +114,23 @@ async def _check_models(library: LibraryState) -> None:
     if starter.is_file() and (not rows or rows[0].state is not FileState.GOOD):
         why = sentences(rows[0].problem, rows[0].remedy) if rows else "It is not listed."
         raise SmokeError(f"{starter.name} is not listed as a usable model. {why}".strip())
+
+
+async def _check_document(controller: Controller) -> None:
+    """The text of an attached PDF must be extracted, by a child process of this program."""
+    path = paths.data() / "smoke.pdf"
+    path.write_bytes(_PDF)
+    attachments = controller.attachments
+    attachments.attach([path])
+    while True:
+        found = attachments.state.of(controller.state.current)
+        if found and found[0].phase is not AttachmentPhase.READING:
+            break
+        await _wait_for(attachments.state.changed)
+    text = found[0].part.text if found[0].part is not None else ""
+    attachments.remove(found[0].id)
+    if text != _PDF_TEXT:
+        raise SmokeError(f"The text of a PDF was {text!r}. {found[0].fault}".strip())
 
 
 def _check_notices(state: State) -> None:

@@ -80,6 +80,7 @@ class Attachments:
         the user's files. `extractor` makes what extracts texts; None: that of `app.documents`.
         """
         self._state, self._shown, self._drafts = state, shown, drafts
+        self.state = shown
         self._began, self._user_files = began, user_files
         self._worker = BackgroundWorker("documents", parent)
         blobs = Blobs(store_queue.path)

@@ -6,6 +6,7 @@ standard error by then: what a library prints is no part of a result.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import queue
@@ -30,6 +31,7 @@ _REPORT_SECONDS = 0.1
 
 def serve(tasks: Mapping[str, Task]) -> NoReturn:
     """Do tasks until the parent ends or nothing comes any more; ends the process."""
+    gc.enable()  # the start of the app disables it until the first paint
     end_with_parent()
     requests, results = _streams()
     start = read_frame(requests, _MOST_REQUEST_BYTES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import re
 import signal
@@ -22,13 +23,17 @@ COMMAND = (
     "-s",
     "-c",
     f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(Path(__file__).parent)!r}]\n"
-    "import child_tasks; child_tasks.main()",
+    "import gc, child_tasks; gc.disable(); child_tasks.main()",
 )
 
 
 def _echo(request: Mapping[str, Any]) -> Iterator[bytes]:
     yield request["text"].encode()
     yield str(os.getpid()).encode()
+
+
+def _collects(request: Mapping[str, Any]) -> Iterator[bytes]:
+    yield str(gc.isenabled()).encode()
 
 
 def _sleep(request: Mapping[str, Any]) -> Iterator[bytes]:
@@ -112,6 +117,7 @@ def _forbidden(request: Mapping[str, Any]) -> Iterator[bytes]:
 
 TASKS = {
     "echo": _echo,
+    "collects": _collects,
     "sleep": _sleep,
     "never": _never_yields,
     "allocate": _allocate,

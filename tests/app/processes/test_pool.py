@@ -78,6 +78,10 @@ def test_what_a_library_prints_is_no_part_of_the_result(make: Make) -> None:
     assert process_of(pool) == before
 
 
+def test_a_child_collects_garbage_although_the_start_of_the_app_does_not(make: Make) -> None:
+    assert make().call("collects", {}) == [b"True"]
+
+
 @linux
 @pytest.mark.parametrize("task", ["sleep", "never"])
 def test_a_task_that_takes_too_long_ends(make: Make, task: str) -> None:
