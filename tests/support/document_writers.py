@@ -461,3 +461,54 @@ def slide_file(
         folder, _, name = names[i].partition("/")
         entries[f"ppt/{folder}/_rels/{name}.rels"] = relations(related)
     return package({name: strict(text) if is_strict else text for name, text in entries.items()})
+
+
+_OPEN_SPACES = " ".join(
+    f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{rest}:1.0"'
+    for name, rest in {
+        **{name: name for name in ("office", "text", "table", "style", "meta", "presentation")},
+        "draw": "drawing",
+        "svg": "svg-compatible",
+    }.items()
+)
+_OPEN_SPACES += (
+    ' xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:xlink="http://www.w3.org/1999/xlink"'
+)
+_OPEN_SPACES += ' xmlns:math="http://www.w3.org/1998/Math/MathML"'
+
+
+def open_file(
+    kind: str,
+    body: str,
+    *,
+    styles: str = "",
+    automatic: str = "",
+    title: str = "",
+    objects: Mapping[str, str] | None = None,
+    is_flat: bool = False,
+) -> bytes:
+    """An OpenDocument file of a kind, such as `text`, zipped or as one XML file."""
+    content = (
+        f"<office:automatic-styles>{automatic}</office:automatic-styles>"
+        f"<office:body><office:{kind}>{body}</office:{kind}></office:body>"
+    )
+    meta = f"<office:meta><dc:title>{title}</dc:title></office:meta>"
+    common = (
+        f"<office:styles>{styles}</office:styles><office:master-styles><style:master-page>"
+        "<style:header><text:p>The header</text:p></style:header></style:master-page></office:master-styles>"
+    )
+    if is_flat:
+        return (
+            f'<?xml version="1.0" encoding="UTF-8"?>\n<office:document {_OPEN_SPACES} '
+            f'office:mimetype="application/vnd.oasis.opendocument.{kind}">{meta}{common}{content}'
+            "</office:document>"
+        ).encode()
+    return package(
+        {
+            "mimetype": f"application/vnd.oasis.opendocument.{kind}",
+            "content.xml": f"<office:document-content {_OPEN_SPACES}>{content}</office:document-content>",
+            "styles.xml": f"<office:document-styles {_OPEN_SPACES}>{common}</office:document-styles>",
+            "meta.xml": f"<office:document-meta {_OPEN_SPACES}>{meta}</office:document-meta>",
+            **{f"{name}/content.xml": text for name, text in (objects or {}).items()},
+        }
+    )
