@@ -22,7 +22,7 @@ class Relation:
 def relations(package: Package, part: str) -> dict[str, Relation]:
     """The relations of a part by their ids; `""` is the package."""
     folder, name = posixpath.split(part)
-    root = package.tree(posixpath.join(folder, "_rels", f"{name}.rels"))
+    root = package.part(posixpath.join(folder, "_rels", f"{name}.rels"))
     made: dict[str, Relation] = {}
     for each in root if root is not None else ():
         target = each.get("Target", "")
@@ -56,7 +56,7 @@ def title(package: Package) -> str:
     named = [
         each.target for each in relations(package, "").values() if each.kind == "core-properties"
     ]
-    root = package.tree(named[0] if named else "docProps/core.xml")
+    root = package.part(named[0] if named else "docProps/core.xml")
     return (root.findtext("dc:title") or "").strip() if root is not None else ""
 
 

@@ -14,6 +14,7 @@ from app.documents.office.ooxml import number
 from app.documents.office.writing import BULLET, Blocks, link
 from app.documents.readers.package import CHUNK, Package, damaged, resolved, xml_elements
 from app.documents.source import ExtractionError, ExtractionFault, Source
+from app.domain.documents import DocumentWarning, Warned
 
 MOST_REPEATED = 1_000  # rows or cells that are the same
 DEEPEST_STYLE = 20
@@ -45,6 +46,7 @@ class OpenFile:
     def __init__(self, source: Source, package: Package | None) -> None:
         self._source = source
         self._package = package
+        self._is_damaged = False
 
     def elements(self, part: str, *wanted: str, opened: str = "") -> Iterator[Element]:
         """The wanted elements of a part; all parts of a file that is not zipped are that file."""
@@ -53,12 +55,31 @@ class OpenFile:
             if part == "content" and name not in self._package:
                 raise damaged("the package has no content.xml")
             return self._package.elements(name, *wanted, opened=opened)
-        return xml_elements(self._chunks(), *wanted, opened=opened, name=self._source.path.name)
+        return self._of_file(*wanted, opened=opened)
+
+    def _of_file(self, *wanted: str, opened: str) -> Iterator[Element]:
+        found = 0
+        name = self._source.path.name
+        try:
+            for element in xml_elements(self._chunks(), *wanted, opened=opened, name=name):
+                found += 1
+                yield element
+        except ExtractionError as error:
+            if not found or error.fault is not ExtractionFault.DAMAGED:
+                raise
+            self._is_damaged = True
+
+    @property
+    def warnings(self) -> tuple[Warned, ...]:
+        """What the user should know of what was read so far."""
+        if self._package is not None:
+            return self._package.warnings
+        return (Warned(DocumentWarning.DAMAGED),) if self._is_damaged else ()
 
     def object(self, address: str) -> Element | None:
         """The content of an object that is embedded in a zipped file."""
         name = resolved("", address) + "/content.xml"
-        return self._package.tree(name) if self._package is not None else None
+        return self._package.part(name) if self._package is not None else None
 
     def styles(self) -> Styles:
         """The common styles; those of a file that is not zipped come before its content."""
@@ -86,7 +107,7 @@ def opened(source: Source) -> Generator[OpenFile]:
         yield OpenFile(source, None)
         return
     with Package(source) as package:
-        manifest = package.tree("META-INF/manifest.xml")
+        manifest = package.part("META-INF/manifest.xml")
         if (
             manifest is not None
             and next(manifest.iter("manifest:encryption-data"), None) is not None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from app.documents.intervals import clusters
-from app.documents.office.writing import Blocks
+from app.documents.office.writing import Blocks, whole
 from app.documents.source import MOST_CHARACTERS
-from app.domain.documents import Document, DocumentKind, DocumentWarning, Page, PageUnit, Warned
+from app.domain.documents import Document, DocumentKind, Page, PageUnit, Warned
 
 HIDDEN = "(hidden slide)"  # the first line of its page
 
@@ -51,17 +51,15 @@ def _in_order(shapes: list[Shape]) -> list[Shape]:
     return sorted(shapes, key=lambda shape: (shape.y, shape.x))
 
 
-def slides(pages: Iterable[str], title: str) -> Document:
-    """The document of the texts of its slides."""
-    made: list[Page] = []
-    left = MOST_CHARACTERS
-    warnings: tuple[Warned, ...] = ()
-    for number, text in enumerate(pages, 1):
-        if left <= 0:
-            warnings = (Warned(DocumentWarning.CUT),)
+def slides(
+    texts: Iterable[str], title: str, warnings: Callable[[], tuple[Warned, ...]]
+) -> Document:
+    """The document of the texts of its slides; `warnings` is asked when they have been read."""
+    pages: list[Page] = []
+    size = 0
+    for number, text in enumerate(texts, 1):
+        pages.append(Page(str(number), text))
+        size += len(text)
+        if size > MOST_CHARACTERS:
             break
-        made.append(Page(str(number), text[:left]))
-        left -= len(text)
-    if not any(page.text for page in made):
-        warnings = (Warned(DocumentWarning.EMPTY),)
-    return Document(DocumentKind.SLIDES, tuple(made), PageUnit.SLIDE, title, warnings)
+    return whole(Document(DocumentKind.SLIDES, tuple(pages), PageUnit.SLIDE, title, warnings()))

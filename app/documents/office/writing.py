@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from app.documents.readers.package import damaged
 from app.documents.source import MOST_CHARACTERS
 from app.documents.tables import cell_text, markdown_table
-from app.domain.documents import Document, DocumentKind, DocumentWarning, Page, Warned
+from app.domain.documents import Document, DocumentKind, Page, Warned
 
 DEEPEST_HEADING = 6
 BULLET = "-"  # label of an item without a number
@@ -26,6 +27,13 @@ def link(text: str, address: str) -> str:
 def plain(text: str) -> str:
     """A paragraph's text without spaces around its lines."""
     return _TABS.sub(" ", _SPACES.sub("\n", text)).strip()
+
+
+def whole(document: Document) -> Document:
+    """The document; raises ExtractionError for a damaged one of which no text could be read."""
+    if document.warnings and not any(page.text for page in document.pages):
+        raise damaged("nothing before the damage can be read")
+    return document
 
 
 class Blocks:
@@ -83,12 +91,8 @@ class Blocks:
             self._list = in_list
             self._size += len(text) + 2
 
-    def document(self, kind: DocumentKind, title: str) -> Document:
-        """The document of one text that these blocks are."""
-        text = self.text
-        warnings: tuple[Warned, ...] = ()
-        if len(text) > MOST_CHARACTERS:
-            warnings = (Warned(DocumentWarning.CUT),)
-        elif not text:
-            warnings = (Warned(DocumentWarning.EMPTY),)
-        return Document(kind, (Page("", text[:MOST_CHARACTERS]),), title=title, warnings=warnings)
+    def document(
+        self, kind: DocumentKind, title: str, warnings: tuple[Warned, ...] = ()
+    ) -> Document:
+        """The document of one text that these blocks are; raises ExtractionError as `whole`."""
+        return whole(Document(kind, (Page("", self.text),), title=title, warnings=warnings))

@@ -52,7 +52,7 @@ def read(source: Source) -> Document:
                 reader.block(element, reader.blocks)
             if reader.blocks.is_full:
                 break
-        return reader.blocks.document(DocumentKind.WORD, title(package))
+        return reader.blocks.document(DocumentKind.WORD, title(package), package.warnings)
 
 
 @dataclass(slots=True)
@@ -88,9 +88,9 @@ class _Reader:
         self._package = package
         self._relations = relations(package, main)
         styles = part_of(self._relations, "styles")
-        self._styles = _styles(package.tree(styles) if styles else None)
+        self._styles = _styles(package.part(styles) if styles else None)
         lists = part_of(self._relations, "numbering")
-        self._numbering = Numbering(package.tree(lists) if lists else None)
+        self._numbering = Numbering(package.part(lists) if lists else None)
         self._notes = {
             tag: self._notes_of(package, kind, tag)
             for kind, tag in (("footnotes", "w:footnote"), ("endnotes", "w:endnote"))
@@ -102,7 +102,7 @@ class _Reader:
 
     def _notes_of(self, package: Package, kind: str, tag: str) -> dict[str, tuple[Element, str]]:
         part = part_of(self._relations, kind)
-        root = package.tree(part) if part else None
+        root = package.part(part) if part else None
         if root is None:
             return {}
         return {each.get("w:id", ""): (each, part) for each in root.findall(tag)}
@@ -268,7 +268,7 @@ class _Reader:
 
     def _chart(self, reference: Element, line: _Line) -> None:
         found = self._relations.get(reference.get("r:id", ""))
-        root = self._package.tree(found.target) if found is not None else None
+        root = self._package.part(found.target) if found is not None else None
         if root is not None:
             line.notes.append(chart_blocks(root).text)
 

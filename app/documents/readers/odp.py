@@ -21,7 +21,7 @@ _UNITS = {"mm": 1.0, "cm": 10.0, "in": 25.4, "pt": 25.4 / 72, "pc": 25.4 / 6, "p
 def read(source: Source) -> Document:
     """The document of an OpenDocument presentation; raises ExtractionError."""
     with opened(source) as file:
-        return slides(_texts(file), file.title())
+        return slides(_texts(file), file.title(), lambda: file.warnings)
 
 
 def _texts(file: OpenFile) -> Iterator[str]:

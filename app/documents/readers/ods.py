@@ -13,10 +13,10 @@ from app.documents.office.opendocument import (
     repeated,
 )
 from app.documents.office.sheet import Row, Sheet
-from app.documents.office.writing import Blocks
+from app.documents.office.writing import Blocks, whole
 from app.documents.readers.xlsx import HIDDEN
 from app.documents.source import MOST_CHARACTERS, Source
-from app.domain.documents import Document, DocumentKind, DocumentWarning, Page, PageUnit, Warned
+from app.domain.documents import Document, DocumentKind, Page, PageUnit
 
 _CELLS = ("table:table-cell", "table:covered-table-cell")
 
@@ -49,20 +49,12 @@ def read(source: Source) -> Document:
                 reader.styles.add(element)
             if sheets and size + sheets[-1][2].size > MOST_CHARACTERS:
                 break
+        warnings = file.warnings
     pages: list[Page] = []
-    left = MOST_CHARACTERS
     for name, is_hidden, sheet in sheets:
         text = sheet.text
-        pages.append(
-            Page(name, (f"{HIDDEN}\n\n{text}" if is_hidden and text else text)[: max(left, 0)])
-        )
-        left -= len(text)
-    warnings: tuple[Warned, ...] = ()
-    if left <= 0:
-        warnings = (Warned(DocumentWarning.CUT),)
-    elif not any(page.text for page in pages):
-        warnings = (Warned(DocumentWarning.EMPTY),)
-    return Document(DocumentKind.SHEETS, tuple(pages), PageUnit.SHEET, title, warnings)
+        pages.append(Page(name, f"{HIDDEN}\n\n{text}" if is_hidden and text else text))
+    return whole(Document(DocumentKind.SHEETS, tuple(pages), PageUnit.SHEET, title, warnings))
 
 
 def _add(row: Element, at: int, sheet: Sheet, reader: TextReader) -> int:

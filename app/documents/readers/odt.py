@@ -32,4 +32,4 @@ def read(source: Source) -> Document:
                 reader.styles.add(element)
             if blocks.is_full:
                 break
-        return blocks.document(DocumentKind.WORD, title)
+        return blocks.document(DocumentKind.WORD, title, file.warnings)

@@ -18,6 +18,7 @@ from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from app.documents.source import ExtractionError, ExtractionFault, Source
+from app.domain.documents import DocumentWarning, Warned
 
 MOST_ENTRIES = 50_000
 MOST_ENTRY_BYTES = 400_000_000  # of one entry, unpacked
@@ -82,6 +83,7 @@ class Package:
     def __init__(self, source: Source) -> None:
         """Reads the list of entries; raises ExtractionError."""
         self._left = MOST_UNPACKED_BYTES
+        self._is_damaged = False
         self._file = source.open()
         try:
             self._zip = zipfile.ZipFile(self._file)
@@ -91,7 +93,7 @@ class Package:
             raise
         except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, OSError) as error:
             self._file.close()
-            raise _not_a_package(source, str(error)) from error
+            raise damaged(str(error)) from error
         self._folded = {name.casefold(): name for name in reversed(self._entries)}
 
     def __enter__(self) -> Package:
@@ -153,30 +155,50 @@ class Package:
         finally:
             self._left -= read
 
+    @property
+    def warnings(self) -> tuple[Warned, ...]:
+        """What the user should know of what was read so far."""
+        return (Warned(DocumentWarning.DAMAGED),) if self._is_damaged else ()
+
     def tree(self, name: str) -> Element | None:
         """The root of an XML entry, None without the entry; raises ExtractionError."""
         return xml_tree(self.chunks(name), name) if name in self else None
 
+    def part(self, name: str) -> Element | None:
+        """The root of an XML entry that can be missed: None also if it is damaged."""
+        try:
+            return self.tree(name)
+        except ExtractionError as error:
+            self._miss(error)
+            return None
+
+    def _miss(self, error: ExtractionError) -> None:
+        """Goes on without what is damaged, and remembers it; raises any other error."""
+        if error.fault is not ExtractionFault.DAMAGED:
+            raise error
+        self._is_damaged = True
+
     def elements(self, name: str, *wanted: str, opened: str = "") -> Iterator[Element]:
-        """`xml_elements` of an entry; none without the entry; raises ExtractionError."""
+        """`xml_elements` of an entry, none without the entry: those before a damage.
+
+        Raises ExtractionError if there are none before it.
+        """
         if name not in self:
-            return iter(())
-        return xml_elements(self.chunks(name), *wanted, opened=opened, name=name)
+            return
+        found = 0
+        try:
+            for element in xml_elements(self.chunks(name), *wanted, opened=opened, name=name):
+                found += 1
+                yield element
+        except ExtractionError as error:
+            if not found:
+                raise
+            self._miss(error)
 
 
 def _plain(name: str) -> str:
     """An entry's name as packages refer to it."""
     return name.replace("\\", "/").lstrip("/")
-
-
-def _not_a_package(source: Source, detail: str) -> ExtractionError:
-    if source.head.startswith(b"\xd0\xcf\x11\xe0"):  # Microsoft's container of streams
-        with source.open() as file:
-            start = file.read(1 << 24)
-        if "EncryptedPackage".encode("utf-16-le") in start:
-            return ExtractionError(ExtractionFault.PROTECTED, "the package is encrypted")
-        return ExtractionError(ExtractionFault.UNKNOWN, "a binary file of an old Office format")
-    return damaged(detail)
 
 
 def resolved(base: str, target: str) -> str:
@@ -202,9 +224,15 @@ def xml_elements(
     An element called `opened` that is around them comes when it begins, before what is within it.
     """
     builder = _Builder(frozenset(wanted), name, opened)
+    error: ExtractionError | None = None
     for piece in chunks:
-        builder.feed(piece)
-        yield from builder.taken()
+        try:
+            builder.feed(piece)
+        except ExtractionError as found:
+            error = found
+        yield from builder.taken()  # also those before an error
+        if error is not None:
+            raise error
     builder.close()
     yield from builder.taken()
 

@@ -29,7 +29,7 @@ def read(source: Source) -> Document:
         headings = _headings(document)
         warned: dict[DocumentWarning, list[str]] = defaultdict(list)
         pages: list[Page] = []
-        left = MOST_CHARACTERS
+        size = 0
         contents = without_running(_contents(document, form, count), count)
         for number, content in enumerate(contents):
             label = _label(document, number)
@@ -38,15 +38,12 @@ def read(source: Source) -> Document:
                 warned[DocumentWarning.SCANNED].append(label)
             if content.is_damaged or 3 * content.unknown > len(text):
                 warned[DocumentWarning.DAMAGED].append(label)
-            pages.append(Page(label, text[:left]))
-            left -= len(text)
-            if left <= 0 and number + 1 < count:
-                warned[DocumentWarning.CUT] = []
+            pages.append(Page(label, text))
+            size += len(text)
+            if size > MOST_CHARACTERS:
                 break
         if not _has_an_end(source):
             warned[DocumentWarning.DAMAGED] = []
-        if not any(page.text for page in pages) and not warned:
-            warned[DocumentWarning.EMPTY] = []
         title = utf16(
             lambda buffer, size: pdfium.FPDF_GetMetaText(document, b"Title", buffer, size)
         )

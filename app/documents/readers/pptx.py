@@ -49,12 +49,12 @@ def read(source: Source) -> Document:
         parts = [found[each].target for each in listed if each in found]
         known: dict[str, Places] = {}
         texts = (_slide(package, part, known) for part in parts if part in package)
-        return slides(texts, title(package))
+        return slides(texts, title(package), lambda: package.warnings)
 
 
 def _slide(package: Package, part: str, known: dict[str, Places]) -> str:
     found = relations(package, part)
-    root = package.tree(part)
+    root = package.part(part)
     if root is None:
         return ""
     layout = part_of(found, "slideLayout")
@@ -72,7 +72,7 @@ def _tree(root: Element) -> Element:
 
 
 def _notes(package: Package, part: str) -> str:
-    root = package.tree(part)
+    root = package.part(part)
     found = relations(package, part)
     made = Blocks()
     for shape in _tree(root).iter("p:sp") if root is not None else ():
@@ -93,7 +93,7 @@ def _places(package: Package, layout: str) -> Places:
     made: Places = {}
     master = part_of(relations(package, layout), "slideMaster") if layout else ""
     for part in (master, layout):
-        root = package.tree(part) if part else None
+        root = package.part(part) if part else None
         for shape in _tree(root).iter("p:sp") if root is not None else ():
             kind, index = _placeholder(shape)
             box = _box(shape)
@@ -182,7 +182,7 @@ def _frame(package: Package, frame: Element, found: dict[str, Relation]) -> str:
     for tag, key in (("c:chart", "r:id"), ("dgm:relIds", "r:dm")):
         mark = next(frame.iter(tag), None)
         relation = found.get(mark.get(key, "")) if mark is not None else None
-        root = package.tree(relation.target) if relation and not relation.is_external else None
+        root = package.part(relation.target) if relation and not relation.is_external else None
         if root is not None and tag == "c:chart":
             return chart_blocks(root).text
         if root is not None:

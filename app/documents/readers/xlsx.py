@@ -10,9 +10,10 @@ from xml.etree.ElementTree import Element
 from app.documents.office.number_formats import BUILT_IN, GENERAL, shown, shown_text
 from app.documents.office.ooxml import main_part, number, part_of, relations, title
 from app.documents.office.sheet import Row, Sheet
+from app.documents.office.writing import whole
 from app.documents.readers.package import Package
-from app.documents.source import MOST_CHARACTERS, ExtractionError, ExtractionFault, Source
-from app.domain.documents import Document, DocumentKind, DocumentWarning, Page, PageUnit, Warned
+from app.documents.source import MOST_CHARACTERS, ExtractionError, ExtractionFault, Look, Source
+from app.domain.documents import Document, DocumentKind, Page, PageUnit
 
 HIDDEN = "(hidden sheet)"  # the first line of its page
 _ESCAPE = re.compile(r"_x([0-9A-Fa-f]{4})_")
@@ -24,21 +25,21 @@ def read(source: Source) -> Document:
     """The document of an xlsx file or its like; raises ExtractionError."""
     with Package(source) as package:
         book = _Book(package)
-        warnings: tuple[Warned, ...] = ()
         pages: list[Page] = []
-        left = MOST_CHARACTERS
+        size = 0
         for name, part, is_hidden in book.sheets:
             text = book.text_of(part)
             if is_hidden and text:
                 text = f"{HIDDEN}\n\n{text}"
-            pages.append(Page(name, text[:left]))
-            left -= len(text)
-            if left <= 0:
-                warnings = (Warned(DocumentWarning.CUT),)
+            pages.append(Page(name, text))
+            size += len(text)
+            if size > MOST_CHARACTERS:
                 break
-        if not any(page.text for page in pages):
-            warnings = (Warned(DocumentWarning.EMPTY),)
-        return Document(DocumentKind.SHEETS, tuple(pages), PageUnit.SHEET, title(package), warnings)
+        return whole(
+            Document(
+                DocumentKind.SHEETS, tuple(pages), PageUnit.SHEET, title(package), package.warnings
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class _Book:
     def __init__(self, package: Package) -> None:
         main = main_part(package, "xl/workbook.xml")
         if main.endswith(".bin"):
-            raise ExtractionError(ExtractionFault.UNKNOWN, "a binary workbook (xlsb)")
+            raise ExtractionError(ExtractionFault.UNKNOWN, Look.OLD_SHEETS)
         self._package = package
         found = relations(package, main)
         root = package.tree(main)
@@ -161,7 +162,7 @@ def _formula(formula: Element, row: int, column: int, shared: dict[str, _Shared]
 
 def _formats(package: Package, part: str) -> Sequence[str]:
     """The code of the number format of each style of cells."""
-    root = package.tree(part) if part else None
+    root = package.part(part) if part else None
     if root is None:
         return ()
     own = {

@@ -344,7 +344,7 @@ def test_a_document_has_a_kind_a_title_and_one_page(tmp_path: Path) -> None:
         "Rivers & boats",
     )
     assert len(found.pages) == 1
-    assert document(tmp_path, word_file(p(""))).warnings == (Warned(DocumentWarning.EMPTY),)
+    assert document(tmp_path, word_file(p(""))).text == ""
 
 
 def test_the_main_part_is_found_by_its_relation(tmp_path: Path) -> None:
@@ -357,6 +357,15 @@ def test_the_main_part_is_found_by_its_relation(tmp_path: Path) -> None:
     entries["word/document2.xml"] = entries.pop("word/document.xml")
     entries["_rels/.rels"] = entries["_rels/.rels"].replace(b"word/document", b"/word/document2")
     assert document(tmp_path, package(entries)).text == "Text"
+
+
+def test_what_comes_before_a_damage_is_read(tmp_path: Path) -> None:
+    whole = word_file(p("One", style("H1")) + p("Two") + "</w:p>" + p("Three"), styles="<w:style>")
+    found = document(tmp_path, whole)
+    assert found.text == "One\n\nTwo"
+    assert found.warnings == (Warned(DocumentWarning.DAMAGED),)
+    with pytest.raises(ExtractionError):
+        document(tmp_path, word_file(p("") + "</w:p>"))
 
 
 @pytest.mark.parametrize(

@@ -96,8 +96,6 @@ def test_an_encrypted_entry_is_protected(tmp_path: Path) -> None:
     [
         (b"", F.DAMAGED),
         (b"PK\x03\x04 and no more", F.DAMAGED),
-        (b"\xd0\xcf\x11\xe0" + "EncryptedPackage".encode("utf-16-le"), F.PROTECTED),
-        (b"\xd0\xcf\x11\xe0 WordDocument", F.UNKNOWN),
     ],
 )
 def test_what_is_no_package_says_so(tmp_path: Path, content: bytes, fault: F) -> None:

@@ -396,10 +396,6 @@ def test_scanned_pages_with_a_stamp_are_named(tmp_path: Path) -> None:
     assert found.warnings == (Warned(W.SCANNED, tuple("123456")),)
 
 
-def test_an_empty_file_says_so(tmp_path: Path) -> None:
-    assert document(tmp_path, pdf([PdfPage()])).warnings == (Warned(W.EMPTY),)
-
-
 def test_characters_without_a_meaning_are_damage(tmp_path: Path) -> None:
     page = PdfPage().text(72, 100, b"AAAA BBBB", font="F2")
     found = document(tmp_path, pdf([page], letters={0x41: "\ue001", 0x42: "\ue002", 0x20: " "}))
@@ -448,14 +444,13 @@ def test_only_a_password_for_opening_protects(user: str, opens: bool, tmp_path: 
     assert raised.value.fault is ExtractionFault.PROTECTED
 
 
-def test_a_text_longer_than_the_limit_is_cut(
+def test_a_long_file_is_read_up_to_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "MOST_CHARACTERS", 25)
     pages = [PdfPage().text(72, 300, "Ten letters") for _ in range(4)]
     found = document(tmp_path, pdf(pages))
-    assert [len(page.text) for page in found.pages] == [11, 11, 3]
-    assert found.warnings == (Warned(W.CUT),)
+    assert [len(page.text) for page in found.pages] == [11, 11, 11]
 
 
 def test_a_page_is_as_tall_as_it_says(tmp_path: Path) -> None:

@@ -190,14 +190,21 @@ def test_every_slide_is_a_page_in_the_order_of_the_presentation(tmp_path: Path) 
     ]
     assert [page.label for page in found.pages] == ["1", "2", "3", "4"]
     assert (found.kind, found.unit) == (DocumentKind.SLIDES, PageUnit.SLIDE)
-    assert document(tmp_path, slide_file([""])).warnings == (Warned(DocumentWarning.EMPTY),)
+    assert document(tmp_path, slide_file([""])).text == ""
 
 
-def test_a_long_presentation_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_slide_does_not_lose_the_others(tmp_path: Path) -> None:
+    found = document(tmp_path, slide_file([sp("One"), "</p:sp>", sp("Three")]))
+    assert [page.text for page in found.pages] == ["One", "", "Three"]
+    assert found.warnings == (Warned(DocumentWarning.DAMAGED),)
+
+
+def test_a_long_presentation_is_read_up_to_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("app.documents.office.slides.MOST_CHARACTERS", 7)
     found = document(tmp_path, slide_file([sp("First"), sp("Second"), sp("Third")]))
-    assert [page.text for page in found.pages] == ["First", "Se"]
-    assert found.warnings == (Warned(DocumentWarning.CUT),)
+    assert [page.text for page in found.pages] == ["First", "Second"]
 
 
 def test_a_presentation_of_another_library_is_read(tmp_path: Path) -> None:
