@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 MOST_COLUMNS = 60  # of a Markdown table; a wider one is kept as rows
 _BREAKS = str.maketrans({"\r": None, "\v": "\n", "\f": "\n"})
@@ -28,13 +28,22 @@ def markdown_table(rows: Iterable[Sequence[str]]) -> str:
     are not. A table of more than `MOST_COLUMNS` is kept as rows of its cells.
     """
     cells = trimmed([[cell_text(cell) for cell in row] for row in rows])
-    if not cells:
-        return ""
-    width = max(map(len, cells))
-    if width > MOST_COLUMNS:
-        return "\n".join(" | ".join(row) for row in cells)
-    lines = [_line(row, width) for row in cells]
-    return "\n".join([lines[0], "|" + " --- |" * width, *lines[1:]])
+    return "\n".join(_lines(cells, max(map(len, cells)))) if cells else ""
+
+
+def table_lines(rows: Iterable[Sequence[str]], width: int) -> Iterator[str]:
+    """The lines of a table of so many columns, one by one, for long ones; no row is left out."""
+    return _lines(([cell_text(cell) for cell in row] for row in rows), width)
+
+
+def _lines(rows: Iterable[Sequence[str]], width: int) -> Iterator[str]:
+    for i, row in enumerate(rows):
+        if width > MOST_COLUMNS:
+            yield " | ".join(row)
+            continue
+        yield "| " + " | ".join([*row, *([""] * (width - len(row)))]) + " |"
+        if not i:
+            yield "|" + " --- |" * width
 
 
 def trimmed(rows: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -49,7 +58,3 @@ def trimmed(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     while made and not made[-1]:
         made.pop()
     return made
-
-
-def _line(row: Sequence[str], width: int) -> str:
-    return "| " + " | ".join([*row, *([""] * (width - len(row)))]) + " |"

@@ -14,8 +14,10 @@ from app.documents.office.ooxml import number
 from app.documents.office.writing import BULLET, Blocks, link
 from app.documents.readers.package import CHUNK, Package, damaged, resolved, xml_elements
 from app.documents.source import ExtractionError, ExtractionFault, Source
+from app.documents.tables import MOST_COLUMNS
 from app.domain.documents import DocumentWarning, Warned
 
+MOST_CELLS = 200_000  # of a table
 MOST_REPEATED = 1_000  # rows or cells that are the same
 DEEPEST_STYLE = 20
 _SPACES = re.compile(r"[ \t\r\n]+")
@@ -201,6 +203,7 @@ class TextReader:
         self._notes = 0
         self._headings: dict[int, int] = {}
         self._counts: dict[str, dict[int, int]] = {}  # of lists that may be continued
+        self._tables = 0  # that are open, within each other
 
     def blocks_of(self, elements: Iterable[Element], into: Blocks) -> None:
         for element in elements:
@@ -281,7 +284,12 @@ class TextReader:
     def table(self, element: Element, into: Blocks) -> None:
         """Adds a table; one of a single cell is what is in it."""
         rows: list[list[Blocks]] = []
+        size = 0
+        self._tables += 1
+        is_inner = self._tables > 1  # what is repeated in a table that is repeated is left out
         for row in table_rows(element):
+            if size > MOST_CELLS:
+                break
             cells: list[Blocks] = []
             for cell in row:
                 if cell.tag not in ("table:table-cell", "table:covered-table-cell"):
@@ -289,8 +297,12 @@ class TextReader:
                 inner = Blocks()
                 if cell.tag == "table:table-cell":
                     self.blocks_of(cell, inner)
-                cells.extend([inner] * repeated(cell, "table:number-columns-repeated"))
-            rows.extend([cells] * repeated(row, "table:number-rows-repeated"))
+                count = repeated(cell, "table:number-columns-repeated")
+                cells.extend([inner] * (1 if is_inner else min(count, MOST_COLUMNS)))
+            times = 1 if is_inner else repeated(row, "table:number-rows-repeated")
+            rows.extend([cells] * times)
+            size += len(cells) * times
+        self._tables -= 1
         if len(rows) == 1 and len(rows[0]) == 1:
             into.extend(rows[0][0])
         else:

@@ -238,7 +238,9 @@ def _is_text(columns: list[list[Fragment]]) -> bool:
         letters = median(len(line.text) for line in lines)
         share = median(line.x1 - line.x0 for line in lines) / max(wide, 1.0)
         filled += any(line.rows for line in lines) or (
-            len(lines) >= 3 and letters >= 14 and (share >= 0.6 or letters >= 30)
+            (len(lines) >= 3 or any(line.text[:1].islower() for line in lines[1:]))
+            and letters >= 14
+            and (share >= 0.6 or letters >= 30)
         )
     return filled == len(columns) or (filled >= 2 and filled == len(columns) - 1)
 

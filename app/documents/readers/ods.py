@@ -12,7 +12,7 @@ from app.documents.office.opendocument import (
     opened,
     repeated,
 )
-from app.documents.office.sheet import Row, Sheet
+from app.documents.office.sheet import Sheet
 from app.documents.office.writing import Blocks, whole
 from app.documents.readers.xlsx import HIDDEN
 from app.documents.source import MOST_CHARACTERS, Source
@@ -59,7 +59,7 @@ def read(source: Source) -> Document:
 
 def _add(row: Element, at: int, sheet: Sheet, reader: TextReader) -> int:
     """Adds a row, as often as it is there; the number of rows."""
-    cells: Row = []
+    cells: list[tuple[int, str]] = []
     column = 0
     for cell in row:
         if cell.tag not in _CELLS:

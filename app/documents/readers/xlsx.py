@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 
 from app.documents.office.number_formats import BUILT_IN, GENERAL, shown, shown_text
 from app.documents.office.ooxml import main_part, number, part_of, relations, title
-from app.documents.office.sheet import Row, Sheet
+from app.documents.office.sheet import Sheet
 from app.documents.office.writing import whole
 from app.documents.readers.package import Package
 from app.documents.source import MOST_CHARACTERS, ExtractionError, ExtractionFault, Look, Source
@@ -80,7 +80,7 @@ class _Book:
         at = 0
         for row in self._package.elements(part, "s:row"):
             at = number(row.get("r"), at + 1)
-            cells: Row = []
+            cells: list[tuple[int, str]] = []
             column = -1
             for cell in row:
                 column = _column(cell.get("r"), column + 1)

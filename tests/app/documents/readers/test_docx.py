@@ -115,6 +115,8 @@ def m_text(text: str) -> str:
 CASES: dict[str, tuple[str, str]] = {
     "paragraphs": (p("One") + p("Two"), "One\n\nTwo"),
     "runs are joined": (p(r("One, ") + r("two", "<w:b/>") + r("three")), "One, twothree"),
+    "a word of two runs": (p(r("Project") + r("X2024", "<w:noProof/>")), "ProjectX2024"),
+    "a document that is one text box": (p(box("All of it", "is here")), "All of it\n\nis here"),
     "tabs and breaks": (
         p(
             "<w:r><w:t>a</w:t><w:tab/><w:t>b</w:t><w:br/><w:t>c</w:t><w:noBreakHyphen/><w:t>d</w:t></w:r>"

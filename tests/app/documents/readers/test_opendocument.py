@@ -194,6 +194,18 @@ def test_headings_have_the_numbers_of_the_outline(tmp_path: Path) -> None:
     )
 
 
+def test_repeated_cells_of_tables_within_tables_do_not_multiply(tmp_path: Path) -> None:
+    around = (
+        '<table:table><table:table-row table:number-rows-repeated="1000">'
+        '<table:table-cell table:number-columns-repeated="1000">'
+    )
+    ends = "</table:table-cell></table:table-row></table:table>"
+    body = around * 8 + p("word") + ends * 8
+    text = document(tmp_path, "text", open_file("text", body)).text
+    assert "word" in text
+    assert len(text) < 1_000_000
+
+
 def test_a_formula_in_a_part_of_its_own(tmp_path: Path) -> None:
     body = p('<draw:frame><draw:object xlink:href="./Object 1"/></draw:frame>')
     assert document(tmp_path, "text", open_file("text", body, objects={"Object 1": MATH})).text == (

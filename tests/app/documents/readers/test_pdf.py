@@ -114,6 +114,18 @@ PAGES: dict[str, tuple[Callable[[], PdfPage], str]] = {
         ),
         f"{C}\n\n{A}\n\n{B}\n\n{C}",
     ),
+    "two columns of two lines": (
+        lambda: (
+            PdfPage()
+            .lines(60, 80, ["The committee reviewed the annual", "report and"], leading=14)
+            .lines(330, 80, ["approved the budget for the", "coming fiscal year."], leading=14)
+        ),
+        "The committee reviewed the annual report and approved the budget for the coming fiscal year.",
+    ),
+    "a picture above the first column": (
+        lambda: columns(PdfPage(), 220, (72, 300, A), (312, 100, LONG)).picture(72, 90, 200, 180),
+        f"{A}\n\n{LONG}",
+    ),
     "a short second column": (
         lambda: columns(PdfPage(), 220, (72, 100, LONG), (312, 100, A)),
         f"{LONG}\n\n{A}",

@@ -101,6 +101,10 @@ CASES: dict[str, tuple[str, str]] = {
         + "</p:grpSp>",
         "Middle\n\nThird\n\nLast",
     ),
+    "groups within groups": (
+        "<p:grpSp><p:grpSp><p:grpSp>" + sp("Deep") + "</p:grpSp></p:grpSp></p:grpSp>",
+        "Deep",
+    ),
     "a list in a placeholder": (
         sp(ap("a"), ap("b", level=1), ap("c"), kind="obj", index="1"),
         "- a\n  - b\n- c",

@@ -104,6 +104,18 @@ CASES: dict[str, tuple[str, str]] = {
         row(1, c("A1", "99", "s"), c("B1", "5", style=77)),
         "5",
     ),
+    "a title, an empty row and an empty column": (
+        row(1, c("A1", "PROGRESS", "str"))
+        + row(3, c("A3", "Task", "str"), c("C3", "Owner", "str"), c("D3", "Status", "str"))
+        + row(4, c("A4", "Design", "str"), c("C4", "NA", "str"), c("D4", "None", "str")),
+        "PROGRESS\n\n| Task | Owner | Status |\n| --- | --- | --- |\n| Design | NA | None |",
+    ),
+    "an empty cell does not change its column": (
+        row(1, c("A1", "Shipped", "str"), c("B1", "Units", "str"), c("C1", "Id", "str"))
+        + row(2, c("A2", "1", "b"), c("B2", "12"), c("C2", "1"))
+        + row(3, c("C3", "2")),
+        "| Shipped | Units | Id |\n| --- | --- | --- |\n| TRUE | 12 | 1 |\n|  |  | 2 |",
+    ),
     "lines in a cell": (
         row(1, c("A1", "one\ntwo", "str"), c("B1", "2")) + row(2, c("A2", "3"), c("B2", "4")),
         "| one<br>two | 2 |\n| --- | --- |\n| 3 | 4 |",
