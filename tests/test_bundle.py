@@ -55,6 +55,7 @@ RUNS_ON = (
     "ziamath",
     "ziafont",
     "latex2mathml",
+    "chardet",
 )
 # Script that runs the app with every excluded module unimportable, as in a bundle.
 REFUSING = """
@@ -121,6 +122,7 @@ def test_all_modules_and_a_generation_run_without_the_excluded_modules(tmp_path:
         "ziamath/fonts/STIXTwoMath-Regular.ttf",
         "ziafont/fonts/DejaVuSans.ttf",
         "latex2mathml/unimathsymbols.txt",
+        "chardet/models/models.bin",
         "PySide6/Qt/translations/qtbase_de.qm",
         "PySide6/translations/qtbase_zh_CN.qm",
         "resources/locale/ar/LC_MESSAGES/tokonoma.po",
