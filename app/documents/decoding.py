@@ -16,7 +16,7 @@ from unicodedata import category
 
 import chardet
 
-from app.documents.source import MOST_CHARACTERS, ExtractionError, ExtractionFault, Source
+from app.documents.source import MOST_CHARACTERS, ExtractionError, ExtractionFault, Look, Source
 from app.domain.documents import DocumentWarning, Warned
 
 _BLOCK = 1 << 20  # bytes read at once
@@ -145,7 +145,7 @@ def load(source: Source, encoding: str = "", most: int = MOST_CHARACTERS) -> Dec
 
     made = _decode(blocks, source.head, source.size, encoding or declared(source.head), most)
     if not is_text(made.text[:_BLOCK]):
-        raise ExtractionError(ExtractionFault.UNKNOWN, "binary data")
+        raise ExtractionError(ExtractionFault.UNKNOWN, Look.BINARY)
     return Decoded(clean(made.text), made.encoding, made.sure, made.cut)
 
 
