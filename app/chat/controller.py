@@ -29,6 +29,8 @@ from app.chat.encoder import Encoder
 from app.chat.file_texts import TextExtractor
 from app.chat.fit import Fit
 from app.chat.folders import Folders
+from app.chat.indexed_files import IndexedFiles
+from app.chat.indexing import Indexing
 from app.chat.last_chat import LastChat
 from app.chat.messages import Messages
 from app.chat.model_loader import ModelLoader, expected_model, first_model
@@ -251,6 +253,12 @@ class Controller(QObject):
             self._prompts,
             runner.on_kept,
         )
+        index = store_queue.path.with_name("documents.sqlite")
+        self.indexing = Indexing(state, states.indexing, index, self.encoder, self)
+        self.indexed_files = IndexedFiles(
+            state, states.attachments, self.indexing, store_queue, self
+        )
+        self.retrieval.search = self.indexed_files.search
         self.deletions = Deletions(
             state,
             store_queue,
@@ -361,6 +369,8 @@ class Controller(QObject):
         self.chat_settings.read()
         self.presets.read()  # last: the untouched new chat begins with one
         self.library.start()
+        self.indexing.start()
+        self.indexed_files.forget_unnamed()
         self.network.start()
         if model is not None:
             self.chat_models.use(Local(model))
@@ -392,6 +402,7 @@ class Controller(QObject):
         self.outbox.close()
         self.attachments.close()
         self.titles.close()
+        self.indexing.close()
         self.encoder.close()
         self._answers.close()
         self._answers.stop_remote()

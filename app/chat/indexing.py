@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -47,7 +47,18 @@ class DocumentText:
 
 
 Reader = Callable[[], DocumentText | None]  # called on the worker; None: there is no text
-Source = Callable[[str], "DocumentText | Reader | None"]  # by key, at once; None: not its document
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A document that can be indexed, and the version of its text."""
+
+    text: DocumentText | Reader
+    version: str = ""
+
+
+# What is known of the documents with these keys, at once, on the GUI thread.
+Source = Callable[[Collection[str]], Mapping[str, Offered]]
 
 
 class Encoding(Protocol):
@@ -94,6 +105,7 @@ class _Search:
 
     question: str
     keys: list[str] | None
+    offered: Mapping[str, Offered]  # by the sources
     limit: int
     then: Callable[[SearchResult], None]
     waits_for: set[str] = field(default_factory=set[str])
@@ -149,8 +161,13 @@ class Indexing(QObject):
 
     def start(self) -> None:
         """Continue what the last run has left: vectors and erasing; after the first paint."""
-        self._used = self._used or (self._path is not None and self._path.exists())
+        self._used = self.is_used
         self._advance()
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there is an index, or a document for it."""
+        return self._used or (self._path is not None and self._path.exists())
 
     def want(self, key: str, text: DocumentText | Reader, version: str = "") -> None:
         """Index a document, unless its key is known with this version of what extracted it."""
@@ -193,7 +210,10 @@ class Indexing(QObject):
         model is busy for too long, only words count.
         """
         wanted = None if keys is None else list(dict.fromkeys(keys))
-        search = _Search(question, wanted, limit, then)
+        offered: dict[str, Offered] = {}
+        for source in self.sources if wanted else ():
+            offered |= source(wanted or ())
+        search = _Search(question, wanted, offered, limit, then)
         self._searches.append(search)
         if self._encoder is not None:
             self._encoder.look()
@@ -207,7 +227,8 @@ class Indexing(QObject):
         def checked(known: set[str]) -> None:
             self._check(search, [key for key in wanted if key not in known])
 
-        self._worker.run(lambda: self._known(wanted), checked)
+        versions = {key: offered[key].version if key in offered else None for key in wanted}
+        self._worker.run(lambda: self._known(versions), checked)
 
     def close(self) -> None:
         """End after the step in progress; what waits is not done."""
@@ -235,12 +256,10 @@ class Indexing(QObject):
         search.checked, search.missing = True, len(missing)
         if len(missing) <= _MOST_WAITED_FOR:
             for key in missing:
-                if key not in self._unchecked and key not in self._tasks:
-                    found = (source(key) for source in self.sources)
-                    text = next((each for each in found if each is not None), None)
-                    if text is None:
-                        continue
-                    self.want(key, text)
+                if key in search.offered:
+                    self.want(key, search.offered[key].text, search.offered[key].version)
+                elif key not in self._unchecked and key not in self._tasks:
+                    continue
                 search.waits_for.add(key)
         if search.waits_for:
 
@@ -295,7 +314,7 @@ class Indexing(QObject):
         """Remove documents, and erase them later."""
         self._untidy = self._uncounted = True
         self._rest.start()
-        if self._used or (self._path is not None and self._path.exists()):
+        if self.is_used:
             self._do(job)
 
     def _do(self, job: Callable[[DocumentIndex], None]) -> None:
@@ -367,12 +386,12 @@ class Indexing(QObject):
             self._made = DocumentIndex(self._path)
         return self._made
 
-    def _known(self, keys: list[str]) -> set[str]:
+    def _known(self, versions: Mapping[str, str | None]) -> set[str]:
         try:
-            return self._index().known(dict.fromkeys(keys))
+            return self._index().known(versions)
         except Exception:  # noqa: BLE001  (the search says what it is)
             _log.exception("the index of documents cannot be used")
-            return set(keys)
+            return set(versions)
 
     def _run_jobs(self, jobs: list[Callable[[DocumentIndex], None]]) -> Callable[[], None]:
         for job in jobs:

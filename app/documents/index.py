@@ -10,94 +10,35 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import sqlite3
-import unicodedata
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from app.documents.passages import SIZE, Span, spans
-from app.documents.terms import TOKENIZER, Question, folded, name_words, question
+from app.documents.index_file import OtherVersion, open_index, set_state, transaction
+from app.documents.passages import Span, spans
+from app.documents.ranking import Found, by_words, fused, passage_ranges
+from app.documents.terms import folded, name_words, question
 from app.domain.documents import DocumentKind, PageStart, page_spans
 
 if TYPE_CHECKING:
     from app.documents.vectors import VectorTable
 
+__all__ = ["DocumentIndex", "Found", "IndexSize", "Unembedded"]
+
 T = TypeVar("T")
 _Row = tuple[int, int, int, int, str, str, str, str]  # columns of a passage, without its id
 _log = logging.getLogger(__name__)
 
-APPLICATION = 0x546F6B64  # "Tokd" in the file's header
-VERSION = 1  # of the schema, the cutting and the folding: another one is indexed anew
 BATCH = 32  # passages of a transaction
 _SLICE = 1 << 18  # characters
 _POOL = 60  # best passages of each kind of search that are fused
-_RANK = 60  # how little the first ranks differ, in reciprocal rank fusion
-_MOST_POSTINGS = 60_000  # passages that one question's terms may be in together, a matter of time
-_MOST_UNKNOWN = 3  # terms in no passage for which similar ones are looked for
-_SIMILAR = 0.8
-_AGAIN = 0.95  # what each further passage of the same document counts
-_MERGED = 2 * SIZE  # most characters of a passage that overlapping ones are merged to
-_K1 = 1.2  # of FTS5's BM25
-_LEAST_WEIGHT = 1e-6  # of a term, there
 _MERGE_PAGES = 200  # of the full-text index that one step of `tidy` rewrites
 _VACUUM_PAGES = 500
-
-_SCHEMA = f"""
-CREATE TABLE document (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    key TEXT,  -- NULL: it is removed, and not erased yet
-    digest BLOB NOT NULL,  -- of its text and pages
-    version TEXT NOT NULL,  -- of what extracted them
-    complete INTEGER NOT NULL DEFAULT 0,
-    first INTEGER NOT NULL DEFAULT 0,  -- ids of its passages, which are without a gap
-    last INTEGER NOT NULL DEFAULT -1
-);
-CREATE UNIQUE INDEX document_key ON document(key) WHERE key IS NOT NULL;
-CREATE INDEX document_removed ON document(id) WHERE key IS NULL;
-CREATE TABLE passage (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    document INTEGER NOT NULL,
-    start INTEGER NOT NULL,
-    end INTEGER NOT NULL,
-    page_index INTEGER NOT NULL,
-    page TEXT NOT NULL,
-    headings TEXT NOT NULL,
-    table_head TEXT NOT NULL,
-    text TEXT NOT NULL
-);
-CREATE TABLE model (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
-CREATE TABLE vector (
-    model INTEGER NOT NULL,
-    passage INTEGER NOT NULL,
-    data BLOB NOT NULL,
-    PRIMARY KEY (model, passage)
-) WITHOUT ROWID;
-CREATE INDEX vector_passage ON vector(passage);
-CREATE TABLE state (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE VIRTUAL TABLE words USING fts5(above, body, content='', tokenize="{TOKENIZER}");
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A passage that was found, its place in the text of the document with this key."""
-
-    key: str
-    start: int
-    end: int
-    score: float  # 0 to 1, how well it fits
-    text: str
-    page_index: int = 0
-    page: str = ""  # the page's label
-    headings: str = ""  # above the passage
-    table_head: str = ""  # of the table that it continues
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +56,6 @@ class IndexSize:
     documents: int
     passages: int
     file_bytes: int
-
-
-class _OtherVersion(Exception):
-    """The file is of another version, or of another program."""
 
 
 class DocumentIndex:
@@ -217,7 +154,7 @@ class DocumentIndex:
         wanted = json.dumps(list(keys))
 
         def work(base: sqlite3.Connection) -> None:
-            with _transaction(base):
+            with transaction(base):
                 gone = base.execute(
                     "SELECT id, first, last FROM document"
                     " WHERE key IN (SELECT value FROM json_each(?))",
@@ -298,7 +235,7 @@ class DocumentIndex:
 
         def work(base: sqlite3.Connection) -> None:
             known = self._model(base, model)
-            with _transaction(base):
+            with transaction(base):
                 base.executemany(
                     "INSERT OR REPLACE INTO vector SELECT ?, p.id, ? FROM passage AS p"
                     " JOIN document AS d ON d.id = p.document"
@@ -330,149 +267,20 @@ class DocumentIndex:
         asked = question(_encodable(text))
 
         def work(base: sqlite3.Connection) -> list[Found]:
-            ranges = None if wanted is None else _ranges(base, wanted)
+            ranges = None if wanted is None else passage_ranges(base, wanted)
             if ranges == []:
                 return []
             pool = max(_POOL, 4 * limit)
-            by_words = self._by_words(base, asked, ranges, pool)
+            near_words = by_words(base, asked, ranges, pool)
             by_meaning: dict[int, float] = {}
             if vector is not None:
                 table = self._table(base, model, len(vector))
                 by_meaning = dict(table.nearest(vector, pool, ranges))
-            if asked.phrases and by_words:
-                by_meaning = {each: by_meaning[each] for each in by_words if each in by_meaning}
-            return self._fused(base, by_words, by_meaning, limit)
+            if asked.phrases and near_words:
+                by_meaning = {each: by_meaning[each] for each in near_words if each in by_meaning}
+            return fused(base, near_words, by_meaning, limit)
 
         return self._guarded(work, [])
-
-    def _by_words(
-        self,
-        base: sqlite3.Connection,
-        asked: Question,
-        ranges: list[tuple[int, int]] | None,
-        limit: int,
-    ) -> dict[int, float]:
-        """The best passages by BM25, with the part of the highest possible value (0 to 1)."""
-        total = base.execute("SELECT ifnull(sum(last - first + 1), 0) FROM document").fetchone()[0]
-        phrases = sorted((_count(base, each), each) for each in asked.phrases)
-        if phrases and not phrases[0][0]:  # nobody wrote it so
-            loose = question(" ".join(each.strip('"') for each in asked.phrases))
-            return self._by_words(base, Question(terms=asked.terms + loose.terms), ranges, limit)
-        used: list[str] = []
-        counts, unknown = [count for count, _ in phrases], 0
-        for count, term in sorted((_count(base, each), each) for each in asked.terms):
-            if count and used and sum(counts) + count > _MOST_POSTINGS:
-                break  # the terms that say the least
-            if not count and unknown < _MOST_UNKNOWN:
-                unknown += 1
-                if similar := self._similar(base, term):
-                    term = " OR ".join(similar)
-                    count = _count(base, term)
-            counts.append(count)
-            if count:
-                used.append(term)
-        match = " OR ".join((*asked.phrases, *used))
-        if phrases:
-            match = f"({' AND '.join(asked.phrases)}) AND ({match})"
-        if not match:
-            return {}
-        # The highest value that a passage with all terms could have.
-        weights = (math.log((total - count + 0.5) / (count + 0.5)) for count in counts)
-        most = (_K1 + 1) * sum(max(_LEAST_WEIGHT, each) for each in weights)
-        found = self._match(base, match, ranges, limit)
-        return {number: min(1.0, max(0.0, -value / most)) for number, value in found}
-
-    def _match(
-        self,
-        base: sqlite3.Connection,
-        match: str,
-        ranges: list[tuple[int, int]] | None,
-        limit: int,
-    ) -> list[tuple[int, float]]:
-        """Ids and BM25 (less is better) of the best passages."""
-        among, bound = "", []
-        if ranges is not None:
-            among = "AND words.rowid BETWEEN ? AND ?"
-            bound = [ranges[0][0], ranges[-1][1]]
-            if len(ranges) > 1:
-                base.execute("DELETE FROM temp.wanted")
-                base.executemany("INSERT INTO temp.wanted VALUES (?, ?)", ranges)
-                among += (
-                    " AND (SELECT last FROM temp.wanted WHERE first <= words.rowid"
-                    " ORDER BY first DESC LIMIT 1) >= words.rowid"
-                )
-        return base.execute(
-            "SELECT words.rowid, words.rank FROM words"
-            " CROSS JOIN passage AS p ON p.id = words.rowid"
-            " CROSS JOIN document AS d ON d.id = p.document"
-            f" WHERE words MATCH ? {among} AND d.key IS NOT NULL"
-            " ORDER BY words.rank LIMIT ?",
-            (match, *bound, limit),
-        ).fetchall()
-
-    def _similar(self, base: sqlite3.Connection, term: str) -> list[str]:
-        """Terms of the index that a term in no passage may be meant for, or begin with it."""
-        word = term[1:-1]
-        if len(word) < 4 or not word.isalpha():  # a number is meant as it is
-            return []
-        prefix = word[: max(3, len(word) // 2)]
-        rows = base.execute(
-            "SELECT term FROM temp.vocabulary WHERE term >= ? AND term < ? LIMIT 500",
-            (prefix, prefix + "\U0010ffff"),
-        ).fetchall()
-        terms = [each for (each,) in rows]
-        longer = [each for each in terms if each.startswith(word)]
-        close = get_close_matches(word, terms, 3, _SIMILAR)
-        return [f'"{each}"' for each in dict.fromkeys((*longer[:5], *close)) if each.isalnum()]
-
-    def _fused(
-        self,
-        base: sqlite3.Connection,
-        by_words: dict[int, float],
-        by_meaning: dict[int, float],
-        limit: int,
-    ) -> list[Found]:
-        """The best of both, by reciprocal rank fusion; overlapping ones merged, copies left out."""
-        ranks: dict[int, float] = {}
-        for ranked in (by_words, by_meaning):
-            for rank, number in enumerate(ranked, 1):
-                ranks[number] = ranks.get(number, 0.0) + 1 / (_RANK + rank)
-        rows = {
-            row[0]: row[1:]
-            for row in base.execute(
-                "SELECT p.id, d.key, p.start, p.end, p.text, p.page_index, p.page, p.headings,"
-                " p.table_head FROM passage AS p JOIN document AS d ON d.id = p.document"
-                " WHERE p.id IN (SELECT value FROM json_each(?))",
-                (json.dumps(list(ranks)),),
-            )
-        }
-        made: list[Found] = []
-        texts: set[str] = set()
-        of_document: dict[str, int] = {}
-        while ranks:
-            number = max(
-                ranks,
-                key=lambda each: (
-                    ranks[each] * _AGAIN ** of_document.get(rows[each][0], 0),
-                    -each,
-                ),
-            )
-            del ranks[number]
-            key, start, end, text, *place = rows[number]
-            if text in texts:
-                continue
-            texts.add(text)
-            values = [by_words.get(number, 0.0)]
-            if by_meaning:
-                values.append(max(0.0, by_meaning.get(number, 0.0)))
-            found = Found(key, start, end, sum(values) / len(values), text, *place)
-            if _merge(made, found):
-                continue
-            if len(made) == limit:
-                break
-            made.append(found)
-            of_document[key] = of_document.get(key, 0) + 1
-        return made
 
     def _table(self, base: sqlite3.Connection, model: str, numbers: int) -> VectorTable:
         """The vectors of a model, read from the file by the first question."""
@@ -497,7 +305,7 @@ class DocumentIndex:
         row = base.execute(
             "SELECT id, digest, complete, first, last FROM document WHERE key = ?", (key,)
         ).fetchone()
-        with _transaction(base):
+        with transaction(base):
             if row is not None:
                 document, old, complete, first, last = row
                 if old == digest:
@@ -526,7 +334,7 @@ class DocumentIndex:
         complete: bool,
     ) -> bool:
         """Write passages; False: the document is gone, or another one was written in between."""
-        with _transaction(base):
+        with transaction(base):
             row = base.execute(
                 "SELECT first, last FROM document WHERE id = ? AND key IS NOT NULL", (document,)
             ).fetchone()
@@ -557,7 +365,7 @@ class DocumentIndex:
             base.execute("UPDATE document SET key = NULL WHERE id = ?", (document,))
             base.execute("DELETE FROM vector WHERE passage BETWEEN ? AND ?", (first, last))
         if gone:
-            _set_state(base, "erase", "delete")
+            set_state(base, "erase", "delete")
         for table in self._tables.values():
             table.remove([(first, last) for _, first, last in gone])
 
@@ -568,17 +376,17 @@ class DocumentIndex:
             case "delete":
                 self._delete_some(base)
             case "merge" | "merging" as now:
-                with _transaction(base):
+                with transaction(base):
                     before = base.total_changes
                     pages = -_MERGE_PAGES if now == "merge" else _MERGE_PAGES
                     base.execute("INSERT INTO words(words, rank) VALUES ('merge', ?)", (pages,))
                     done = base.total_changes - before < 2 and now == "merging"
-                    _set_state(base, "erase", "vacuum" if done else "merging")
+                    set_state(base, "erase", "vacuum" if done else "merging")
             case "vacuum":
                 # As a script: a single execution would free one page only.
                 base.executescript(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
                 if base.execute("PRAGMA freelist_count").fetchone()[0] == 0:
-                    with _transaction(base):
+                    with transaction(base):
                         base.execute("DELETE FROM state WHERE name = 'erase'")
                     base.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             case _:
@@ -587,12 +395,12 @@ class DocumentIndex:
 
     def _delete_some(self, base: sqlite3.Connection) -> None:
         """Delete some passages of a removed document; the next step follows the last ones."""
-        with _transaction(base):
+        with transaction(base):
             row = base.execute(
                 "SELECT id, first, last FROM document WHERE key IS NULL LIMIT 1"
             ).fetchone()
             if row is None:
-                _set_state(base, "erase", "merge")
+                set_state(base, "erase", "merge")
                 return
             document, first, last = row
             rows = base.execute(
@@ -625,9 +433,9 @@ class DocumentIndex:
         for _ in range(3):
             try:
                 if self._database is None:
-                    self._database = _open(self._path)
+                    self._database = open_index(self._path)
                 return work(self._database)
-            except (sqlite3.Error, OSError, _OtherVersion) as error:
+            except (sqlite3.Error, OSError, OtherVersion) as error:
                 self._recover(error)
         return default
 
@@ -640,7 +448,7 @@ class DocumentIndex:
         unusable = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
         if self._path is None:
             _log.error("the index of documents failed: %s", error)
-        elif isinstance(error, _OtherVersion) or code in unusable:
+        elif isinstance(error, OtherVersion) or code in unusable:
             _log.warning("the index of documents is made anew: %s (%s)", error, self._path)
             try:
                 for end in ("-wal", "-shm", "-journal", ""):
@@ -650,64 +458,6 @@ class DocumentIndex:
         else:
             _log.warning("the index of documents is in memory only: %s (%s)", error, self._path)
             self._path = None
-
-
-def _open(path: Path | None) -> sqlite3.Connection:
-    """Open or create the file, for this process only."""
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    base = sqlite3.connect(
-        path or ":memory:", timeout=0.2, isolation_level=None, check_same_thread=False
-    )
-    try:
-        base.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
-        base.execute("PRAGMA secure_delete = ON").fetchall()
-        base.execute("PRAGMA auto_vacuum = INCREMENTAL").fetchall()
-        base.execute("PRAGMA journal_mode = WAL").fetchall()
-        base.execute("PRAGMA synchronous = NORMAL")
-        base.execute("PRAGMA temp_store = MEMORY")
-        base.execute("PRAGMA cache_size = -16000")
-        with _transaction(base):
-            tables = base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            version = f"{VERSION} {unicodedata.unidata_version}"
-            if not tables:
-                for statement in _SCHEMA.split(";\n"):
-                    base.execute(statement)
-                _set_state(base, "version", version)
-                base.execute(f"PRAGMA application_id = {APPLICATION}")
-            elif base.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
-                raise _OtherVersion("it is of another program")
-            row = base.execute("SELECT value FROM state WHERE name = 'version'").fetchone()
-            if row != (version,):
-                raise _OtherVersion(f"its version is {row and row[0]}, not {version}")
-        base.execute("CREATE TEMP TABLE wanted (first INTEGER PRIMARY KEY, last INTEGER)")
-        base.execute("CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab(main, words, row)")
-    except BaseException:
-        base.close()
-        raise
-    return base
-
-
-@contextmanager
-def _transaction(base: sqlite3.Connection) -> Generator[None]:
-    base.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        with suppress(sqlite3.Error):
-            base.execute("ROLLBACK")
-        raise
-    base.execute("COMMIT")
-
-
-def _set_state(base: sqlite3.Connection, name: str, value: str) -> None:
-    base.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (name, value))
-
-
-def _count(base: sqlite3.Connection, match: str) -> int:
-    """How many passages have a term."""
-    found = base.execute("SELECT count(*) FROM words WHERE words MATCH ?", (match,))
-    return int(found.fetchone()[0])
 
 
 def _row(document: int, span: Span, text: str, labels: list[str]) -> _Row:
@@ -735,32 +485,3 @@ def _indexed(headings: str, table_head: str, text: str) -> tuple[str, str]:
     """What the full-text index has of a passage: what is above it, and its text."""
     above = "\n".join((headings, table_head, name_words(text)))
     return folded(above), folded(text)
-
-
-def _ranges(base: sqlite3.Connection, keys: list[str]) -> list[tuple[int, int]]:
-    """The ids of the passages of documents, in ranges that are apart."""
-    rows = base.execute(
-        "SELECT first, last FROM document WHERE key IN (SELECT value FROM json_each(?))"
-        " AND last >= first ORDER BY first",
-        (json.dumps(keys),),
-    )
-    made: list[tuple[int, int]] = []
-    for first, last in rows:
-        if made and made[-1][1] + 1 == first:
-            made[-1] = (made[-1][0], last)
-        else:
-            made.append((first, last))
-    return made
-
-
-def _merge(made: list[Found], found: Found) -> bool:
-    """Merge a passage with one that it overlaps; False: there is none."""
-    for at, other in enumerate(made):
-        first, second = sorted((other, found), key=lambda each: each.start)
-        overlaps = other.key == found.key and second.start < first.end
-        if overlaps and second.end - first.start <= _MERGED:
-            text = first.text[: second.start - first.start] + second.text
-            score = max(first.score, second.score)
-            made[at] = replace(first, end=second.end, text=text, score=score)
-            return True
-    return False

@@ -10,6 +10,7 @@ from app.state.chat import State
 from app.state.chat_settings import ChatSettingsState
 from app.state.connections import ConnectionsState
 from app.state.encoder import EncoderState
+from app.state.indexing import IndexingState
 from app.state.library import LibraryState
 from app.state.performance import PerformanceState
 from app.state.presets import PresetState
@@ -36,3 +37,4 @@ class States:
     connections: ConnectionsState = field(default_factory=ConnectionsState)
     server: ServerState = field(default_factory=ServerState)
     attachments: AttachmentsState = field(default_factory=AttachmentsState)
+    indexing: IndexingState = field(default_factory=IndexingState)

@@ -94,8 +94,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KEEP_DELETED_SECONDS",
-    "AdapterChoice",
-    "AdapterMark",
     "AnswerDetails",
     "AnswerRecord",
     "Conversation",
@@ -368,10 +366,9 @@ class Store:
     def purge(self, conversation_ids: Sequence[int]) -> None:
         """Permanently remove these conversations, as far as they are deleted."""
         with self._purging() as database:
-            database.executemany(
-                "DELETE FROM conversation WHERE id = ? AND deleted IS NOT NULL",
-                [(conversation_id,) for conversation_id in conversation_ids],
-            )
+            rows = [(number,) for number in conversation_ids]
+            delete = "DELETE FROM conversation WHERE id = ? AND deleted IS NOT NULL"
+            database.executemany(delete, rows)
 
     def purge_deleted(self, older_than_seconds: float) -> None:
         """Permanently remove conversations, folders and messages deleted longer ago than this."""
@@ -397,11 +394,15 @@ class Store:
             if named:
                 self.blobs.remove(named - names_in(self._database))
 
+    def named_blobs(self) -> set[str]:
+        """The SHA-256 of all files that something in the store names, there or not."""
+        with self._reading() as database:
+            return names_in(database)
+
     def remove_unnamed_blobs(self) -> None:
         """Remove the blobs that nothing names, such as those of messages that were never sent."""
         if self.blobs:
-            with self._reading() as database:
-                self.blobs.remove_unnamed(names_in(database))
+            self.blobs.remove_unnamed(self.named_blobs())
 
     # --- folders ----------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.chat.encoder import TextKind, Vectors
-from app.chat.indexing import DocumentText, Indexing, Reader, SearchResult
+from app.chat.indexing import DocumentText, Indexing, Offered, Reader, SearchResult
 from app.documents.index import DocumentIndex
 from app.domain.documents import DocumentKind
 from app.state.chat import Generation, State
@@ -170,11 +170,15 @@ def test_a_question_gets_its_documents_first_even_while_an_answer_is_written(mak
 
 def test_a_document_that_only_a_question_knows_is_read_from_a_source(make) -> None:
     bench = make()
-    bench.indexing.sources.append(lambda key: DocumentText(LEASE) if key == "lease" else None)
+    texts = {"lease": Offered(DocumentText(LEASE), "1")}
+    bench.indexing.sources.append(lambda _: texts)
     assert bench.found("notice", ["lease"]) == ["lease"]
     result = bench.search("notice", ["lease", "nowhere"])
     assert [each.key for each in result.found] == ["lease"]
     assert result.missing == 1
+    texts["lease"] = Offered(DocumentText(FRUIT), "2")
+    assert bench.found("notice", ["lease"]) == []
+    assert bench.found("apples", ["lease"]) == ["lease"]
 
 
 def test_a_reader_that_fails_ends_its_document_only(make, caplog: pytest.LogCaptureFixture) -> None:

@@ -43,7 +43,7 @@ def gate(stage: Stage) -> Iterator[Gate]:
 
 def shorten(stage: Stage) -> None:
     """Shorten the time limit before the user is asked."""
-    timers = stage.controller.findChildren(QTimer)
+    timers = stage.controller.quitting.findChildren(QTimer)
     (limit,) = [timer for timer in timers if timer.interval() == LIMIT_MILLISECONDS]
     limit.setInterval(20)
 

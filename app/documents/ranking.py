@@ -1,0 +1,201 @@
+"""Ranking of passages: BM25 of a question's words, and its fusion with the nearness of vectors."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+from app.documents.passages import SIZE
+from app.documents.terms import Question, question
+
+_RANK = 60  # how little the first ranks differ, in reciprocal rank fusion
+_MOST_POSTINGS = 60_000  # passages that one question's terms may be in together, a matter of time
+_MOST_UNKNOWN = 3  # terms in no passage for which similar ones are looked for
+_SIMILAR = 0.8
+_AGAIN = 0.95  # what each further passage of the same document counts
+_MERGED = 2 * SIZE  # most characters of a passage that overlapping ones are merged to
+_K1 = 1.2  # of FTS5's BM25
+_LEAST_WEIGHT = 1e-6  # of a term, there
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A passage that was found, its place in the text of the document with this key."""
+
+    key: str
+    start: int
+    end: int
+    score: float  # 0 to 1, how well it fits
+    text: str
+    page_index: int = 0
+    page: str = ""  # the page's label
+    headings: str = ""  # above the passage
+    table_head: str = ""  # of the table that it continues
+
+
+def by_words(
+    base: sqlite3.Connection,
+    asked: Question,
+    ranges: list[tuple[int, int]] | None,
+    limit: int,
+) -> dict[int, float]:
+    """The best passages by BM25, with the part of the highest possible value (0 to 1)."""
+    total = base.execute("SELECT ifnull(sum(last - first + 1), 0) FROM document").fetchone()[0]
+    phrases = sorted((_count(base, each), each) for each in asked.phrases)
+    if phrases and not phrases[0][0]:  # nobody wrote it so
+        loose = question(" ".join(each.strip('"') for each in asked.phrases))
+        return by_words(base, Question(terms=asked.terms + loose.terms), ranges, limit)
+    used: list[str] = []
+    counts, unknown = [count for count, _ in phrases], 0
+    for count, term in sorted((_count(base, each), each) for each in asked.terms):
+        if count and used and sum(counts) + count > _MOST_POSTINGS:
+            break  # the terms that say the least
+        if not count and unknown < _MOST_UNKNOWN:
+            unknown += 1
+            if similar := _similar(base, term):
+                term = " OR ".join(similar)
+                count = _count(base, term)
+        counts.append(count)
+        if count:
+            used.append(term)
+    match = " OR ".join((*asked.phrases, *used))
+    if phrases:
+        match = f"({' AND '.join(asked.phrases)}) AND ({match})"
+    if not match:
+        return {}
+    # The highest value that a passage with all terms could have.
+    weights = (math.log((total - count + 0.5) / (count + 0.5)) for count in counts)
+    most = (_K1 + 1) * sum(max(_LEAST_WEIGHT, each) for each in weights)
+    found = _match(base, match, ranges, limit)
+    return {number: min(1.0, max(0.0, -value / most)) for number, value in found}
+
+
+def _match(
+    base: sqlite3.Connection,
+    match: str,
+    ranges: list[tuple[int, int]] | None,
+    limit: int,
+) -> list[tuple[int, float]]:
+    """Ids and BM25 (less is better) of the best passages."""
+    among, bound = "", []
+    if ranges is not None:
+        among = "AND words.rowid BETWEEN ? AND ?"
+        bound = [ranges[0][0], ranges[-1][1]]
+        if len(ranges) > 1:
+            base.execute("DELETE FROM temp.wanted")
+            base.executemany("INSERT INTO temp.wanted VALUES (?, ?)", ranges)
+            among += (
+                " AND (SELECT last FROM temp.wanted WHERE first <= words.rowid"
+                " ORDER BY first DESC LIMIT 1) >= words.rowid"
+            )
+    return base.execute(
+        "SELECT words.rowid, words.rank FROM words"
+        " CROSS JOIN passage AS p ON p.id = words.rowid"
+        " CROSS JOIN document AS d ON d.id = p.document"
+        f" WHERE words MATCH ? {among} AND d.key IS NOT NULL"
+        " ORDER BY words.rank LIMIT ?",
+        (match, *bound, limit),
+    ).fetchall()
+
+
+def _similar(base: sqlite3.Connection, term: str) -> list[str]:
+    """Terms of the index that a term in no passage may be meant for, or begin with it."""
+    word = term[1:-1]
+    if len(word) < 4 or not word.isalpha():  # a number is meant as it is
+        return []
+    prefix = word[: max(3, len(word) // 2)]
+    rows = base.execute(
+        "SELECT term FROM temp.vocabulary WHERE term >= ? AND term < ? LIMIT 500",
+        (prefix, prefix + "\U0010ffff"),
+    ).fetchall()
+    terms = [each for (each,) in rows]
+    longer = [each for each in terms if each.startswith(word)]
+    close = get_close_matches(word, terms, 3, _SIMILAR)
+    return [f'"{each}"' for each in dict.fromkeys((*longer[:5], *close)) if each.isalnum()]
+
+
+def fused(
+    base: sqlite3.Connection,
+    by_words: dict[int, float],
+    by_meaning: dict[int, float],
+    limit: int,
+) -> list[Found]:
+    """The best of both, by reciprocal rank fusion; overlapping ones merged, copies left out."""
+    ranks: dict[int, float] = {}
+    for ranked in (by_words, by_meaning):
+        for rank, number in enumerate(ranked, 1):
+            ranks[number] = ranks.get(number, 0.0) + 1 / (_RANK + rank)
+    rows = {
+        row[0]: row[1:]
+        for row in base.execute(
+            "SELECT p.id, d.key, p.start, p.end, p.text, p.page_index, p.page, p.headings,"
+            " p.table_head FROM passage AS p JOIN document AS d ON d.id = p.document"
+            " WHERE p.id IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(ranks)),),
+        )
+    }
+    made: list[Found] = []
+    texts: set[str] = set()
+    of_document: dict[str, int] = {}
+    while ranks:
+        number = max(
+            ranks,
+            key=lambda each: (
+                ranks[each] * _AGAIN ** of_document.get(rows[each][0], 0),
+                -each,
+            ),
+        )
+        del ranks[number]
+        key, start, end, text, *place = rows[number]
+        if text in texts:
+            continue
+        texts.add(text)
+        values = [by_words.get(number, 0.0)]
+        if by_meaning:
+            values.append(max(0.0, by_meaning.get(number, 0.0)))
+        found = Found(key, start, end, sum(values) / len(values), text, *place)
+        if _merge(made, found):
+            continue
+        if len(made) == limit:
+            break
+        made.append(found)
+        of_document[key] = of_document.get(key, 0) + 1
+    return made
+
+
+def _count(base: sqlite3.Connection, match: str) -> int:
+    """How many passages have a term."""
+    found = base.execute("SELECT count(*) FROM words WHERE words MATCH ?", (match,))
+    return int(found.fetchone()[0])
+
+
+def passage_ranges(base: sqlite3.Connection, keys: list[str]) -> list[tuple[int, int]]:
+    """The ids of the passages of documents, in ranges that are apart."""
+    rows = base.execute(
+        "SELECT first, last FROM document WHERE key IN (SELECT value FROM json_each(?))"
+        " AND last >= first ORDER BY first",
+        (json.dumps(keys),),
+    )
+    made: list[tuple[int, int]] = []
+    for first, last in rows:
+        if made and made[-1][1] + 1 == first:
+            made[-1] = (made[-1][0], last)
+        else:
+            made.append((first, last))
+    return made
+
+
+def _merge(made: list[Found], found: Found) -> bool:
+    """Merge a passage with one that it overlaps; False: there is none."""
+    for at, other in enumerate(made):
+        first, second = sorted((other, found), key=lambda each: each.start)
+        overlaps = other.key == found.key and second.start < first.end
+        if overlaps and second.end - first.start <= _MERGED:
+            text = first.text[: second.start - first.start] + second.text
+            score = max(first.score, second.score)
+            made[at] = replace(first, end=second.end, text=text, score=score)
+            return True
+    return False
