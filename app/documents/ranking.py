@@ -11,11 +11,10 @@ from difflib import get_close_matches
 from app.documents.passages import SIZE
 from app.documents.terms import Question, question
 
-_RANK = 60  # how little the first ranks differ, in reciprocal rank fusion
 _MOST_POSTINGS = 60_000  # passages that one question's terms may be in together, a matter of time
 _MOST_UNKNOWN = 3  # terms in no passage for which similar ones are looked for
 _SIMILAR = 0.8
-_AGAIN = 0.95  # what each further passage of the same document counts
+_AGAIN = 0.97  # what each further passage of the same document counts
 _MERGED = 2 * SIZE  # most characters of a passage that overlapping ones are merged to
 _K1 = 1.2  # of FTS5's BM25
 _LEAST_WEIGHT = 1e-6  # of a term, there
@@ -123,32 +122,32 @@ def fused(
     by_meaning: dict[int, float],
     limit: int,
 ) -> list[Found]:
-    """The best of both, by reciprocal rank fusion; overlapping ones merged, copies left out."""
-    ranks: dict[int, float] = {}
-    for ranked in (by_words, by_meaning):
-        for rank, number in enumerate(ranked, 1):
-            ranks[number] = ranks.get(number, 0.0) + 1 / (_RANK + rank)
+    """The best of both, by the sum of their values; overlapping ones merged, copies left out.
+
+    Ranks alone would let the best of words that say little outweigh a clear meaning.
+    """
+    scores = _sums(by_words, by_meaning)
     rows = {
         row[0]: row[1:]
         for row in base.execute(
             "SELECT p.id, d.key, p.start, p.end, p.text, p.page_index, p.page, p.headings,"
             " p.table_head FROM passage AS p JOIN document AS d ON d.id = p.document"
             " WHERE p.id IN (SELECT value FROM json_each(?))",
-            (json.dumps(list(ranks)),),
+            (json.dumps(list(scores)),),
         )
     }
     made: list[Found] = []
     texts: set[str] = set()
     of_document: dict[str, int] = {}
-    while ranks:
+    while scores:
         number = max(
-            ranks,
+            scores,
             key=lambda each: (
-                ranks[each] * _AGAIN ** of_document.get(rows[each][0], 0),
+                scores[each] * _AGAIN ** of_document.get(rows[each][0], 0),
                 -each,
             ),
         )
-        del ranks[number]
+        del scores[number]
         key, start, end, text, *place = rows[number]
         if text in texts:
             continue
@@ -164,6 +163,19 @@ def fused(
         made.append(found)
         of_document[key] = of_document.get(key, 0) + 1
     return made
+
+
+def _sums(by_words: dict[int, float], by_meaning: dict[int, float]) -> dict[int, float]:
+    """Of each passage its part of the highest BM25 and where its cosine lies among those found.
+
+    The cosines of models differ in range, so they are stretched to 0 to 1.
+    """
+    least, most = min(by_meaning.values(), default=0.0), max(by_meaning.values(), default=0.0)
+    spread = (most - least) or 1.0
+    return {
+        each: by_words.get(each, 0.0) + (by_meaning.get(each, least) - least) / spread
+        for each in (*by_words, *by_meaning)
+    }
 
 
 def _count(base: sqlite3.Connection, match: str) -> int:
