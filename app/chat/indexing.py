@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -31,7 +32,7 @@ _log = logging.getLogger(__name__)
 _STEP_SECONDS = 0.02  # of the worker, after which a question or a pause gets its turn
 _REST_SECONDS = 0.001  # after each batch, so that the window's thread need not wait for Python
 _TIDY_MILLISECONDS = 5_000  # after the last change: erasing rewrites a part of the file
-_TEXTS = 32  # passages that the encoder gets at once
+_TEXTS = 16  # passages, with their parts, that the encoder gets at once
 _MOST_WAITED_FOR = 32  # documents; a question does not wait for more
 _WAIT_MILLISECONDS = 20_000  # how long a question waits for its documents
 _VECTOR_MILLISECONDS = 4_000  # and for its vector: the model may have to be loaded
@@ -457,19 +458,28 @@ class Indexing(QObject):
         return then
 
     def _embed(self, model: str, passages: list[Unembedded]) -> None:
+        texts = [text for each in passages for text in (each.text, *each.parts)]
+
         def embedded(vectors: Vectors | None) -> None:
             self._embedding = False
-            if vectors is None or len(vectors.rows) != len(passages):
+            if vectors is None or len(vectors.rows) != len(texts):
                 self._vectorless = model  # until the encoder changes
                 self._advance()
                 return
             self._passages_left = max(0, self._passages_left - len(passages))
-            rows = [(each.id, row) for each, row in zip(passages, vectors.rows, strict=True)]
-            self._do(lambda index: index.set_vectors(vectors.model, rows))
+            given = iter(vectors.rows)
+            rows, parts = (
+                list[tuple[int, tuple[float, ...]]](),
+                dict[int, list[tuple[float, ...]]](),
+            )
+            for each in passages:
+                rows.append((each.id, next(given)))
+                parts[each.id] = list(islice(given, len(each.parts)))
+            self._do(lambda index: index.set_vectors(vectors.model, rows, parts))
 
         if self._encoder is not None and not self._closed:
             self._embedding = True
-            self._encoder.embed([each.text for each in passages], embedded, TextKind.DOCUMENT)
+            self._encoder.embed(texts, embedded, TextKind.DOCUMENT)
 
     def _on_encoder(self) -> None:
         """The embedding model may have changed, or may be used again after a fault."""

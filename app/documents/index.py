@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from app.documents.index_file import OtherVersion, open_index, set_state, transaction
-from app.documents.passages import Span, spans
+from app.documents.passages import Span, parts_of, spans
 from app.documents.ranking import Found, by_words, fused, passage_ranges
 from app.documents.terms import folded, name_words, question
 from app.domain.documents import DocumentKind, PageStart, page_spans
@@ -43,10 +43,11 @@ _VACUUM_PAGES = 500
 
 @dataclass(frozen=True, slots=True)
 class Unembedded:
-    """A passage without a vector, and the text that the vector is of."""
+    """A passage without a vector, and the texts that vectors are wanted of."""
 
     id: int
     text: str
+    parts: tuple[str, ...] = ()  # of the text; a question may be near to one of them only
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +207,11 @@ class DocumentIndex:
             ).fetchall()
             if rows:
                 self._embedded[model] = rows[0][0] - 1
-            return [
-                Unembedded(each, "\n".join(part for part in (headings, table_head, text) if part))
-                for each, headings, table_head, text in rows
-            ]
+            made: list[Unembedded] = []
+            for each, headings, table_head, text in rows:
+                whole = "\n".join(part for part in (headings, table_head, text) if part)
+                made.append(Unembedded(each, whole, parts_of(whole)))
+            return made
 
         return self._guarded(work, [])
 
@@ -227,11 +229,17 @@ class DocumentIndex:
 
         return self._guarded(work, 0)
 
-    def set_vectors(self, model: str, vectors: Iterable[tuple[int, Sequence[float]]]) -> None:
-        """Set vectors of passages; those of passages that are gone are ignored."""
+    def set_vectors(
+        self,
+        model: str,
+        vectors: Iterable[tuple[int, Sequence[float]]],
+        parts: Mapping[int, Sequence[Sequence[float]]] | None = None,
+    ) -> None:
+        """Set vectors of passages, and of their parts; those of passages that are gone are ignored."""
         from app.documents.vectors import packed  # numpy
 
         rows = [(number, packed(vector)) for number, vector in vectors]
+        tails = {number: b"".join(map(packed, some)) for number, some in (parts or {}).items()}
 
         def work(base: sqlite3.Connection) -> None:
             known = self._model(base, model)
@@ -240,7 +248,7 @@ class DocumentIndex:
                     "INSERT OR REPLACE INTO vector SELECT ?, p.id, ? FROM passage AS p"
                     " JOIN document AS d ON d.id = p.document"
                     " WHERE p.id = ? AND d.key IS NOT NULL",
-                    [(known, row, number) for number, row in rows],
+                    [(known, row + tails.get(number, b""), number) for number, row in rows],
                 )
             if (table := self._tables.get(model)) is not None:
                 table.add(rows)
@@ -275,23 +283,43 @@ class DocumentIndex:
             by_meaning: dict[int, float] = {}
             if vector is not None:
                 table = self._table(base, model, len(vector))
-                by_meaning = dict(table.nearest(vector, pool, ranges))
+                by_meaning = self._refined(base, model, vector, table.nearest(vector, pool, ranges))
             if asked.phrases and near_words:
                 by_meaning = {each: by_meaning[each] for each in near_words if each in by_meaning}
             return fused(base, near_words, by_meaning, limit)
 
         return self._guarded(work, [])
 
+    def _refined(
+        self,
+        base: sqlite3.Connection,
+        model: str,
+        vector: Sequence[float],
+        near: list[tuple[int, float]],
+    ) -> dict[int, float]:
+        """The nearest passages by the mean of their cosine and that of their nearest part."""
+        from app.documents.vectors import refined  # numpy
+
+        if not near:
+            return {}
+        rows = base.execute(
+            "SELECT passage, data FROM vector WHERE model = ?"
+            " AND passage IN (SELECT value FROM json_each(?))",
+            (self._model(base, model), json.dumps([number for number, _ in near])),
+        )
+        return refined(vector, dict(near), rows)
+
     def _table(self, base: sqlite3.Connection, model: str, numbers: int) -> VectorTable:
         """The vectors of a model, read from the file by the first question."""
-        from app.documents.vectors import VectorTable  # numpy
+        from app.documents.vectors import VectorTable, packed_bytes  # numpy
 
         table = self._tables.get(model)
         if table is None or table.numbers != numbers:
             table = self._tables[model] = VectorTable(numbers)
             table.add(
                 base.execute(
-                    "SELECT passage, data FROM vector WHERE model = ?", (self._model(base, model),)
+                    "SELECT passage, substr(data, 1, ?) FROM vector WHERE model = ?",
+                    (packed_bytes(numbers), self._model(base, model)),
                 )
             )
         return table

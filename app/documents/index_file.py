@@ -11,7 +11,7 @@ from pathlib import Path
 from app.documents.terms import TOKENIZER
 
 APPLICATION = 0x546F6B64  # "Tokd" in the file's header
-VERSION = 1  # of the schema, the cutting and the folding: another one is indexed anew
+VERSION = 2  # of the schema, the cutting and the folding: another one is indexed anew
 
 _SCHEMA = f"""
 CREATE TABLE document (

@@ -18,6 +18,8 @@ from app.domain.documents import DocumentKind, PageStart, page_spans
 
 SIZE = 1_200  # characters of a passage, about 200 words; it may be a little longer
 WIDE = 3  # characters that a letter of a script without spaces counts for
+PARTS = 4  # that a passage has for its vectors
+_LEAST_PART = 100  # characters
 _OVERLAP = 0.15  # of a passage: how much of a cut paragraph is repeated
 _SEGMENT = 32  # passages that are cut together, so that none of them is short
 _LEAST_PIECE = 40  # characters
@@ -42,6 +44,7 @@ _PIECE = re.compile(
     r"(?<=[.!?…])\s+|(?<=[.!?…][\"'\u201d\u2019)\]])\s+|(?<=[。\uff01\uff1f])|(?<=[;{})\]>])\n\s*+"
     r"|\n(?=[^\S\n]*+(?:[-*+•]|\d{1,4}[.)])\s)"
 )
+_SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。\uff01\uff1f])|\n+")
 _GOES_ON = re.compile(r"[^\W\d_]|[,;]")  # how a paragraph begins on the page after
 _ENDED = frozenset(".!?…:。\uff01\uff1f\"'\u201d\u2019»)|>`")
 _WITHOUT_HEADINGS = (  # in which a line with # is something else
@@ -103,6 +106,20 @@ def spans(
 ) -> Iterator[Span]:
     """Yield the passages of a text one by one, in their order."""
     return _Cutter(text, starts, kind, size).spans()
+
+
+def parts_of(text: str) -> tuple[str, ...]:
+    """The text of a passage in some pieces of whole sentences; () if it is one piece."""
+    step = max(len(text) / PARTS, _LEAST_PART)
+    made: list[str] = []
+    start = before = 0
+    for border in (*(found.end() for found in _SENTENCE_END.finditer(text)), len(text)):
+        if before > start and before - start + (border - before) / 2 > step:
+            made.append(text[start:before].strip())
+            start = before
+        before = border
+    made.append(text[start:].strip())
+    return tuple(filter(None, made)) if len(made) > 1 else ()
 
 
 class _Cutter:

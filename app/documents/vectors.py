@@ -7,7 +7,7 @@ The only module of the app with numpy: it is imported when the first vector come
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,26 @@ def packed(vector: Sequence[float]) -> bytes:
 def packed_bytes(numbers: int) -> int:
     """Bytes of a packed vector of this many numbers."""
     return _SCALE.itemsize + numbers
+
+
+def refined(
+    vector: Sequence[float], near: Mapping[int, float], rows: Iterable[tuple[int, bytes]]
+) -> dict[int, float]:
+    """Cosines of passages, each the mean of its own and of the best of its parts, highest first.
+
+    `rows` are the packed vectors of passages, followed by those of their parts if it has any.
+    """
+    wanted = np.asarray(vector, np.float32)
+    wanted = wanted / (np.linalg.norm(wanted) or 1)
+    made = dict(near)
+    for number, data in rows:
+        if number in made and len(data) > (length := packed_bytes(len(wanted))):
+            raw = np.frombuffer(data[length : len(data) // length * length], np.uint8)
+            raw = raw.reshape(-1, length)
+            scales = np.ascontiguousarray(raw[:, : _SCALE.itemsize]).view(_SCALE)[:, 0]
+            codes = raw[:, _SCALE.itemsize :].view(np.int8).astype(np.float32)
+            made[number] = (made[number] + float((codes @ wanted * scales).max())) / 2
+    return dict(sorted(made.items(), key=lambda each: (-each[1], each[0])))
 
 
 class VectorTable:

@@ -257,6 +257,25 @@ def test_vectors_are_kept_by_model_in_the_file(path: Path) -> None:
     again.close()
 
 
+def test_a_passage_is_found_by_its_best_part(path: Path) -> None:
+    index = DocumentIndex(path)
+    texts = {"a": "Apples are red. " * 40, "b": "Pears are green. " * 40}
+    for key, text in texts.items():
+        index.add(key, text)
+    first, second = index.without_vectors("m", 2)
+    assert "".join(first.parts).replace(" ", "") == first.text.replace(" ", "")
+    whole = [(first.id, (0.8, 0.6, 0.0)), (second.id, (0.6, 0.8, 0.0))]
+    away, near = (0.0, 0.0, 1.0), (1.0, 0.0, 0.0)
+    index.set_vectors("m", whole, {first.id: [away, away], second.id: [away, near]})
+    for _ in range(2):
+        found = index.search("", vector=(1.0, 0.0, 0.0), model="m")
+        assert [each.key for each in found] == ["b", "a"]
+        index.close()
+        index = DocumentIndex(path)
+    index.set_vectors("m", whole)
+    assert [each.key for each in index.search("", vector=near, model="m")] == ["a", "b"]
+
+
 def test_vectors_that_are_no_numbers_are_near_to_nothing(index: DocumentIndex) -> None:
     index.add("a", LEASE)
     index.set_vectors("m", [(1, [float("nan"), 1.0]), (99, [1.0, 1.0])])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.documents.passages import SIZE, Span, cut
+from app.documents.passages import PARTS, SIZE, Span, cut, parts_of
 from app.domain.documents import Document, DocumentKind, Page, PageStart, PageUnit
 
 PIECES = st.sampled_from(
@@ -210,3 +210,19 @@ def test_time_grows_with_the_text_only(text: str) -> None:
 
     short = min(seconds(len(text) // 8) for _ in range(2))
     assert seconds(len(text)) < 8 * 3 * short + 0.5  # 64 times it, if it were quadratic
+
+
+def test_parts_are_whole_sentences_that_make_up_the_passage() -> None:
+    sentences = [
+        f"Sentence {number} says a little more than the one before it." for number in range(20)
+    ]
+    text = " ".join(sentences)
+    found = parts_of(text)
+    assert " ".join(found) == text
+    assert len(found) == PARTS
+    assert max(map(len, found)) < 2 * min(map(len, found))
+    assert parts_of("One short sentence.") == ()
+    assert parts_of("") == ()
+    chinese = "这是一个关于茶厂参观的句子，它很长很长很长。" * 30
+    assert "".join(parts_of(chinese)) == chinese
+    assert len(parts_of(chinese)) == PARTS
