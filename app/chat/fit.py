@@ -106,7 +106,7 @@ class Fit:
         self._report = report
         self._typed = ""
         self._wanted = False  # the user wants to send: it is counted during answers too
-        self._counting = False
+        self._counting = self._answering = False
         self._counted: _Counted | None = None
         self._file_tokens: dict[_FileKey, int] = {}
         self._counting_files = False
@@ -146,15 +146,16 @@ class Fit:
         if most + answer_room(asked.context) <= asked.context:
             return False
         counted = self._counted
-        if counted is not None and counted.asked == asked and counted.typed == typed:
-            if counted.failed:
-                return False
-            self._show()
-            fit = self._shown.fit
-            if fit is None or fit.fits:
-                return False
-            self._shown.set_fit(fit, refused=True)
-            return True
+        if counted is not None and counted.asked == asked:
+            others = counted.tokens - len(_bytes(counted.typed))  # without a typed text, at least
+            never_fits = others + answer_room(asked.context) > asked.context
+            if counted.typed == typed or never_fits:
+                self._show()
+                fit = self._shown.fit
+                if fit is None or fit.fits:
+                    return False
+                self._shown.set_fit(fit, refused=True)
+                return True
         self._wanted = True
         self._update()
         sentence = tr("The length of this message is still being counted.")
@@ -184,12 +185,18 @@ class Fit:
     # --- counting -------------------------------------------------------------------------------
 
     def _later(self) -> None:
+        counted, here = self._counted, self._state.current
+        is_sent = counted is not None and counted.asked.files and not self._shown.of(here)
+        if counted is None or counted.asked.chat != here or is_sent:
+            self._shown.set_fit(None)  # what is shown is of another message
         if not self._timer.isActive():
             self._timer.start()
 
     def _on_generations(self) -> None:
-        if not self._state.generations:
+        was_answering, self._answering = self._answering, bool(self._state.generations)
+        if was_answering and not self._answering:
             self._later()
+            self._counted = None  # another part of the prompt is cached now
 
     def _update(self) -> None:
         """Show what is known of the prompt, and count it again if it has changed."""
