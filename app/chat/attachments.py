@@ -100,10 +100,18 @@ class Attachments:
     # --- intents --------------------------------------------------------------------------------
 
     def attach(self, paths: Sequence[Path], editing: int | None = None) -> None:
-        """Attach files, and the files in folders, in the shown chat or the editor of a message."""
+        """Attach files, and the files in folders, in the shown chat or the editor of a message.
+
+        A file that is there already is not attached twice, but read again if it has changed.
+        """
         place = self._place(editing)
         self._began()
         self._state.set_notice(NOTICE, None)
+        there = {each.path: each for each in self._shown.of(place)}
+        for path in dict.fromkeys(map(str, paths)):
+            if (known := there.get(path)) and known.phase is not AttachmentPhase.READING:
+                self._read_if_changed(known)
+        paths = [Path(path) for path in dict.fromkeys(map(str, paths)) if path not in there]
         made = [self._new(FilePart(path.name or str(path), path=str(path))) for path in paths]
         self._add(place, made)
         for each, path in zip(made, paths, strict=True):
@@ -256,6 +264,18 @@ class Attachments:
         for each in made:
             if each.part is None:
                 self._read(each.id, each.kept)
+
+    def _read_if_changed(self, known: Attachment) -> None:
+        """Read a file again that is attached a second time, unless it is as it was."""
+        if (part := known.part) is None:
+            self.retry(known.id)
+            return
+
+        def looked(changed: bool) -> None:
+            if changed:
+                self.reload(known.id)
+
+        self._user_files.run(lambda: self._texts.is_changed(part), looked)
 
     # --- reading --------------------------------------------------------------------------------
 

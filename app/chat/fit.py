@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -246,34 +247,32 @@ class Fit:
         self._update()
 
     def _count_files(self) -> None:
-        """Count the tokens of the next file that is not sent."""
-        state, place = self._state, self._state.current
+        """Count the tokens of the next file that is not sent, by the tokenizer that reads it."""
+        state = self._state
         exact, model, _ = self._reader()
-        for each in self._shown.of(place):
-            if each.part is None or each.tokens is not None:
+        for each in self._shown.of(state.current):
+            if each.part is None:
                 continue
-            if not exact:
-                self._set_tokens(
-                    each.part, self._about(prompt_text((each.part,))), approximate=True
-                )
-            elif (tokens := self._file_tokens.get(_key(model, each.part))) is not None:
+            tokens = self._file_tokens.get(_key(model, each.part)) if exact else None
+            if tokens is not None:
                 self._set_tokens(each.part, tokens)
-            elif not self._counting_files and not state.generations:
+                continue
+            about = each.tokens if each.tokens is not None and each.approximate else None
+            if about is None:
+                about = self._about(prompt_text((each.part,)))
+                self._set_tokens(each.part, about, approximate=True)
+            if exact and not self._counting_files and not state.generations:
                 self._counting_files = True
-                start(self._count_file(model, each.part), self._on_fault)
-                return
+                start(self._count_file(model, each.part, about), self._on_fault)
 
-    async def _count_file(self, model: object, part: FilePart) -> None:
-        text = prompt_text((part,))
-        try:
-            counted = await self._engine.submit(CountTokens(text)).result(TokensCounted)
-            tokens, exact = counted.tokens, True
-        except RequestFailed:
-            tokens, exact = self._about(text), False
+    async def _count_file(self, model: object, part: FilePart, about: int) -> None:
+        """Count a file; `about` is taken where that fails, so that it is not tried again."""
+        tokens = about
+        with suppress(RequestFailed):
+            request = CountTokens(prompt_text((part,)))
+            tokens = (await self._engine.submit(request).result(TokensCounted)).tokens
         self._counting_files = False
-        if exact:
-            self._file_tokens[_key(model, part)] = tokens
-        self._set_tokens(part, tokens, approximate=not exact)
+        self._file_tokens[_key(model, part)] = tokens
         self._later()
 
     def _set_tokens(self, part: FilePart, tokens: int, *, approximate: bool = False) -> None:

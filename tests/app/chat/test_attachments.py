@@ -149,6 +149,14 @@ def test_a_missing_file_is_named(stage: Stage, tmp_path: Path) -> None:
     assert "gone.txt was not found" in _of(stage)[0].fault
 
 
+def test_a_file_is_not_attached_twice_but_read_again(stage: Stage, tmp_path: Path) -> None:
+    path, bad = _file(tmp_path, "a.txt", "Old"), _file(tmp_path, "bad.txt", "damaged")
+    _attach(stage, path, bad, path)
+    assert [each.name for each in _of(stage)] == ["a.txt", "bad.txt"]
+    _attach(stage, _file(tmp_path, "a.txt", "Newer"), _file(tmp_path, "bad.txt", "Mended"))
+    assert [each.part.text for each in _of(stage) if each.part] == ["Newer", "Mended"]
+
+
 def test_removing_a_file_stops_reading_it(
     stage: Stage, tmp_path: Path, extractor: PlainExtractor
 ) -> None:
@@ -192,8 +200,10 @@ def test_a_damaged_text_of_before_is_extracted_again(
     _attach(stage, path)
     [kept] = stage.store_queue.path.parent.rglob("*.extracted")
     kept.write_bytes(kept.read_bytes()[:-5])
-    _attach(stage, path)
-    assert [each.part.text for each in _of(stage) if each.part] == ["Text", "Text"]
+    stage.controller.new_conversation()
+    stage.controller.attachments.reload(_of(stage)[0].id)
+    _settle(stage)
+    assert [each.part.text for each in _of(stage) if each.part] == ["Text"]
     assert extractor.names == ["a.txt"] * 2
 
 

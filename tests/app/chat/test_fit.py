@@ -108,6 +108,20 @@ def test_tokens_of_a_file_are_counted_once_for_each_model(stage: Stage, write: W
     assert stage.engine.count(CountTokens) == count + 1
 
 
+def test_files_are_counted_again_by_another_model(stage: Stage, write: Write) -> None:
+    [one] = attach(stage, write("one.txt", "word " * 100))
+    assert (one.tokens, one.approximate) == (103, False)
+    stage.controller.load_model(Path("/models/Other-1B.gguf"))
+    settled(stage)
+    [one] = stage.states.attachments.of(None)
+    assert one.approximate  # it is loading
+    stage.engine.finish_load("Other")
+    settled(stage)
+    [one] = stage.states.attachments.of(None)
+    assert (one.tokens, one.approximate) == (103, False)
+    assert stage.engine.count(CountTokens) == 2
+
+
 def test_a_prompt_that_does_not_fit_is_refused_with_ways_out(
     stage: Stage, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
