@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QAccessible
+from PySide6.QtGui import QAccessible, QResizeEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QWidget
 
 from app.domain.parts import ImagePart
@@ -20,7 +20,7 @@ from app.ui.widgets.wrap import WrapLayout
 Item = Attachment | ImagePart
 
 _GAP = 6  # pixels between chips
-_MOST_LINES = 3  # shown at once; more scroll
+_MOST = 3 * (HEIGHT + _GAP) - _GAP  # pixels: lines shown at once; more scroll
 
 
 class Chips(QScrollArea):
@@ -80,6 +80,7 @@ class Chips(QScrollArea):
                 last = stop
         self.setVisible(bool(items))
         self._set_stop(min(self._stop, len(items) - 1))
+        self._fit_bar()
         self.updateGeometry()
         if focused is not None and focused[1] not in self.chips:
             self._focus(min(focused[0], len(items) - 1))
@@ -125,8 +126,19 @@ class Chips(QScrollArea):
         return True
 
     def heightForWidth(self, arg__1: int) -> int:
-        most = _MOST_LINES * (HEIGHT + _GAP) - _GAP
-        return min(self._wrap.heightForWidth(max(arg__1, 1)), most) + _GAP
+        return min(self._wrap.heightForWidth(max(arg__1, 1)), _MOST) + _GAP
+
+    def _fit_bar(self) -> None:
+        """Show the scroll bar where it is needed; Qt would keep one that takes the room itself."""
+        policies = Qt.ScrollBarPolicy
+        fits = self._wrap.heightForWidth(max(self.width(), 1)) <= _MOST
+        self.setVerticalScrollBarPolicy(
+            policies.ScrollBarAlwaysOff if fits else policies.ScrollBarAlwaysOn
+        )
+
+    def resizeEvent(self, arg__1: QResizeEvent) -> None:
+        self._fit_bar()
+        super().resizeEvent(arg__1)
 
     def sizeHint(self) -> QSize:
         return QSize(200, self.heightForWidth(self.width()))
