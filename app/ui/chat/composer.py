@@ -7,7 +7,7 @@ to the composer; files belong to the state, which says what is known of each.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count
+from itertools import count, pairwise
 
 from PySide6.QtCore import QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import (
@@ -226,6 +226,7 @@ class Composer(QFrame):
         self.editor.document().documentLayout().documentSizeChanged.connect(self._fit_height)
         self.button.clicked.connect(self._on_button)
         self.set_model_name("")
+        self._order_tabs()
         self._show_button()
         self._fit_height()
 
@@ -242,6 +243,19 @@ class Composer(QFrame):
     def add_below_chips(self, widget: QWidget) -> None:
         """Place a widget between the chips and the field."""
         self._chip_row.addWidget(widget)
+        self._order_tabs()
+
+    def _order_tabs(self) -> None:
+        """Tab goes through what is seen from top to bottom."""
+        tab = Qt.FocusPolicy.TabFocus
+        rows = (self._chip_row.itemAt(n).widget() for n in range(self._chip_row.count()))
+        stops: list[QWidget] = []
+        for row in filter(None, rows):
+            inside = self.chips.stops if row is self.chips else row.findChildren(QWidget)
+            stops += [each for each in inside if row is self.chips or each.focusPolicy() & tab]
+        stops += [self.attach_button, self.editor, self.button]
+        for before, after in pairwise(stops):
+            QWidget.setTabOrder(before, after)
 
     def show_files(self, files: Sequence[Attachment]) -> None:
         """Show the attached files of the shown chat, before the pasted texts."""
@@ -392,6 +406,7 @@ class Composer(QFrame):
 
     def _show_chips(self) -> None:
         self.chips.show_items((*self._files, *self._own))
+        self._order_tabs()
         self._show_button()
 
     def _on_own(self) -> None:

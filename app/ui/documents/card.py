@@ -180,7 +180,7 @@ class DocumentCard(QWidget):
         if part is None or attachment.id != self._attachment:
             return
         self._part = part
-        tokens = attachment.tokens
+        tokens = attachment.tokens if part.reads is not Reads.PASSAGES else None  # not known before
         self.tokens.setText(
             "" if tokens is None else tokens_words(tokens, approximate=attachment.approximate)
         )
@@ -209,11 +209,12 @@ class DocumentCard(QWidget):
     def _show_reads(self, part: FilePart) -> None:
         """Show which pages are read, in the list, in the text and in words."""
         every = range(len(part.pages))
-        read = part.chosen if part.reads is Reads.PAGES else every
+        read = {Reads.WHOLE: every, Reads.PAGES: part.chosen, Reads.PASSAGES: ()}[part.reads]
         self.choices[part.reads].setChecked(True)
         self.pages.show_chosen(read)
         is_whole = part.reads is Reads.WHOLE or len(read) == len(every) > 0
-        self.text.set_unread(frozenset(every) - frozenset(read))
+        unread = frozenset(every) - frozenset(read)
+        self.text.set_unread(frozenset() if part.reads is Reads.PASSAGES else unread)
         labels = [page.label for page in part.pages]
         about = [kind_words(part.kind), length_words(part)]
         if part.size_bytes:

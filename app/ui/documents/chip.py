@@ -6,6 +6,7 @@ from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QAccessible, QFocusEvent, QKeyEvent, QKeySequence, QMouseEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
+from app.domain.documents import Reads
 from app.domain.file_words import (
     image_words,
     kind_words,
@@ -16,7 +17,7 @@ from app.domain.file_words import (
 )
 from app.domain.parts import FilePart, ImagePart
 from app.state.attachments import Attachment, AttachmentPhase
-from app.system.translation import listed, tr
+from app.system.translation import listed, sentences, tr
 from app.ui.theme import icons
 from app.ui.theme.file_icons import file_icon
 from app.ui.theme.palette import LIGHT, Palette
@@ -118,15 +119,17 @@ class AttachmentChip(QFrame):
         self.updateGeometry()
 
     def _show_accessible(self, name: str, about: str, warning: str) -> None:
-        item, kind, tip = self.item, "", ""
+        item, kind, tip, remedy = self.item, "", "", ""
+        if isinstance(item, Attachment):
+            remedy = item.remedy
         if isinstance(item, Attachment) and item.part is not None:
             kind = kind_words(item.part.kind)
             text = item.part.text
             tip = text[:_TIP] + ("…" if len(text) > _TIP else "")
         self.setAccessibleName(listed((name, kind, about.replace(" · ", ", "), warning)))
         keys = tr("Enter shows its text, Delete removes it.") if self.can_open else ""
-        self.setAccessibleDescription(keys or tr("Delete removes it."))
-        self.setToolTip("\n\n".join(filter(None, (warning, tip))))
+        self.setAccessibleDescription(sentences(remedy, keys or tr("Delete removes it.")))
+        self.setToolTip("\n\n".join(filter(None, (warning, remedy, tip))))
         set_property(self, "opens", self.can_open)
         shapes = Qt.CursorShape
         self.setCursor(shapes.PointingHandCursor if self.can_open else shapes.ArrowCursor)
@@ -247,6 +250,6 @@ def _words(item: Attachment | ImagePart) -> tuple[str, str, str, str]:
 def _about(part: FilePart, item: Attachment) -> str:
     """How long the file is, or what of it is read, and the tokens of that."""
     tokens = ""
-    if item.tokens is not None:
+    if item.tokens is not None and part.reads is not Reads.PASSAGES:  # not known before
         tokens = tokens_words(item.tokens, approximate=item.approximate)
     return " · ".join(filter(None, (reads_words(part) or length_words(part), tokens)))

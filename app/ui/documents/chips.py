@@ -59,6 +59,13 @@ class Chips(QScrollArea):
         """What the chips show, in order."""
         return [chip.item for chip in self.chips]
 
+    @property
+    def stops(self) -> list[QWidget]:
+        """What can take the focus, in order: the owner puts it into the order of Tab."""
+        return [
+            each for chip in self.chips for each in (chip, chip.again_button, chip.remove_button)
+        ]
+
     def show_items(self, items: Sequence[Item]) -> None:
         """Show these files; a chip that stays keeps its focus."""
         focused = next(((n, each) for n, each in enumerate(self.chips) if _has_focus(each)), None)
@@ -69,15 +76,11 @@ class Chips(QScrollArea):
             chip.deleteLater()
         while self._wrap.takeAt(0) is not None:
             pass
-        last: QWidget = self
         for chip, item in zip(self.chips, items, strict=True):
             if chip.item != item:
                 chip.show_item(item)
             self._wrap.addWidget(chip)
             chip.show()
-            for stop in (chip, chip.again_button, chip.remove_button):
-                QWidget.setTabOrder(last, stop)
-                last = stop
         self.setVisible(bool(items))
         self._set_stop(min(self._stop, len(items) - 1))
         self._fit_bar()

@@ -106,7 +106,11 @@ class FitLine(QFrame):
 
     def _show(self, fit: FitEstimate, files: tuple[Attachment, ...]) -> None:
         is_card = not fit.fits
-        words = self._fault(fit, files) if is_card else cost_words(fit, len(files))
+        words = (
+            self._fault(fit, files)
+            if is_card
+            else cost_words(fit, sum(each.part is not None for each in files))
+        )
         if is_card and (self.words.text() != words or self.isHidden()):
             accessibility.announce(self, words)
         self.words.setText(words)
@@ -140,7 +144,7 @@ class FitLine(QFrame):
             )  # fmt: skip
         tokens = tokens_words(fit.tokens, approximate=fit.approximate)
         return tr(
-            "With the chat so far it is {tokens}, and the answer needs {answer}; {model} reads"
+            "All of it has {tokens}, and the answer needs {answer}; {model} reads"
             " {context} at once.",
             tokens=tokens, answer=number(fit.answer_tokens), model=model, context=context,
         )  # fmt: skip

@@ -68,7 +68,7 @@ def test_files_and_chats_that_are_too_long_are_named(stage: Stage) -> None:
     assert shown(stage, several, *halves).words.text().startswith("The files have 8,000 tokens")
     chat = replace(TOO_LONG, tokens=8_000, file_tokens=300)
     words = shown(stage, chat, SMALL).words.text()
-    assert words.startswith("With the chat so far it is 8,000 tokens, and the answer needs 1,024;")
+    assert words.startswith("All of it has 8,000 tokens, and the answer needs 1,024;")
 
 
 def test_the_ways_ask_for_what_they_say(stage: Stage) -> None:
