@@ -160,6 +160,7 @@ class DocumentCard(QWidget):
         self.text.forget_passage()
         labels = [page.label for page in part.pages]
         self.pages.show_pages(part.unit, labels, choosing=attachment is not None)
+        self.pages.show_page(self.text.page)
         self.pages.setVisible(bool(part.pages))
         self.icon.setPixmap(self._picture())
         self.name.show_words(part.name or tr("Pasted text"))

@@ -214,9 +214,10 @@ class FitLine(QFrame):
 
 def cost_words(fit: FitEstimate, files: int) -> str:
     """What the files cost: tokens, the time until the first words, and what is read already."""
+    tokens = fit.file_tokens or fit.tokens
     parts = [
         trn("{count} file", "{count} files", files) if files else "",
-        tokens_words(fit.file_tokens or fit.tokens, approximate=fit.approximate),
+        tokens_words(tokens, approximate=fit.approximate) if tokens else "",
     ]
     if fit.seconds >= 0.5:
         parts.append(tr("first words in about {time}", time=_time(fit.seconds)))

@@ -52,6 +52,11 @@ class DocumentText(PlainTextField):
         self.verticalScrollBar().valueChanged.connect(self._scrolled)
 
     @property
+    def page(self) -> int:
+        """The index of the page at the top."""
+        return self._page
+
+    @property
     def shown_text(self) -> str:
         """The whole text with its borders and page marks."""
         return self._shown
