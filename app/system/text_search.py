@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 # Removed: tatweel (an Arabic elongation), soft hyphens, and invisible characters of no width.
 _INVISIBLE = "\u0640\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
@@ -89,6 +90,16 @@ def occurrences(text: str, query: str) -> list[tuple[int, int]]:
             found.append((starts[at], starts[end]))
         at = plain.find(query, end)
     return found
+
+
+def contains(text: str, query: str) -> bool:
+    """Whether a folded query is in a text; the last few texts are kept folded."""
+    return bool(query) and query in _folded(text)
+
+
+@lru_cache(maxsize=8)
+def _folded(text: str) -> str:
+    return normalize(text.translate(_SPACES))
 
 
 def first_occurrence(text: str, queries: Iterable[str]) -> int:

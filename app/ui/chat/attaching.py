@@ -35,7 +35,7 @@ class Attaching(QObject):
         composer.folder_requested.connect(self.choose_folder)
         composer.file_opened.connect(self._open)
         composer.pasted_opened.connect(self._open_pasted)
-        transcript.file_opened.connect(self.viewer.show_document)
+        transcript.file_opened.connect(self._open_sent)
         transcript.editing.file_opened.connect(self._open)
         transcript.folder_requested.connect(self.folder_requested)
         self.viewer.folder_requested.connect(self.folder_requested)
@@ -70,6 +70,12 @@ class Attaching(QObject):
             self.viewer.show_attachment(item.id)
         elif item.part is not None:  # of a message that is edited
             self.viewer.show_document(item.part)
+
+    def _open_sent(self, part: FilePart) -> None:
+        """Show a file, with the places of what is being found in the chat."""
+        self.viewer.show_document(part)
+        if self.viewer.card is not None and (query := self._chat.transcript.finder.query):
+            self.viewer.card.search.field.setText(query)
 
     def _open_pasted(self, part: FilePart) -> None:
         self.viewer.show_document(part, insertable=True)

@@ -7,7 +7,7 @@ to the composer; files belong to the state, which says what is known of each.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count, pairwise
+from itertools import chain, count
 
 from PySide6.QtCore import QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import (
@@ -189,6 +189,7 @@ class Composer(QFrame):
         self.attach_button.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.chips = Chips(self)
         self._files: Sequence[Attachment] = ()  # of the state
+        self._below_chips: list[QWidget] = []
         self._own: list[Item] = []  # pasted texts, and what else came with a draft
         self._number = count(-1, -1).__next__  # ids of pasted texts, which the state has not
         self._history = ChipHistory(self.editor)
@@ -243,19 +244,18 @@ class Composer(QFrame):
     def add_below_chips(self, widget: QWidget) -> None:
         """Place a widget between the chips and the field."""
         self._chip_row.addWidget(widget)
+        self._below_chips.append(widget)
         self._order_tabs()
 
     def _order_tabs(self) -> None:
         """Tab goes through what is seen from top to bottom."""
         tab = Qt.FocusPolicy.TabFocus
-        rows = (self._chip_row.itemAt(n).widget() for n in range(self._chip_row.count()))
-        stops: list[QWidget] = []
-        for row in filter(None, rows):
-            inside = self.chips.stops if row is self.chips else row.findChildren(QWidget)
-            stops += [each for each in inside if row is self.chips or each.focusPolicy() & tab]
-        stops += [self.attach_button, self.editor, self.button]
-        for before, after in pairwise(stops):
-            QWidget.setTabOrder(before, after)
+        above, *below = (
+            [each for each in row.findChildren(QWidget) if each.focusPolicy() & tab]
+            for row in (self.chip, *self._below_chips)
+        )
+        field = (self.attach_button, self.editor, self.button)
+        self.chips.order_tabs(above, (*chain(*below), *field))
 
     def show_files(self, files: Sequence[Attachment]) -> None:
         """Show the attached files of the shown chat, before the pasted texts."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QAccessible, QResizeEvent
@@ -59,12 +60,15 @@ class Chips(QScrollArea):
         """What the chips show, in order."""
         return [chip.item for chip in self.chips]
 
-    @property
-    def stops(self) -> list[QWidget]:
-        """What can take the focus, in order: the owner puts it into the order of Tab."""
-        return [
-            each for chip in self.chips for each in (chip, chip.again_button, chip.remove_button)
-        ]
+    def order_tabs(self, before: Sequence[QWidget], after: Sequence[QWidget]) -> None:
+        """Put all that can take the focus into the order of Tab, between other widgets."""
+        inside: list[QWidget] = []
+        for chip in self.chips:
+            chip.set_in_tabs(is_in=True)  # Qt leaves others where they are
+            inside += (chip, chip.again_button, chip.remove_button)
+        for first, second in pairwise((*before, *inside, *after)):
+            QWidget.setTabOrder(first, second)
+        self._set_stop(self._stop)
 
     def show_items(self, items: Sequence[Item]) -> None:
         """Show these files; a chip that stays keeps its focus."""
@@ -159,5 +163,5 @@ def _key(item: Item) -> object:
 
 
 def _has_focus(chip: AttachmentChip) -> bool:
-    focus = chip.window().focusWidget()
-    return focus is not None and (focus is chip or chip.isAncestorOf(focus))
+    focus = chip.window().focusWidget() or chip.window()
+    return focus is chip or chip.isAncestorOf(focus)

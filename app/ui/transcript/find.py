@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, QRectF, QTimer, Signal
 
-from app.system.text_search import normalize_query, occurrences, query_terms
+from app.domain.parts import FilePart
+from app.system.text_search import contains, normalize_query, occurrences, query_terms
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.formula import ScrollingView
 from app.ui.blocks.style import CODE_PADDING
@@ -35,6 +36,7 @@ class Match:
     start: int
     end: int
     row: int = -1  # the folded row that hides it, above the part; -1: it is visible
+    in_file: bool = False  # the text of the row's file has it, once or more
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +313,9 @@ class Finder(QObject):
         if index is None:
             return
         match = self._current_match()
+        if match is not None and match.in_file:
+            self._scroll_to(lambda: self._row_area(index, match.row))
+            return
         if match is not None and match.row >= 0:
             layout.toggle_row(index, match.row)
             self._search_message(index)
@@ -318,16 +323,26 @@ class Finder(QObject):
             match = self._current_match()
         if match is None or match.row >= 0:
             return
-        if any(view.streaming for view in stack.views[-2:]):  # perhaps two compared answers
+        found = match
+        self._scroll_to(lambda: self._area(index, found))
+        part = stack.views[index].parts[match.part]
+        _scroll_sideways(part, match)
+
+    def _scroll_to(self, where: Callable[[], QRectF]) -> None:
+        """Scroll to an area in viewport coordinates, unless it is visible."""
+        layout = self._layout
+        if any(view.streaming for view in layout.stack.views[-2:]):  # perhaps two compared answers
             layout.scroller.follow = False  # new text must not scroll the match away
         for _ in range(4):  # messages around it are laid out on the way, which moves it
-            area = self._area(index, match)
+            area = where()
             page = layout.page()
             if area.top() >= min(24, page / 4) and area.bottom() <= page - min(24, page / 4):
                 break
             layout.scroll_to(layout.offset() + area.top() - page / 3)
-        part = stack.views[index].parts[match.part]
-        _scroll_sideways(part, match)
+
+    def _row_area(self, index: int, row: int) -> QRectF:
+        rows = self._layout.stack.views[index].rows
+        return rows[row].area.translated(0.0, self._layout.message_top(index))
 
     def _area(self, index: int, match: Match) -> QRectF:
         """The first rectangle of a match, in viewport coordinates."""
@@ -342,6 +357,10 @@ def _matches_in(view: MessageView, terms: Sequence[str]) -> list[Match]:
         return []
     matches: list[Match] = []
     for number, row, text in _texts(view):
+        if isinstance(text, FilePart):
+            if any(contains(text.text, term) for term in terms):
+                matches.append(Match(number, 0, 0, row, in_file=True))
+            continue
         places: list[tuple[int, int]] = []
         for term in terms:  # the longest first
             for place in occurrences(text, term):
@@ -353,8 +372,8 @@ def _matches_in(view: MessageView, terms: Sequence[str]) -> list[Match]:
     return matches
 
 
-def _texts(view: MessageView) -> Iterator[tuple[int, int, str]]:
-    """The texts of a message: part, folded row (-1: none), and what is searched."""
+def _texts(view: MessageView) -> Iterator[tuple[int, int, str | FilePart]]:
+    """The texts and files of a message: part, row (-1: none), and what is searched."""
     number = 0
     rows = view.rows
     for index, row in enumerate(rows):
@@ -363,6 +382,8 @@ def _texts(view: MessageView) -> Iterator[tuple[int, int, str]]:
             number += 1
         if row.folded and row.foldable:
             yield number, index, view.sections[row.section].text
+        elif row.file is not None:
+            yield number, index, row.file
     for rest in range(number, len(view.parts)):
         yield from _part_text(view, rest)
 

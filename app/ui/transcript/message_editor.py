@@ -8,7 +8,7 @@ Ctrl+Enter keeps it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count, pairwise
+from itertools import count
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
@@ -129,8 +129,7 @@ class MessageEditor(QFrame):
 
     def _show_chips(self) -> None:
         self.chips.show_items((*self._files, *self._own))
-        for before, after in pairwise((*self.chips.stops, self._field, self._cancel, self._send)):
-            QWidget.setTabOrder(before, after)
+        self.chips.order_tabs((), (self._field, self._cancel, self._send))
         self._changed()
 
     def _text_of(self, parts: Parts) -> str:

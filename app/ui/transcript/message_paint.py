@@ -63,6 +63,14 @@ def paint(
         painter.setBrush(Qt.BrushStyle.NoBrush)
     if not view.hidden_for_edit:
         for number, row in enumerate(view.rows):
+            if any(match.in_file and match.row == number for match in shown.matches):
+                found = shown.current_match
+                is_current = found is not None and found.in_file and found.row == number
+                color = style.current_match if is_current else style.match
+                painter.setPen(QPen(style.ink, 2) if style.high_contrast else Qt.PenStyle.NoPen)
+                painter.setBrush(color)
+                painter.drawRoundedRect(row.area.translated(at).adjusted(0, 2, 0, -2), 6, 6)
+                painter.setBrush(Qt.BrushStyle.NoBrush)
             _paint_row(painter, view, row, style, at, shown, key == f"row-{number}")
         selected = {part: (first, last) for part, first, last in shown.selection}
         for index in view.parts_between(clip.top() - at.y(), clip.bottom() - at.y()):

@@ -172,6 +172,25 @@ def test_the_keyboard_opens_the_text_of_a_sent_file(
     )
 
 
+def test_find_marks_the_row_of_a_file_and_finds_on_in_its_text(
+    stage: Stage, qtbot: QtBot, tmp_path: Path
+) -> None:
+    sent(stage, tmp_path, "a.txt", "b.txt")
+    transcript, bar = stage.window.transcript, stage.window.chat.find_bar
+    stage.window.chat.open_find()
+    bar.field.setText("Text of B")
+    until(lambda: not transcript.finder.searching)
+    (match,), current = transcript.finder.in_message(stage.state.messages[0].id)
+    assert (match.row, match.in_file, current) == (1, True, match)
+    assert bar.count.text() == "1 of 1"
+    transcript.message_layout.use_row(0, 1)
+    card = stage.window.attaching.viewer.card
+    assert card is not None
+    assert card.search.field.text() == "Text of B"
+    until(lambda: not card.search.searching)
+    assert card.search.count.text() == "1 of 1"
+
+
 def test_the_menu_of_a_row_shows_the_file_in_its_folder(
     stage: Stage, qtbot: QtBot, tmp_path: Path
 ) -> None:
