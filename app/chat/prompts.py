@@ -108,7 +108,8 @@ class PromptBuilder:
         now = {each.id: each for each in self._state.branches.get(conversation, ())}
         newest = [now.get(each.id, each) for each in messages]
         fitting, left_out = self._fitting(conversation, newest)
-        self._state.set_left_out(conversation, left_out)
+        if now.keys() >= {each.id for each in messages}:  # else one of them is not sent yet
+            self._state.set_left_out(conversation, left_out)
         return fitting
 
     def template(self, conversation: int | None, messages: Sequence[Message]) -> ApplyTemplate:

@@ -8,7 +8,6 @@ for when it is asked again.
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from app.domain.documents import Passage, Reads, SearchFault
 from app.domain.message import Message
 from app.domain.parts import FilePart, Parts, PassagesPart, typed_text
 from app.domain.passages import (
+    document_key,
     numbered,
     passages_part,
     place,
@@ -125,11 +125,6 @@ class AttachedFiles:
             for part in message.parts
             if isinstance(part, FilePart) and part.reads is Reads.PASSAGES
         }
-
-
-def document_key(part: FilePart) -> str:
-    """The key of a file in the index: the SHA-256 of its bytes or, without them, of its text."""
-    return part.sha256 or hashlib.sha256(part.text.encode("utf-8", "replace")).hexdigest()
 
 
 class Retrieval:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from app.domain.documents import Passage
+from app.domain.documents import PageStart, Passage
 from app.domain.message import Message
-from app.domain.parts import Part, Parts, PassagesPart, attachments, prompt_text, typed_text
+from app.domain.parts import (
+    FilePart,
+    Part,
+    Parts,
+    PassagesPart,
+    attachments,
+    files,
+    prompt_text,
+    typed_text,
+)
 from engine import Role
 
 _LONGEST = 2000  # characters of a text that is searched
@@ -42,6 +52,11 @@ _REFERRING = frozenset(_REFERRING_WORDS.split())
 _WIDE_REFERRING = re.compile("[他她它这那這彼其]|それ|これ|그")
 
 
+def document_key(part: FilePart) -> str:
+    """The key of a file in the index: the SHA-256 of its bytes or, without them, of its text."""
+    return part.sha256 or hashlib.sha256(part.text.encode("utf-8", "replace")).hexdigest()
+
+
 def passages_part(parts: Iterable[Part]) -> PassagesPart | None:
     """What was found for a question; None: nothing was searched."""
     return next((part for part in parts if isinstance(part, PassagesPart)), None)
@@ -59,6 +74,20 @@ def read_passages(parts: Iterable[Part]) -> tuple[Passage, ...]:
     """The passages that the model reads with a question."""
     part = passages_part(parts)
     return tuple(each for each in part.passages if not each.struck) if part else ()
+
+
+def passage_file(passage: Passage, branch: Iterable[Message]) -> tuple[FilePart, int, int]:
+    """The document of a passage and the characters of the passage in it.
+
+    Of a document that no message of the branch has, only the passage itself is known.
+    """
+    for message in branch:
+        for part in files(message.parts):
+            text = part.text[passage.start : passage.end]
+            if text and document_key(part) == passage.sha256:
+                return part, passage.start, passage.end
+    unit, pages = passage.unit, (PageStart(passage.page, 0),) if passage.unit else ()
+    return FilePart(passage.name, passage.text, "", "", unit, pages), 0, len(passage.text)
 
 
 def numbered(found: Sequence[Passage], before: Sequence[Message]) -> tuple[Passage, ...]:

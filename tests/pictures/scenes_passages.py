@@ -7,7 +7,7 @@ from dataclasses import replace
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtWidgets import QToolTip
 
-from app.domain.documents import DocumentKind, PageUnit, Passage, Reads, SearchFault
+from app.domain.documents import DocumentKind, PageStart, PageUnit, Passage, Reads, SearchFault
 from app.domain.message import MessageState
 from app.domain.parts import ErrorPart, FilePart, Part, PassagesPart, TextPart
 from app.store.store import Store
@@ -25,8 +25,6 @@ _PASSAGES = (
         "12",
         PageUnit.PAGE,
         "a" * 64,
-        start=120,
-        end=330,
         score=0.94,
     ),
     Passage(
@@ -59,10 +57,24 @@ _PASSAGES = (
         score=0.22,
     ),
 )
+_PAGES = (
+    "Pump P-200\n\nPut the pump on a firm floor, and let it stand upright for an hour.",
+    f"Warranty\n\n{_PASSAGES[0].text}\n\nThis does not touch your rights by law.",
+    f"Care\n\n{_PASSAGES[2].text}",
+)
+_TEXT = "\n\n".join(_PAGES)
 _FILE = FilePart(
-    "Pump P-200 manual.pdf", "…" * 9000, "a" * 64, DocumentKind.PDF, PageUnit.PAGE, (),
+    "Pump P-200 manual.pdf",
+    _TEXT,
+    "a" * 64,
+    DocumentKind.PDF,
+    PageUnit.PAGE,
+    tuple(
+        PageStart(label, _TEXT.index(page))
+        for label, page in zip(("11", "12", "14"), _PAGES, strict=True)
+    ),
     Reads.PASSAGES,
-)  # fmt: skip
+)
 _ASKED = TextPart("How long is the warranty of the pump, and what does it not cover?")
 _SAID = (
     "The warranty is **two years** from delivery [1], or one year if you use the pump in a business"
@@ -74,6 +86,12 @@ _SAID = (
 )
 
 
+def _placed(passage: Passage) -> Passage:
+    """A passage with its place in the manual, if it is of it."""
+    start = _TEXT.find(passage.text)
+    return passage if start < 0 else replace(passage, start=start, end=start + len(passage.text))
+
+
 def _show(
     stage: Stage,
     part: PassagesPart,
@@ -83,6 +101,7 @@ def _show(
     """Open a chat whose question has these passages."""
     store = Store.open(stage.folder / "conversations.sqlite")
     chat = store.create_conversation("The warranty of the pump").id
+    part = replace(part, passages=tuple(map(_placed, part.passages)))
     asked = (_FILE, _ASKED) if error else (_FILE, part, _ASKED)
     own = store.add_message(chat, None, Role.USER, asked).id
     said = store.add_message(chat, own, Role.ASSISTANT, answer, MessageState.STREAMING, NAME).id
@@ -139,6 +158,13 @@ def passages_hover(stage: Stage) -> None:
     flush()
 
 
+def passages_opened(stage: Stage) -> None:
+    """A reference was followed: the passage is marked in its document."""
+    _show(stage, PassagesPart(_PASSAGES))
+    stage.window.transcript.message_layout.use_link(1, "passage:1")
+    flush()
+
+
 def passages_none(stage: Stage) -> None:
     _show(stage, PassagesPart(), (TextPart("I know nothing of that."),))
 
@@ -154,6 +180,7 @@ SCENES: dict[str, Scene] = {
         passages_unfolded,
         passages_struck,
         passages_hover,
+        passages_opened,
         passages_none,
         passages_failed,
     )

@@ -7,7 +7,9 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QWidget
 
+from app.domain.documents import Passage
 from app.domain.parts import FilePart
+from app.domain.passages import passage_file
 from app.state.attachments import Attachment
 from app.state.states import States
 from app.ui.chat.file_list import FileList
@@ -26,7 +28,7 @@ class Attaching(QObject):
 
     def __init__(self, window: QWidget, states: States, chat: ChatPage) -> None:
         super().__init__(window)
-        self._window, self._chat = window, chat
+        self._window, self._chat, self._state = window, chat, states.chat
         self._folder = Path.home()  # of the last dialog
         self.viewer = DocumentViewer(window, states.attachments)
         self.list = FileList(states.chat, states.attachments, chat.composer, chat)
@@ -36,6 +38,7 @@ class Attaching(QObject):
         composer.file_opened.connect(self._open)
         composer.pasted_opened.connect(self._open_pasted)
         transcript.file_opened.connect(self._open_sent)
+        transcript.passage_opened.connect(self._open_passage)
         transcript.editing.file_opened.connect(self._open)
         transcript.folder_requested.connect(self.folder_requested)
         self.viewer.folder_requested.connect(self.folder_requested)
@@ -79,6 +82,9 @@ class Attaching(QObject):
 
     def _open_pasted(self, part: FilePart) -> None:
         self.viewer.show_document(part, insertable=True)
+
+    def _open_passage(self, passage: Passage) -> None:
+        self.viewer.show_document(*passage_file(passage, self._state.messages))
 
     def _choose_pages(self, attachment: int) -> None:
         self.viewer.show_attachment(attachment, choose=True)

@@ -29,7 +29,10 @@ def search(stage: Stage) -> FakeSearch:
 
 
 def ask(stage: Stage, text: str, *files: FilePart) -> None:
-    assert stage.controller.send((*files, TextPart(text)))
+    parts = (*files, TextPart(text))
+    if not stage.controller.send(parts):  # it is still being counted
+        stage.wait_until_idle()
+        assert stage.controller.send(parts)
     stage.drain()
 
 
@@ -333,3 +336,43 @@ def test_set_parts_keeps_the_message_findable(tmp_path: Path) -> None:
     assert store.hits("guarantee", [chat.id])[chat.id].message == message.id
     assert passages_part(store.message(message.id).parts) is not None
     store.close()
+
+
+def test_a_reference_opens_its_document_at_the_passage(stage: Stage, search: FakeSearch) -> None:
+    part = manual()
+    ask(stage, "Who changes the battery of the pump?", part)
+    search.found(page(part, 2))
+    answer(stage, "A mechanic [1].")
+    viewer = stage.window.attaching.viewer
+    assert viewer.card is None
+    stage.window.transcript.message_layout.use_link(1, "passage:1")
+    assert viewer.card is not None
+    assert viewer.popover is not None
+    assert not viewer.popover.isHidden()
+    cursor = viewer.card.text.textCursor()
+    assert viewer.card.text.shown_text[cursor.position() :].startswith("The battery is changed")
+
+
+def test_the_window_sends_what_the_list_of_passages_asks_for(
+    stage: Stage, search: FakeSearch
+) -> None:
+    part = manual()
+    ask(stage, "How long is the warranty of the pump?", part)
+    search.found(page(part, 1), page(part, 4))
+    answer(stage)
+    view = stage.window.transcript
+    view.message_layout.toggle_row(0, 1)
+    pin = next(c for c in view.access.controls.of(0) if c.key.endswith(" pin"))
+    assert pin.use is not None
+    pin.use()
+    assert [each.pinned for each in found(stage.state.messages[0])] == [True, False]
+    view.message_layout.toggle_passage(0, 2)
+    again = view.access.controls.find(0, "tool again_with")
+    assert again is not None
+    assert again.use is not None
+    again.use()
+    stage.wait_until_idle()
+    assert [(each.pinned, each.struck) for each in found(stage.state.messages[0])] == [
+        (True, False), (False, True)
+    ]  # fmt: skip
+    assert "three years" not in asked(stage)

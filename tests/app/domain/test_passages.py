@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from app.domain.documents import Passage
+from app.domain.documents import PageStart, PageUnit, Passage
 from app.domain.message import Message, MessageState
 from app.domain.parts import FilePart, Part, PassagesPart, TextPart, prompt_text
 from app.domain.passages import (
     cited,
+    document_key,
     first_words,
     numbered,
+    passage_file,
     passages_part,
     searched_words,
     with_passages,
@@ -150,3 +152,15 @@ def test_what_is_left_out_is_the_oldest_that_no_one_needs() -> None:
 )
 def test_first_words(text: str, words: str) -> None:
     assert first_words(Passage(1, "a", text), 20) == words
+
+
+def test_the_document_of_a_passage_is_found_by_its_bytes() -> None:
+    file, pasted = FilePart("a.txt", "One two three.", "a"), FilePart("b.txt", "Four five.")
+    branch = [message(1, pasted, file, TextPart("why?"))]
+    first = Passage(1, "a.txt", "two", sha256="a", start=4, end=7)
+    assert passage_file(first, branch) == (file, 4, 7)
+    second = Passage(2, "b.txt", "five", sha256=document_key(pasted), start=5, end=9)
+    assert passage_file(second, branch) == (pasted, 5, 9)
+    gone = replace(first, sha256="x", unit=PageUnit.PAGE, page="7")
+    alone = FilePart("a.txt", "two", unit=PageUnit.PAGE, pages=(PageStart("7", 0),))
+    assert passage_file(gone, branch) == (alone, 0, 3)
