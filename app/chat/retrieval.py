@@ -64,6 +64,16 @@ class Found(Protocol):
         """How well it fits, 0 to 1."""
         ...
 
+    @property
+    def headings(self) -> str:
+        """Those above it and in it, from the outermost on, with " > " between them."""
+        ...
+
+    @property
+    def table_head(self) -> str:
+        """That of the table which it continues; "": it continues none."""
+        ...
+
 
 class Search(Protocol):
     """Searches documents; calls one of the two functions later, on the GUI thread."""
@@ -105,10 +115,12 @@ class AttachedFiles:
         if part is None:
             return None
         at = bisect_right(part.pages, found.start, key=lambda page: page.start) - 1
+        inside = part.text[found.start : found.end]
+        above = " > ".join(each for each in found.headings.split(" > ") if each not in inside)
         return Passage(
             0,
             part.name,
-            part.text[found.start : found.end],
+            "\n".join(filter(None, (above, found.table_head, inside))),
             page=part.pages[at].label if at >= 0 else "",
             unit=part.unit,
             sha256=found.key,

@@ -376,3 +376,13 @@ def test_the_window_sends_what_the_list_of_passages_asks_for(
         (True, False), (False, True)
     ]  # fmt: skip
     assert "three years" not in asked(stage)
+
+
+def test_a_passage_has_what_is_above_it(stage: Stage, search: FakeSearch) -> None:
+    part = manual()
+    ask(stage, "How long is the warranty of the pump?", part)
+    above = {"headings": "Pumps > years", "table_head": "| Part | Years |\n|---|---|"}
+    search.found(replace(page(part, 1), **above))
+    stage.wait_until_idle()
+    text = "Pumps\n| Part | Years |\n|---|---|\nThe warranty of the pump is two years."
+    assert found(stage.state.messages[0])[0].text == text

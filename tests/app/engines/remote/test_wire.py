@@ -10,15 +10,18 @@ import pytest
 
 from app.domain.answer_request import AnswerRequest, OfferedTool, PromptMessage
 from app.domain.connection import ServerKind
+from app.domain.documents import Passage, Reads
 from app.domain.parts import (
     ErrorPart,
     FilePart,
     ImagePart,
     Part,
+    PassagesPart,
     TextPart,
     ThoughtPart,
     ToolCallPart,
     ToolResultPart,
+    prompt_text,
 )
 from app.engines.remote.faults import ErrorBody
 from app.engines.remote.wire import data_url, formats_of, request_body, without
@@ -65,6 +68,20 @@ def test_messages_of_one_author_are_one_and_none_is_empty() -> None:
         {"role": "assistant", "content": "Yes"},
         {"role": "user", "content": "Three"},
     ]
+
+
+def test_passages_are_the_text_that_a_model_here_reads() -> None:
+    parts = (
+        FilePart("a.pdf", "all of it", reads=Reads.PASSAGES),
+        PassagesPart((Passage(1, "a.pdf", "some"), Passage(2, "a.pdf", "not this", struck=True))),
+        TextPart("How long?"),
+    )
+    (asked,) = messages(user(*parts))
+    assert asked == {"role": "user", "content": prompt_text(parts)}
+    assert "some" in asked["content"]
+    assert "not this" not in asked["content"]
+    pictured = messages(user(*parts, ImagePart("a.png")))[0]["content"]
+    assert pictured[0] == {"type": "text", "text": prompt_text(parts)}
 
 
 def test_images_are_parts_of_the_content() -> None:
