@@ -22,16 +22,16 @@ from app.domain.parts import (
 from engine import Role
 
 _LONGEST = 2000  # characters of a text that is searched
-_FEW, _ONLY = 4, 2  # content words: a question with fewer may refer to the one before, or does
+_FEW, _ONLY = 6, 2  # content words: a question with fewer may refer to the one before, or does
 _TABLE_RULE = re.compile(r"^[ \t]*\|[ \t|:-]+$", re.MULTILINE)
 _CELL_EDGE = re.compile(r"[ \t]*\|[ \t\n|]*")
 _WORD = re.compile(r"\w+")
 # Words that say nothing of what is asked, in the languages most often written.
 _FUNCTION_WORDS = (
     "a about also an and any are as at be but by can could did do does for from had has have how i if"
-    " in is it its just me my of ok on one or our please same so tell thanks that the their them then"
+    " in is it its just me my of ok on one or our please same so tell thank thanks that the their them then"
     " there these they this those to too was we were what when where which who whom whose why will"
-    " with would you your"
+    " with would yes no you your"
     " aber als am an auch auf aus bei bitte da das dem den der des die dies diese dieser du ein eine"
     " er es für hat ich im in ist ja man mein mir mit nach noch nun nur oder sie sind so und vom von"
     " war warum was welche wer wie wo zu zum zur"
@@ -42,13 +42,20 @@ _FUNCTION_WORDS = (
 )
 # Words that refer to something said before.
 _REFERRING_WORDS = (
-    "he her him his it its she same that their them then these they this those"
-    " das dem den dessen deren dies diese dieser er es ihr ihre sie"
-    " ce cela celle celui ces cette elle elles il ils leur"
-    " ella ellas ellos ese eso esta este su sus"
+    "another else he her him his it its more other others she same that their them then these they"
+    " this those"
+    " andere anderen das dem den dessen deren dies diese dieser er es ihr ihre mehr sie weitere"
+    " autre autres ce cela celle celui ces cette elle elles il ils leur"
+    " ella ellas ellos ese eso esta este otra otro su sus"
 )
 _FUNCTION = frozenset(_FUNCTION_WORDS.split())
 _REFERRING = frozenset(_REFERRING_WORDS.split())
+# How a question begins that goes on with the one before.
+_GOES_ON = re.compile(
+    r"\W*(?:and|or|but|also|(?:what|how) about|und|oder|aber|auch|was ist mit|wie ist es mit"
+    r"|et|ou|mais|qu.en est-il|y|o|pero)\b",
+    re.IGNORECASE,
+)
 _WIDE_REFERRING = re.compile("[他她它这那這彼其]|それ|これ|그")
 
 
@@ -171,12 +178,13 @@ def searched_words(question: Message, before: Sequence[Message]) -> str:
     """What is searched for a question: its words and, if it refers to one before, those too.
 
     A question refers to the one before if it has hardly a word of its own ("and the second one?"),
-    or few and a pronoun ("who signed it?").
+    or few and a word that refers ("who signed it?") or goes on ("what about a service?").
     """
     text = typed_text(question.parts).strip()[:_LONGEST]
     words = [word.casefold() for word in _WORD.findall(text)]
     content = sum(_weight(word) for word in words if word not in _FUNCTION)
-    refers = any(word in _REFERRING for word in words) or _WIDE_REFERRING.search(text)
+    refers = any(word in _REFERRING for word in words) or _GOES_ON.match(text)
+    refers = refers or _WIDE_REFERRING.search(text)
     if content >= (_FEW if refers else _ONLY):
         return text
     for message in reversed(before):

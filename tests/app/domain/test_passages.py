@@ -52,6 +52,12 @@ def passage(number: int, start: int = 0, **values: object) -> Passage:
         "und das zweite?",
         "那第二个呢？",
         "Tell me more about that, please",
+        "What about a service?",
+        "What about a windscreen replacement?",
+        "What are the best data management libraries for it?",
+        "Do you have more courses?",
+        "Yes, please",
+        "Was ist mit der Batterie?",
     ],
 )
 def test_a_question_that_refers_to_another_is_searched_with_it(text: str) -> None:
@@ -64,7 +70,7 @@ def test_a_question_that_refers_to_another_is_searched_with_it(text: str) -> Non
     "text",
     [
         "What is the warranty period?",
-        "Which mechanic changes the battery of that pump in winter?",
+        "Which mechanic changes the battery of that pump at home in cold winters?",
         "Wie lange gilt die Garantie der Pumpe?",
         "泵的保修期是多久？",
         "battery filter",
