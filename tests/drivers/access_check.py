@@ -34,8 +34,9 @@ PROGRAMS = ("Xvfb", "dbus-daemon", "xdotool")
 TIMEOUT_SECONDS = 60.0  # for the window to appear, or the app to exit
 
 QUESTION = "What is gravity?"
+NOTES = "The force by which masses attract one another."
 ANSWER = (
-    "<think>Short.</think>A force; [read on](https://example.org/force) or "
+    "<think>Short.</think>A force [1]; [read on](https://example.org/force) or "
     "[write](mailto:a@example.org).\n\n| Where |\n|---|\n| [cell](https://example.org/cell) |\n\n"
     "```python\nprint(9.81)\n```\n"
 )
@@ -119,7 +120,9 @@ def desktop() -> Iterator[dict[str, str]]:
 def fill(home: Path) -> None:
     """Store chats in folders, one whose messages show every kind of control, and a prompt."""
     from app.domain.chat import Folder
+    from app.domain.documents import Passage, Reads
     from app.domain.message import AdapterMark, MessageState
+    from app.domain.parts import FilePart, PassagesPart, TextPart
     from app.domain.snippet import Snippet
     from app.store.store import Store
     from engine import Role
@@ -133,7 +136,10 @@ def fill(home: Path) -> None:
     archived = store.create_conversation("Archived before").id
     store.set_places([(archived, None, True)])
     store.add_message(conversation, None, Role.USER, "Asked otherwise")
-    question = store.add_message(conversation, None, Role.USER, QUESTION)
+    file = FilePart("notes.txt", NOTES, "a" * 64, reads=Reads.PASSAGES)
+    passage = Passage(1, file.name, NOTES, sha256=file.sha256, end=len(NOTES), score=0.8)
+    asked = (file, PassagesPart((passage,)), TextPart(QUESTION))
+    question = store.add_message(conversation, None, Role.USER, asked)
     stopped = store.add_message(
         conversation, question.id, Role.ASSISTANT, ANSWER, MessageState.STOPPED, model="Tiny"
     )

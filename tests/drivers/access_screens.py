@@ -26,6 +26,7 @@ def walk_screens(w: Walker, folder: Path) -> None:
         _folder_card,
         _export,
         _answer,
+        _passages,
         _panel,
         _new_with_preset,
         _presets,
@@ -178,12 +179,45 @@ def _answer(w: Walker, _: Path) -> None:
     w.key("shift+Tab")
     w.seek("Answer, stopped", "Up", 6)
     w.hear("an answer")
-    w.seek("Answer again", "Right", 10)
+    w.seek("Answer again", "Right", 15)
     w.check_page("answer")
     w.seek("Compare", "Right", 10)
     _drop_down_if(w, "Compare")
     w.seek("Answer again", "Left", 10)
     _drop_down_if(w, "Answer again")
+    _start(w)
+
+
+def _passages(w: Walker, _: Path) -> None:
+    """Unfold the passages of a question, strike one out, and follow a reference of the answer."""
+    _list(w, "Gravity")
+    w.key("Return", slow=PAGE_SECONDS)
+    _start(w)
+    w.key("shift+Tab")
+    w.seek("You: notes.txt", "Up", 8)
+    w.seek("1 passage", "Right", 4)
+    w.key("Return", slow=PAGE_SECONDS)
+    _expect(w, "the unfolded row of passages", STATE.EXPANDED)
+    w.seek("[1] notes.txt", "Right", 3)
+    w.hear("a passage")
+    w.seek("Read this passage", "Right", 3)
+    w.seek("Strike this passage out", "Right", 3)
+    w.check_page("passages")
+    w.key("Return", slow=PAGE_SECONDS)
+    w.key("Left")
+    w.seek("Use this passage again", "Right", 3)
+    w.hear("a passage that was struck out")
+    w.seek("Answer again with", "Right", 4)
+    w.seek("Use this passage again", "Left", 4)
+    w.key("Return", slow=PAGE_SECONDS)
+    w.seek("Answer, stopped", "Down", 8)
+    w.seek("[1]", "Right", 4)
+    w.hear("a reference")
+    w.key("Return", slow=PAGE_SECONDS)
+    w.check_page("the document of a passage")
+    w.hear("the document of a passage")
+    w.key("Escape", slow=PAGE_SECONDS)
+    w.expect_focus("[1]", "Escape")
     _start(w)
 
 

@@ -28,7 +28,7 @@ LATEST_SECONDS = 3.0  # for a key that causes events again and again
 MOST_TABS = 400
 SAME_STOPS = 8  # after so many the same stops Tab has come around
 CONVERSATION = "Chat"  # the list whose items are checked also when scrolled out of view
-LINKS = ["read on", "write", "cell"]
+LINKS = ["[1]", "read on", "write", "cell"]
 TOOLS = [  # buttons of the question, of the stopped answer, and of the answer below it
     "Copy as Markdown",
     "Edit and send again",
@@ -40,6 +40,7 @@ TOOLS = [  # buttons of the question, of the stopped answer, and of the answer b
     "Compare two answers…",
     "Copy code",
     "Thought",
+    "1 passage from 1 document",
 ]
 PRESSED = {
     ROLE.PUSH_BUTTON,

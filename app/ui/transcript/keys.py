@@ -27,6 +27,7 @@ class Keys(QObject):
         self._controls = controls
         self.control = ""  # key of the focused one; "": none
         self._left = -1, ""  # what had the focus when the view lost it
+        self._told = -1, ""  # by the last `moved`
 
     def forget(self) -> None:
         """Clear the focused message."""
@@ -35,6 +36,15 @@ class Keys(QObject):
     def focused_control(self) -> Control | None:
         """The control with the focus, as it is now."""
         return self._controls.find(self._layout.focused, self.control) if self.control else None
+
+    def tell_again(self) -> None:
+        """Emit `moved` again: Qt has told a screen reader that the whole view has the focus."""
+        if self._layout.focused >= 0 and self._layout.focused == self._told[0]:
+            self.moved.emit(*self._told)
+
+    def _tell(self, index: int, key: str) -> None:
+        self._told = index, key
+        self.moved.emit(index, key)
 
     def leave(self) -> None:
         """Clear the focused message; `come_back` focuses it again."""
@@ -78,7 +88,7 @@ class Keys(QObject):
         area = control.area.translated(0.0, layout.message_top(layout.focused))
         if control.in_block and not 0 <= area.top() <= area.bottom() <= layout.page():
             layout.scroll_to(layout.offset() + area.center().y() - layout.page() / 2)
-        self.moved.emit(layout.focused, control.key)
+        self._tell(layout.focused, control.key)
         layout.message_changed.emit(layout.focused)
 
     def press(self, event: QKeyEvent) -> bool:
@@ -148,7 +158,7 @@ class Keys(QObject):
             layout.scroll_to(stack.top(index) - 24)
         elif not beside and top + height > page:
             layout.scroll_to(stack.top(index) + height - page + 16)
-        self.moved.emit(index, "")
+        self._tell(index, "")
         layout.changed.emit()
 
     def _stops(self) -> list[Control]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, Signal
+from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
     QFocusEvent,
@@ -597,6 +597,7 @@ class Transcript(QAbstractScrollArea):
             self.keys.come_back()
         self.viewport().update()
         super().focusInEvent(arg__1)
+        QTimer.singleShot(0, self.keys, self.keys.tell_again)
 
     def focusOutEvent(self, arg__1: QFocusEvent) -> None:
         self.keys.leave()

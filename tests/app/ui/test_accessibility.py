@@ -231,3 +231,6 @@ def test_message_and_tool_have_the_focus_again_after_a_card_was_closed(
     assert layout.focused == -1
     keys.come_back()
     assert (layout.focused, keys.control) == before
+    with qtbot.waitSignal(keys.moved) as moved:
+        keys.tell_again()  # once Qt has said that the whole list has the focus
+    assert tuple(moved.args) == before
