@@ -174,6 +174,8 @@ class Child:
 
     def _crash(self, code: int) -> ChildError:
         """Why a process ended in the middle of a task."""
+        if sys.platform != "win32" and code == -signal.SIGKILL:
+            return ChildError(ChildFault.MEMORY, "ended by the system, for want of memory")
         if self._peak > _NEAR * self._limits.memory_bytes:
             return ChildError(ChildFault.MEMORY, f"ended with {self._peak} bytes")
         if sys.platform != "win32" and code == -signal.SIGXCPU:

@@ -98,6 +98,8 @@ else:
     def _limit_resources(memory_bytes: int) -> None:
         with suppress(OSError):
             os.nice(_NICENESS)
+        with suppress(OSError):  # of Linux: this process is ended first when memory runs out
+            Path("/proc/self/oom_score_adj").write_text("1000")
         limits = {
             resource.RLIMIT_DATA: memory_bytes,
             resource.RLIMIT_AS: memory_bytes + _OTHER_ADDRESSES,

@@ -111,6 +111,13 @@ def test_a_task_that_needs_too_much_memory_ends(make: Make) -> None:
 
 
 @linux
+def test_a_child_is_the_first_to_end_when_memory_runs_out(make: Make) -> None:
+    pool = make()
+    assert Path(f"/proc/{process_of(pool)}/oom_score_adj").read_text() == "1000\n"
+    assert fault_of(pool, "die", {"signal": signal.SIGKILL.value}).fault is ChildFault.MEMORY
+
+
+@linux
 def test_a_child_whose_memory_has_grown_is_replaced(make: Make) -> None:
     pool = make()
     before = process_of(pool)
