@@ -7,6 +7,7 @@ no document travels in the same way.
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -28,6 +29,7 @@ _MOST_DETAIL = 500
 _MOST_LABEL = 200  # characters, also of a title
 _MOST_WARNINGS = 20
 _SAYS_EMPTY = (DocumentWarning.EMPTY, DocumentWarning.SCANNED)
+_SLICE_BYTES = 1 << 20
 _KEPT_CONTROLS = b"\t\n\r"
 _CONTROLS = bytes(each for each in range(32) if each not in _KEPT_CONTROLS) + b"\x7f"
 
@@ -77,9 +79,7 @@ def _document(facts: Mapping[str, Any], texts: Sequence[bytes], most_characters:
     labels = [_label(each) for each in facts["labels"]]
     if len(labels) > MOST_PAGES:
         raise ValueError("too many pages")
-    pages = tuple(
-        Page(label, str(_clean(piece), "utf-8")) for label, piece in zip(labels, texts, strict=True)
-    )
+    pages = tuple(Page(label, _text(piece)) for label, piece in zip(labels, texts, strict=True))
     if _characters(pages) > most_characters:
         raise ValueError("too many characters")
     warnings = tuple(
@@ -122,6 +122,16 @@ def _utf8(text: str) -> bytes:
     except UnicodeEncodeError:
         pairs = text.encode("utf-16-le", "surrogatepass")
         return pairs.decode("utf-16-le", "ignore").encode()
+
+
+def _text(piece: bytes) -> str:
+    """The text of a page, in slices: the window goes on between them. Raises ValueError."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    slices = [
+        decoder.decode(_clean(piece[at : at + _SLICE_BYTES]))
+        for at in range(0, len(piece), _SLICE_BYTES)
+    ]
+    return "".join((*slices, decoder.decode(b"", final=True)))
 
 
 def _clean(text: bytes) -> bytes:

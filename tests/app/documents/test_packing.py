@@ -54,6 +54,11 @@ def test_only_characters_that_no_text_should_have_are_removed(written: str, read
     assert sent(text(written)).text == read
 
 
+def test_a_character_between_two_slices_stays_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "_SLICE_BYTES", 3)
+    assert sent(text("aä😀日" * 20)).text == "aä😀日" * 20
+
+
 def test_labels_and_titles_are_short_lines() -> None:
     document = Document(
         DocumentKind.SLIDES,
