@@ -13,36 +13,36 @@ def fault_sentence(name: str, fault: ExtractionFault, detail: str = "") -> tuple
             return _look_words(name, detail)
         case ExtractionFault.PROTECTED:
             return (
-                tr("{name} is protected with a password.", name=name),
+                tr("{file} is protected with a password.", file=name),
                 tr("Save a copy without the password, and attach that."),
             )
         case ExtractionFault.DAMAGED:
             return (
-                tr("{name} is damaged or incomplete.", name=name),
+                tr("{file} is damaged or incomplete.", file=name),
                 tr("Open it in the program it was made with, and save it again."),
             )
         case ExtractionFault.TOO_LARGE:
             return (
-                tr("{name} is too large, or unpacks to too much.", name=name),
+                tr("{file} is too large, or unpacks to too much.", file=name),
                 tr("Attach a part of it."),
             )
         case ExtractionFault.TOO_SLOW:
             return (
-                tr("Reading {name} took too long and was stopped.", name=name),
+                tr("Reading {file} took too long and was stopped.", file=name),
                 tr("Attach a part of it, or save it in another format."),
             )
         case ExtractionFault.MEMORY:
             return (
-                tr("Reading {name} needs too much memory.", name=name),
+                tr("Reading {file} needs too much memory.", file=name),
                 tr("Attach a part of it, or save it in another format."),
             )
         case ExtractionFault.CRASHED:
             return (
-                tr("{name} could not be read.", name=name),
+                tr("{file} could not be read.", file=name),
                 tr("Save it in another format, such as PDF or plain text."),
             )
         case ExtractionFault.CANCELLED:
-            return tr("Reading {name} was stopped.", name=name), ""
+            return tr("Reading {file} was stopped.", file=name), ""
         case _:
             return _access_words(name, fault, detail)
 
@@ -51,19 +51,19 @@ def _access_words(name: str, fault: ExtractionFault, detail: str) -> tuple[str, 
     """Of a file that the system does not give."""
     match fault:
         case ExtractionFault.MISSING:
-            return tr("{name} was not found.", name=name), tr("It may have been moved or deleted.")
+            return tr("{file} was not found.", file=name), tr("It may have been moved or deleted.")
         case ExtractionFault.CHANGED:
             return (
-                tr("{name} changed while it was read.", name=name),
+                tr("{file} changed while it was read.", file=name),
                 tr("Attach it again when it is complete."),
             )
         case ExtractionFault.NOT_A_FILE if detail == "folder":
-            return tr("{name} is a folder.", name=name), tr("Attach the files in it.")
+            return tr("{file} is a folder.", file=name), tr("Attach the files in it.")
         case ExtractionFault.NOT_A_FILE:
-            return tr("{name} is not a file.", name=name), tr("Attach a file.")
+            return tr("{file} is not a file.", file=name), tr("Attach a file.")
         case _:
             return (
-                tr("{name} cannot be read: {reason}.", name=name, reason=detail.rstrip(".")),
+                tr("{file} cannot be read: {reason}.", file=name, reason=detail.rstrip(".")),
                 tr("Check its permissions and its disk."),
             )
 
@@ -72,18 +72,18 @@ def _look_words(name: str, look: str) -> tuple[str, str]:
     """Of a file in whose format there is no text, or none that can be read."""
     match look:
         case Look.PICTURE:
-            return tr("{name} is a picture, which has no text.", name=name), ""
+            return tr("{file} is a picture, which has no text.", file=name), ""
         case Look.AUDIO:
-            return tr("{name} is a sound recording, which has no text.", name=name), ""
+            return tr("{file} is a sound recording, which has no text.", file=name), ""
         case Look.VIDEO:
-            return tr("{name} is a video, which has no text.", name=name), ""
+            return tr("{file} is a video, which has no text.", file=name), ""
         case Look.MODEL:
-            text = tr("{name} is a model or data for one, and no document.", name=name)
+            text = tr("{file} is a model or data for one, and no document.", file=name)
             return text, tr("Open GGUF files in Models.")
         case Look.PROGRAM | Look.FONT | Look.DATABASE | Look.DISK:
             return _file_of_programs(name, look), ""
         case Look.COMPRESSED:
-            return tr("{name} is an archive of an unknown kind.", name=name), tr(
+            return tr("{file} is an archive of an unknown kind.", file=name), tr(
                 "Unpack it, and attach its files."
             )
         case Look.OLD_WORD:
@@ -93,19 +93,19 @@ def _look_words(name: str, look: str) -> tuple[str, str]:
         case Look.OLD_SLIDES:
             return _old(name), tr("Save it as PPTX, and attach that.")
         case Look.OUTLOOK:
-            text = tr("{name} is a message of Outlook in a format that cannot be read.", name=name)
+            text = tr("{file} is a message of Outlook in a format that cannot be read.", file=name)
             return text, tr("Save it as EML or plain text, and attach that.")
         case Look.PAGES:
-            text = tr("{name} is a document of Pages, Numbers or Keynote.", name=name)
+            text = tr("{file} is a document of Pages, Numbers or Keynote.", file=name)
             return text, tr("Export it as PDF or in an Office format, and attach that.")
         case Look.EBOOK:
-            text = tr("{name} is an electronic book in a format that cannot be read.", name=name)
+            text = tr("{file} is an electronic book in a format that cannot be read.", file=name)
             return text, tr("Convert it to EPUB or PDF, and attach that.")
         case Look.DRAWING:
-            return tr("{name} is a drawing.", name=name), tr("Export it as PDF, and attach that.")
+            return tr("{file} is a drawing.", file=name), tr("Export it as PDF, and attach that.")
         case _:
             return (
-                tr("{name} is in a format that cannot be read.", name=name),
+                tr("{file} is in a format that cannot be read.", file=name),
                 tr("Save it as PDF or plain text, and attach that."),
             )
 
@@ -113,14 +113,14 @@ def _look_words(name: str, look: str) -> tuple[str, str]:
 def _file_of_programs(name: str, look: str) -> str:
     match look:
         case Look.PROGRAM:
-            return tr("{name} is a program, and no document.", name=name)
+            return tr("{file} is a program, and no document.", file=name)
         case Look.FONT:
-            return tr("{name} is a font, and no document.", name=name)
+            return tr("{file} is a font, and no document.", file=name)
         case Look.DATABASE:
-            return tr("{name} is a database, and no document.", name=name)
+            return tr("{file} is a database, and no document.", file=name)
         case _:
-            return tr("{name} is a disk image, and no document.", name=name)
+            return tr("{file} is a disk image, and no document.", file=name)
 
 
 def _old(name: str) -> str:
-    return tr("{name} is in an old Office format, which cannot be read.", name=name)
+    return tr("{file} is in an old Office format, which cannot be read.", file=name)
