@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
+from typing import Self
 
 from app.documents.archives import rar, seven_zip
 from app.documents.archives.entry import Entry, date_words
@@ -23,7 +24,20 @@ from app.domain.documents import Document, DocumentKind, DocumentWarning, Page, 
 MOST_FILES = 10_000  # that are listed
 MOST_UNPACKED_BYTES = 1_000_000_000  # of a compressed tar, which has its list between its files
 _LONGEST_NAME = 1_000  # characters
+_MOST_DESCRIPTION_BYTES = 1 << 15  # of a file, before its header; reading it takes its square
+_DESCRIBING = (b"L", b"K", b"x", b"g", b"X")
 _COLUMNS = ("Name", "Bytes", "Modified")
+
+
+class _Header(tarfile.TarInfo):
+    """A header of a tar, of which those that describe the next one have a limit."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        made = super().frombuf(buf, encoding, errors)
+        if made.type in _DESCRIBING and made.size > _MOST_DESCRIPTION_BYTES:
+            raise tarfile.ReadError(f"a description of {made.size} bytes")
+        return made
 
 
 class _TooMuch(Exception):
@@ -110,7 +124,7 @@ def _zip_name(info: zipfile.ZipInfo) -> str:
 
 
 def _tar_file_entries(source: Source) -> Iterator[Entry]:
-    with tarfile.open(source.path, mode="r:") as archive:
+    with tarfile.open(source.path, mode="r:", tarinfo=_Header) as archive:
         yield from _tar_entries(archive)
         end = archive.offset
     with source.open() as file:
@@ -136,7 +150,7 @@ def _compressed_entries(source: Source, unpacked: Callable[[Path], _Unpacked]) -
             yield Entry(Path(source.name or source.path.name).stem)
             return
         stream.seek(0)
-        with tarfile.open(fileobj=_Limited(stream), mode="r|") as archive:
+        with tarfile.open(fileobj=_Limited(stream), mode="r|", tarinfo=_Header) as archive:
             yield from _tar_entries(archive)
 
 
