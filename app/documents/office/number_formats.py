@@ -9,6 +9,7 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from functools import lru_cache
 
 GENERAL = "General"
+_GENERAL = "general"  # as which it is compared
 # Formats that have a number instead of a code; those of dates depend on the reader's country in
 # the original, so that they are shown here as the same date for all.
 BUILT_IN = {
@@ -48,7 +49,7 @@ BUILT_IN = {
 LAST_DAY = 2_958_466  # the number of the day after 9999-12-31
 
 _TOKEN = re.compile(
-    r'"[^"]*"|\\.|_.|\*.|\[[^\]]*\]|General|AM/PM|A/P|[yY]+|[mM]+|[dD]+|[hH]+|[sS]+|\.0+|[Ee][+-]'
+    r'"[^"]*"|\\.|_.|\*.|\[[^\]]*\]|(?i:General)|AM/PM|A/P|[yY]+|[mM]+|[dD]+|[hH]+|[sS]+|\.0+|[Ee][+-]'
     r"|[0#?]+|.",
     re.DOTALL,
 )
@@ -80,7 +81,7 @@ def _sections(code: str) -> tuple[_Section, ...]:
     tokens: list[str] = []
     for token in [*_TOKEN.findall(code), ";"]:
         if token != ";":
-            tokens.append(token)
+            tokens.append(GENERAL if token.casefold() == _GENERAL else token)
             continue
         condition = next(filter(None, map(_CONDITION.fullmatch, tokens)), None)
         is_date = any(
@@ -95,7 +96,7 @@ def _sections(code: str) -> tuple[_Section, ...]:
 
 def shown(value: float, code: str, *, from_1904: bool = False) -> str:
     """A number as a format shows it; `from_1904`: days are counted from that year on."""
-    if code in (GENERAL, "", "@"):
+    if code.casefold() in (_GENERAL, "", "@"):
         return general(value)
     sections = _sections(code)
     section, is_plain = _chosen(value, sections)
@@ -103,7 +104,7 @@ def shown(value: float, code: str, *, from_1904: bool = False) -> str:
         return general(value)
     if section.is_date:
         return _date(value, section, from_1904) or general(value)
-    if not section.has_digits and "General" not in section.tokens:
+    if not section.has_digits and GENERAL not in section.tokens:
         text = _literals(section)
         return text if text or is_plain else ""
     return _number(value if is_plain else abs(value), section)
@@ -189,7 +190,7 @@ def _number(value: float, section: _Section) -> str:
             token[0] in "0#?"
             or token.startswith(".0")
             or token[:1] in "Ee"
-            or token == "General"
+            or token == GENERAL
             or (pattern and token in (",", ".", "/"))
         ):
             pattern += "".join(inner) + token
@@ -211,7 +212,7 @@ def _digits(value: float, percents: int, pattern: str) -> str:
         exact = Decimal(repr(value)) * 100**percents
     except InvalidOperation:
         return str(value)
-    if "General" in pattern or "/" in pattern:
+    if GENERAL in pattern or "/" in pattern:
         return general(float(exact))
     mantissa, exponent, power = pattern, "", ""
     if found := re.search(r"[Ee][+-]", pattern):
