@@ -138,6 +138,7 @@ def pdf(
 
     root, tree = add(""), add("")
     font = add("<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>")
+    code = add("<< /Type /Font /Subtype /Type1 /BaseFont /Courier /Encoding /WinAnsiEncoding >>")
     codes = "\n".join(
         f"<{code:02x}> <{text.encode('utf-16-be').hex()}>" for code, text in (letters or {}).items()
     )
@@ -165,7 +166,7 @@ def pdf(
             add(
                 f"<< /Type /Page /Parent {tree} 0 R /MediaBox [0 0 {page.size[0]} {page.size[1]}] "
                 f"/Rotate {page.rotate} /Contents {content} 0 R /Resources << /Font << /F1 {font} 0 R "
-                f"/F2 {mapped} 0 R >> /XObject << /Im1 {image} 0 R >> >> "
+                f"/F2 {mapped} 0 R /F3 {code} 0 R >> /XObject << /Im1 {image} 0 R >> >> "
                 f"/Annots [{' '.join(f'{note} 0 R' for note in notes)}] >>"
             )
         )

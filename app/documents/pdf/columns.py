@@ -175,6 +175,9 @@ def _across(group: _Group, left: float, right: float, depth: int) -> list[str] |
     """The columns of a group one after the other, or its table; None: it is one column."""
     edges = [(start + end) / 2 for start, end in group.gaps]
     columns = _columns(group.items, edges)
+    if len(columns) > 1 and _is_line_numbers(columns):
+        rest = [item for column in columns[1:] for item in column]
+        return _blocks(rest, *_bounds(rest, left, right), depth + 1)
     labels = [_is_labels(column) for column in columns[:-1]]
     if any(labels):  # numbers or bullets before their texts
         edges = [edge for edge, label in zip(edges, labels, strict=True) if not label]
@@ -227,6 +230,18 @@ def _is_labels(column: list[Fragment]) -> bool:
         and not item.words[0].text.isdigit()
         for item in column
     )
+
+
+def _is_line_numbers(columns: list[list[Fragment]]) -> bool:
+    """Whether the first column counts the lines of running text beside it."""
+    numbers = [item.text for item in lines_of(columns[0])]
+    lines = lines_of(columns[1])
+    if len(numbers) < 5 or not all(number.isdecimal() for number in numbers):
+        return False
+    steps = {int(after) - int(before) for before, after in pairwise(numbers)}
+    wide = max(line.x1 for line in lines) - min(line.x0 for line in lines)
+    is_full = median(line.x1 - line.x0 for line in lines) > 0.85 * wide
+    return len(steps) == 1 and steps < {1, 5, 10} and is_full and len(lines) >= len(numbers)
 
 
 def _is_text(columns: list[list[Fragment]]) -> bool:

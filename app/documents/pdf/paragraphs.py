@@ -70,8 +70,9 @@ def joined(lines: Iterable[str]) -> str:
 def paragraphs(lines: Sequence[Fragment]) -> list[str]:
     """The paragraphs of a column's lines; lines that were broken on purpose stay lines."""
     made: list[str] = []
+    left = min((line.x0 for line in lines), default=0.0)
     for stack in _stacks(lines):
-        made.extend(_within(stack))
+        made.extend(_within(stack, left))
     return made
 
 
@@ -97,8 +98,11 @@ def _stacks(lines: Sequence[Fragment]) -> list[list[Fragment]]:
     return made
 
 
-def _within(stack: list[Fragment]) -> list[str]:
-    """The paragraphs of a stack: parted by indents, and by lines that are short on purpose."""
+def _within(stack: list[Fragment], edge: float) -> list[str]:
+    """The paragraphs of a stack: parted by indents, and by lines that are short on purpose.
+
+    `edge` is the left edge of the column.
+    """
     texts = [line.text for line in stack]
     from_right = sum(map(direction, texts)) < 0
     spans = [(-line.x1, -line.x0) if from_right else (line.x0, line.x1) for line in stack]
@@ -119,7 +123,14 @@ def _within(stack: list[Fragment]) -> list[str]:
         indent = spans[i][0] - left
         hangs = i + 1 < len(stack) and spans[i + 1][0] - left >= indent - 0.3 * high
         indented.append(indent > 0.7 * high and spans[i - 1][0] - left < 0.3 * high and not hangs)
-    each_alone = 2 * sum(short) >= len(stack) - 1 > 0  # such as an address
+    is_centred = _is_centred(spans, left, right)
+    each_alone = is_centred or 2 * sum(short) >= len(stack) - 1 > 0  # such as an address
+    if each_alone and not from_right and not is_centred:  # perhaps code
+        wide = sum(end - start for start, end in spans) / max(1, sum(map(len, texts)))
+        indents = [min(round((start - edge) / max(wide, 1.0)), 60) for start, _ in spans]
+        if max(indents) - min(indents) > 1:
+            lines = zip(indents, texts, strict=True)
+            return ["\n".join(" " * indent + joined([text]) for indent, text in lines)]
     parts: list[list[list[str]]] = []
     for i, text in enumerate(texts):
         if not i or indented[i]:
@@ -129,3 +140,9 @@ def _within(stack: list[Fragment]) -> list[str]:
         else:
             parts[-1][-1].append(text)
     return ["\n".join(joined(lines) for lines in part) for part in parts]
+
+
+def _is_centred(spans: list[tuple[float, float]], left: float, right: float) -> bool:
+    return max(start for start, _ in spans) > left + 3.0 and all(
+        abs((start - left) - (right - end)) < 4.0 for start, end in spans
+    )

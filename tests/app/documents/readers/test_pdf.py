@@ -210,6 +210,31 @@ PAGES: dict[str, tuple[Callable[[], PdfPage], str]] = {
         lambda: columns(PdfPage(), 400, (80, 120, A)).box(72, 100, 500, 200),
         A,
     ),
+    "code keeps its indents": (
+        lambda: (
+            PdfPage()
+            .text(72, 100, "def read(path):", font="F3")
+            .text(96, 112, "with open(path) as file:", font="F3")
+            .text(120, 124, "return file.read()", font="F3")
+        ),
+        "def read(path):\n    with open(path) as file:\n        return file.read()",
+    ),
+    "numbers of lines are left out": (
+        lambda: columns(
+            PdfPage().lines(50, 100, [str(i + 1) for i in range(len(wrapped(LONG, 400)))]),
+            400,
+            (80, 100, LONG),
+        ),
+        LONG,
+    ),
+    "centred lines": (
+        lambda: PdfPage().text(252.5, 100, "A Long Report").text(246, 114, "by Anna Example"),
+        "A Long Report\nby Anna Example",
+    ),
+    "the same text drawn twice": (
+        lambda: PdfPage().text(72, 100, "Bold title", 14).text(72.3, 100, "Bold title", 14),
+        "Bold title",
+    ),
     "a list keeps its lines": (
         lambda: PdfPage().lines(
             72, 100, ["1. Bring the boat to the shore", "2. Mend the nets", "3. Count the gulls"]
