@@ -154,6 +154,7 @@ _MAIL_NAMES = frozenset(
     )
 )
 _MAIL_LEAST = 3  # names of headers that a message has
+_FLAT = re.compile(rb"<office:document\s[^>]*office:mimetype=[\"']([^\"'>]+)")  # OpenDocument
 _SRT = re.compile(
     rb"\s*\d+[ \t]*\r?\n[ \t]*\d{1,3}:\d\d:\d\d[,.]\d{1,3}[ \t]*-->[ \t]*\d{1,3}:\d\d:\d\d[,.]\d"
 )
@@ -338,6 +339,10 @@ def _wide_encoding(sample: bytes) -> str | None:
 
 def _text_reader(source: Source, text: bytes) -> str:
     """The reader of a text, by how it begins, then by the ending of its name."""
+    if flat := _FLAT.match(_without_prologue(text)):
+        for prefix, reader in _MIME_TYPES:
+            if flat[1].startswith(prefix):
+                return reader
     hint = _ENDINGS.get(source.suffix, "")
     is_open = not source.suffix or source.suffix in _NO_TEXT_ENDINGS
     if is_open or hint in ("html", "email", "subtitles"):

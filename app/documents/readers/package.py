@@ -7,11 +7,14 @@ unpacks to more than the limits is refused while it is unpacked.
 from __future__ import annotations
 
 import posixpath
+import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from html.entities import html5
+from itertools import islice
 from types import TracebackType
 from urllib.parse import unquote
 from xml.etree.ElementTree import Element, TreeBuilder
@@ -28,6 +31,10 @@ RATIO_FROM_BYTES = 20_000_000  # ... that unpacks to more than this
 DEEPEST = 250  # elements within each other
 LONGEST_TOKEN = 16_000_000  # bytes of a tag with its attributes
 CHUNK = 1 << 20  # bytes
+MOST_SEARCHED_BYTES = 1 << 26  # of a file without a list of its entries
+
+_ENTRY = re.compile(rb"PK\x03\x04(?=.{26})", re.DOTALL)
+_HEADER = struct.Struct("<6x2H8xI4x2H")  # flags, method, packed bytes, lengths of name and extra
 
 # Names of namespaces as readers write them; those of the transitional and the strict formats are
 # the same. An element of any other namespace has its local name only.
@@ -85,15 +92,20 @@ class Package:
         self._left = MOST_UNPACKED_BYTES
         self._is_damaged = False
         self._file = source.open()
+        self._zip: zipfile.ZipFile | None = None
+        self._starts: dict[str, int] = {}  # of entries without a list
         try:
-            self._zip = zipfile.ZipFile(self._file)
-            self._entries = self._listed()
-        except ExtractionError:
+            try:
+                self._zip = zipfile.ZipFile(self._file)
+                self._entries = self._listed(self._zip.infolist())
+            except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError) as error:
+                self._entries = self._found()
+                if not self._entries:
+                    raise damaged(str(error)) from error
+                self._is_damaged = True
+        except (ExtractionError, OSError):
             self._file.close()
             raise
-        except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, OSError) as error:
-            self._file.close()
-            raise damaged(str(error)) from error
         self._folded = {name.casefold(): name for name in reversed(self._entries)}
 
     def __enter__(self) -> Package:
@@ -105,11 +117,11 @@ class Package:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._zip.close()
+        if self._zip is not None:
+            self._zip.close()
         self._file.close()
 
-    def _listed(self) -> dict[str, zipfile.ZipInfo]:
-        found = self._zip.infolist()
+    def _listed(self, found: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
         if len(found) > MOST_ENTRIES:
             raise ExtractionError(ExtractionFault.TOO_LARGE, f"{len(found)} entries in the archive")
         end = 0
@@ -118,6 +130,20 @@ class Package:
                 raise damaged(f"entries of the archive overlap at {entry.filename!r}")
             end = entry.header_offset + 30 + entry.compress_size
         return {_plain(entry.filename): entry for entry in found if not entry.is_dir()}
+
+    def _found(self) -> dict[str, zipfile.ZipInfo]:
+        """The entries of a file whose list of them, at its end, is missing."""
+        self._file.seek(0)
+        data = self._file.read(MOST_SEARCHED_BYTES)
+        made: dict[str, zipfile.ZipInfo] = {}
+        for match in islice(_ENTRY.finditer(data), MOST_ENTRIES):
+            flags, method, packed, length, extra = _HEADER.unpack_from(data, match.start())
+            name = data[match.start() + 30 : match.start() + 30 + length]
+            entry = zipfile.ZipInfo(_plain(name.decode("utf-8", "replace")) or "?")
+            entry.flag_bits, entry.compress_type, entry.compress_size = flags, method, packed
+            self._starts[entry.filename] = match.start() + 30 + length + extra
+            made[entry.filename] = entry
+        return made
 
     @property
     def names(self) -> Iterable[str]:
@@ -142,18 +168,35 @@ class Package:
         most = min(most, max(RATIO_FROM_BYTES, entry.compress_size * MOST_RATIO))
         read = 0
         try:
-            with self._zip.open(entry) as file:
-                while piece := file.read(CHUNK):
-                    read += len(piece)
-                    if read > most:
-                        raise ExtractionError(
-                            ExtractionFault.TOO_LARGE, f"{name} unpacks to more than {most} bytes"
-                        )
-                    yield piece
+            for piece in self._pieces(entry):
+                read += len(piece)
+                if read > most:
+                    raise ExtractionError(
+                        ExtractionFault.TOO_LARGE, f"{name} unpacks to more than {most} bytes"
+                    )
+                yield piece
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
             raise damaged(f"{name}: {error}") from error
         finally:
             self._left -= read
+
+    def _pieces(self, entry: zipfile.ZipInfo) -> Iterator[bytes]:
+        """The unpacked bytes of an entry; raises what zlib and zipfile do."""
+        if self._zip is not None and entry.filename not in self._starts:
+            with self._zip.open(entry) as file:
+                while piece := file.read(CHUNK):
+                    yield piece
+            return
+        self._file.seek(self._starts[entry.filename])
+        if entry.compress_type == zipfile.ZIP_STORED:
+            yield self._file.read(min(entry.compress_size, MOST_ENTRY_BYTES))
+            return
+        unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
+        while not unpacker.eof:
+            packed = unpacker.unconsumed_tail or self._file.read(1 << 16)
+            if not packed:
+                raise EOFError("the entry is cut off")
+            yield unpacker.decompress(packed, CHUNK)
 
     @property
     def warnings(self) -> tuple[Warned, ...]:

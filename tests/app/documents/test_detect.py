@@ -37,6 +37,13 @@ def odf(mime_type: str) -> bytes:
     return package(("mimetype", mime_type.encode()), ("content.xml", b"<x/>"))
 
 
+def flat_odf(kind: str) -> bytes:
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<!-- x -->\n<office:document xmlns:office="x" '
+        f'office:version="1.3" office:mimetype="application/vnd.oasis.opendocument.{kind}"/>'
+    ).encode()
+
+
 def ole(*streams: str) -> bytes:
     """An OLE file of a header, a table of sectors and a directory in one sector each."""
     header = bytearray(512)
@@ -75,6 +82,9 @@ READ = {  # by a case: the reader, the content and the name
     "ott": ("odt", odf("application/vnd.oasis.opendocument.text-template"), "x"),
     "ods": ("ods", odf("application/vnd.oasis.opendocument.spreadsheet"), "x.xlsx"),
     "odp": ("odp", odf("application/vnd.oasis.opendocument.presentation"), "x"),
+    "fodt": ("odt", flat_odf("text"), "x.fodt"),
+    "fods": ("ods", flat_odf("spreadsheet"), "x.xml"),
+    "fodp": ("odp", flat_odf("presentation"), "x"),
     "epub": ("epub", odf("application/epub+zip"), "x"),
     "zip": ("archive", package(("a.txt", b"a")), "x.docx"),
     "zip of nothing": ("archive", package(), "x"),

@@ -10,7 +10,7 @@ import pytest
 from app.documents.readers import docx as reader
 from app.documents.source import ExtractionError, ExtractionFault, Source
 from app.domain.documents import Document, DocumentKind, DocumentWarning, PageUnit, Warned
-from document_writers import p, package, r, word_file
+from document_writers import p, package, prose, r, word_file
 
 
 def document(tmp_path: Path, data: bytes) -> Document:
@@ -359,6 +359,14 @@ def test_the_main_part_is_found_by_its_relation(tmp_path: Path) -> None:
     entries["word/document2.xml"] = entries.pop("word/document.xml")
     entries["_rels/.rels"] = entries["_rels/.rels"].replace(b"word/document", b"/word/document2")
     assert document(tmp_path, package(entries)).text == "Text"
+
+
+def test_a_file_that_was_not_copied_to_its_end_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    whole = word_file("".join(p(prose(i, 50)) for i in range(60)))
+    at = whole.index(b"word/_rels")
+    found = document(tmp_path, whole[: at * 2 // 3])
+    assert found.text.startswith(prose(0, 50) + "\n\n" + prose(1, 50))
+    assert found.warnings == (Warned(DocumentWarning.DAMAGED),)
 
 
 def test_what_comes_before_a_damage_is_read(tmp_path: Path) -> None:

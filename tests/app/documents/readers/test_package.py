@@ -96,6 +96,7 @@ def test_an_encrypted_entry_is_protected(tmp_path: Path) -> None:
     [
         (b"", F.DAMAGED),
         (b"PK\x03\x04 and no more", F.DAMAGED),
+        (b"PK\x03\x04" + bytes(10), F.DAMAGED),
     ],
 )
 def test_what_is_no_package_says_so(tmp_path: Path, content: bytes, fault: F) -> None:
@@ -111,6 +112,27 @@ def test_a_wrong_checksum_and_a_cut_entry_are_damaged(tmp_path: Path) -> None:
     data[33] ^= 0xFF
     source.path.write_bytes(data)
     assert fault_of(source, "a")[0] is F.DAMAGED
+
+
+def test_entries_are_found_without_their_list(tmp_path: Path) -> None:
+    text = b"".join(b"<p>%d %d</p>" % (i, i * i * 7919 % 10007) for i in range(20_000))
+    source = zipped(tmp_path, first=b"<a>whole</a>", last=b"<a>" + text + b"</a>")
+    data = source.path.read_bytes()
+    source.path.write_bytes(data[: len(data) // 2])
+    with Package(source) as opened:
+        assert opened.read("first") == b"<a>whole</a>"
+        assert 100 < sum(1 for _ in opened.elements("last", "p")) < 20_000
+        assert [each.warning for each in opened.warnings] == ["damaged"]
+    assert fault_of(source, "last")[0] is F.DAMAGED
+
+
+def test_stored_entries_are_found_without_their_list(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
+        file.writestr("a", b"<a/>")
+    data = (tmp_path / "a.zip").read_bytes()
+    (tmp_path / "a.zip").write_bytes(data[: data.index(b"PK\x01\x02")])
+    with Package(Source(tmp_path / "a.zip")) as opened:
+        assert opened.read("a") == b"<a/>"
 
 
 def test_names_have_one_prefix_in_the_transitional_and_the_strict_format() -> None:
