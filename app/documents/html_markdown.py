@@ -597,33 +597,29 @@ class _Converter:
             self._emit(text)
 
     def _grid(self, rows: list[list[_Cell]]) -> list[list[str]]:
-        """The cells' texts, those of several rows repeated in each."""
+        """The cells' texts, where spans put them; what they span is empty, as in other formats."""
         made: list[list[str]] = []
-        pending: dict[int, tuple[int, str]] = {}  # column: rows left, text
+        covered: dict[int, int] = {}  # columns, and the rows that are left of a cell above
         for row in rows:
             line: list[str] = []
             for cell in row:
-                self._fill(line, pending)
-                line.append(cell.text)
-                width = cell.columns if self._added < _MOST_ADDED_CELLS else 1
-                line.extend([""] * (width - 1))
-                self._added += width - 1
+                self._fill(line, covered)
+                columns = cell.columns if self._added < _MOST_ADDED_CELLS else 1
+                self._added += columns - 1
                 if cell.rows > 1:
-                    text = cell.text if len(cell.text) <= _LONGEST_ADDRESS else ""
-                    pending[len(line) - width] = (cell.rows - 1, text)
-                    for at in range(len(line) - width + 1, len(line)):
-                        pending[at] = (cell.rows - 1, "")
-            self._fill(line, pending)
+                    covered.update((len(line) + at, cell.rows - 1) for at in range(columns))
+                line += (cell.text, *([""] * (columns - 1)))
+            self._fill(line, covered)
             made.append(line)
         return made
 
-    def _fill(self, line: list[str], pending: dict[int, tuple[int, str]]) -> None:
-        while len(line) in pending:
-            left, text = pending.pop(len(line))
+    def _fill(self, line: list[str], covered: dict[int, int]) -> None:
+        while len(line) in covered:
+            left = covered.pop(len(line))
             self._added += 1
             if left > 1 and self._added < _MOST_ADDED_CELLS:
-                pending[len(line)] = (left - 1, text)
-            line.append(text)
+                covered[len(line)] = left - 1
+            line.append("")
 
 
 def fenced(code: str, language: str = "") -> str:

@@ -26,6 +26,7 @@ _NUMBER = re.compile(
     r"[-+(]?[$\u20ac\u00a3\u00a5]?\s?\d[\d.,' \u00a0\u202f]*(?:[eE][-+]?\d+)?\s?[%\u20ac$)]?"
 )
 _DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[ T]\d{1,2}:\d\d.*)?|\d{1,2}:\d\d(?::\d\d)?")
+_SPECIAL = re.compile(r"[|\n\t\v\f]|  | \0|\0 |^ | $")  # in a row whose cells are joined by zeros
 _YEAR = re.compile(r"(?:19|20)\d\d")
 
 
@@ -48,7 +49,14 @@ class Dialect:
             doublequote=not self.escapes,
             skipinitialspace=self.delimiter != "\t",
         )
-        return (row for row in reader if any(cell.strip() for cell in row))
+        return (row for row in reader if row and not (row[0] in _BLANK and _is_blank(row)))
+
+
+_BLANK = ("", " ")
+
+
+def _is_blank(row: list[str]) -> bool:
+    return not any(cell.strip() for cell in row)
 
 
 def read(source: Source) -> Document:
@@ -118,10 +126,11 @@ def _table(text: str, dialect: Dialect) -> str:
         return ""
     width = 0
     for row in dialect.rows(text):
-        end = len(row)
-        while end > width and not row[end - 1].strip():
-            end -= 1
-        width = max(width, end)
+        if len(row) > width:
+            end = len(row)
+            while end > width and not row[end - 1].strip():
+                end -= 1
+            width = end
     is_table = width <= MOST_COLUMNS
     made: list[str] = []
     if is_table:
@@ -142,7 +151,9 @@ def _table(text: str, dialect: Dialect) -> str:
 
 
 def _line(row: list[str], width: int) -> str:
-    cells = [cell_text(cell) for cell in row[:width]]
+    cells = row[:width]
+    if _SPECIAL.search("\0".join(cells)):
+        cells = [cell_text(cell) for cell in cells]
     return "| " + " | ".join([*cells, *([""] * (width - len(cells)))]) + " |"
 
 

@@ -62,7 +62,7 @@ PAGES = {
     ),
     "spans": (
         "<table><tr><th>Day<th colspan=2>Tides<tr><td rowspan=2>Mon<td>1<td>2<tr><td>3<td>4</table>",
-        "| Day | Tides |  |\n| --- | --- | --- |\n| Mon | 1 | 2 |\n| Mon | 3 | 4 |",
+        "| Day | Tides |  |\n| --- | --- | --- |\n| Mon | 1 | 2 |\n|  | 3 | 4 |",
     ),
     "table without end tags": (
         "<table><tr><td>a<td>b<tr><td>c<td>d<tbody><tr><td>e<td>f</table>g",
