@@ -42,6 +42,7 @@ _BLOCKS = frozenset(
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _LISTS = ("ul", "ol", "menu", "dir", "dl")
 _CELLS = ("td", "th", "caption")
+_NO_ASIDES = ("html", "body", "main", "article", *_CELLS, "tr", "table")
 _INDENTED = ("li", "dt", "dd", "blockquote")
 _TABLE_PARTS = ("table", "tr", "tbody", "thead", "tfoot")
 _QUOTES = {
@@ -98,11 +99,11 @@ class Converted:
     cut: bool = False
 
 
-def markdown(html: str, *, links: bool = True) -> Converted:
-    """The Markdown of a page; without `links`, addresses are left out."""
-    made = _Converter(html, links=links, keep_all=False).convert()
+def markdown(html: str, *, is_book: bool = False) -> Converted:
+    """The Markdown of a page; that of a book is XML, has no notices, and leads nowhere outside."""
+    made = _Converter(html, is_book=is_book, keep_all=False).convert()
     if not made.text:  # all of it looked like navigation, or was hidden until a script ran
-        made = _Converter(html, links=links, keep_all=True).convert()
+        made = _Converter(html, is_book=is_book, keep_all=True).convert()
     return made
 
 
@@ -172,11 +173,11 @@ class _Open:
 
 
 class _Converter:
-    def __init__(self, html: str, *, links: bool, keep_all: bool) -> None:
+    def __init__(self, html: str, *, is_book: bool, keep_all: bool) -> None:
         self._html = html.replace(_BREAK, "")
-        self._links = links
+        self._is_book = is_book
         self._keep_all = keep_all
-        self._is_xml = bool(re.match(r"\s*<\?xml", html))
+        self._is_xml = is_book or bool(re.match(r"\s*<\?xml", html))
         self._main_name = "main" if re.search(r"<main[\s>]", html, re.IGNORECASE) else "article"
         self._stack: list[_Open] = []
         self._counts: dict[str, int] = {}  # of open elements
@@ -205,8 +206,8 @@ class _Converter:
         self._close_to(0)
         self._flush()
         blocks = self._frames[0].blocks
-        main = [block for block in blocks if block.is_main]
-        rest = [block for block in blocks if not block.is_main]
+        main = [block for block in blocks if block.is_main and not self._is_book]
+        rest = [block for block in blocks if not block.is_main or self._is_book]
         text = _joined(main)
         if main and rest:
             text += "\n\n---\n\n"
@@ -414,7 +415,7 @@ class _Converter:
             return True
         if name == "dialog" and "open" not in attributes:
             return True
-        if not attributes or name in ("html", "body", "main", "article", *_CELLS, "tr", "table"):
+        if self._is_book or not attributes or name in _NO_ASIDES:
             return False
         if attributes.get("aria-hidden") == "true":
             return True
@@ -545,7 +546,7 @@ class _Converter:
 
     def _address(self, href: str) -> str:
         """A link's address as it is written, or "" where it leads nowhere outside."""
-        if not self._links or _NOT_FOLLOWED.match(href):
+        if self._is_book or _NOT_FOLLOWED.match(href):
             return ""
         address = "".join(href[:4000].split())
         if self._base and _ADDRESS.match(self._base) and not _ADDRESS.match(address):

@@ -27,6 +27,8 @@ _ATTRIBUTE = re.compile(
     r"[\s/]*+([^\s/>=][^\s/>=]*+)"
     r"(?:\s*+=\s*+(?:\"([^\"]*+)\"|'([^']*+)'|([^\s>]*+)))?"
 )
+_SUBSET = re.compile(r"<!doctype[^>\[]*\[[^\]]*\]\s*>", re.IGNORECASE)  # with entities declared
+_DECLARATIONS = 2_000  # characters: a document begins with them
 _TAG_END = re.compile(r"[\s/=]*+>")
 _ENTITY = re.compile(
     r"&(?:#(\d{1,7})(?!\d)|#[xX]([0-9a-fA-F]{1,6})(?![0-9a-fA-F])|([a-zA-Z][a-zA-Z0-9]{1,31}));?"
@@ -57,7 +59,8 @@ def tokens(html: str) -> Iterator[Token]:
         if opens > at:
             yield Token(unescaped(html[at:opens]))
         if found := _NAME.match(html, opens + 1):
-            name = found[0].lower()[:_LONGEST_NAME].rpartition(":")[2]
+            whole = found[0].lower()[:_LONGEST_NAME]
+            name = whole.rpartition(":")[2]
             attributes, end = _attributes(html, found.end())
             if end < 0:
                 yield Token(unescaped(html[opens:]))
@@ -65,7 +68,7 @@ def tokens(html: str) -> Iterator[Token]:
             is_closed = html[end - 2] == "/"
             yield Token("", name, False, attributes, is_closed)
             at = end
-            if (name in _RAW_ENDS) and not is_closed:
+            if whole in _RAW_ENDS and not is_closed:
                 at = yield from _raw(html, at, name)
             continue
         at, text = _other(html, opens)
@@ -120,6 +123,8 @@ def _other(html: str, at: int) -> tuple[int, Token | None]:
             return len(html), Token(html[at + 9 :])
         return closes + 3, Token(html[at + 9 : closes])
     if html.startswith(("<!", "<?"), at):
+        if at < _DECLARATIONS and (found := _SUBSET.match(html, at)):
+            return found.end(), None
         return html.find(">", at) + 1, None
     return at + 1, Token("<")
 

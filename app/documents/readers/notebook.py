@@ -91,12 +91,12 @@ def _output(output: dict[str, Any]) -> str:
     data = _dict(output.get("data")) or output
     html = _text(data.get("text/html", data.get("html")))
     if "<table" in html:
-        return "Output:\n\n" + markdown(html, links=False).text
+        return "Output:\n\n" + markdown(html).text
     if text := _text(data.get("text/markdown")):
         return "Output:\n\n" + text.strip("\n")
     text = _text(data.get("text/plain", data.get("text")))
     if not text and html:
-        return "Output:\n\n" + markdown(html, links=False).text
+        return "Output:\n\n" + markdown(html).text
     return _printed(text or _text(data.get("text/latex", data.get("latex"))), "Output")
 
 
