@@ -17,18 +17,12 @@ from unicodedata import category
 import chardet
 
 from app.documents.source import MOST_CHARACTERS, ExtractionError, ExtractionFault, Look, Source
+from app.documents.wide import wide_encoding
 from app.domain.documents import DocumentWarning, Warned
 
 _BLOCK = 1 << 20  # bytes read at once
 _SAMPLE = 1 << 18  # bytes of lines that are not ASCII, by which an encoding is judged
 _FEW = 6  # bytes that are not ASCII: so few do not tell a language
-_MARKS = (  # UTF-32 first: its mark begins with that of UTF-16
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
 # What is declared or found as the first is written by programs that mean the second.
 _SUPERSETS = {
     "ascii": "cp1252",
@@ -128,7 +122,7 @@ def known(encoding: str) -> str:
 
 def decode(data: bytes, encoding: str = "") -> Decoded:
     """The text of bytes; `encoding` is a declared one, which counts where it fits."""
-    return _decode(lambda: iter((data,)), data[: 1 << 16], len(data), encoding)
+    return _decode(lambda: iter((data,)), data[: 1 << 16], encoding)
 
 
 def load(source: Source, encoding: str = "", most: int = MOST_CHARACTERS) -> Decoded:
@@ -143,7 +137,7 @@ def load(source: Source, encoding: str = "", most: int = MOST_CHARACTERS) -> Dec
             while data := file.read(_BLOCK):
                 yield data
 
-    made = _decode(blocks, source.head, source.size, encoding or declared(source.head), most)
+    made = _decode(blocks, source.head, encoding or declared(source.head), most)
     if not is_text(made.text[:_BLOCK]):
         raise ExtractionError(ExtractionFault.UNKNOWN, Look.BINARY)
     return Decoded(clean(made.text), made.encoding, made.sure, made.cut)
@@ -160,17 +154,12 @@ def is_text(text: str) -> bool:
 def _decode(
     blocks: Callable[[], Iterator[bytes]],
     head: bytes,
-    size: int,
     encoding: str,
     most: int = MOST_CHARACTERS,
 ) -> Decoded:
-    for mark, name in _MARKS:
-        if head.startswith(mark):
-            text, cut = _run(blocks, name, most, skip=len(mark), errors="replace")
-            return Decoded(text, name, "\ufffd" not in text, cut)
-    if wide := _without_mark(head, size):
-        text, cut = _run(blocks, wide, most, errors="replace")
-        return Decoded(text, wide, "\ufffd" not in text, cut)
+    if wide := wide_encoding(head):
+        text, cut = _run(blocks, wide.encoding, most, skip=wide.mark, errors="replace")
+        return Decoded(text, wide.encoding, "\ufffd" not in text, cut)
     named = known(encoding) if encoding else ""
     if named.startswith(("iso2022", "hz")) or (not named and _JAPANESE.search(head)):
         name = named or "iso2022_jp_ext"
@@ -218,38 +207,6 @@ def _run(
             return "".join(made), True
     made.append(decoder.decode(b"", final=True))
     return "".join(made), False
-
-
-def _without_mark(head: bytes, size: int) -> str:
-    """UTF-16 or UTF-32 that does not say so: zeros in one place of each unit, or words of CJK."""
-    if len(head) < 4 or size % 2:
-        return ""
-    sample = head[: len(head) // 4 * 4]
-    zeros = [sample[at::4].count(0) / (len(sample) // 4) for at in range(4)]
-    if size % 4 == 0 and zeros[2] > 0.9 and zeros[3] > 0.99 and zeros[0] < 0.1:
-        return "utf-32-le"
-    if size % 4 == 0 and zeros[1] > 0.9 and zeros[0] > 0.99 and zeros[3] < 0.1:
-        return "utf-32-be"
-    even, odd = (zeros[0] + zeros[2]) / 2, (zeros[1] + zeros[3]) / 2
-    if odd > 0.4 and even < 0.05:
-        return "utf-16-le"
-    if even > 0.4 and odd < 0.05:
-        return "utf-16-be"
-    # Texts of other scripts have few zeros: in spaces and line ends, and in a letter such as U+4E00.
-    if even + odd < 0.002:
-        return ""
-    fits = [(_scripts(sample, name), name) for name in ("utf-16-le", "utf-16-be")]
-    return min(fits)[1] if min(fits)[0] <= max(8, len(sample) // 3) else ""
-
-
-def _scripts(sample: bytes, name: str) -> int:
-    """Of how many blocks of 256 characters a text is, if nearly all of it is assigned letters."""
-    try:
-        text = sample.decode(name)
-    except UnicodeDecodeError:
-        return len(sample)
-    usual = sum(each in "\n\r\t" or category(each)[0] in "LMNPZ" for each in text)
-    return len({ord(each) >> 8 for each in text}) if usual > 0.95 * len(text) else len(sample)
 
 
 def _lines(blocks: Callable[[], Iterator[bytes]]) -> Iterator[bytes]:

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterator
 
 from app.documents.source import ExtractionError, ExtractionFault, Look, Source
+from app.documents.wide import wide_encoding
 
 _TAR_MAGIC, _TAR_AT = b"ustar", 257
 _PDF_WITHIN = 1024  # bytes that may come before a PDF's header
@@ -20,7 +21,6 @@ _TAIL = 1 << 13
 _ARCHIVES = (b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07", b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-_BYTE_ORDER_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf", b"\x00\x00\xfe\xff")
 
 # What begins with these bytes, at an offset, has no text.
 _LOOKS = (
@@ -131,7 +131,7 @@ _ENDINGS = {
     **dict.fromkeys((".json", ".jsonl", ".ndjson", ".geojson", ".json5", ".jsonc"), "json"),
     **dict.fromkeys((".html", ".htm", ".xhtml", ".mhtml", ".mht"), "html"),
     **dict.fromkeys((".eml", ".mbox", ".mbx"), "email"),
-    **dict.fromkeys((".srt", ".vtt", ".ass", ".ssa", ".sbv"), "subtitles"),
+    **dict.fromkeys((".srt", ".vtt", ".ass", ".ssa", ".sbv", ".sub"), "subtitles"),
     ".ipynb": "notebook",
 }
 # Endings of formats that are not text: an empty file with one is no empty text, and what is text
@@ -308,33 +308,10 @@ def _ole_streams(source: Source) -> Iterator[str]:
 def _sniffable(head: bytes) -> bytes | None:
     """The beginning of a text in an encoding like ASCII; None if it is not a text."""
     sample = head[:_SNIFFED]
-    if sample.startswith(_BYTE_ORDER_MARKS) or b"\0" in sample:
-        encoding = _wide_encoding(sample)
-        if encoding is not None:
-            return sample.decode(encoding, "ignore").lstrip("\ufeff").encode("utf-8", "ignore")
+    if wide := wide_encoding(sample):
+        return sample[wide.mark :].decode(wide.encoding, "ignore").encode("utf-8", "ignore")
     controls = len(sample) - len(sample.translate(None, _CONTROLS))
     return sample if controls <= _MOST_CONTROLS * len(sample) else None
-
-
-def _wide_encoding(sample: bytes) -> str | None:
-    """The encoding of a text with a byte order mark, or with zeros as in UTF-16 and UTF-32."""
-    if sample.startswith(b"\xef\xbb\xbf") and b"\0" not in sample:
-        return "utf-8"
-    if sample.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
-        return "utf-32"
-    if sample.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "utf-16"
-    zeros = [sample[at::4].count(0) / max(1, len(sample) // 4) for at in range(4)]
-    high, low = 0.4, 0.05  # of the bytes at a place
-    if zeros[0] < low and min(zeros[1:]) > high and max(zeros[2:]) > 0.9:
-        return "utf-32-le"
-    if zeros[3] < low and min(zeros[:3]) > high and max(zeros[:2]) > 0.9:
-        return "utf-32-be"
-    if max(zeros[0], zeros[2]) < low and min(zeros[1], zeros[3]) > high:
-        return "utf-16-le"
-    if max(zeros[1], zeros[3]) < low and min(zeros[0], zeros[2]) > high:
-        return "utf-16-be"
-    return None
 
 
 def _text_reader(source: Source, text: bytes) -> str:
