@@ -270,6 +270,10 @@ class _Converter:
             rest = "".join(each.rest for each in frame.prefixes)
             head, *lines = block.text.split("\n")
             block.text = "\n".join([first + head, *((rest + line).rstrip() for line in lines)])
+            used = "".join(each.rest for each in frame.prefixes if each.is_used)
+            if ">" in used and not block.is_tight:  # a quote goes on
+                block.text = f"{used.rstrip()}\n{block.text}"
+                block.is_tight = True
             self._length += (len(lines) + 1) * len(rest)
             for each in unused:
                 each.is_used = True

@@ -87,6 +87,10 @@ PAGES = {
     ),
     "code with fences": ("<pre>```\na\n```</pre>", "````\n```\na\n```\n````"),
     "quote": ("<blockquote><p>To be</p></blockquote>He <q>said</q>.", "> To be\n\nHe “said”."),
+    "quote of blocks": (
+        "<blockquote><p>a<p>b<ul><li>c<li>d</ul><blockquote>e</blockquote></blockquote>f",
+        "> a\n>\n> b\n>\n> - c\n> - d\n>\n> > e\n\nf",
+    ),
     "same address": (
         'See <a href="https://example.org/">example.org</a> or <a href="mailto:a@b.c">a@b.c</a>.',
         "See example.org or a@b.c.",
