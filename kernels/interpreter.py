@@ -17,6 +17,7 @@ from torch import Tensor
 from kernels.kv_pages import PAGE_TOKENS, PagedKV, PagedState, pieces
 from kernels.ops import Ops
 from kernels.program import (
+    Activation,
     Add,
     AddRows,
     Attend,
@@ -162,9 +163,7 @@ class _Pass:
             case Multiply():
                 self._set(one.x, buffers[one.x] * buffers[one.y])
             case Gate():
-                up = buffers[one.up] if one.up else None
-                y = ops.gated(buffers[one.gate], up, one.activation, one.limit)
-                self._set(one.out, y)
+                self._set(one.out, self._gated(one))
             case HeadGate():
                 gate = ops.gated(buffers[one.gate], None, one.activation)  # [T, H]
                 heads = buffers[one.x].unflatten(1, (gate.shape[1], -1))
@@ -201,6 +200,16 @@ class _Pass:
                 raise ValueError(f"Transfer to {one.backend}: the program is not split in stages")
             case _:
                 assert_never(one)
+
+    def _gated(self, one: Gate) -> Tensor:
+        """A gate; GELU of encoders for each text alone: torch's bits depend on how many there are."""
+        gate, up = self.buffers[one.gate], self.buffers[one.up] if one.up else None
+        if one.activation is not Activation.GELU or len(self._batch) < 2:
+            return self._ops.gated(gate, up, one.activation, one.limit)
+        sizes = [len(segment.tokens) for segment in self._batch]
+        ups = up.split(sizes) if up is not None else (None,) * len(sizes)
+        pairs = zip(gate.split(sizes), ups, strict=True)
+        return torch.cat([self._ops.gated(*pair, one.activation, one.limit) for pair in pairs])
 
     def _set(self, name: str, values: Tensor) -> None:
         assert values.shape[1] == self._widths[name], name

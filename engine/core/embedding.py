@@ -48,8 +48,11 @@ class Embedder:
         tree: PrefixTree | None = None,
         is_busy: Callable[[], bool] = lambda: False,
         metrics: Callable[[], Metrics] | None = None,
+        *,
+        equal_ops: bool = False,
     ) -> None:
-        """`runner` computes `Result.NORMED` or SCORES.
+        """`runner` computes `Result.NORMED` or SCORES. With `equal_ops` an encoder that is interpreted
+        gives a token the same bits in any batch too, as long as it has no adapters.
 
         The pages of `tree` are evicted where none are free. `is_busy` is whether answers hold pages
         of the pool, which they give back when they end. `metrics` count what is read.
@@ -60,7 +63,7 @@ class Embedder:
         self._pool = pool
         self._tree = tree
         self._is_busy = is_busy
-        self._metrics = metrics
+        self._metrics, self._equal_ops = metrics, equal_ops
         self.is_beside = False  # another model takes turns with this one
         self._token_seconds = _UNKNOWN_SECONDS  # running mean
 
@@ -161,8 +164,10 @@ class Embedder:
 
     def _groups(self, texts: Tokens[Tokens[int]], stack: Stack) -> Iterator[list[Tokens[int]]]:
         """Texts in the order given, as many together as fit in one pass."""
-        together = self._runner.has_equal_bits(stack)
-        count = min(self._context // PAGE_TOKENS, _MOST_TOGETHER) if together else 1
+        count = 1
+        if self._has_equal_bits(stack):
+            paged = not self._runner.model.is_encoder
+            count = min(self._context // PAGE_TOKENS if paged else _MOST_TOGETHER, _MOST_TOGETHER)
         group: list[Tokens[int]] = []
         for text in texts:
             most = self._tokens_at_once(stack)
@@ -176,11 +181,16 @@ class Embedder:
 
     def _tokens_at_once(self, stack: Stack) -> int:
         """Tokens of a pass: fewer while answers wait for it, where the cuts change no bit."""
-        most = self._runner.chunk
-        if not (self._is_shared() and self._runner.has_equal_bits(stack)):
+        most = self._context if self._runner.model.is_encoder else self._runner.chunk
+        if not (self._is_shared() and self._has_equal_bits(stack)):
             return most
         fitting = int(_SHARED_SECONDS / self._token_seconds) // _BLOCK * _BLOCK
         return min(max(fitting, _BLOCK), most)
+
+    def _has_equal_bits(self, stack: Stack) -> bool:
+        """Whether a token gets the same bits in any batch."""
+        equal = self._equal_ops and stack.key == NO_ADAPTERS.key
+        return equal or self._runner.has_equal_bits(stack)
 
     def _pooled(
         self, texts: list[Tokens[int]], pooling: Pooling, stack: Stack, checkpoint: Checkpoint
@@ -216,12 +226,13 @@ class Embedder:
     ) -> Generator[None, None, list[Tensor]]:
         """Read texts in chunks, all of them in one pass unless there is only one."""
         if self._runner.model.is_encoder:
-            (text,) = texts  # its bits depend on the batch
-            hidden = self._runner.read_text(text, stack, checkpoint)
-            self._count(1, len(text))
+            started = time.perf_counter()
+            states = self._runner.read_texts(texts, stack, checkpoint)
+            self._on_pass(texts, time.perf_counter() - started)
             yield None
             return [
                 self._finished(self._with(None, hidden, pooling, stack), len(text), pooling, stack)
+                for text, hidden in zip(texts, states, strict=True)
             ]
         sequences = [Sequence(self._pool, self._context) for _ in texts]
         pooled: list[Tensor | None] = [None for _ in texts]
@@ -239,10 +250,7 @@ class Embedder:
                 ]
                 for at, hidden in enumerate(self._runner.hidden(batch, checkpoint)):
                     pooled[at] = self._with(pooled[at], hidden, pooling, stack)
-                seconds = time.perf_counter() - started
-                tokens = sum([len(rows.tokens) for rows in batch])
-                self._token_seconds = (self._token_seconds + seconds / tokens) / 2
-                self._count(len(batch), tokens)
+                self._on_pass([rows.tokens for rows in batch], time.perf_counter() - started)
                 start = end
                 yield None
                 self._make_room(self._pool.layout.bytes_per_page)
@@ -255,10 +263,13 @@ class Embedder:
             if one is not None
         ]
 
-    def _count(self, rows: int, tokens: int) -> None:
+    def _on_pass(self, texts: Tokens[Tokens[int]], seconds: float) -> None:
+        """A pass over these tokens took so long."""
+        tokens = sum(map(len, texts))
+        self._token_seconds = (self._token_seconds + seconds / tokens) / 2
         if self._metrics is not None:
             metrics = self._metrics()
-            metrics.on_pass(rows)
+            metrics.on_pass(len(texts))
             metrics.embedded_tokens += tokens
 
     def _is_shared(self) -> bool:

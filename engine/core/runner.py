@@ -141,12 +141,17 @@ class Runner:
             rows.sequence.commit(rows.tokens)
         return outs
 
-    def read_text(
-        self, tokens: Tokens[int], stack: Stack, checkpoint: Callable[[], None] = lambda: None
-    ) -> Tensor:
-        """Hidden states [T, D] of a whole text, by an encoder; nothing is cached."""
+    def read_texts(
+        self,
+        texts: Tokens[Tokens[int]],
+        stack: Stack,
+        checkpoint: Callable[[], None] = lambda: None,
+    ) -> list[Tensor]:
+        """Hidden states [T, D] of each of some whole texts, by an encoder; nothing is cached."""
         with torch.inference_mode():
-            return self.recorded(stack).hidden([Segment(tokens, 0, ())], checkpoint)
+            segments = [Segment(text, 0, ()) for text in texts]
+            found = self.recorded(stack).hidden(segments, checkpoint)
+            return list(found.split([len(text) for text in texts]))
 
     def logits(self, hidden: Tensor, stack: Stack = NO_ADAPTERS) -> Tensor:
         """Hidden states [T, D] → logits [T, V]."""

@@ -69,6 +69,8 @@ from kernels import backends
 from kernels.backend import HOST
 from kernels.placement import Placement
 
+_BY_TEXT = ("full_attention",)  # ops that the interpreter runs for each text alone
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
@@ -136,14 +138,18 @@ class LoadedModel:
     def _embedder(self, result: Result, scheduler: Scheduler | None) -> Embedder:
         runner = Runner(self.decoder, self.cache, result=result)
         operands = runner, self.tokenizer, self.plan.context
+        # Native ops compute a row from that row alone; others are interpreted text by text.
+        ops = (used for op, used in self.kernels.items() if op not in _BY_TEXT)
+        equal = self.decoder.is_encoder and all(used.split()[0] == "cpu" for used in ops)
         if scheduler is None:
-            return Embedder(*operands, runner.new_pool())
+            return Embedder(*operands, runner.new_pool(), equal_ops=equal)
         return Embedder(
             *operands,
             scheduler.pool,
             scheduler.tree,
             lambda: scheduler.is_busy,
             lambda: scheduler.metrics,
+            equal_ops=equal,
         )
 
     def new_session(self) -> Session:

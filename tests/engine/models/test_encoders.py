@@ -64,6 +64,21 @@ def test_a_text_has_the_same_bits_alone_and_in_a_batch(architecture: str, tmp_pa
     assert batch == [vectors(model, [text], Pooling.MEAN)[0] for text in [*TEXTS, *TEXTS[::-1]]]
 
 
+def test_short_texts_are_read_together_and_have_the_bits_that_they_have_alone(
+    tmp_path: Path,
+) -> None:
+    model = load(tiny_encoders.gemma(tmp_path / "m.gguf"), embeddings=True)
+    texts = ["a", "hello there", "b c d", "the quick brown fox jumps", "e"] * 5
+    made = model.new_embedder()
+    ids = made.tokens(texts)
+    passes = sum(1 for _ in made.vectors(ids, Pooling.MEAN))
+    assert passes <= -(-sum(map(len, ids)) // (model.plan.context - max(map(len, ids)))) + 1
+    batch = vectors(model, texts, Pooling.MEAN)
+    assert batch == [vectors(model, [text], Pooling.MEAN)[0] for text in texts]
+    for count in (1, 2, 3, 7):  # whatever the torch threads
+        assert vectors(model, texts[:count], Pooling.MEAN) == batch[:count]
+
+
 def test_the_pooling_of_an_encoder_without_one_is_the_mean(tmp_path: Path) -> None:
     model = load(tiny_encoders.write(tmp_path / "m.gguf", pooling=None), embeddings=True)
     assert model.pooling is Pooling.MEAN
