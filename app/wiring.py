@@ -361,11 +361,17 @@ def connect_models(
     page: LibraryPage,
 ) -> None:
     """Connect the models page, when it is made; `use` loads a model and shows the chat."""
+
+    def search_with(path: Path) -> None:
+        controller.change_settings(embedding_model=str(path))
+
     page.use_requested.connect(use)
+    page.embedder_chosen.connect(search_with)
     page.cancel_load_requested.connect(controller.model_use.cancel_load)
     page.unload_requested.connect(controller.unload_model)
     page.open_file_requested.connect(window.open_file)
     page.opened.connect(library.opened)
+    page.opened.connect(controller.encoder.look)
     page.seen.connect(library.model_index.inspect_files)
     page.offers_seen.connect(library.hub.read_beginnings)
     page.download_requested.connect(library.download)

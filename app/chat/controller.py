@@ -181,8 +181,7 @@ class Controller(QObject):
         )
         self.encoder = Encoder(
             state, states.library, states.encoder, self._engine, user_files,
-            lambda: self.settings.embedding_model, self.library.download,
-            self.library.installed_path, self.report, self,
+            lambda: self.settings.embedding_model, self.library.download, self.report, self,
         )  # fmt: skip
         self.settings_changed.connect(self.encoder.choose_again)
         self.speculative_model = SpeculativeModel(

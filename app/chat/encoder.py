@@ -18,11 +18,9 @@ from pathlib import Path
 from PySide6.QtCore import QObject, QTimer
 
 from app.chat.embedding_prompts import preference, prompts_of, vectors_id
-from app.downloads.catalog import CatalogError, load_embedders
 from app.downloads.queue import Download, Phase
 from app.engines.client import EngineClient
 from app.engines.run import RequestFailed, Run, start
-from app.net.hub import Source
 from app.state.chat import ModelPhase, State
 from app.state.encoder import EncoderState, EncoderView
 from app.state.faults import explain
@@ -98,21 +96,18 @@ class Encoder(QObject):
         files: BackgroundWorker,
         chosen: Callable[[], str],
         download: Callable[[Offer], None],
-        here: Callable[[Source], Path | None],
         report: Callable[[Exception], None],
         parent: QObject | None = None,
     ) -> None:
         """`files` reads the user's files. `chosen` is the path of the model to use; "": the preferred
-        one. `download` downloads a model, `here` is the installed copy of one. `report` is called
-        with an unexpected exception.
+        one. `download` downloads a model. `report` is called with an unexpected exception.
         """
         super().__init__(parent)
         self._state, self._library, self.state, self._engine = state, library, own, engine
         self._files, self._chosen = files, chosen
-        self._download, self._here, self._report = download, here, report
+        self._download, self._report = download, report
         self._looked: dict[Path, tuple[int, EmbedderFacts | None]] = {}  # with the size
-        self._offers: tuple[Offer, ...] | None = None  # None: not read yet
-        self._looking = self._is_wanted = self._is_closed = False
+        self._searched = self._looking = self._is_wanted = self._is_closed = False
         self._lanes = {kind: _Lane() for kind in TextKind}
         self._loaded: Path | None = None
         self._rests_until = 0.0  # monotonic time
@@ -122,6 +117,7 @@ class Encoder(QObject):
         self._retry.timeout.connect(self._recover)
         library.installed_changed.connect(self._on_installed)
         library.downloads_changed.connect(self._show)
+        library.catalog_changed.connect(self._show)
         state.generations_changed.connect(self._work)
         state.model_changed.connect(self._work)
 
@@ -177,25 +173,19 @@ class Encoder(QObject):
         sizes = {row.path: row.size_bytes for row in rows}
         self._looked = {at: one for at, one in self._looked.items() if sizes.get(at) == one[0]}
         fresh = [path for path in sizes if path not in self._looked]
-        known = self._offers
 
-        def look() -> tuple[list[EmbedderFacts | None], tuple[Offer, ...]]:
-            return [inspect_embedder(path) for path in fresh], known or _offers()
-
-        def looked(found: tuple[list[EmbedderFacts | None], tuple[Offer, ...]]) -> None:
-            facts, self._offers = found
-            for path, one in zip(fresh, facts, strict=True):
+        def looked(found: list[EmbedderFacts | None]) -> None:
+            for path, one in zip(fresh, found, strict=True):
                 self._looked[path] = sizes[path], one
             self._looking = False
-            self._recover()
-            if fresh:
-                self._on_installed()  # more may have come meanwhile
+            self._on_installed()  # more may have come meanwhile
 
-        self._looking = bool(fresh or known is None)
-        if self._looking:
-            self._files.run(look, looked)
-        else:
-            self._recover()
+        if fresh:
+            self._looking = True
+            self._files.run(lambda: [inspect_embedder(path) for path in fresh], looked)
+            return
+        self._searched = True
+        self._recover()
 
     def _installed(self) -> tuple[EmbedderFacts, ...]:
         found = [one for _, one in self._looked.values() if one is not None]
@@ -208,24 +198,27 @@ class Encoder(QObject):
 
     def _show(self) -> None:
         """Bring the state up to date."""
-        installed, known = self._installed(), self._offers is not None
+        installed = self._installed()
         model = self._model(installed)
-        offer = next(iter(self._offers or ()), None) if model is None else None
+        self._library.set_embedder(model.path if model is not None else None)
+        offer = None
+        if model is None:
+            offers = (row.offer for row in self._library.embedders)
+            offer = next((one for one in offers if not one.problem), None)
         download: Download | None = None
         if offer is not None:
             same = [one for one in self._library.downloads if one.is_of(offer.source)]
             live = [one for one in same if one.phase not in (Phase.DONE, Phase.CANCELLED)]
             download = live[-1] if live else None
-            offer = replace(offer, here=self._here(offer.source), coming=download is not None)
         problem, remedy = self.state.view.problem, self.state.view.remedy
-        if model is None and known and not self._looking:
+        if model is None and self._searched:
             problem = tr("No model for searching documents by meaning is installed.")
             remedy = tr("Documents are searched by their words.")
         self.state.set_view(
             EncoderView(
                 model,
                 installed,
-                known and not self._looking,
+                self._searched,
                 offer,
                 download,
                 self._loaded is not None,
@@ -373,13 +366,3 @@ class Encoder(QObject):
 def _most_tokens(model: EmbedderFacts) -> int:
     """Tokens of a text that are read."""
     return min(model.context, MOST_TOKENS)
-
-
-def _offers() -> tuple[Offer, ...]:
-    """The embedding models of the catalog, the one for this computer first."""
-    try:
-        return tuple(
-            Offer(one.source, one.name, one.layout, one.format) for one in load_embedders()
-        )
-    except CatalogError:  # the library says that it is damaged
-        return ()

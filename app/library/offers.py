@@ -178,6 +178,8 @@ def _problem(file: HubFile, layout: str, read: BeginningFacts | None) -> str:
     """Why a file cannot be used; "" if it can, as far as its beginning or else its name tells."""
     kind, fault = file.kind, read.fault if read else None
     if fault is not None and read is not None:
+        if fault.kind is FaultKind.OTHER_TYPE and fault.about == "embeddings":
+            return ""  # it searches documents
         if fault.kind is not FaultKind.OTHER_TYPE or fault.about not in _KINDS:
             return _said(fault, file, read)
         kind = _KINDS[fault.about]

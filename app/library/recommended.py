@@ -10,10 +10,10 @@ from pathlib import Path
 from PySide6.QtCore import QObject
 
 from app.downloads import catalog
-from app.downloads.catalog import CatalogError, CatalogModel
+from app.downloads.catalog import CatalogEmbedder, CatalogError, CatalogFile, CatalogModel
 from app.library.offers import RUNS
 from app.net.hub import Source
-from app.state.library import CatalogRow, LibraryState, Line, Memory, Offer
+from app.state.library import CatalogRow, EmbedderRow, LibraryState, Line, Memory, Offer
 from app.system.translation import tr
 from app.system.worker import BackgroundWorker
 from engine import (
@@ -27,6 +27,7 @@ from engine import (
 _OVERHEAD, _SPARE_BYTES = 1.2, 300_000_000  # by file size: an estimate until memory is predicted
 
 _log = logging.getLogger(__name__)
+_Lists = tuple[tuple[CatalogModel, ...], tuple[CatalogEmbedder, ...]]
 
 
 class Recommendations(QObject):
@@ -45,6 +46,7 @@ class Recommendations(QObject):
         self._library, self._worker = library, worker
         self._here, self._coming, self._reclaimable = here, coming, reclaimable
         self._models: tuple[CatalogModel, ...] = ()
+        self._embedders: tuple[CatalogEmbedder, ...] = ()
         self._plans: dict[str, MemoryPlan] = {}
         self._architectures: frozenset[str] | None = None  # of the engine; None: not asked yet
         self._computer_bytes = total_memory()
@@ -55,13 +57,13 @@ class Recommendations(QObject):
         self._available = available_memory()
         self._worker.run(_read, self._on_read)
 
-    def _on_read(self, found: tuple[CatalogModel, ...] | CatalogError) -> None:
+    def _on_read(self, found: _Lists | CatalogError) -> None:
         if isinstance(found, CatalogError):
             _log.error("%s", found)
             text = tr("The list of recommended models is damaged.")
             self._library.set_line(Line(text, tr("Install Tokonoma again."), trouble=True))
             return
-        self._models = found
+        self._models, self._embedders = found
         self.refresh()
 
     def predict(self) -> None:
@@ -88,6 +90,9 @@ class Recommendations(QObject):
         fitting = {model.id for model in self._models if self._fits(model)}
         computer_gb = catalog.computer_of(self._computer_bytes)
         self._library.set_catalog(arranged(rows, fitting, computer_gb), self._computer_bytes)
+        self._library.set_embedders(
+            [EmbedderRow(model, self._offer(model)) for model in self._embedders]
+        )
 
     def _fits(self, model: CatalogModel) -> bool:
         """Whether it fits in the memory: predicted or, before that takes its seconds, estimated."""
@@ -99,17 +104,19 @@ class Recommendations(QObject):
 
     def _row(self, model: CatalogModel) -> CatalogRow:
         plan = self._plans.get(model.id)
-        offer = Offer(
+        memory = _memory(plan) if plan is not None else None
+        offer = replace(self._offer(model), problem=self._problem(model), memory=memory)
+        return CatalogRow(model, offer)
+
+    def _offer(self, model: CatalogFile) -> Offer:
+        return Offer(
             model.source,
             model.name,
             model.layout,
             model.format,
-            problem=self._problem(model),
-            memory=_memory(plan) if plan is not None else None,
             here=self._here(model.source),
             coming=self._coming(model.source),
         )
-        return CatalogRow(model, offer)
 
     def _problem(self, model: CatalogModel) -> str:
         known = self._architectures
@@ -143,9 +150,9 @@ def arranged(
     ]
 
 
-def _read() -> tuple[CatalogModel, ...] | CatalogError:
+def _read() -> _Lists | CatalogError:
     try:
-        return catalog.load()
+        return catalog.load(), catalog.load_embedders()
     except CatalogError as error:
         return error
 

@@ -89,12 +89,12 @@ class Library(QObject):
             (places_file or library_places.file()).with_name("load-times.json"),
         )  # fmt: skip
         self.hub = HubBrowser(
-            library, self.installed_path, self._is_coming, self.model_index.reclaimable, self
+            library, self._installed_path, self._is_coming, self.model_index.reclaimable, self
         )
         self.catalog = Recommendations(
             library,
             self._files,
-            self.installed_path,
+            self._installed_path,
             self._is_coming,
             self.model_index.reclaimable,
             self,
@@ -297,8 +297,8 @@ class Library(QObject):
             if each.phase not in (Phase.DONE, Phase.CANCELLED)
         )
 
-    def installed_path(self, source: Source) -> Path | None:
-        """The path of an installed file with the name and size of `source`, if any."""
+    def _installed_path(self, source: Source) -> Path | None:
+        """Path of an installed file with the name and size of `source`, if any."""
         for row in self.state.installed:
             same = not source.size_bytes or row.size_bytes == source.size_bytes
             if row.path.name == _file_of(source) and same and row.size_bytes:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
 
-from app.downloads.catalog import CatalogModel
+from app.downloads.catalog import CatalogEmbedder, CatalogModel
 from app.downloads.queue import Download
 from app.net.hub import Repository, Source
 from app.settings.model_settings import AS_IN_SETTINGS, ModelDefaults
@@ -126,6 +126,14 @@ class CatalogRow:
 
 
 @dataclass(frozen=True, slots=True)
+class EmbedderRow:
+    """A model that the app recommends to search documents with."""
+
+    model: CatalogEmbedder
+    offer: Offer
+
+
+@dataclass(frozen=True, slots=True)
 class Hub:
     """The last hub request and its result."""
 
@@ -212,6 +220,8 @@ class LibraryState(QObject):
         self.installed: tuple[InstalledRow, ...] = ()
         self.downloads: tuple[Download, ...] = ()
         self.catalog: tuple[CatalogRow, ...] = ()
+        self.embedders: tuple[EmbedderRow, ...] = ()  # the preferred one first
+        self.embedder: Path | None = None  # the installed one that is used; None: not known
         self.computer_bytes = 0  # memory of this computer; 0: not known yet
         self.better: BetterModel | None = None
         self.bytes_per_second = 0.0  # of the last downloads; 0: none was measured
@@ -248,6 +258,18 @@ class LibraryState(QObject):
         if (self.catalog, self.computer_bytes) != (tuple(rows), computer_bytes):
             self.catalog, self.computer_bytes = tuple(rows), computer_bytes
             self.catalog_changed.emit()
+
+    def set_embedders(self, rows: Sequence[EmbedderRow]) -> None:
+        """Set the recommended models to search documents with."""
+        if self.embedders != tuple(rows):
+            self.embedders = tuple(rows)
+            self.catalog_changed.emit()
+
+    def set_embedder(self, path: Path | None) -> None:
+        """Set the installed model that documents are searched with: app.chat.encoder only."""
+        if self.embedder != path:
+            self.embedder = path
+            self.installed_changed.emit()
 
     def set_speed(self, bytes_per_second: float) -> None:
         """Set the speed of the last downloads."""

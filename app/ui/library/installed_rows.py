@@ -27,6 +27,7 @@ def on_this_machine(
     searched: bool,
     catalog: bool,
     detailed: Collection[Path] = (),
+    embedder: Path | None = None,
 ) -> Iterator[View]:
     """The section of installed models, or a note that there are none."""
     jump = (
@@ -40,7 +41,9 @@ def on_this_machine(
     loaded = model.loaded.path if model.loaded is not None else None
     busy = (model.path, local_path(model.failed), loaded)
     for row in rows:
-        yield InstalledView(row, model if row.path in busy else None, row.path in detailed)
+        is_used = row.path == embedder
+        about = model if row.path in busy else None
+        yield InstalledView(row, about, row.path in detailed, embeds=is_used)
     if not rows:
         yield RowView(
             "none",
@@ -58,6 +61,7 @@ class InstalledView:
     row: InstalledRow
     model: ModelStatus | None  # set if this file is loaded, loading or failed to load
     detailed: bool = False
+    embeds: bool = False  # documents are searched with it
 
     @property
     def key(self) -> str:
@@ -67,7 +71,15 @@ class InstalledView:
     def build(self) -> RowView:
         """The view of the row."""
         row = _idle_row(self.row) if self.model is None else _active_row(self.row, self.model)
+        if self.row.state is FileState.EMBEDS:
+            row = self._with_use(row)
         return self._with_details(row)
+
+    def _with_use(self, row: RowView) -> RowView:
+        """The row of a model for searching documents: that it is used, or how to use it."""
+        if self.embeds:
+            return replace(row, status=tr("In use"))
+        return replace(row, action=Action(Verb.SEARCH_WITH, tr("Use"), self.row.path))
 
     def _with_details(self, row: RowView) -> RowView:
         """The row with the link that shows or hides the exact text of its problem."""

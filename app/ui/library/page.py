@@ -52,6 +52,7 @@ class LibraryPage(QWidget):
     seen = Signal(object)  # tuple of paths: the files whose rows are visible
     offers_seen = Signal(object)  # tuple of Source: the files of the hub whose rows are visible
     use_requested = Signal(Path)
+    embedder_chosen = Signal(Path)  # a model to search documents with
     cancel_load_requested = Signal()
     unload_requested = Signal()
     download_requested = Signal(object)  # Offer
@@ -275,6 +276,7 @@ class LibraryPage(QWidget):
         }
         of_path = {
             Verb.USE: self.use_requested,
+            Verb.SEARCH_WITH: self.embedder_chosen,
             Verb.DELETE: self.delete_requested,
             Verb.UNLINK: self.unlink_requested,
             Verb.SHOW_FOLDER: self.show_folder_requested,

@@ -15,6 +15,7 @@ class Verb(Enum):
     """The kind of an action; the page maps each to a signal."""
 
     USE = "use"
+    SEARCH_WITH = "search documents with"
     CANCEL_LOAD = "cancel load"
     UNLOAD = "unload"
     DOWNLOAD = "download"

@@ -10,11 +10,12 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from app.downloads.catalog import Thinking, computer_of
+from app.downloads.catalog import CatalogFile, Thinking, computer_of
 from app.downloads.queue import Download, Phase
 from app.state.chat import ModelStatus
 from app.state.library import (
     CatalogRow,
+    EmbedderRow,
     FolderRow,
     Hub,
     HubPhase,
@@ -30,6 +31,7 @@ from app.ui.widgets.units import parameters, progress, speed, time_left
 from engine import model_label
 
 DOWNLOADING, HUB, FOLDERS = "downloading", "hub", "folders"
+EMBEDDERS = "embedders"
 _MOST_MATCHES = 4  # catalog models that match a query, until all are asked for
 
 
@@ -55,12 +57,28 @@ def views(
     shown = [*downloading(library.downloads)]
     if installed or not words:
         shown += on_this_machine(
-            installed, model, library.searched, bool(library.catalog), detailed
+            installed,
+            model,
+            library.searched,
+            bool(library.catalog),
+            detailed,
+            library.embedder,
         )
     if words:
         shown += selected(offered, every_match) if offered else []
+        found = [
+            row
+            for row in library.embedders
+            if _matches(words, row.model.family, row.model.name, row.model.description)
+        ]
+        shown += to_search_documents(found)
         return [*shown, *on_the_hub(library.hub, query)]
-    return [*shown, *get_a_model(offered, library.computer_bytes), *folders(library.folders)]
+    return [
+        *shown,
+        *get_a_model(offered, library.computer_bytes),
+        *to_search_documents(library.embedders),
+        *folders(library.folders),
+    ]
 
 
 # --- downloading --------------------------------------------------------------------------------
@@ -163,13 +181,27 @@ def selected(rows: Sequence[CatalogRow], every: bool) -> Iterator[View]:
     yield from map(catalog_row, shown)
 
 
+def to_search_documents(rows: Sequence[EmbedderRow]) -> Iterator[View]:
+    """The catalog section of models that search documents by meaning."""
+    if rows:
+        detail = tr("Find passages that mean what you ask, in other words too.")
+        yield HeadingView(EMBEDDERS, tr("To search documents"), detail)
+    for row in rows:
+        yield _offer_row(row.model, row.offer, 0, tr(row.model.description))
+
+
 def catalog_row(row: CatalogRow) -> RowView:
     """The row of one catalog model."""
     model, offer = row.model, row.offer
+    note = sentences(tr(model.description), _thinking(model.thinking))
+    return _offer_row(model, offer, model.context, note)
+
+
+def _offer_row(model: CatalogFile, offer: Offer, context: int, note: str) -> RowView:
     exact = joined(
         model.format,
         model.layout,
-        *exact_numbers(model.parameters, model.context, model.size_bytes),
+        *exact_numbers(model.parameters, context, model.size_bytes),
     )
     facts = joined(
         tr("{count} parameters", count=parameters(model.parameters)),
@@ -190,7 +222,7 @@ def catalog_row(row: CatalogRow) -> RowView:
         detail=facts + DOTS,
         detail_tip=f"{exact}\n{model.repository}/{model.file}",
         link=licence,
-        note=offer.problem or sentences(tr(model.description), _thinking(model.thinking)),
+        note=offer.problem or note,
         note_tone="warning" if offer.problem else "secondary",
         meter=None if offer.problem else predicted(offer.memory),
         action=_download_action(offer),

@@ -15,12 +15,13 @@ import tiny_encoders
 from app.chat import encoder as module
 from app.chat.encoder import Encoder, TextKind, Vectors
 from app.domain.model_ref import Local
+from app.downloads import catalog
 from app.downloads.entry import Download
 from app.downloads.queue import Phase
 from app.engines.local import LocalClient
 from app.state.chat import Generation, ModelPhase, ModelStatus, State
 from app.state.encoder import EncoderState
-from app.state.library import FileState, InstalledRow, LibraryState, Offer, Place
+from app.state.library import EmbedderRow, FileState, InstalledRow, LibraryState, Offer, Place
 from app.system.worker import BackgroundWorker
 from engine import (
     Embed,
@@ -56,9 +57,10 @@ class Bench:
             self.files,
             lambda: self.chosen,
             self.got.append,
-            lambda source: None,
             self.faults.append,
         )
+        rows = [EmbedderRow(one, Offer(one.source, one.name)) for one in catalog.load_embedders()]
+        self.library.set_embedders(rows)
         self.found: list[Vectors | None] = []
         self.client.start()
 
@@ -172,6 +174,7 @@ def test_the_download_of_the_offer_is_shown_until_it_is_here(bench: Bench, model
     assert bench.own.view.download is None
     bench.install(models / "chat.gguf", models / "minilm.gguf")
     assert bench.own.view.offer is None
+    assert bench.library.embedder == models / "minilm.gguf"
     assert bench.own.view.problem == ""
     assert bench.encoder.model_id
 
