@@ -24,6 +24,7 @@ from app.state.chat import ModelPhase, ModelStatus, State
 from app.state.library import (
     CatalogRow,
     DefaultsView,
+    EmbedderRow,
     FileState,
     FolderRow,
     Hub,
@@ -152,6 +153,25 @@ def library_full(state: State, library: LibraryState, page: LibraryPage) -> None
     library.set_catalog(offered(), 8_400_000_000)
     library.set_folders(folders(FolderRow(DRIVE, False, True, 1)), 41_300_000_000)
     state.set_model(in_use(SMOL))
+
+
+def library_embedders(state: State, library: LibraryState, page: LibraryPage) -> None:
+    """Two installed models that search documents, one of them in use, and those of the catalog."""
+    library_full(state, library, page)
+    small = replace(
+        SMOL, path=OWN / "all-MiniLM-L6-v2-Q8_0.gguf", name="all-MiniLM-L6-v2", size_bytes=25_282_048,
+        format="Q8_0", layout="8-bit, groups of 32", memory=None, state=FileState.EMBEDS, place=Place.OWN,
+    )  # fmt: skip
+    gemma = replace(
+        small, path=OWN / "embeddinggemma-300M-Q8_0.gguf", name="embeddinggemma-300M", size_bytes=333_590_944
+    )  # fmt: skip
+    library.set_installed([SMOL, gemma, small])
+    library.set_embedder(gemma.path)
+    rows = [EmbedderRow(one, Offer(one.source, one.name)) for one in catalog.load_embedders()]
+    first = rows[0]
+    library.set_embedders([replace(first, offer=replace(first.offer, here=gemma.path)), *rows[1:]])
+    flush()
+    page.list.scroll_to("embedders")
 
 
 def library_from_disk(state: State, library: LibraryState, page: LibraryPage) -> None:
@@ -444,7 +464,7 @@ def on_stage(scene: LoadedScene) -> Callable[[Stage], None]:
 
 
 LIBRARY_SCENES: tuple[LoadedScene, ...] = (
-    library_empty, library_full, library_from_disk, library_end, library_loading, library_downloading, library_failed,
+    library_empty, library_full, library_embedders, library_from_disk, library_end, library_loading, library_downloading, library_failed,
     library_deleted, library_unloaded, library_search, library_hub, library_offline,
     library_refused, on_computer(4, 2_700_000_000), on_computer(8, ROOM), on_computer(16, 13_300_000_000),
     on_computer(32, 27_600_000_000),

@@ -203,6 +203,12 @@ def test_the_beginning_of_a_file_overrules_its_name() -> None:
     matrix = BeginningFacts(
         problem="The file is an importance matrix.", fault=Fault(FaultKind.OTHER_TYPE, "imatrix")
     )
+    embeds = BeginningFacts(
+        problem="The model only turns texts into vectors.",
+        fault=Fault(FaultKind.OTHER_TYPE, "embeddings"),
+    )
+    found = made_of("encoder-Q8_0.gguf", encoder=embeds)
+    assert [each.problem for each in found] == [""]  # documents are searched with it
     family = BeginningFacts(
         problem="The file is a 'wavy' model.", fault=Fault(FaultKind.ARCHITECTURE, "wavy")
     )

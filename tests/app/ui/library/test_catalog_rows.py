@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtWidgets import QLabel, QPushButton
 from pytestqt.qtbot import QtBot
 
 import scenes_library as scenes
@@ -152,3 +152,26 @@ def test_a_refused_architecture_names_the_nearest_family_and_has_details(
         "of one of these kinds: gemma3, llama, qwen3, qwen35.",
     ]
     assert opened.links[0].text() == "Hide details"
+
+
+def test_models_that_search_documents_have_a_section_and_can_be_used(
+    qtbot: QtBot, shown: Shown
+) -> None:
+    show(shown, scenes.library_embedders)
+    shown.page.list.scroll_to("embedders")
+    flush()
+    offered = [row.model.name for row in shown.library.embedders]
+    assert offered[0] == "EmbeddingGemma 300M"
+    assert "Installed" in [each.text() for each in shown.row(offered[0]).findChildren(QLabel)]
+    with qtbot.waitSignal(shown.page.download_requested) as request:
+        qtbot.mouseClick(shown.row(offered[1]).action, Qt.MouseButton.LeftButton)
+    assert request.args == [shown.library.embedders[1].offer]
+    shown.page.list.scroll_to("installed")
+    flush()
+    used, other = shown.row("embeddinggemma-300M"), shown.row("all-MiniLM-L6-v2")
+    assert used.view.status == "In use"
+    assert used.view.action is None
+    assert other.note.text() == "For searching documents by meaning"
+    with qtbot.waitSignal(shown.page.embedder_chosen) as chosen:
+        qtbot.mouseClick(other.action, Qt.MouseButton.LeftButton)
+    assert chosen.args == [other.view.action.about]
