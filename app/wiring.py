@@ -29,6 +29,7 @@ from app.transfer_dialogs import connect_storage, connect_transfer
 from app.ui.comparison.values import default_choices
 from app.ui.theme.theme import Theme
 from app.ui.transcript.endings import ending
+from app.ui.widgets.activation import Activation
 from app.ui.widgets.notification import AnswerNotifier
 from app.ui.widgets.tray import ServerTray
 from app.ui.window import Window
@@ -279,6 +280,7 @@ def connect_files(window: Window, controller: Controller) -> None:
     def offer_files() -> None:
         attaching.list.show_files(files.known_files(controller.state.current))
 
+    Activation(window).activated.connect(files.check_changed)  # others may have changed them
     composer.files_pasted.connect(controller.opening.paste)
     composer.file_restored.connect(files.undo_remove)
     for source in (composer, editing):

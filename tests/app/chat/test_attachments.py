@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import QEvent
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.chat.attachments import MOST_FILES, NOTICE
@@ -343,7 +345,7 @@ def test_a_file_changed_on_disk_is_offered_again(stage: Stage, tmp_path: Path) -
     assert again.part is not None
     assert again.part.text == "Newer"
     _file(tmp_path, "a.txt", "Newest of all")
-    stage.controller.attachments.check_changed()
+    QApplication.sendEvent(stage.window, QEvent(QEvent.Type.WindowActivate))
     _settle(stage)
     assert _of(stage, stage.state.current)[0].changed
     stage.controller.attachments.reload(again.id)
