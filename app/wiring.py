@@ -64,6 +64,11 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         composer.end_composition()
         send(text, composer.parts())
 
+    def edit(message_id: int, parts: Parts) -> None:
+        if not controller.edit(message_id, parts):
+            transcript.editing.keep(message_id, parts)
+            transcript.edit_message(message_id)
+
     def take_back(number: int) -> None:
         """Put a waiting message into the field, before what is typed there."""
         parts = controller.outbox.parts(number)
@@ -212,7 +217,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     transcript.reopen_requested.connect(controller.reopen_comparison)
     transcript.delete_requested.connect(controller.deletions.delete_message)
     transcript.adapters_requested.connect(window.open_adapters)
-    transcript.edit_submitted.connect(controller.edit)
+    transcript.edit_submitted.connect(edit)
     transcript.instructions_requested.connect(partial(window.open_panel, "instructions"))
     transcript.continue_requested.connect(controller.continue_answer)
     retrieval = controller.retrieval

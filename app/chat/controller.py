@@ -535,9 +535,9 @@ class Controller(QObject):
         """Show both answers of the comparison that ends the branch again."""
         self.comparisons.reopen(message_id)
 
-    def edit(self, message_id: int, content: Content) -> None:
+    def edit(self, message_id: int, content: Content) -> bool:
         """Send an edited message, or keep an edited answer; see `Messages.edit`."""
-        self.messages.edit(message_id, content)
+        return self.messages.edit(message_id, content)
 
     def continue_answer(self, message_id: int) -> None:
         """Let the model go on after the last answer; new text is appended to it."""

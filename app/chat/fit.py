@@ -32,9 +32,10 @@ from app.state.attachments import (
     FitEstimate,
     LongerContext,
     OtherModel,
+    Place,
 )
 from app.state.chat import ModelPhase, Notice, State
-from app.system.translation import tr
+from app.system.translation import number, tr, trn
 from app.system.worker import BackgroundWorker
 from engine import (
     DEFAULT_CACHE,
@@ -163,6 +164,27 @@ class Fit:
         self._state.set_notice(NOTICE, Notice(sentence, tr("Send it in a moment.")))
         return True
 
+    def refuses_files(self, place: Place) -> bool:
+        """Whether the files of a place alone are longer than the context; a notice says so.
+
+        That is all that is known of an edited message, and of one that waits for an answer.
+        """
+        self._state.set_notice(NOTICE, None)
+        exact, _, context = self._reader()
+        counted = [each for each in self._shown.of(place) if not each.approximate]
+        tokens = sum(each.tokens or 0 for each in counted)
+        if not exact or tokens + answer_room(context) <= context:
+            return False
+        sentence = trn(
+            "This file has {tokens} tokens, and {name} can read {context} at once.",
+            "These files have {tokens} tokens, and {name} can read {context} at once.",
+            len(counted),
+            tokens=number(tokens), name=self._state.model.name, context=number(context),
+        )  # fmt: skip
+        remedy = tr("Choose pages or passages, or load the model with a longer context.")
+        self._state.set_notice(NOTICE, Notice(sentence, remedy))
+        return True
+
     def close(self) -> None:
         """Show the four ways no longer."""
         self._shown.set_fit(self._shown.fit)
@@ -250,7 +272,7 @@ class Fit:
         """Count the tokens of the next file that is not sent, by the tokenizer that reads it."""
         state = self._state
         exact, model, _ = self._reader()
-        for each in self._shown.of(state.current):
+        for each in [each for place in self._shown.places() for each in self._shown.of(place)]:
             if each.part is None:
                 continue
             tokens = self._file_tokens.get(_key(model, each.part)) if exact else None

@@ -75,6 +75,8 @@ class Messages:
         if not parts or self._attachments.refuses(shown):
             return False
         if shown is not None and self._state.busy:
+            if self._fit.refuses_files(shown):
+                return False
             self._outbox.add(shown, parts)
             self._drafts.keep(shown, left)
             self._attachments.clear(shown)
@@ -119,26 +121,32 @@ class Messages:
         )
         self.answer(again, model)
 
-    def edit(self, message_id: int, content: Content) -> None:
+    def edit(self, message_id: int, content: Content) -> bool:
         """Send an edited user message, or keep an edited answer, as a sibling.
 
-        The old branch stays.
+        The old branch stays. False when it cannot be sent now: what was typed must be kept.
         """
         place, old = self._find(message_id)
-        if old is None or self._state.busy or old.undecided:
-            return
+        if old is None or old.undecided:
+            return True  # it is not there to be edited
+        if self._state.busy:
+            return False
         if old.role is Role.ASSISTANT:
             self._keep_edited(place, old, content)
-            return
+            return True
         parts = without_empty_ends(parts_of(Role.USER, content))
         parts = self._attachments.with_files(message_id, parts)
         if old.role is not Role.USER or not parts:
-            return
-        if self._attachments.refuses(Editing(message_id)) or self._refuses(old.conversation, None):
-            return
+            return True
+        editor = Editing(message_id)
+        if self._attachments.refuses(editor) or self._fit.refuses_files(editor):
+            return False
+        if self._refuses(old.conversation, None):
+            return False
         self._attachments.cancel_edit(message_id)  # they are sent with it
         self._state.cut(old.conversation, place)
         self._ask(old.conversation, old.parent, parts, old.siblings + 1)
+        return True
 
     def _keep_edited(self, place: int, old: Message, content: Content) -> None:
         """Show an answer with another text as a new version, from which the chat goes on."""

@@ -146,7 +146,7 @@ class Retrieval:
         self,
         state: State,
         store_queue: StoreQueue,
-        edit: Callable[[int, Parts], None],
+        edit: Callable[[int, Parts], object],
         go_on: Callable[[int], None],
         search: Search | None = None,
         documents: Sequence[Documents] = (),

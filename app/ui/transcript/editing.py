@@ -93,6 +93,10 @@ class Editing(QObject):
             self._unsent[self.message_id] = self.editor.parts()
         self._close()
 
+    def keep(self, message_id: int, parts: Parts) -> None:
+        """Let what was typed be there again when a message is edited the next time."""
+        self._unsent[message_id] = parts
+
     def _close(self) -> None:
         if self.editor is None:
             return

@@ -291,6 +291,46 @@ def test_an_edited_message_keeps_its_files_and_gets_others(stage: Stage, tmp_pat
     assert files(stage.state.messages[0].parts) == files(now.parts)
 
 
+def test_an_edit_that_cannot_be_sent_is_kept(
+    stage: Stage, tmp_path: Path, extractor: PlainExtractor
+) -> None:
+    stage.controller.send("Question")
+    stage.engine.finish()
+    _settle(stage)
+    message = stage.state.messages[0]
+    editing = stage.window.transcript.editing
+    stage.window.transcript.edit_message(message.id)
+    extractor.free.clear()
+    stage.controller.attachments.attach([_file(tmp_path, "a.txt", "A")], editing=message.id)
+    assert editing.editor is not None
+    editing.editor.submitted.emit((TextPart("Other question"),))
+    assert "a.txt is still being read" in stage.state.notices[NOTICE].sentence
+    assert stage.state.messages[0] == message
+    assert editing.editor.text() == "Other question"
+    extractor.free.set()
+    _settle(stage)
+    editing.editor.submitted.emit(editing.editor.parts())
+    assert stage.state.messages[0].text.endswith("Other question")
+    assert [part.name for part in files(stage.state.messages[0].parts)] == ["a.txt"]
+    assert editing.editor is None
+
+
+def test_a_document_stays_in_the_prompts_of_later_questions(stage: Stage, tmp_path: Path) -> None:
+    """Also when its bytes are gone: only exports need them."""
+    _attach(stage, _file(tmp_path, "a.txt", "What it says"))
+    for question in ("First", "Second"):
+        stage.controller.send(question)
+        stage.engine.write("Yes.")
+        stage.engine.finish()
+        stage.wait_until_idle()
+        assert "What it says" in stage.engine.last_generate.turns[0].text
+    for blob in stage.store_queue.path.with_name("conversations.sqlite.blobs").rglob("*"):
+        if blob.is_file():
+            blob.unlink()
+    stage.controller.edit(stage.state.messages[0].id, stage.state.messages[0].parts)
+    assert "What it says" in stage.engine.last_generate.turns[0].text
+
+
 def test_a_cancelled_edit_changes_nothing(stage: Stage, tmp_path: Path) -> None:
     _attach(stage, _file(tmp_path, "a.txt", "A"))
     stage.controller.send("Question")

@@ -275,6 +275,7 @@ def test_a_file_that_falls_out_of_the_context_is_named(stage: Stage, write: Writ
     stage.controller.send("First")
     stage.engine.write("Answer")
     stage.engine.finish()
+    stage.controller.fit.type("Second")
     settled(stage)
     stage.engine.counts = False
     before = stage.engine.count(ApplyTemplate)
@@ -299,6 +300,28 @@ def test_what_is_cached_is_shown(stage: Stage, write: Write) -> None:
     estimate = stage.states.attachments.fit
     assert estimate is not None
     assert (estimate.cached_tokens, estimate.seconds) == (120, 0.5)
+
+
+def test_files_too_long_for_an_edit_or_a_waiting_message_are_refused(
+    stage: Stage, write: Write
+) -> None:
+    stage.controller.send("Why?")
+    message = stage.state.messages[0].id
+    stage.engine.write("Because")
+    stage.engine.finish()
+    stage.wait_until_idle()
+    stage.controller.attachments.begin_edit(message)
+    stage.controller.attachments.attach([write("long.txt", "word " * 9000)], editing=message)
+    settled(stage)
+    assert not stage.controller.edit(message, "Why so?")
+    assert stage.state.notices[NOTICE].sentence.startswith("This file has 9,003 tokens, and Small")
+    stage.controller.attachments.cancel_edit(message)
+    attach(stage, write("other.txt", "word " * 9000))
+    stage.controller.regenerate(stage.state.messages[1].id)
+    assert stage.state.busy
+    assert not stage.controller.send("And?")
+    assert NOTICE in stage.state.notices
+    assert not stage.state.outbox.get(stage.state.current)
 
 
 def test_nothing_is_counted_during_an_answer(stage: Stage, write: Write) -> None:
