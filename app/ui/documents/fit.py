@@ -82,9 +82,11 @@ class FitLine(QFrame):
         layout.addWidget(self.reasons)
 
     def refresh(self) -> None:
-        """Show the estimate of the shown chat, while files are attached or sending was refused."""
+        """Show the estimate of the shown chat, while files are attached, sending was refused, or
+        earlier files are no longer read.
+        """
         fit, files = self._state.fit, self._state.of(self._chat.current)
-        is_shown = fit is not None and (bool(files) or self._state.refused)
+        is_shown = fit is not None and bool(files or self._state.refused or fit.forgotten)
         if fit is not None and is_shown:
             self._show(fit, files)
         self.setVisible(is_shown)

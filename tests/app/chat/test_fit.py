@@ -288,6 +288,9 @@ def test_a_file_that_falls_out_of_the_context_is_named(stage: Stage, write: Writ
     estimate = stage.states.attachments.fit
     assert estimate is not None
     assert estimate.forgotten == ("report.txt",)
+    line = stage.window.chat.fit_line
+    assert line.isVisible()
+    assert "report.txt" in line.reasons.text()
 
 
 def test_what_is_cached_is_shown(stage: Stage, write: Write) -> None:
