@@ -110,6 +110,8 @@ class Fit:
         self._wanted = False  # the user wants to send: it is counted during answers too
         self._counting = self._answering = False
         self._counted: _Counted | None = None
+        # Bytes of a token by the answers of the shown chat, and of which answers.
+        self._measured = tuple[tuple[int, int], ...](), bytes_per_token(())
         self._file_tokens: dict[_FileKey, int] = {}
         self._counting_files = False
         self._ways: tuple[object, int] | None = None  # that were looked for: the load, and tokens
@@ -358,7 +360,11 @@ class Fit:
 
     def _about(self, text: str) -> int:
         """About how many tokens a text has, by the answers of the shown chat."""
-        return math.ceil(len(_bytes(text)) / bytes_per_token(self._state.messages))
+        messages = self._state.messages
+        known = tuple((each.id, each.prompt_tokens) for each in messages)
+        if known != self._measured[0]:
+            self._measured = known, bytes_per_token(messages)
+        return math.ceil(len(_bytes(text)) / self._measured[1])
 
     def _most_tokens(self, asked: _Asked, typed: str) -> int:
         """The most tokens that the prompt can have with this text: none is less than a byte."""
