@@ -305,7 +305,8 @@ def test_installing_does_not_replace_another_program_of_the_same_name(tmp_path: 
 def test_info_plist_declares_the_file_type_and_entitlements_the_permissions() -> None:
     facts = plistlib.loads((PACKAGING / "macos" / "Info.plist").read_bytes())
     assert facts["CFBundleLocalizations"] == ["en", *contents.LANGUAGES]  # of macOS's own menus
-    (kind,) = facts["CFBundleDocumentTypes"]
+    kind, documents = facts["CFBundleDocumentTypes"]
+    assert documents["LSHandlerRank"] == "Alternate", "it opens no document by default"
     (declared,) = facts["UTImportedTypeDeclarations"]
     assert kind["LSItemContentTypes"] == [declared["UTTypeIdentifier"]]
     assert declared["UTTypeTagSpecification"] == {"public.filename-extension": ["gguf"]}
@@ -324,6 +325,8 @@ def test_windows_files_register_the_same_type() -> None:
         assert "Tokonoma.gguf" in text
         assert r".gguf\OpenWithProgids" in text
         assert r"shell\open\command" in text
+        assert r"Applications\Tokonoma.exe\SupportedTypes" in text
+        assert {".pdf", ".docx", ".md"} <= set(re.findall(r"\.[a-z]+", text))
 
 
 def test_ico_and_icns_containers_have_the_right_headers() -> None:

@@ -42,6 +42,31 @@ Root: HKA; Subkey: "Software\Classes\Tokonoma.gguf"; ValueType: string; ValueDat
 Root: HKA; Subkey: "Software\Classes\Tokonoma.gguf\DefaultIcon"; ValueType: string; ValueData: """{app}\Tokonoma.exe"",0"
 Root: HKA; Subkey: "Software\Classes\Tokonoma.gguf\shell\open\command"; ValueType: string; ValueData: """{app}\Tokonoma.exe"" ""%1"""
 Root: HKA; Subkey: "Software\Classes\.gguf\OpenWithProgids"; ValueType: string; ValueName: "Tokonoma.gguf"; ValueData: ""; Flags: uninsdeletevalue
+Root: HKA; Subkey: "Software\Classes\Applications\Tokonoma.exe"; Flags: uninsdeletekey
+Root: HKA; Subkey: "Software\Classes\Applications\Tokonoma.exe\shell\open\command"; ValueType: string; ValueData: """{app}\Tokonoma.exe"" ""%1"""
+; Documents that "Open with" offers it for; it opens none of them by default.
+Root: HKA; Subkey: "Software\Classes\Applications\Tokonoma.exe\SupportedTypes"; ValueType: string; ValueName: ".pdf"; ValueData: ""
+Root: HKA; Subkey: "Software\Classes\Applications\Tokonoma.exe\SupportedTypes"; ValueType: string; ValueName: ".docx"; ValueData: ""
+Root: HKA; Subkey: "Software\Classes\Applications\Tokonoma.exe\SupportedTypes"; ValueType: string; ValueName: ".odt"; ValueData: ""
+Root: HKA; Subkey: "Software\Classes\Applications\Tokonoma.exe\SupportedTypes"; ValueType: string; ValueName: ".rtf"; ValueData: ""
+Root: HKA; Subkey: "Software\Classes\Applications\Tokonoma.exe\SupportedTypes"; ValueType: string; ValueName: ".pptx"; ValueData: ""
+Root: HKA; Subkey: "Software\Classes\Applications\Tokonoma.exe\SupportedTypes"; ValueType: string; ValueName: ".odp"; ValueData: ""
+Root: HKA; Subkey: "Software\Classes\Applications\Tokonoma.exe\SupportedTypes"; ValueType: string; ValueName: ".xlsx"; ValueData: ""
+Root: HKA; Subkey: "Software\Classes\Applications\Tokonoma.exe\SupportedTypes"; ValueType: string; ValueName: ".ods"; ValueData: ""
+Root: HKA; Subkey: "Software\Classes\Applications\Tokonoma.exe\SupportedTypes"; ValueType: string; ValueName: ".epub"; ValueData: ""
+Root: HKA; Subkey: "Software\Classes\Applications\Tokonoma.exe\SupportedTypes"; ValueType: string; ValueName: ".txt"; ValueData: ""
+Root: HKA; Subkey: "Software\Classes\Applications\Tokonoma.exe\SupportedTypes"; ValueType: string; ValueName: ".md"; ValueData: ""
+Root: HKA; Subkey: "Software\Classes\Applications\Tokonoma.exe\SupportedTypes"; ValueType: string; ValueName: ".csv"; ValueData: ""
+Root: HKA; Subkey: "Software\Classes\Applications\Tokonoma.exe\SupportedTypes"; ValueType: string; ValueName: ".tsv"; ValueData: ""
+Root: HKA; Subkey: "Software\Classes\Applications\Tokonoma.exe\SupportedTypes"; ValueType: string; ValueName: ".json"; ValueData: ""
+Root: HKA; Subkey: "Software\Classes\Applications\Tokonoma.exe\SupportedTypes"; ValueType: string; ValueName: ".log"; ValueData: ""
+Root: HKA; Subkey: "Software\Classes\Applications\Tokonoma.exe\SupportedTypes"; ValueType: string; ValueName: ".html"; ValueData: ""
+Root: HKA; Subkey: "Software\Classes\Applications\Tokonoma.exe\SupportedTypes"; ValueType: string; ValueName: ".htm"; ValueData: ""
+Root: HKA; Subkey: "Software\Classes\Applications\Tokonoma.exe\SupportedTypes"; ValueType: string; ValueName: ".mhtml"; ValueData: ""
+Root: HKA; Subkey: "Software\Classes\Applications\Tokonoma.exe\SupportedTypes"; ValueType: string; ValueName: ".eml"; ValueData: ""
+Root: HKA; Subkey: "Software\Classes\Applications\Tokonoma.exe\SupportedTypes"; ValueType: string; ValueName: ".ipynb"; ValueData: ""
+Root: HKA; Subkey: "Software\Classes\Applications\Tokonoma.exe\SupportedTypes"; ValueType: string; ValueName: ".srt"; ValueData: ""
+Root: HKA; Subkey: "Software\Classes\Applications\Tokonoma.exe\SupportedTypes"; ValueType: string; ValueName: ".vtt"; ValueData: ""
 
 [Run]
 Filename: "{app}\Tokonoma.exe"; Description: "Open Tokonoma"; Flags: nowait postinstall skipifsilent

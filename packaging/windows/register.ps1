@@ -8,6 +8,8 @@ $ErrorActionPreference = 'Stop'
 $program = Join-Path $PSScriptRoot 'Tokonoma.exe'
 $classes = 'HKCU:\Software\Classes'
 $kind = 'Tokonoma.gguf'
+# Documents that "Open with" offers it for; it opens none of them by default.
+$documents = -split '.pdf .docx .odt .rtf .pptx .odp .xlsx .ods .epub .txt .md .csv .tsv .json .log .html .htm .mhtml .eml .ipynb .srt .vtt'
 $shortcut = Join-Path ([Environment]::GetFolderPath('Programs')) 'Tokonoma.lnk'
 
 function Set-Default($path, $value) {
@@ -28,6 +30,10 @@ if ($Remove) {
     Set-Default "$classes\$kind\DefaultIcon" ('"{0}",0' -f $program)
     Set-Default "$classes\$kind\shell\open\command" $command
     Set-Default "$classes\Applications\Tokonoma.exe\shell\open\command" $command
+    New-Item -Path "$classes\Applications\Tokonoma.exe\SupportedTypes" -Force | Out-Null
+    foreach ($ending in $documents) {
+        New-ItemProperty -Path "$classes\Applications\Tokonoma.exe\SupportedTypes" -Name $ending -Value '' -Force | Out-Null
+    }
     New-Item -Path "$classes\.gguf\OpenWithProgids" -Force | Out-Null
     New-ItemProperty -Path "$classes\.gguf\OpenWithProgids" -Name $kind -Value '' -Force | Out-Null
     $link = (New-Object -ComObject WScript.Shell).CreateShortcut($shortcut)
