@@ -30,6 +30,7 @@ LAUNCHERS = [
 ]
 WALK = Path(__file__).with_name("access_walk.py")
 IMPORTED = "conversations.json"  # in the home folder of the app
+ATTACHED = "notes.md"  # the same
 PROGRAMS = ("Xvfb", "dbus-daemon", "xdotool")
 TIMEOUT_SECONDS = 60.0  # for the window to appear, or the app to exit
 
@@ -168,6 +169,7 @@ def write_import(home: Path) -> None:
     chat = {"title": "Lenses", "create_time": 1.6e9, "update_time": 1.6e9, "mapping": mapping}
     chat |= {"conversation_id": "c1", "current_node": "2"}
     (home / IMPORTED).write_text(json.dumps([chat]))
+    (home / ATTACHED).write_text("# Notes\n\nThe harbour was rebuilt in 1926.\n")
 
 
 def window_of(environment: dict[str, str]) -> str:

@@ -31,6 +31,7 @@ def walk_screens(w: Walker, folder: Path) -> None:
         _new_with_preset,
         _presets,
         _prompts,
+        _files,
         _archive,
         _language,
         _import,
@@ -289,6 +290,46 @@ def _prompts(w: Walker, _: Path) -> None:
     if text != "Say it in one sentence.":
         w.problem(f"Return in the list of prompts left {text!r}")
     w.key("ctrl+a", "BackSpace")
+
+
+def _files(w: Walker, folder: Path) -> None:
+    """Attach a file, open its text from its chip, name it, and remove it."""
+    _start(w)
+    w.key("ctrl+shift+a", slow=PAGE_SECONDS)
+    w.check_page("attach dialog")
+    w.type(str(folder / "notes.md"))
+    w.key("Return", slow=PAGE_SECONDS)
+    w.come_back()
+    _start(w)
+    _wait(
+        w,
+        lambda: any(
+            "3 lines" in i.get_name() or "characters" in i.get_name() for i, _ in w.items()
+        ),
+    )
+    w.check_page("attached file")
+    if w.seek("notes.md", "shift+Tab", 12):
+        w.hear("the chip of an attached file")
+        if "Markdown" not in w.focus.get_name():
+            w.problem(f"the chip of a file does not say what it is: {w.focus.get_name()!r}")
+        w.key("Return", slow=PAGE_SECONDS)
+        w.expect_focus("Text that the model reads", "Enter on the chip of a file")
+        w.check_page("card of a file")
+        w.check_tabs("card of a file", "File")
+        w.key("Escape", slow=PAGE_SECONDS)
+        w.expect_focus("notes.md", "Escape in the card of a file")
+    _start(w)
+    before = len(w.events)
+    w.key("at", slow=0.3)
+    w.check_page("list of files")
+    said = [words for kind, words in w.events[before:] if kind == "said"]
+    if not any("notes.md" in words for words in said):
+        w.problem(f"a typed @ says {said}, not the attached file")
+    w.found["heard"]["an at sign in the message field"] = said
+    w.key("Escape", "BackSpace")
+    if w.seek("notes.md", "shift+Tab", 12):
+        w.key("Delete", slow=0.4)
+        w.expect_focus(MESSAGE, "Delete on the only chip")
 
 
 # --- pages --------------------------------------------------------------------------------------

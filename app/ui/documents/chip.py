@@ -168,7 +168,7 @@ class AttachmentChip(QFrame):
         if self.warning.text():
             below += self.warning.natural_width() + 14 + 8
         again = self.again_button.sizeHint().width() + 8 if self.again_button.text() else 0
-        around = 10 + _ICON + 8 + self.remove_button.sizeHint().width() + 8 + again
+        around = 18 + _ICON + 8 + self.remove_button.sizeHint().width() + 8 + again
         widest = _WIDEST_WARNING if self.warning.text() or again else _WIDEST
         width = max(self.name.natural_width(), below) + around
         return QSize(min(max(width, _NARROWEST), widest), HEIGHT)

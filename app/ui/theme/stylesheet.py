@@ -69,6 +69,7 @@ QLabel[tone="key"] {{
 
 def _buttons(p: Palette, line: int) -> str:
     # Every button has a border, transparent or coloured: the focus ring does not change its size.
+    checked = (p.accent, p.on_accent) if line == 2 else (p.accent_soft, p.text)
     return f"""
 QAbstractButton[look] {{
     color: {p.text}; background: transparent; border: 2px solid transparent; border-radius: 6px;
@@ -99,7 +100,7 @@ QAbstractButton[look="chip"] {{
 }}
 QAbstractButton[look="chip"]:hover {{ background: {p.accent_soft}; color: {p.text}; }}
 QAbstractButton[look="chip"]:checked {{
-    background: {p.accent_soft}; color: {p.text}; border-color: {p.accent};
+    background: {checked[0]}; color: {checked[1]}; border-color: {p.accent};
 }}
 QAbstractButton[look="link"] {{
     color: {p.accent}; padding: 1px 3px; min-height: 20px; font-weight: 500;
