@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMimeData, Qt, QUrl
+from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QApplication, QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
 
@@ -53,7 +54,9 @@ def undo(stage: Stage, qtbot: QtBot, widget: QWidget) -> None:
 def test_the_button_opens_a_dialog_for_several_files(
     stage: Stage, qtbot: QtBot, tmp_path: Path
 ) -> None:
+    stage.window.composer.insert("typed before")
     stage.window.composer.attach_button.click()
+    assert stage.state.messages == ()  # it sends nothing
     dialog = stage.window.findChild(QFileDialog)
     assert dialog is not None
     assert dialog.fileMode() is QFileDialog.FileMode.ExistingFiles
@@ -84,6 +87,30 @@ def test_pasted_files_are_attached(stage: Stage, tmp_path: Path) -> None:
     data.setUrls([QUrl.fromLocalFile(str(path))])
     stage.window.composer.editor.insertFromMimeData(data)
     until(lambda: chips(stage) == ["a.txt"])
+
+
+def test_a_drop_on_the_field_is_the_drop_on_the_window(stage: Stage, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("x", encoding="utf-8")
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(path))])
+    where, action = QPointF(5, 5), Qt.DropAction.CopyAction
+    buttons, keys = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+    over = QDragEnterEvent(where.toPoint(), action, data, buttons, keys)
+    QApplication.sendEvent(stage.window.composer.editor.viewport(), over)
+    assert over.isAccepted()
+    assert stage.window.drop_area.sentence() == "Drop to attach a.txt"
+    QApplication.sendEvent(stage.window, QDropEvent(where, action, data, buttons, keys))
+    assert not stage.window.drop_area.isVisible()
+    until(lambda: chips(stage) == ["a.txt"])
+
+
+def test_files_stay_while_the_settings_are_open(stage: Stage, tmp_path: Path) -> None:
+    attach(stage, tmp_path, "a.txt")
+    stage.window.open_settings()
+    stage.window.open_library()
+    stage.window.close_page()
+    assert chips(stage) == ["a.txt"]
 
 
 def test_tab_goes_from_the_chips_to_the_field(stage: Stage, qtbot: QtBot, tmp_path: Path) -> None:

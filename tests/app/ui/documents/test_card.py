@@ -169,6 +169,17 @@ def test_a_passage_behind_a_very_long_line(opened: Opened) -> None:
     assert marked(opened.card) == ["The light"]
 
 
+def test_one_line_of_a_million_characters_is_searched_in_slices(
+    opened: Opened, qtbot: QtBot
+) -> None:
+    opened.viewer.show_document(FilePart("log.txt", "abc 123 é " * 100_000))
+    search = opened.card.search
+    search.field.setText("123")
+    assert search.searching  # it goes on between other events
+    qtbot.waitUntil(lambda: not search.searching, timeout=30_000)
+    assert search.count.text() == "1 of 100,000"
+
+
 def test_search(opened: Opened, qtbot: QtBot) -> None:
     opened.viewer.show_document(REPORT)
     search = opened.card.search

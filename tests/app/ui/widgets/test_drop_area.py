@@ -27,6 +27,32 @@ def test_long_name_is_elided_and_the_sentence_is_not(stage: Stage, name: str, wi
     assert area.sentence().endswith(".gguf")
 
 
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        (["a.pdf"], "Drop to attach a.pdf"),
+        (["a.pdf", "b.md", "c"], "Drop to attach 3 files"),
+        (["m.GGUF", "a.pdf"], "Drop to open m.GGUF and attach 1 file"),
+        (["m.gguf", "a.pdf", "b.md"], "Drop to open m.gguf and attach 2 files"),
+        (["notes"], "Drop to attach the files in notes"),
+    ],
+)
+def test_what_a_drop_does(stage: Stage, tmp_path: Path, names: list[str], sentence: str) -> None:
+    stage.start()
+    (tmp_path / "notes").mkdir()
+    area = stage.window.drop_area
+    area.show_for([tmp_path / name for name in names])
+    assert area.sentence() == sentence
+
+
+def test_the_models_page_opens_what_is_dropped(stage: Stage, tmp_path: Path) -> None:
+    stage.start()
+    stage.window.open_library()
+    area = stage.window.library.drop_area
+    area.show_models([tmp_path])
+    assert area.sentence() == f"Drop to open {tmp_path.name}"
+
+
 def test_short_name_is_not_elided(stage: Stage) -> None:
     stage.start()
     stage.window.drop_area.show_for([Path("/somewhere/Bonsai-1.7B.gguf")])
