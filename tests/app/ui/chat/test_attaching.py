@@ -108,7 +108,6 @@ def test_a_drop_on_the_field_is_the_drop_on_the_window(stage: Stage, tmp_path: P
 def test_files_stay_while_the_settings_are_open(stage: Stage, tmp_path: Path) -> None:
     attach(stage, tmp_path, "a.txt")
     stage.window.open_settings()
-    stage.window.open_library()
     stage.window.close_page()
     assert chips(stage) == ["a.txt"]
 
