@@ -283,7 +283,9 @@ def connect_files(window: Window, controller: Controller) -> None:
             files.set_reads(each, Reads.PASSAGES)
 
     def offer_files() -> None:
-        attaching.list.show_files(files.known_files(controller.state.current))
+        here = files.known_files(controller.state.current)
+        attaching.list.show_files(here)
+        files.recent_files(partial(attaching.list.show_files, here))
 
     Activation(window).activated.connect(files.check_changed)  # others may have changed them
     composer.files_pasted.connect(controller.opening.paste)

@@ -38,6 +38,7 @@ from app.system.translation import number, sentences, tr, trn
 from app.system.worker import BackgroundWorker
 
 NOTICE = "attachments"  # kind of the notice about files that cannot be attached
+MOST_RECENT = 50  # files of other chats that are offered by name
 MOST_FILES = 25  # of folders, in one message
 _MOST_COUNTED = 10_000  # files of a folder
 _log = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ class Attachments:
         self.state = shown
         self._began, self._user_files = began, user_files
         self._worker = BackgroundWorker("documents", parent)
+        self._store_queue = store_queue
         blobs = Blobs(store_queue.path)
         self._texts = FileTexts(blobs, extractor or _extractor)
         self._number = count(1).__next__
@@ -190,6 +192,14 @@ class Attachments:
             KnownFile(part.name, part.sha256, part.path, part.kind)
             for part in reversed(newest.values())
         )
+
+    def recent_files(self, then: Callable[[tuple[KnownFile, ...]], None]) -> None:
+        """Call `then` with the files that were attached last in all chats, the newest first."""
+
+        def found(parts: list[FilePart]) -> None:
+            then(tuple(KnownFile(each.name, each.sha256, each.path, each.kind) for each in parts))
+
+        self._store_queue.read(lambda store: store.recent_files(MOST_RECENT), found)
 
     def check_changed(self) -> None:
         """Look which files of the shown chat have changed on disk since they were attached."""

@@ -138,15 +138,36 @@ def chat_ids(database: sqlite3.Connection) -> list[int]:
     return [row[0] for row in rows]
 
 
-def attached(database: sqlite3.Connection, conversation: int) -> list[str]:
-    """The SHA-256 of each file and image of a chat."""
+def attached(database: sqlite3.Connection, conversations: Sequence[int]) -> dict[str, None]:
+    """The SHA-256 of the files and images of chats, each once."""
+    found: dict[str, None] = {}
+    for conversation in conversations:
+        rows = database.execute(
+            "SELECT p.kind, p.data FROM part AS p JOIN message AS m ON m.id = p.message"
+            " WHERE m.conversation = ? AND p.kind IN ('file', 'image') AND p.data <> ''",
+            (conversation,),
+        )
+        for part in (from_row(kind, data, "") for kind, data in rows):
+            if isinstance(part, FilePart | ImagePart) and part.sha256:
+                found[part.sha256] = None
+    return found
+
+
+def recent_files(database: sqlite3.Connection, most: int) -> list[FilePart]:
+    """The files attached last in chats that are not deleted, each once and without its text."""
     rows = database.execute(
-        "SELECT p.kind, p.data FROM part AS p JOIN message AS m ON m.id = p.message"
-        " WHERE m.conversation = ? AND p.kind IN ('file', 'image') AND p.data <> ''",
-        (conversation,),
+        "SELECT p.data FROM part AS p JOIN message AS m ON m.id = p.message"
+        " JOIN conversation AS c ON c.id = m.conversation"
+        " WHERE p.kind = 'file' AND p.data <> '' AND c.deleted IS NULL ORDER BY p.id DESC"
     )
-    parts = (from_row(kind, data, "") for kind, data in rows)
-    return [part.sha256 for part in parts if isinstance(part, FilePart | ImagePart) and part.sha256]
+    found: dict[str, FilePart] = {}
+    for (data,) in rows:
+        part = from_row("file", data, "")
+        if isinstance(part, FilePart) and part.name:
+            found.setdefault(part.path or part.sha256 or part.name, part)
+        if len(found) == most:
+            break
+    return list(found.values())
 
 
 def import_pieces(

@@ -30,7 +30,7 @@ from app.domain.chat_settings import AdapterChoice
 from app.domain.chat_tree import ChatTree, FolderRecord
 from app.domain.ids import id_seen, new_id
 from app.domain.message import AdapterMark, Message, MessageState, StopReason
-from app.domain.parts import Content, ErrorPart, Parts, parts_of
+from app.domain.parts import Content, ErrorPart, FilePart, Parts, parts_of
 from app.domain.snippet import Snippet
 from app.domain.unsent import Unsent
 from app.store import adapters as store_adapters
@@ -266,8 +266,7 @@ class Store:
     # --- conversations ----------------------------------------------------------------------
 
     def conversations(self, query: str = "") -> list[Conversation]:
-        """Conversations, the last active first; with a query those that contain all its words,
-        and the phrases in it that are in quotes.
+        """Conversations, the last active first; with a query those with all its words and phrases.
 
         A word matches anywhere in the title or any message of any branch, also inside longer
         words, ignoring case and accents.
@@ -284,10 +283,7 @@ class Store:
     def create_conversation(
         self, title: str, settings: str = "", *, id: int | None = None, folder: int | None = None
     ) -> Conversation:
-        """Create an empty conversation, with its settings as JSON, unless it exists.
-
-        Without an `id` it gets a new one.
-        """
+        """Create an empty conversation with its settings as JSON, unless its id exists."""
         with self._writing(durable=True) as database:
             number, now = id or new_id(), time.time()
             made = insert_conversation(database, number, clean(title), now, clean(settings))
@@ -621,8 +617,12 @@ class Store:
     def attached(self, conversation_ids: Sequence[int]) -> dict[str, None]:
         """The SHA-256 of the files and images of chats, each once."""
         with self._reading() as database:
-            found = (chat_trees.attached(database, number) for number in conversation_ids)
-            return dict.fromkeys(name for names in found for name in names)
+            return chat_trees.attached(database, conversation_ids)
+
+    def recent_files(self, most: int) -> list[FilePart]:
+        """The files attached last in all chats, the newest first, each once and without its text."""
+        with self._reading() as database:
+            return chat_trees.recent_files(database, most)
 
     def import_pieces(
         self, pieces: Sequence[ImportPiece], records: FolderRecords = NO_FOLDERS

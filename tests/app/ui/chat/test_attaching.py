@@ -294,6 +294,23 @@ def test_the_list_of_names_offers_the_files_of_the_chat(
     assert names == {"a.txt", "b.txt"}
 
 
+def test_files_of_other_chats_are_offered_and_attached(
+    stage: Stage, qtbot: QtBot, tmp_path: Path
+) -> None:
+    sent(stage, tmp_path, "a.txt", "b.txt")
+    stage.controller.new_conversation()
+    stage.wait_until_idle()
+    editor = stage.window.composer.editor
+    editor.setFocus()
+    qtbot.keyClicks(editor, "@")
+    found = stage.window.attaching.list
+    until(lambda: found.list.count() == 2)
+    assert [found.list.item(row).text() for row in (0, 1)] == ["b.txt: attach", "a.txt: attach"]
+    qtbot.keyClick(editor, Qt.Key.Key_Return)
+    until(lambda: chips(stage) == ["b.txt"])
+    assert editor.text() == ""
+
+
 def test_what_is_read_of_a_file_is_chosen_in_its_card(stage: Stage, tmp_path: Path) -> None:
     attach(stage, tmp_path, "a.txt")
     stage.window.composer.chips.chips[0].opened.emit()
