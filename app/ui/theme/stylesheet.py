@@ -116,6 +116,9 @@ QAbstractButton[look]:disabled {{ color: {p.faint}; }}
 QAbstractButton[look]:focus {{ border-color: {p.accent}; }}
 QAbstractButton[look="primary"]:pressed {{ background: {p.secondary}; }}
 QAbstractButton[look="primary"]:focus {{ border-color: {p.text}; }}
+QAbstractButton[look="chip"]:checked:focus {{
+    border-color: {p.text if line == 1 else p.on_accent};
+}}
 """
 
 
