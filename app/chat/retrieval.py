@@ -36,6 +36,7 @@ NOTICE = "passages"  # kind of the notice that no more could be looked for
 DEEPEST = 32  # the most that "More passages" leads to
 _STEP = 6  # passages that "More passages" adds
 _USUAL = 6  # passages, where the room of the model is not known
+_LEAST = 0.3  # of the score of the best passage that one has which is read with it
 _SHARE = 3  # one part of so many of the free context is for passages
 
 Ended = Callable[[SearchFault | None], None]
@@ -280,7 +281,7 @@ class Retrieval:
             count = most(passages)
             made = numbered(passages[:count], branch[:-1])
             shown = "" if words == typed_text(question.parts).strip() else words
-            then(PassagesPart(made, shown, max(len(passages) - count, 0)))
+            then(PassagesPart(made, shown, max(_worth(passages) - count, 0)))
 
         def failed(about: str) -> None:
             then(SearchFault(about))
@@ -326,9 +327,15 @@ class Retrieval:
         shortest, _ = without_old(branch, sum(map(text_bytes, branch)))  # old ones go for new ones
         most = room - sum(map(text_bytes, shortest)) / size
         used, count = 0.0, 0
-        for passage in passages[:MOST]:
+        for passage in passages[: min(_worth(passages), MOST)]:
             used += len(passage.text.encode("utf-8", "replace")) / size
             if used > (most if count < FEWEST else free / _SHARE):
                 break
             count += 1
         return max(count, 1)
+
+
+def _worth(passages: Sequence[Passage]) -> int:
+    """How many of the passages are worth reading, the best first: not those that hardly fit."""
+    best = passages[0].score if passages else 0.0
+    return max(sum(each.score >= _LEAST * best for each in passages), min(len(passages), FEWEST))

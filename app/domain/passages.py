@@ -140,6 +140,21 @@ def cited(before: Mapping[int, Passage], message: Message) -> Mapping[int, Passa
     return {**before, **{each.number: each for each in found}}
 
 
+def without_struck(messages: Sequence[Message]) -> Sequence[Message]:
+    """The branch without passages of earlier questions that were struck out at a later one."""
+    struck: set[int] = set()
+    made = list(messages)
+    for at in range(len(messages) - 1, -1, -1):
+        if (part := passages_part(messages[at].parts)) is None:
+            continue
+        if struck & {each.number for each in part.passages}:
+            kept = tuple(each for each in part.passages if each.number not in struck)
+            parts = with_passages(messages[at].parts, replace(part, passages=kept))
+            made[at] = replace(messages[at], parts=parts)
+        struck |= {each.number for each in part.passages if each.above and each.struck}
+    return made if struck else messages
+
+
 def without_old(messages: Sequence[Message], surplus: int) -> tuple[list[Message], frozenset[int]]:
     """The branch without passages of earlier questions, and the ids of these questions.
 

@@ -386,3 +386,39 @@ def test_a_passage_has_what_is_above_it(stage: Stage, search: FakeSearch) -> Non
     stage.wait_until_idle()
     text = "Pumps\n| Part | Years |\n|---|---|\nThe warranty of the pump is two years."
     assert found(stage.state.messages[0])[0].text == text
+
+
+def test_passages_that_hardly_fit_are_not_read(stage: Stage, search: FakeSearch) -> None:
+    part = manual(pages=[f"Page {n} of the manual." for n in range(8)])
+    ask(stage, "How long is the warranty of the pump?", part)
+    scores = (0.9, 0.8, 0.1, 0.1, 0.1, 0.1)
+    search.found(*(page(part, n, score) for n, score in enumerate(scores, 1)))
+    made = passages_part(stage.state.messages[0].parts)
+    assert made is not None
+    assert [each.score for each in made.passages] == [0.9, 0.8, 0.1]
+    assert made.unread == 0
+    stage.wait_until_idle()
+
+
+def test_a_passage_struck_out_later_is_not_read_with_its_first_question(
+    stage: Stage, search: FakeSearch
+) -> None:
+    part = manual()
+    ask(stage, "How long is the warranty of the pump?", part)
+    search.found(page(part, 1), page(part, 3))
+    answer(stage)
+    ask(stage, "Who changes the battery of this pump?")
+    search.found(page(part, 3), page(part, 2))
+    answer(stage, "A mechanic [3].")
+    second = stage.state.messages[2]
+    made = passages_part(second.parts)
+    assert made is not None
+    above, own = made.passages
+    assert (above.number, above.above) == (2, True)
+    changed = replace(made, passages=(replace(above, struck=True), own))
+    stage.controller.retrieval.answer_with(second.id, changed)
+    stage.wait_until_idle()
+    turns = stage.engine.last_generate.turns
+    assert "two years" in turns[0].text
+    assert not any("filter" in turn.text or "[2]" in turn.text for turn in turns)
+    assert "Clean the filter" in prompt_text(stage.state.messages[0].parts)
