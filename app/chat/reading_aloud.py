@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.domain.parts import clipboard_text
+from app.domain.passages import cited_at
 from app.markdown.spoken import to_speech
 from app.markdown.stream import parse
 from app.state.chat import Notice, State
@@ -30,7 +31,9 @@ class ReadingAloud:
         if was_read or message is None:
             return
         self._state.set_notice(NOTICE, None)
-        if text := to_speech(parse(clipboard_text(message.parts))):
+        branch = self._state.branches.get(message.conversation, ())
+        passages = frozenset(cited_at(branch, message_id))
+        if text := to_speech(parse(clipboard_text(message.parts), passages)):
             self._state.set_reading(message_id)
             self._speech.speak(text)
             return

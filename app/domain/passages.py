@@ -189,6 +189,16 @@ def first_words(passage: Passage, length: int) -> str:
     return f"{(cut.rpartition(' ')[0] or cut).rstrip(' ,;:·')}…"
 
 
+def cited_at(branch: Iterable[Message], message_id: int) -> Mapping[int, Passage]:
+    """The passages by number that a message of a branch may refer to."""
+    known: Mapping[int, Passage] = {}
+    for message in branch:
+        if message.id == message_id:
+            break
+        known = cited(known, message)
+    return known
+
+
 def searched_words(question: Message, before: Sequence[Message]) -> str:
     """What is searched for a question: its words and, if it refers to one before, those too.
 

@@ -1,10 +1,13 @@
-"""Parsed blocks as the plain text that is read aloud: without code, marks and addresses."""
+"""Parsed blocks as the plain text that is read aloud: without code, marks, addresses, references."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from app.markdown.blocks import Block, Heading, Paragraph, Runs, Table
+from app.markdown.blocks import Block, Heading, Paragraph, Runs, Table, passage_number
+
+_REFERENCES = re.compile("\\s*\0(?:\\s*[,;\u2013-]?\\s*\0)*")  # to passages
 
 
 def to_speech(blocks: Sequence[Block]) -> str:
@@ -23,4 +26,5 @@ def to_speech(blocks: Sequence[Block]) -> str:
 
 
 def _words(runs: Runs) -> str:
-    return " ".join("".join(run.text for run in runs).split())
+    text = "".join("\0" if passage_number(run.link) else run.text for run in runs)
+    return " ".join(_REFERENCES.sub("", text).split())

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from app.markdown.blocks import Block, Run, passage_link, passage_number, runs_of
 from app.markdown.export import to_html, to_markdown
+from app.markdown.spoken import to_speech
 from app.markdown.stream import Reply, Stream, parse
 
 KNOWN = frozenset((1, 2, 3, 12))
@@ -145,3 +146,8 @@ def test_a_copy_may_show_references_in_another_way() -> None:
     assert to_markdown(blocks, lambda number, _: f"[^{number}]") == "Two years [^1], or [^2]-[^12]."
     html = to_html(blocks, lambda run: f"<a>{run.text}</a>" if isinstance(run, Run) else "")
     assert html == "<p>Two years <a>[1]</a>, or <a>[2</a>-<a>12]</a>.</p>"
+
+
+def test_references_are_not_read_aloud() -> None:
+    text = "Two years [1], or three [2, 3] [12].\n\n| a [1] | b |\n|--|--|\n| c [9] | d[1-3] |"
+    assert to_speech(parse(text, KNOWN)) == "Two years, or three.\na, b\nc [9], d"
