@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from app.domain.message import MessageState
 from app.domain.model_ref import Local
-from app.domain.parts import ThoughtPart
+from app.domain.parts import TextPart, ThoughtPart, prompt_text
 from app.domain.remote_fault import RemoteFault, RemoteFaultKind
 from app.system.translation import isolated
 from app.ui.panel.content import PanelContent
@@ -21,6 +21,7 @@ from app.ui.settings.fields import NumberField
 from app.ui.transcript.endings import ending
 from app.ui.transcript.message_tools import tools_for
 from engine import Chat
+from fake_search import FakeSearch, manual, page
 from fakes import MODEL
 from hostile_server import (
     Reply,
@@ -59,6 +60,23 @@ def window(qtbot: QtBot, tmp_path: Path, server: Server) -> Iterator[Elsewhere]:
     made.start()
     yield made
     made.close()
+
+
+def test_a_server_gets_the_passages_of_the_question(window: Elsewhere, server: Server) -> None:
+    server.chat(answer("Two years [1]."))
+    window.use()
+    search = FakeSearch()
+    window.controller.retrieval.search = search
+    part = manual()
+    assert window.controller.send((part, TextPart("How long is the warranty of the pump?")))
+    assert server.asked == []
+    search.found(page(part, 1))
+    window.until(lambda: bool(server.asked))
+    window.ended()
+    (asked,) = server.asked[0]["messages"]
+    assert asked["content"] == prompt_text(window.state.messages[0].parts)
+    assert "two years" in asked["content"]
+    assert "Clean the filter" not in asked["content"]
 
 
 def test_model_is_chosen_and_answers_without_any_model_loaded(

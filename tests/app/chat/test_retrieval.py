@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from app.domain.documents import Passage, SearchFault
+from app.domain.generation_settings import GenerationSettings
 from app.domain.message import Message, MessageState
 from app.domain.parts import FilePart, Parts, PassagesPart, TextPart, prompt_text
 from app.domain.passages import passages_part
 from app.store.store import Store
 from app.ui.transcript.endings import ending
-from engine import Chat, ModelLoaded, Role
+from engine import Chat, ModelLoaded, Role, Sampling
 from fake_search import FakeSearch, manual, page
 from fakes import MODEL
 from stage import Stage, until
@@ -422,3 +423,19 @@ def test_a_passage_struck_out_later_is_not_read_with_its_first_question(
     assert "two years" in turns[0].text
     assert not any("filter" in turn.text or "[2]" in turn.text for turn in turns)
     assert "Clean the filter" in prompt_text(stage.state.messages[0].parts)
+
+
+def test_two_compared_answers_wait_for_one_search(stage: Stage, search: FakeSearch) -> None:
+    part = manual()
+    ask(stage, "How long is the warranty of the pump?", part)
+    stage.controller.stop()
+    search.fail()
+    stage.wait_until_idle()
+    cold, warm = (GenerationSettings(sampling=Sampling(temperature=each)) for each in (0.2, 0.9))
+    stage.controller.compare(stage.state.messages[-1].id, cold, warm)
+    assert len(search.open) == 1
+    search.found(page(part, 1))
+    stage.wait_until_idle()
+    asked_twice = [each for each in stage.engine.commands if isinstance(each, Chat)]
+    assert len(asked_twice) == 2
+    assert all("two years" in each.turns[-1].text for each in asked_twice)
