@@ -512,7 +512,8 @@ class Answers:
         if self._local() or loading or self._held or self._closed:
             return
         ready = self._state.model.phase is ModelPhase.READY
-        waiting = (job for job in self._jobs if not (ready and self._fits(job)))
+        here = (job for job in self._jobs if not self._is_remote(job))
+        waiting = (job for job in here if not (ready and self._fits(job)))
         wanted = next((model for job in waiting if (model := self._model(job))), None)
         if wanted is not None:
             self._want_model(wanted)
