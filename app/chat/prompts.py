@@ -18,7 +18,7 @@ from app.domain.chat_settings import ResolvedText
 from app.domain.message import AnswerAgain, Message
 from app.domain.model_ref import ModelRef, Remote
 from app.domain.parts import Part, TextPart, ToolResultPart, prompt_text, without_error
-from app.domain.passages import passages_part, without_old, without_struck
+from app.domain.passages import as_read, passages_part, without_old
 from app.domain.variables import has_variables, resolved
 from app.settings.samplers import SAMPLERS
 from app.settings.table import Settings, sampling, thinking
@@ -91,12 +91,12 @@ class PromptBuilder:
     def _fitting(
         self, conversation: int | None, messages: Sequence[Message]
     ) -> tuple[Sequence[Message], frozenset[int]]:
-        """A branch without the passages that were struck out later, and those without room.
+        """A branch with the passages that the model reads, as far as there is room for old ones.
 
-        With the ids of the old questions that have lost some for want of room. Nothing is left out
-        of a branch that fits, since each change costs the cached context behind it.
+        With the ids of the questions that have lost theirs. Nothing is left out of a branch that
+        fits, since each change costs the cached context behind it.
         """
-        messages = without_struck(messages)
+        messages = as_read(messages)
         context = context_of(self._state, conversation)
         if not context or not any(passages_part(each.parts) for each in messages):
             return messages, frozenset()

@@ -140,43 +140,69 @@ def cited(before: Mapping[int, Passage], message: Message) -> Mapping[int, Passa
     return {**before, **{each.number: each for each in found}}
 
 
-def without_struck(messages: Sequence[Message]) -> Sequence[Message]:
-    """The branch without passages of earlier questions that were struck out at a later one."""
-    struck: set[int] = set()
+def as_read(messages: Sequence[Message]) -> Sequence[Message]:
+    """The branch with the passages that the model is to read, each with one question.
+
+    One that was struck out at a later question is read with none; one whose earlier question was
+    deleted is read with the next that has it.
+    """
+    parts = [passages_part(each.parts) for each in messages]
+    struck, seen = set[int](), set[int]()
+    for part in parts:
+        struck |= (
+            {each.number for each in part.passages if each.struck and each.above} if part else set()
+        )
     made = list(messages)
-    for at in range(len(messages) - 1, -1, -1):
-        if (part := passages_part(messages[at].parts)) is None:
+    for at, part in enumerate(parts):
+        if part is None:
             continue
-        if struck & {each.number for each in part.passages}:
-            kept = tuple(each for each in part.passages if each.number not in struck)
-            parts = with_passages(messages[at].parts, replace(part, passages=kept))
-            made[at] = replace(messages[at], parts=parts)
-        struck |= {each.number for each in part.passages if each.above and each.struck}
-    return made if struck else messages
+        read = tuple(
+            replace(each, above=each.number in seen)
+            for each in part.passages
+            if not each.struck and each.number not in struck
+        )
+        seen |= {each.number for each in read}
+        if read != part.passages:
+            own = with_passages(messages[at].parts, replace(part, passages=read))
+            made[at] = replace(messages[at], parts=own)
+    return made
 
 
 def without_old(messages: Sequence[Message], surplus: int) -> tuple[list[Message], frozenset[int]]:
     """The branch without passages of earlier questions, and the ids of these questions.
 
     The oldest are the first to go, until the prompt is `surplus` bytes shorter. Those that the last
-    question was found to need stay, and so do pinned ones.
+    question has too, such as pinned ones, are read with it instead.
     """
     made, left_out = list(messages), set[int]()
-    asked = [at for at, each in enumerate(messages) if each.role is Role.USER]
-    needed = {each.number for at in asked[-1:] for each in read_passages(messages[at].parts)}
-    for at in asked[:-1]:
+    *earlier, last = [at for at, each in enumerate(made) if each.role is Role.USER] or [-1]
+    for at in earlier:
         if surplus <= 0:
             break
-        part = passages_part(messages[at].parts)
-        kept = tuple(each for each in part.passages if each.number in needed) if part else ()
-        if part is None or not (set(read_passages(messages[at].parts)) - set(kept)):
+        if not (read := read_passages(made[at].parts)):
             continue
-        shorter = with_passages(messages[at].parts, replace(part, passages=kept))
-        size = len(prompt_text(messages[at].parts).encode("utf-8", "replace"))
-        surplus -= size - len(prompt_text(shorter).encode("utf-8", "replace"))
-        made[at] = replace(messages[at], parts=shorter)
+        before = _size(made[at]) + _size(made[last])
+        numbers = {each.number for each in read}
+        made[at] = _with(made[at], ())
+        moved = (
+            replace(each, above=each.above and each.number not in numbers)
+            for each in read_passages(made[last].parts)
+        )
+        made[last] = _with(made[last], tuple(moved))
+        surplus -= before - _size(made[at]) - _size(made[last])
         left_out.add(messages[at].id)
     return made, frozenset(left_out)
+
+
+def _with(message: Message, passages: tuple[Passage, ...]) -> Message:
+    part = passages_part(message.parts)
+    found = replace(part, passages=passages) if part else None
+    return replace(message, parts=with_passages(message.parts, found))
+
+
+def _size(message: Message) -> int:
+    """Bytes in a prompt."""
+    return len(prompt_text(message.parts).encode("utf-8", "replace"))
 
 
 def first_words(passage: Passage, length: int) -> str:

@@ -273,7 +273,8 @@ def test_passages_of_old_questions_are_the_first_to_go(stage: Stage, search: Fak
     stage.wait_until_idle()
     turns = stage.engine.last_generate.turns
     assert "Pump 0." not in turns[0].text
-    assert "Pump 1." in turns[0].text  # pinned
+    assert "Pump 1." not in turns[0].text
+    assert "Pump 1." in turns[-1].text  # pinned
     assert [(each.number, each.above) for each in found(stage.state.messages[2])] == [
         (2, True), (3, False), (4, False)
     ]  # fmt: skip

@@ -10,12 +10,14 @@ from app.domain.documents import PageStart, PageUnit, Passage
 from app.domain.message import Message, MessageState
 from app.domain.parts import FilePart, Part, PassagesPart, TextPart, prompt_text
 from app.domain.passages import (
+    as_read,
     cited,
     document_key,
     first_words,
     numbered,
     passage_file,
     passages_part,
+    read_passages,
     searched_words,
     with_passages,
     without_old,
@@ -129,7 +131,7 @@ def test_answers_may_cite_what_stands_before_them() -> None:
     assert list(known) == [1]
 
 
-def test_what_is_left_out_is_the_oldest_that_no_one_needs() -> None:
+def test_the_oldest_are_left_out_and_what_the_last_question_has_moves_to_it() -> None:
     texts = [asked(n, f"q{n}", passage(n, 100 * n)) for n in (1, 2, 3)]
     last = asked(4, "q4", passage(2, 200, above=True), passage(4, 400))
     branch = [*texts, last]
@@ -140,9 +142,23 @@ def test_what_is_left_out_is_the_oldest_that_no_one_needs() -> None:
     assert prompt_text(made[0].parts) == "q1"
     assert made[1:] == branch[1:]
     made, left_out = without_old(branch, 10_000)
-    assert left_out == {1, 3}
-    assert passages_part(made[1].parts) == PassagesPart((passage(2, 200),))
-    assert made[3] == last
+    assert left_out == {1, 2, 3}
+    assert prompt_text(made[1].parts) == "q2"
+    assert passages_part(made[3].parts) == PassagesPart((passage(2, 200), passage(4, 400)))
+
+
+def test_each_passage_is_read_with_one_question() -> None:
+    first = asked(1, "q1", passage(1, 0), passage(2, 50), passage(3, 90, struck=True))
+    second = asked(2, "q2", passage(1, 0, above=True), passage(2, 50, above=True, struck=True))
+    third = asked(3, "q3", passage(1, 0, above=True), passage(4, 200))
+    made = [read_passages(each.parts) for each in as_read([first, second, third])]
+    assert made == [
+        (passage(1, 0),), (passage(1, 0, above=True),), (passage(1, 0, above=True), passage(4, 200))
+    ]  # fmt: skip
+    made = [read_passages(each.parts) for each in as_read([second, third])]  # the first was deleted
+    assert made[0] == (passage(1, 0),)
+    plain = [asked(1, "q1", passage(1, 0)), asked(2, "q2"), asked(3, "q3", passage(2, 50))]
+    assert as_read(plain) == plain
 
 
 @pytest.mark.parametrize(
