@@ -440,3 +440,14 @@ def test_two_compared_answers_wait_for_one_search(stage: Stage, search: FakeSear
     asked_twice = [each for each in stage.engine.commands if isinstance(each, Chat)]
     assert len(asked_twice) == 2
     assert all("two years" in each.turns[-1].text for each in asked_twice)
+
+
+def test_the_index_of_the_app_finds_the_passages(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage, "Who changes the battery?", manual())
+    until(lambda: passages_part(stage.state.messages[0].parts) is not None)
+    stage.wait_until_idle()
+    best = found(stage.state.messages[0])[0]
+    assert "The battery is changed by a mechanic." in best.text
+    assert 0 < best.score <= 1
+    assert best.text in asked(stage)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
+import pypdfium2
 import pytest
 from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QColor, QFont, QPainter
 from PySide6.QtWidgets import QApplication
 
 from app.domain.chat_tree import ChatTree, node
-from app.domain.parts import TextPart, ThoughtPart
+from app.domain.documents import PageUnit, Passage
+from app.domain.parts import PassagesPart, TextPart, ThoughtPart
 from app.ui.export import pdf
 from app.ui.export.pdf import pdf_steps, rows_that_fit, together
 from app.ui.theme.theme import Theme
@@ -223,3 +226,16 @@ def test_headings_begin_at_the_right_in_a_right_to_left_window(qapp: QApplicatio
         ends.append(words._layout.lineAt(0).naturalTextRect().right())  # pyright: ignore[reportPrivateUsage]
     qapp.setLayoutDirection(before)
     assert ends[0] < 200 < 395 < ends[1] <= 401
+
+
+def test_references_to_passages_are_notes_at_the_end(theme: Theme, tmp_path: Path) -> None:
+    passage = Passage(1, "manual.pdf", "The warranty is two years.", "3", PageUnit.PAGE)
+    messages = (
+        node(1, None, Role.USER, (PassagesPart((passage,)), TextPart("How long?"))),
+        node(2, 1, Role.ASSISTANT, (TextPart("Two years [1], [see](https://a.b)."),)),
+    )
+    content = write(ChatTree("Title", 1.7e9, 1.7e9, messages, 2), tmp_path / "a.pdf")
+    assert content.count(b"/URI (") == 1  # the address, not the number
+    with closing(pypdfium2.PdfDocument(content)) as file:
+        text = " ".join(re.findall(r"\w+", file[0].get_textpage().get_text_bounded()))
+    assert "Answer Two years 1 see Passages 1 manual pdf page 3 The warranty is two years" in text
