@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
+from html import escape
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, QTimer, Signal
@@ -55,6 +56,7 @@ from app.ui.widgets.menus import popup_below
 from engine import Role
 
 MARGIN = 24  # pixels left and right of the column, as in the composer
+_WIDEST_TIP = 90  # characters in a line of a tooltip
 _RESIZE_MILLISECONDS = 120  # milliseconds from the last resize to idle layout
 
 
@@ -519,7 +521,7 @@ class Transcript(QAbstractScrollArea):
         elif isinstance(event, QHelpEvent) and event.type() is QEvent.Type.ToolTip:
             tip = self.pointer.tip(QPointF(event.pos()))
             if tip:
-                QToolTip.showText(event.globalPos(), tip, self.viewport())
+                QToolTip.showText(event.globalPos(), _wrapped(tip), self.viewport())
             else:
                 QToolTip.hideText()
             return True
@@ -603,3 +605,8 @@ class Transcript(QAbstractScrollArea):
         self.keys.leave()
         self.viewport().update()
         super().focusOutEvent(arg__1)
+
+
+def _wrapped(tip: str) -> str:
+    """A tooltip as it is shown: Qt wraps the lines of rich text only."""
+    return tip if len(tip) < _WIDEST_TIP else f"<p>{escape(tip).replace(chr(10), '<br>')}</p>"

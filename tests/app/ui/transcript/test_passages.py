@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QAccessible
+from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
+from PySide6.QtGui import QAccessible, QHelpEvent
+from PySide6.QtWidgets import QToolTip
 from pytestqt.qtbot import QtBot
 
 from app.domain.documents import PageUnit, Passage, SearchFault
@@ -261,3 +262,15 @@ def test_an_arabic_passage_has_its_controls_at_the_left(view: Transcript, qtbot:
     with qtbot.waitSignal(view.passage_opened) as opened:
         click(qtbot, view, click_at)
     assert opened.args == [arabic]
+
+
+def test_a_long_tip_is_wrapped(view: Transcript, qtbot: QtBot) -> None:
+    long = replace(FIRST, text="a < b & c, " * 40)
+    show(view, qtbot, [asked(1, long), message(2, "[1]")])
+    point = center(view, 1, "[1]")
+    at = view.viewport().mapToGlobal(point)
+    event = QHelpEvent(QEvent.Type.ToolTip, point, at)
+    assert view.viewportEvent(event)
+    assert QToolTip.text().startswith("<p>manual.pdf, page 3<br>a &lt; b &amp; c, a")
+    assert len(QToolTip.text()) < 500
+    QToolTip.hideText()
