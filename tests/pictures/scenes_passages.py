@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from PySide6.QtCore import QPointF, QRectF
-from PySide6.QtWidgets import QToolTip
 
 from app.domain.documents import DocumentKind, PageStart, PageUnit, Passage, Reads, SearchFault
 from app.domain.message import MessageState
@@ -142,7 +141,7 @@ def passages_struck(stage: Stage) -> None:
 
 
 def passages_hover(stage: Stage) -> None:
-    """The keyboard is at a reference, and the mouse at another, with its tip."""
+    """The keyboard is at a reference, and the mouse at another."""
     _show(stage, PassagesPart(_PASSAGES))
     view = stage.window.transcript
     view.setFocus()
@@ -153,8 +152,6 @@ def passages_hover(stage: Stage) -> None:
     area: QRectF = part.view.links()[0].moved(part.x, part.y).area
     point = area.center() + QPointF(layout.left_of(1), layout.message_top(1))
     view.pointer.moved(point)
-    tip = view.pointer.tip(point)
-    QToolTip.showText(view.viewport().mapToGlobal(point.toPoint()), tip, view.viewport())
     flush()
 
 

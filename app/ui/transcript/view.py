@@ -521,7 +521,7 @@ class Transcript(QAbstractScrollArea):
         elif isinstance(event, QHelpEvent) and event.type() is QEvent.Type.ToolTip:
             tip = self.pointer.tip(QPointF(event.pos()))
             if tip:
-                QToolTip.showText(event.globalPos(), _wrapped(tip), self.viewport())
+                QToolTip.showText(event.globalPos(), wrapped_tip(tip), self.viewport())
             else:
                 QToolTip.hideText()
             return True
@@ -607,6 +607,6 @@ class Transcript(QAbstractScrollArea):
         super().focusOutEvent(arg__1)
 
 
-def _wrapped(tip: str) -> str:
+def wrapped_tip(tip: str) -> str:
     """A tooltip as it is shown: Qt wraps the lines of rich text only."""
     return tip if len(tip) < _WIDEST_TIP else f"<p>{escape(tip).replace(chr(10), '<br>')}</p>"
