@@ -70,7 +70,11 @@ NO_TEXTS = {
     "app/ui/window.py": {"{…} — Tokonoma", "Tokonoma"},
 }
 # Modules whose other strings are HTML or SQL.
-OTHER_LANGUAGES = {"app/chat/transfer/ollama.py", "app/ui/export/html.py"}
+OTHER_LANGUAGES = {
+    "app/chat/transfer/ollama.py",
+    "app/ui/export/html.py",
+    "app/chat/embedding_prompts.py",  # for models
+}
 # Modules that pass texts of a table to tr: no literals can stand there.
 FROM_TABLES = {
     "app/ui/comparison/card.py",
