@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
-from app.processes.child import serve
+from app.processes.child import Report, serve
 
 
-def _extract(request: Mapping[str, Any]) -> Iterator[bytes]:
+def _extract(request: Mapping[str, Any], report: Report) -> Iterator[bytes]:
     from app.documents.extraction import extraction
 
-    return extraction(request)
+    return extraction(request, report)
 
 
 TASKS = {"extract": _extract}

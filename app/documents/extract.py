@@ -43,11 +43,16 @@ class Extractor:
         self._most_characters = most_characters
 
     def extract(
-        self, path: Path, name: str = "", cancelled: Callable[[], bool] | None = None
+        self,
+        path: Path,
+        name: str = "",
+        cancelled: Callable[[], bool] | None = None,
+        progress: Callable[[float], None] | None = None,
     ) -> Document:
         """The document in the file `path`, which the user knows as `name`. Raises ExtractionError.
 
-        `cancelled` is asked every few milliseconds, on this thread.
+        `cancelled` is asked every few milliseconds, and `progress` is told how much is done, 0 to
+        1, if the format lets it be known; both on this thread.
         """
         before = _state(path)
         if before.st_size > self._most_bytes:
@@ -58,7 +63,7 @@ class Extractor:
             "most_characters": self._most_characters,
         }
         try:
-            pieces = self._pool.call("extract", request, cancelled)
+            pieces = self._pool.call("extract", request, cancelled, progress)
             document = unpack(pieces, self._most_characters)
         except (ChildError, ExtractionError) as error:
             if error.fault is not ChildFault.CANCELLED:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,10 @@ def read(source: Source) -> Document:
         raise ExtractionError(ExtractionFault.UNREADABLE, error.strerror) from None
 
 
-def extraction(request: Mapping[str, Any]) -> Iterator[bytes]:
+def extraction(request: Mapping[str, Any], report: Callable[[float], None]) -> Iterator[bytes]:
     """The document in the file `path`, in pieces, or why there is none."""
     try:
-        document = read(Source(Path(request["path"]), request["name"]))
+        document = read(Source(Path(request["path"]), request["name"], report))
     except ExtractionError as error:
         yield pack_fault(error)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -66,6 +67,12 @@ class Source:
 
     path: Path
     name: str = ""  # by which the user knows it; "": that of the path
+    report: Callable[[float], None] | None = None  # called with how much is read, 0 to 1
+
+    def progress(self, done: int, whole: int) -> None:
+        """Tell how much is read; a reader that tells it is given more time."""
+        if self.report is not None and whole > 0:
+            self.report(done / whole)
 
     @cached_property
     def size(self) -> int:

@@ -12,6 +12,7 @@ import os
 import queue
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, BinaryIO, NoReturn
@@ -20,8 +21,9 @@ from app.processes import frames
 from app.processes.frames import read_frame, write_frame
 from app.processes.restrictions import end_with_parent, limit_seconds, peak_memory, restrict
 
-# Does a request, and gives the pieces of its result.
-Task = Callable[[Mapping[str, Any]], Iterable[bytes]]
+# Does a request, and gives the pieces of its result; it may tell how much is done, 0 to 1.
+Report = Callable[[float], None]
+Task = Callable[[Mapping[str, Any], Report], Iterable[bytes]]
 
 _MOST_REQUEST_BYTES = 1 << 24
 _IDLE_SECONDS = 60.0  # without a request, then the child ends
@@ -58,8 +60,20 @@ def serve(tasks: Mapping[str, Task]) -> NoReturn:
 def _do(task: Task, call: Mapping[str, Any], results: BinaryIO, writing: threading.Lock) -> bool:
     """Do one task and write its result; whether the process must end."""
     limit_seconds(call["seconds"])
+    reported = 0.0
+
+    def report(done: float) -> None:
+        nonlocal reported
+        if (now := time.monotonic()) - reported < _REPORT_SECONDS:
+            return
+        reported = now
+        limit_seconds(call["seconds"])
+        with writing:
+            write_frame(results, frames.PROGRESS, f"{done:.4f}".encode())
+            results.flush()
+
     try:
-        for piece in task(call["request"]):
+        for piece in task(call["request"], report):
             with writing:
                 write_frame(results, frames.PIECE, piece)
         is_last = peak_memory() > _KEEP_BYTES

@@ -11,6 +11,7 @@ PIECE = b"P"  # of a result
 DONE = b"D"  # the end of a result; the child waits for the next call
 LAST = b"L"  # the same, and the child ends
 FAULT = b"F"  # JSON of why there is no result; the child ends
+PROGRESS = b"N"  # how much of the task is done, 0 to 1, in decimal digits
 MEMORY = b"M"  # the peak of its memory in bytes, as decimal digits
 
 _HEADER = struct.Struct(">cQ")

@@ -35,13 +35,15 @@ _NEAR = 0.7  # of the memory: a crash beyond it is for want of memory
 _log = logging.getLogger(__name__)
 
 Cancelled = Callable[[], bool]
+Progress = Callable[[float], None]  # called with how much is done, 0 to 1
 
 
 @dataclass(frozen=True, slots=True)
 class ChildLimits:
     """What one task may use."""
 
-    seconds: float = 60.0  # of wall time
+    seconds: float = 60.0  # without any progress
+    most_seconds: float = 600.0  # in all
     memory_bytes: int = 1_000_000_000
     output_bytes: int = 250_000_000
 
@@ -89,7 +91,7 @@ class Child:
     def __init__(self, command: Sequence[str], limits: ChildLimits) -> None:
         self._command = command
         self._limits = limits
-        self._answers: queue.SimpleQueue[_Result | ChildError | int] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[_Result | ChildError | float | int] = queue.SimpleQueue()
         self._process: subprocess.Popen[bytes] | None = None
         self._started = threading.Event()
         self._peak = 0
@@ -105,15 +107,21 @@ class Child:
         return self._process.pid if self._process is not None else 0
 
     def call(
-        self, task: str, request: Mapping[str, Any], cancelled: Cancelled | None = None
+        self,
+        task: str,
+        request: Mapping[str, Any],
+        cancelled: Cancelled | None = None,
+        progress: Progress | None = None,
     ) -> list[bytes]:
-        """Do a task; returns the pieces of its result. Raises ChildError."""
+        """Do a task; returns the pieces of its result. Raises ChildError.
+
+        `cancelled` and `progress` are called on this thread.
+        """
         self._calls += 1
+        seconds = self._limits.seconds
         try:
-            self._send(
-                frames.CALL, {"task": task, "request": request, "seconds": self._limits.seconds}
-            )
-            return self._wait(cancelled or _never)
+            self._send(frames.CALL, {"task": task, "request": request, "seconds": seconds})
+            return self._wait(cancelled or _never, progress or _ignored)
         except BaseException:
             self.is_usable = False
             self.kill()
@@ -145,13 +153,18 @@ class Child:
             write_frame(stream, kind, json.dumps(content).encode())
             stream.flush()
 
-    def _wait(self, cancelled: Cancelled) -> list[bytes]:
-        limit = time.monotonic() + self._limits.seconds
+    def _wait(self, cancelled: Cancelled, progress: Progress) -> list[bytes]:
+        moved = time.monotonic()  # when something was done
+        end = moved + self._limits.most_seconds
         while True:
-            self._check(limit, cancelled)
+            self._check(min(end, moved + self._limits.seconds), cancelled)
             try:
                 answer = self._answers.get(timeout=_POLL_SECONDS)
             except queue.Empty:
+                continue
+            if isinstance(answer, float):
+                moved = time.monotonic()
+                progress(answer)
                 continue
             if isinstance(answer, _Result):
                 self.is_usable = not answer.is_last
@@ -167,7 +180,9 @@ class Child:
         if cancelled():
             raise ChildError(ChildFault.CANCELLED)
         if time.monotonic() > limit:
-            raise ChildError(ChildFault.TIMEOUT, f"longer than {self._limits.seconds:g} seconds")
+            raise ChildError(
+                ChildFault.TIMEOUT, f"{self._limits.seconds:g} seconds without progress"
+            )
         self._peak = max(self._peak, memory_of(self.process_id))
         if self._peak > self._limits.memory_bytes:
             raise ChildError(ChildFault.MEMORY, f"more than {self._limits.memory_bytes} bytes")
@@ -231,6 +246,8 @@ class Child:
                 pieces, left = [], self._limits.output_bytes
             elif kind == frames.FAULT:
                 self._answers.put(_fault(content))
+            elif kind == frames.PROGRESS:
+                self._answers.put(_fraction(content))
             elif kind == frames.MEMORY and content.isdigit():
                 self._peak = max(self._peak, int(content[:20]))
             else:
@@ -255,11 +272,16 @@ class ChildPool:
         self._closed = False
 
     def call(
-        self, task: str, request: Mapping[str, Any], cancelled: Cancelled | None = None
+        self,
+        task: str,
+        request: Mapping[str, Any],
+        cancelled: Cancelled | None = None,
+        progress: Progress | None = None,
     ) -> list[bytes]:
         """Do a task in a child; returns the pieces of its result. Raises ChildError.
 
-        Waits while as many tasks run as there may be children.
+        Waits while as many tasks run as there may be children. `cancelled` and `progress` are
+        called on this thread.
         """
         cancelled = cancelled or _never
         while not self._free.acquire(timeout=_POLL_SECONDS):
@@ -268,7 +290,7 @@ class ChildPool:
         try:
             while True:
                 with suppress(_Ended):
-                    return self._call(task, request, cancelled)
+                    return self._call(task, request, cancelled, progress or _ignored)
         finally:
             self._free.release()
 
@@ -284,10 +306,12 @@ class ChildPool:
             if not child.join(max(0.0, limit - time.monotonic())):
                 _log.warning("child process %d has not ended", child.process_id)
 
-    def _call(self, task: str, request: Mapping[str, Any], cancelled: Cancelled) -> list[bytes]:
+    def _call(
+        self, task: str, request: Mapping[str, Any], cancelled: Cancelled, progress: Progress
+    ) -> list[bytes]:
         child = self._take()
         try:
-            return child.call(task, request, cancelled)
+            return child.call(task, request, cancelled, progress)
         except ChildError as error:
             if self._closed:
                 raise ChildError(ChildFault.CANCELLED) from None
@@ -324,6 +348,18 @@ def _creation_flags() -> int:
 
 def _never() -> bool:
     return False
+
+
+def _ignored(done: float) -> None:
+    """Progress that nobody asked for."""
+
+
+def _fraction(content: bytes) -> float:
+    """How much is done, as a child told it. Raises FrameError."""
+    try:
+        return min(1.0, max(0.0, float(content[:20])))
+    except ValueError:
+        raise FrameError("progress that is no number") from None
 
 
 def _fault(content: bytes) -> ChildError:

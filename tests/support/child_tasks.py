@@ -12,11 +12,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+Report = Callable[[float], None]
 COMMAND = (
     sys.executable,
     "-E",
@@ -27,32 +28,39 @@ COMMAND = (
 )
 
 
-def _echo(request: Mapping[str, Any]) -> Iterator[bytes]:
+def _echo(request: Mapping[str, Any], report: Report) -> Iterator[bytes]:
     yield request["text"].encode()
     yield str(os.getpid()).encode()
 
 
-def _collects(request: Mapping[str, Any]) -> Iterator[bytes]:
+def _collects(request: Mapping[str, Any], report: Report) -> Iterator[bytes]:
     yield str(gc.isenabled()).encode()
 
 
-def _sleep(request: Mapping[str, Any]) -> Iterator[bytes]:
+def _sleep(request: Mapping[str, Any], report: Report) -> Iterator[bytes]:
     time.sleep(request["seconds"])
     yield b"slept"
 
 
-def _never_yields(request: Mapping[str, Any]) -> Iterator[bytes]:
+def _steps(request: Mapping[str, Any], report: Report) -> Iterator[bytes]:
+    for step in range(request["steps"]):
+        time.sleep(request["seconds"])
+        report((step + 1) / request["steps"])
+    yield b"done"
+
+
+def _never_yields(request: Mapping[str, Any], report: Report) -> Iterator[bytes]:
     """A regular expression that holds the interpreter for ages."""
     re.match(r"(a|a)*$", "a" * 60 + "b")
     yield b""
 
 
-def _allocate(request: Mapping[str, Any]) -> Iterator[bytes]:
+def _allocate(request: Mapping[str, Any], report: Report) -> Iterator[bytes]:
     blocks = [b"x" * 1_000_000 for _ in range(request["megabytes"])]
     yield str(len(blocks)).encode()
 
 
-def _print(request: Mapping[str, Any]) -> Iterator[bytes]:
+def _print(request: Mapping[str, Any], report: Report) -> Iterator[bytes]:
     """Text from Python, from C and to the descriptors, as libraries print it."""
     print("a stray line", flush=True)
     print("and an error", file=sys.stderr, flush=True)
@@ -62,28 +70,28 @@ def _print(request: Mapping[str, Any]) -> Iterator[bytes]:
     yield b"result"
 
 
-def _flood(request: Mapping[str, Any]) -> Iterator[bytes]:
+def _flood(request: Mapping[str, Any], report: Report) -> Iterator[bytes]:
     while True:
         yield b"x" * 1_000_000
 
 
-def _raise(request: Mapping[str, Any]) -> Iterator[bytes]:
+def _raise(request: Mapping[str, Any], report: Report) -> Iterator[bytes]:
     yield b"a piece"
     raise ValueError("this is wrong")
 
 
-def _die(request: Mapping[str, Any]) -> Iterator[bytes]:
+def _die(request: Mapping[str, Any], report: Report) -> Iterator[bytes]:
     yield b"a piece"
     os._exit(request["code"]) if "code" in request else signal.raise_signal(request["signal"])
 
 
-def _go_idle(request: Mapping[str, Any]) -> Iterator[bytes]:
+def _go_idle(request: Mapping[str, Any], report: Report) -> Iterator[bytes]:
     """A result, after which the process ends by itself, as one does to which nothing comes."""
     yield b"going"
     threading.Thread(target=lambda: (time.sleep(0.2), os._exit(0)), daemon=True).start()
 
 
-def _forbidden(request: Mapping[str, Any]) -> Iterator[bytes]:
+def _forbidden(request: Mapping[str, Any], report: Report) -> Iterator[bytes]:
     """The names of what was allowed although it must not be."""
     folder = Path(request["folder"])
 
@@ -119,6 +127,7 @@ TASKS = {
     "echo": _echo,
     "collects": _collects,
     "sleep": _sleep,
+    "steps": _steps,
     "never": _never_yields,
     "allocate": _allocate,
     "print": _print,

@@ -94,6 +94,21 @@ def test_a_task_that_takes_too_long_ends(make: Make, task: str) -> None:
     assert process_of(pool) != process
 
 
+def test_a_task_that_tells_its_progress_has_more_time(make: Make) -> None:
+    pool = make(ChildLimits(seconds=1.0))
+    done: list[float] = []
+    request = {"steps": 8, "seconds": 0.2}
+    assert pool.call("steps", request, None, done.append) == [b"done"]
+    assert done == sorted(done)
+    assert done[-1] == 1.0
+
+
+def test_a_task_that_never_ends_has_a_limit_in_all(make: Make) -> None:
+    pool = make(ChildLimits(seconds=1.0, most_seconds=1.5))
+    error = fault_of(pool, "steps", {"steps": 1_000_000, "seconds": 0.1})
+    assert error.fault is ChildFault.TIMEOUT
+
+
 def test_a_task_can_be_cancelled_at_any_time(make: Make) -> None:
     pool = make()
     asked = threading.Event()
