@@ -6,9 +6,14 @@ import importlib
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from app.documents.source import Source
 from app.domain.documents import Document
 
+# Characters of a hostile text; what takes time that grows with the square takes minutes for them.
+HOSTILE = [60_000, pytest.param(600_000, marks=pytest.mark.sweep)]
+MOST_SECONDS = 30.0  # of the processor, for a text that takes one or two
 Read = Callable[..., Document]
 
 
