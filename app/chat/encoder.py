@@ -256,7 +256,8 @@ class Encoder(QObject):
 
     def _may_read(self, lane: _Lane) -> bool:
         state = self._state
-        is_busy = state.generations or state.queued or state.model.phase is ModelPhase.LOADING
+        # Not one that is queued: its question may wait for these passages.
+        is_busy = state.generations or state.model.phase is ModelPhase.LOADING
         return bool(lane.jobs) and (lane.jobs[0].kind is TextKind.QUERY or not is_busy)
 
     async def _read(self, lane: _Lane) -> None:

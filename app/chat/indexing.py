@@ -35,6 +35,7 @@ _TIDY_MILLISECONDS = 5_000  # after the last change: erasing rewrites a part of 
 _TEXTS = 16  # passages, with their parts, that the encoder gets at once
 _MOST_WAITED_FOR = 32  # documents; a question does not wait for more
 _WAIT_MILLISECONDS = 20_000  # how long a question waits for its documents
+_MOST_VECTORS = 400  # passages; a question does not wait for the vectors of more
 _VECTOR_MILLISECONDS = 4_000  # and for its vector: the model may have to be loaded
 
 
@@ -115,6 +116,8 @@ class _Search:
     vector: tuple[float, ...] | None = None
     model: str = ""
     embedding: bool = False
+    waits_for_vectors: bool = False
+    waited: bool = False  # for vectors, once
 
 
 class Indexing(QObject):
@@ -207,8 +210,8 @@ class Indexing(QObject):
     ) -> None:
         """Search documents, None: all; `then` is called later, once.
 
-        A few documents that are not indexed yet are first, before all others. Where the embedding
-        model is busy for too long, only words count.
+        A few documents that are not indexed yet are first, before all others, and so are the vectors
+        of a few passages. Where the embedding model is busy for too long, only words count.
         """
         wanted = None if keys is None else list(dict.fromkeys(keys))
         offered: dict[str, Offered] = {}
@@ -284,7 +287,12 @@ class Indexing(QObject):
         """Search, if the question waits for nothing."""
         if search not in self._searches or not search.checked:
             return
-        if search.waits_for or search.embedding:
+        if search.waits_for or search.embedding or search.waits_for_vectors:
+            return
+        if self._lacks_vectors(search):
+            search.waits_for_vectors = search.waited = True
+            QTimer.singleShot(_WAIT_MILLISECONDS, self, self._stop_waiting)
+            self._advance()
             return
         self._searches.remove(search)
 
@@ -300,6 +308,19 @@ class Indexing(QObject):
 
         self._worker.run(look, search.then)
 
+    def _lacks_vectors(self, search: _Search) -> bool:
+        """Whether passages may have no vectors yet, which come soon."""
+        comes = self._used and not self._paused and not search.waited
+        known = (self._embedded, self._vectorless)
+        return comes and search.vector is not None and search.model not in known
+
+    def _stop_waiting(self) -> None:
+        """The passages have their vectors, or will not have them soon: questions go on."""
+        for search in list(self._searches):
+            if search.waits_for_vectors:
+                search.waits_for_vectors = False
+                self._go(search)
+
     # --- steps ----------------------------------------------------------------------------------
 
     @property
@@ -309,6 +330,8 @@ class Indexing(QObject):
     def _on_generations(self) -> None:
         if self._paused != self._was_paused:
             self._was_paused = self._paused
+            if self._paused:
+                self._stop_waiting()
             self._advance()
 
     def _remove(self, job: Callable[[DocumentIndex], None]) -> None:
@@ -454,6 +477,8 @@ class Indexing(QObject):
                 self._embed(model, passages)
             else:
                 self._embedded = model
+            if not passages or left > _MOST_VECTORS:
+                self._stop_waiting()
 
         return then
 
@@ -464,6 +489,7 @@ class Indexing(QObject):
             self._embedding = False
             if vectors is None or len(vectors.rows) != len(texts):
                 self._vectorless = model  # until the encoder changes
+                self._stop_waiting()
                 self._advance()
                 return
             self._passages_left = max(0, self._passages_left - len(passages))

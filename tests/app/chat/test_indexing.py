@@ -372,3 +372,56 @@ def test_ten_thousand_documents_are_wanted_at_once(make) -> None:
     bench.indexing.forget(keys[50:])
     bench.idle()
     assert len(bench.search("text", None, 100).found) == 50
+
+
+def test_a_question_waits_for_the_vectors_of_a_few_passages(make) -> None:
+    encoder = FakeEncoder()
+    bench = make(encoder=encoder)
+    encoder.holds = True
+    bench.want("lease", "Tell the landlord a quarter of a year before.")
+    bench.want("fruit", FRUIT)
+    until(lambda: bool(encoder.held))
+    results: list[SearchResult] = []
+    bench.indexing.search("the landlord?", None, results.append)
+    until(lambda: len(encoder.held) == 2)  # passages, and the question
+    encoder.held.pop()()  # of the question
+    until(lambda: not bench.indexing._working)
+    assert results == []
+    encoder.release()
+    until(lambda: bool(results))
+    assert results[0].by_meaning
+    assert next(each.key for each in results[0].found) == "lease"
+
+
+def test_a_question_does_not_wait_for_vectors_while_an_answer_runs(make) -> None:
+    encoder = FakeEncoder()
+    bench = make(encoder=encoder)
+    encoder.holds = True
+    bench.want("fruit", FRUIT)
+    until(lambda: bool(encoder.held))
+    results: list[SearchResult] = []
+    bench.indexing.search("apples", None, results.append)
+    until(lambda: len(encoder.held) == 2)
+    encoder.held.pop()()
+    until(lambda: not bench.indexing._working)
+    assert results == []
+    bench.answer(True)
+    until(lambda: bool(results))
+    assert [each.key for each in results[0].found] == ["fruit"]
+    bench.answer(False)
+
+
+def test_a_question_does_not_wait_for_vectors_that_do_not_come(make) -> None:
+    encoder = FakeEncoder()
+    bench = make(encoder=encoder)
+    encoder.holds = True
+    bench.want("fruit", FRUIT)
+    until(lambda: bool(encoder.held))
+    results: list[SearchResult] = []
+    bench.indexing.search("apples", None, results.append)
+    until(lambda: len(encoder.held) == 2)
+    encoder.held.pop()()
+    encoder.held.clear()
+    bench.indexing._stop_waiting()  # the time is over
+    until(lambda: bool(results))
+    assert [each.key for each in results[0].found] == ["fruit"]
