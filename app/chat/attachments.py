@@ -400,7 +400,10 @@ class Attachments:
         """Set the files of a place, and store what is unsent if it is another than before."""
         before = [each.kept for each in self._shown.of(place)]
         self._shown.set(place, attachments)
-        if not isinstance(place, Editing) and before != [each.kept for each in attachments]:
+        is_deleted = isinstance(place, int) and self._state.conversation(place) is None
+        if isinstance(place, Editing) or is_deleted:
+            return
+        if before != [each.kept for each in attachments]:
             self._drafts().write(place)
 
 

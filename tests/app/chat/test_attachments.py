@@ -426,6 +426,30 @@ def test_bytes_go_with_the_last_chat_that_uses_them(stage: Stage, tmp_path: Path
         assert left() == expected
 
 
+def test_a_chat_that_is_removed_while_its_file_is_read_leaves_nothing(
+    stage: Stage, tmp_path: Path, extractor: PlainExtractor
+) -> None:
+    stage.controller.send("Question")
+    stage.engine.finish()
+    _settle(stage)
+    chat = stage.state.current
+    assert chat is not None
+    extractor.free.clear()
+    stage.controller.attachments.attach([_file(tmp_path, "a.txt", "A")])
+    until(lambda: extractor.names == ["a.txt"])
+    stage.controller.deletions.delete([chat])
+    stage.controller.deletions.remove([chat])
+    extractor.free.set()
+    _settle(stage)
+    rows: list[object] = []
+    stage.store_queue.read(
+        lambda store: store._database.execute("SELECT * FROM draft WHERE text != ''").fetchall(),
+        rows.append,
+    )
+    until(lambda: bool(rows))
+    assert rows == [[]]
+
+
 def test_closing_stops_an_extraction(
     make: Callable[[], Stage], tmp_path: Path, extractor: PlainExtractor
 ) -> None:
