@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from app.documents.extract import Extractor
 from app.domain.documents import Reads
 from app.domain.parts import FilePart, TextPart, files, prompt_text
 from app.state.attachments import Attachment, AttachmentPhase, Editing
+from engine import Role
 from fakes import MODEL
 from plain_extractor import PlainExtractor
 from stage import Stage, until
@@ -478,3 +480,73 @@ def test_real_files_are_extracted_in_a_child_process(qtbot: QtBot, tmp_path: Pat
         assert "inside.txt" in good.part.text
     finally:
         stage.close()
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", range(6))
+def test_no_file_is_lost_in_any_order_of_what_a_user_does(
+    make: Callable[[], Stage], tmp_path: Path, seed: int
+) -> None:
+    """Attach, remove, choose pages, send, edit, change the chat, restart: as a simple model says."""
+    rng, stage = random.Random(seed), make()
+    paths = [_file(tmp_path, f"{n}.txt", f"One {n}\fTwo {n}\fThree {n}") for n in range(6)]
+    wanted: dict[int | None, dict[str, tuple[int, ...]]] = {None: {}}  # names, and chosen pages
+    sent: dict[int, list[list[str]]] = {}  # the files of each question
+
+    def check() -> None:
+        _settle(stage)
+        here = stage.state.current
+        assert {each.name: each.part.chosen for each in _of(stage, here) if each.part} == (
+            wanted[here]
+        )
+        questions = [m for m in stage.state.messages if m.role is Role.USER]
+        names = [[part.name for part in files(message.parts)] for message in questions]
+        assert names == sent.get(here or 0, [])
+
+    for number in range(40):
+        here = stage.state.current
+        there = _of(stage, here)
+        match rng.choice(["attach", "attach", "remove", "pages", "send", "edit", "go", "restart"]):
+            case "attach":
+                chosen = rng.sample(paths, rng.randint(1, 3))
+                stage.controller.attachments.attach(chosen)
+                wanted[here] |= {p.name: () for p in chosen if p.name not in wanted[here]}
+            case "remove" if there:
+                gone = rng.choice(there)
+                stage.controller.attachments.remove(gone.id)
+                del wanted[here][gone.name]
+            case "pages" if there:
+                some = rng.choice(there)
+                stage.controller.attachments.set_pages(some.id, [1])
+                wanted[here][some.name] = (1,)
+            case "send":
+                _settle(stage)
+                if stage.controller.send(f"Question {number}"):
+                    stage.engine.finish()
+                    now = stage.state.current
+                    assert now is not None
+                    sent.setdefault(now, []).append(list(wanted[here]))
+                    wanted[here] = {}
+                    wanted.setdefault(now, {})
+            case "edit" if here is not None:
+                last = next(m for m in reversed(stage.state.messages) if m.role is Role.USER)
+                stage.controller.attachments.begin_edit(last.id)
+                for each in _of(stage, Editing(last.id))[:1]:
+                    stage.controller.attachments.remove(each.id)
+                if stage.controller.edit(last.id, f"Edited {number}"):
+                    stage.engine.finish()
+                    sent[here][-1] = sent[here][-1][1:]
+            case "go":
+                place = rng.choice(list(wanted))
+                if place is None:
+                    stage.controller.new_conversation()
+                else:
+                    stage.controller.open_conversation(place)
+                _settle(stage)
+            case "restart":
+                _settle(stage)
+                stage = make()
+                _settle(stage)
+            case _:
+                continue
+        check()
