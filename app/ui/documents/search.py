@@ -20,6 +20,7 @@ from app.ui.widgets import accessibility
 from app.ui.widgets.controls import IconButton, label
 
 _SLICE = 0.006  # seconds of searching between two events
+_SHOW_SECONDS = 0.1  # between two times that the matches so far are shown
 _PIECE = 4000  # characters that are searched at once, up to the end of a line
 
 
@@ -34,6 +35,7 @@ class DocumentSearch(QWidget):
         self.matches: list[Match] = []
         self.current = -1
         self.searching = False
+        self._next_show = 0.0
         self._timer = QTimer(self, singleShot=True, interval=0)
         self._timer.timeout.connect(self._search_some)
         self.field = QLineEdit(placeholderText=tr("Find in this file"))
@@ -74,7 +76,7 @@ class DocumentSearch(QWidget):
         self._query = normalize_query(query)
         self.matches, self.current = [], -1
         self._pieces = _pieces(self._text.shown_text) if self._query else iter(())
-        self.searching = bool(self._query)
+        self.searching, self._next_show = bool(self._query), 0.0
         self._search_some()
 
     def step(self, *, forward: bool) -> None:
@@ -104,7 +106,9 @@ class DocumentSearch(QWidget):
                 self.current = 0  # all are above
         if self.searching:
             self._timer.start()
-        self._show()
+        if not self.searching or time.monotonic() > self._next_show:
+            self._next_show = time.monotonic() + _SHOW_SECONDS
+            self._show()
 
     def _show(self) -> None:
         total = len(self.matches)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
+from itertools import accumulate, pairwise
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QColor, QTextCursor
@@ -31,7 +32,9 @@ class DocumentText(PlainTextField):
         super().__init__(parent)
         self._palette = LIGHT
         self._pieces: Sequence[Piece] = ()
-        self._starts: list[int] = []  # of the pieces in the shown text, in UTF-16 units
+        self._starts: list[
+            int
+        ] = []  # of the pieces in the shown text, and its end, in UTF-16 units
         self._shown = ""
         self._unread: frozenset[int] = frozenset()
         self._passage: Match | None = None
@@ -40,7 +43,7 @@ class DocumentText(PlainTextField):
         self._page = -1
         self._folds: list[int] = []  # positions of line breaks that are not in the text
         self._fold_places: list[int] = []
-        self._quiet: list[QTextEdit.ExtraSelection] = []
+        self._quiet: list[Match] = []
         self.setReadOnly(True)
         self.setFrameShape(QTextEdit.Shape.NoFrame)
         self.setFont(font(BODY))
@@ -65,12 +68,9 @@ class DocumentText(PlainTextField):
         """Show a document from its beginning."""
         self._pieces, self._passage, self._matches, self._current = pieces, None, (), -1
         self._unread, self._page = frozenset(), -1
-        self._starts = []
-        at = 0
-        for piece in pieces:
-            self._starts.append(at)
-            at += units(piece.text)
         self._shown = "".join(piece.text for piece in pieces)
+        size = len if len(self._shown.encode("utf-16-le")) == 2 * len(self._shown) else units
+        self._starts = [0, *accumulate(size(piece.text) for piece in pieces)]
         self.set_text(self._shown)
         self.document().setUndoRedoEnabled(False)
         self._folds = self.folds
@@ -127,7 +127,7 @@ class DocumentText(PlainTextField):
     def _place_of(self, character: int) -> int:
         """Where a character of the document is in the shown text, in UTF-16 units."""
         place = 0
-        for piece, at in zip(self._pieces, self._starts, strict=True):
+        for piece, at in zip(self._pieces, self._starts, strict=False):
             if piece.start < 0:
                 continue
             if piece.start > character:
@@ -154,32 +154,30 @@ class DocumentText(PlainTextField):
     # --- marks ----------------------------------------------------------------------------------
 
     def _scrolled(self) -> None:
-        if self._matches:
-            self._mark()
-        at = max(bisect_right(self._starts, self._visible()[0]) - 1, 0)
-        page = max((self._pieces[at].page if self._pieces else -1), 0)
+        self._mark()
+        at = min(bisect_right(self._starts, self._visible()[0]), len(self._pieces)) - 1
+        page = max(self._pieces[at].page, 0) if self._pieces else 0
         if page != self._page:
             self._page = page
             self.page_changed.emit(page)
 
     def _mark_quiet(self) -> None:
-        self._quiet = [self._selection(run) for run in self._quiet_runs()]
-        for made in self._quiet:
-            made.format.setForeground(QColor(self._palette.faint))  # type: ignore[attr-defined]
+        self._quiet = self._quiet_runs()
         self._mark()
 
     def _mark(self) -> None:
-        palette, marks = self._palette, list(self._quiet)
+        """Mark what is visible: Qt takes long for the marks of a long text."""
+        palette, shown = self._palette, self._visible()
+        marks: list[QTextEdit.ExtraSelection] = []
+        for at in _seen(self._quiet, shown):
+            made = self._selection(self._quiet[at])
+            made.format.setForeground(QColor(palette.faint))  # type: ignore[attr-defined]
+            marks.append(made)
         if self._passage is not None:
             marks.append(self._filled(self._passage, palette.match))
-        if self._matches:
-            shown = self._visible()
-            first = bisect_left(self._matches, (shown[0],))
-            last = bisect_right(self._matches, (shown[1],))
-            for at in range(max(first - 1, 0), last):
-                is_current = at == self._current
-                color = palette.current_match if is_current else palette.match
-                marks.append(self._filled(self._matches[at], color))
+        for at in _seen(self._matches, shown):
+            color = palette.current_match if at == self._current else palette.match
+            marks.append(self._filled(self._matches[at], color))
         self.setExtraSelections(marks)
 
     def _visible(self) -> Match:
@@ -192,10 +190,9 @@ class DocumentText(PlainTextField):
     def _quiet_runs(self) -> list[Match]:
         """The borders, the marks of pages, and the pages that are not read, joined."""
         runs: list[list[int]] = []
-        for piece, at in zip(self._pieces, self._starts, strict=True):
+        for piece, (at, end) in zip(self._pieces, pairwise(self._starts), strict=True):
             if piece.start >= 0 and piece.page not in self._unread:
                 continue
-            end = at + units(piece.text)
             if runs and runs[-1][1] == at:
                 runs[-1][1] = end
             else:
@@ -214,3 +211,9 @@ class DocumentText(PlainTextField):
         cursor.setPosition(self._position_of(match[1]), QTextCursor.MoveMode.KeepAnchor)
         made.cursor = cursor  # type: ignore[attr-defined]
         return made
+
+
+def _seen(runs: Sequence[Match], shown: Match) -> range:
+    """The indexes of the runs, which are in order, that may be in a part of the text."""
+    first = bisect_left(runs, (shown[0],))
+    return range(max(first - 1, 0), bisect_right(runs, (shown[1] + 1,)))

@@ -17,7 +17,7 @@ from app.state.attachments import (
 )
 from app.ui.documents.fit import FitLine
 from fakes import MODEL
-from stage import Stage, flush
+from stage import Stage
 
 PAGES = Document(
     DocumentKind.PDF, tuple(Page(str(n), f"Page {n}") for n in range(1, 13)), PageUnit.PAGE
@@ -35,8 +35,7 @@ TOO_LONG = FitEstimate(121_000, 8192, 1024, 120_300)
 
 def shown(stage: Stage, fit: FitEstimate | None, *files: Attachment) -> FitLine:
     stage.states.attachments.set(stage.state.current, files)
-    stage.states.attachments.set_fit(fit)
-    flush()
+    stage.states.attachments.set_fit(fit)  # no event follows, at which the controller would count
     return stage.window.chat.fit_line
 
 
