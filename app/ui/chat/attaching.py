@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
@@ -25,6 +26,7 @@ class Attaching(QObject):
 
     attached = Signal(list)  # paths of files and folders
     folder_requested = Signal(object)  # Path of a file, to be shown in its folder
+    chat_requested = Signal()  # files are about to be attached: show where
 
     def __init__(self, window: QWidget, states: States, chat: ChatPage) -> None:
         super().__init__(window)
@@ -54,6 +56,11 @@ class Attaching(QObject):
         """Apply the colours of a theme."""
         self.viewer.apply_palette(palette)
         self.list.apply_palette(palette)
+
+    def on_dropped(self, paths: Sequence[Path]) -> None:
+        """Show the chat, unless all that was dropped are models."""
+        if not all(path.suffix.lower() == ".gguf" for path in paths):
+            self.chat_requested.emit()
 
     def choose_files(self) -> None:
         """Open a dialog for files to be attached."""

@@ -112,6 +112,15 @@ def test_files_stay_while_the_settings_are_open(stage: Stage, tmp_path: Path) ->
     assert chips(stage) == ["a.txt"]
 
 
+def test_a_drop_on_the_settings_shows_the_chat(stage: Stage, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("x", encoding="utf-8")
+    stage.window.open_settings()
+    stage.window.drops.files_dropped.emit([path])
+    assert stage.window.chat.isVisible()
+    until(lambda: chips(stage) == ["a.txt"])
+
+
 def test_tab_goes_from_the_chips_to_the_field(stage: Stage, qtbot: QtBot, tmp_path: Path) -> None:
     attach(stage, tmp_path, "a.txt", "b.txt")
     composer = stage.window.composer
