@@ -89,6 +89,9 @@ class Search(Protocol):
     ) -> None: ...
 
 
+Read = Callable[[Found], Passage | None]  # None: it is of another document
+
+
 class Documents(Protocol):
     """Documents that a chat is answered from, such as its attached files, or a collection."""
 
@@ -96,8 +99,8 @@ class Documents(Protocol):
         """The keys of those that are searched for the questions of a branch."""
         ...
 
-    def passage(self, conversation: int, branch: Sequence[Message], found: Found) -> Passage | None:
-        """A passage that was found in one of them, without a number; None: it is of another."""
+    def reader(self, conversation: int, branch: Sequence[Message]) -> Read:
+        """What makes passages, without numbers, of what was found for a question of a branch."""
         ...
 
 
@@ -109,26 +112,11 @@ class AttachedFiles:
         del conversation
         return self._files(branch)
 
-    def passage(self, conversation: int, branch: Sequence[Message], found: Found) -> Passage | None:
-        """A passage that was found in one of them; None: it is of another document."""
+    def reader(self, conversation: int, branch: Sequence[Message]) -> Read:
+        """What makes passages of what was found in these files."""
         del conversation
-        part = self._files(branch).get(found.key)
-        if part is None:
-            return None
-        at = bisect_right(part.pages, found.start, key=lambda page: page.start) - 1
-        inside = part.text[found.start : found.end]
-        above = " > ".join(each for each in found.headings.split(" > ") if each not in inside)
-        return Passage(
-            0,
-            part.name,
-            "\n".join(filter(None, (above, found.table_head, inside))),
-            page=part.pages[at].label if at >= 0 else "",
-            unit=part.unit,
-            sha256=found.key,
-            start=found.start,
-            end=found.end,
-            score=found.score,
-        )
+        files = self._files(branch)
+        return lambda found: _passage(files[found.key], found) if found.key in files else None
 
     @staticmethod
     def _files(branch: Sequence[Message]) -> Mapping[str, FilePart]:
@@ -138,6 +126,24 @@ class AttachedFiles:
             for part in message.parts
             if isinstance(part, FilePart) and part.reads is Reads.PASSAGES
         }
+
+
+def _passage(part: FilePart, found: Found) -> Passage:
+    """A passage of a file, with what is above it there."""
+    at = bisect_right(part.pages, found.start, key=lambda page: page.start) - 1
+    inside = part.text[found.start : found.end]
+    above = " > ".join(each for each in found.headings.split(" > ") if each not in inside)
+    return Passage(
+        0,
+        part.name,
+        "\n".join(filter(None, (above, found.table_head, inside))),
+        page=part.pages[at].label if at >= 0 else "",
+        unit=part.unit,
+        sha256=found.key,
+        start=found.start,
+        end=found.end,
+        score=found.score,
+    )
 
 
 class Retrieval:
@@ -150,18 +156,16 @@ class Retrieval:
         edit: Callable[[int, Parts], object],
         go_on: Callable[[int], None],
         search: Search | None = None,
-        documents: Sequence[Documents] = (),
     ) -> None:
         """`edit` sends a question of the shown branch with other parts, as another version of it;
-        `go_on` lets an answer be written that has not begun. `documents` are those of all kinds; the
-        attached files if there are none.
+        `go_on` lets an answer be written that has not begun.
         """
         self._state, self._store_queue = state, store_queue
         self.search = search  # None: nothing can be searched
         self._edit, self._go_on = edit, go_on
-        self._documents = documents or (AttachedFiles(),)
+        self.documents: list[Documents] = [AttachedFiles()]  # of all kinds
         self._searching: dict[int, list[Ended]] = {}  # by question
-        self._changed: dict[int, Parts] = {}  # parts of questions that were changed in this run
+        self._changed: dict[int, PassagesPart] = {}  # by question, of those changed in this run
 
     def find(self, branch: Sequence[Message], ended: Ended) -> bool:
         """Find the passages of the last question of a branch, and put them into it.
@@ -241,7 +245,7 @@ class Retrieval:
         """Put passages into a question, in the state and the store."""
         now = self._state.message(question.id) or question
         parts = with_passages(now.parts, part)
-        self._changed[question.id] = parts
+        self._changed[question.id] = part
         self._store_queue.write(lambda store: store.set_parts(question.id, parts))
         if self._state.message(question.id) is not None:
             self._state.change(replace(now, parts=parts))
@@ -249,7 +253,9 @@ class Retrieval:
     def newest(self, messages: Sequence[Message]) -> list[Message]:
         """Messages read from the store, with the passages that were found since."""
         return [
-            replace(each, parts=self._changed[each.id]) if each.id in self._changed else each
+            replace(each, parts=with_passages(each.parts, self._changed[each.id]))
+            if each.id in self._changed
+            else each
             for each in messages
         ]
 
@@ -262,7 +268,7 @@ class Retrieval:
         return branch[: at + 1]
 
     def _keys(self, conversation: int, branch: Sequence[Message]) -> list[str]:
-        found = (each.keys(conversation, branch) for each in self._documents)
+        found = (each.keys(conversation, branch) for each in self.documents)
         return list(dict.fromkeys(key for keys in found for key in keys))
 
     def _look(
@@ -297,15 +303,8 @@ class Retrieval:
         self, conversation: int, branch: Sequence[Message], places: Sequence[Found]
     ) -> list[Passage]:
         """The passages at places that were found, the best first."""
-        made = (
-            next(
-                filter(
-                    None, (each.passage(conversation, branch, place) for each in self._documents)
-                ),
-                None,
-            )
-            for place in places
-        )
+        readers = [each.reader(conversation, branch) for each in self.documents]
+        made = (next(filter(None, (read(place) for read in readers)), None) for place in places)
         return [passage for passage in made if passage is not None]
 
     def _found(self, question: Message, part: PassagesPart | SearchFault) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from app.domain.documents import PageStart, Passage
 from app.domain.message import Message
@@ -61,7 +62,12 @@ _WIDE_REFERRING = re.compile("[他她它这那這彼其]|それ|これ|그")
 
 def document_key(part: FilePart) -> str:
     """The key of a file in the index: the SHA-256 of its bytes or, without them, of its text."""
-    return part.sha256 or hashlib.sha256(part.text.encode("utf-8", "replace")).hexdigest()
+    return part.sha256 or _text_key(part.text)
+
+
+@lru_cache(maxsize=8)
+def _text_key(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
 def passages_part(parts: Iterable[Part]) -> PassagesPart | None:
