@@ -20,6 +20,7 @@ FOLDERS = ("app/ui", "app/chat", "app/library", "app/state")
 NO_TEXTS = {
     "app/chat/chat_models.py": {"chat model"},  # a kind of notice
     "app/chat/controller.py": {"user files", "own files"},  # names of threads
+    "app/chat/indexing.py": {"document index"},  # name of a thread
     "app/chat/prompts.py": {"You began this conversation with these words:"},  # for the model
     "app/chat/retrieval.py": {"no index"},  # technical
     "app/chat/titles.py": {  # for the model, and of its answers
