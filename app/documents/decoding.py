@@ -161,6 +161,8 @@ def _decode(
         text, cut = _run(blocks, wide.encoding, most, skip=wide.mark, errors="replace")
         return Decoded(text, wide.encoding, "\ufffd" not in text, cut)
     named = known(encoding) if encoding else ""
+    if named.startswith(("utf-16", "utf-32")):
+        named = ""  # neither a mark nor zeros say so
     if named.startswith(("iso2022", "hz")) or (not named and _JAPANESE.search(head)):
         name = named or "iso2022_jp_ext"
         try:

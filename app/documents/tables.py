@@ -13,7 +13,7 @@ _BAR = re.compile(r"(\\*)\|")
 def cell_text(text: str) -> str:
     """A cell's text on one line, its bars escaped; its lines are separated by `<br>`."""
     text = text.strip()
-    if text.isalnum():
+    if not text or text.isalnum():
         return text
     if "|" in text:
         text = _BAR.sub(r"\1\1\\|", text)

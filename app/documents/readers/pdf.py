@@ -32,6 +32,7 @@ def read(source: Source) -> Document:
         size = 0
         contents = without_running(_contents(document, form, count), count)
         for number, content in enumerate(contents):
+            source.progress(number, count)
             label = _label(document, number)
             text = _text(content, headings.get(number, []))
             if not text and content.has_picture:

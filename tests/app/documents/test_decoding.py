@@ -111,6 +111,13 @@ def test_a_declared_encoding_counts_where_it_fits() -> None:
     assert decode("日本語".encode("cp932"), "no such encoding").text == "日本語"
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "UTF-32", "utf-16-le"])
+def test_a_declared_wide_encoding_that_the_bytes_do_not_have_is_ignored(encoding: str) -> None:
+    assert (
+        decode("Wörter, die man liest".encode("cp1252"), encoding).text == "Wörter, die man liest"
+    )
+
+
 def test_few_marks_are_unsure() -> None:
     assert not decode("Caf\xe9".encode("latin-1")).sure or decode(b"Caf\xe9").text == "Café"
     assert not decode(b"\xd7\xa2\x81 ab").sure

@@ -18,6 +18,7 @@ from app.documents.source import ExtractionError, ExtractionFault
 from app.domain.documents import DocumentKind, DocumentWarning
 from app.processes.pool import ChildLimits
 from app.state.document_faults import fault_sentence
+from small_documents import pdf, pdf_page
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="files of POSIX")
 
@@ -51,6 +52,16 @@ def fault_of(extractor: Extractor, path: Path) -> ExtractionFault:
 
 def test_the_document_of_a_file_is_extracted(extractor: Extractor, tmp_path: Path) -> None:
     assert "| file 1.txt | 1 |" in archive(extractor, tmp_path)
+
+
+def test_the_progress_of_a_document_with_pages_is_told(
+    extractor: Extractor, tmp_path: Path
+) -> None:
+    (tmp_path / "two.pdf").write_bytes(pdf(pdf_page()))
+    done: list[float] = []
+    extractor.extract(tmp_path / "two.pdf", progress=done.append)
+    assert done
+    assert all(0 <= each <= 1 for each in done)
 
 
 def test_a_name_that_is_no_text_is_found(extractor: Extractor, tmp_path: Path) -> None:
