@@ -26,7 +26,7 @@ from app.domain.documents import DocumentWarning, Warned
 MOST_ENTRIES = 50_000
 MOST_ENTRY_BYTES = 400_000_000  # of one entry, unpacked
 MOST_UNPACKED_BYTES = 1_000_000_000  # of all entries that are read
-MOST_RATIO = 400  # unpacked to packed bytes of an entry ...
+MOST_RATIO = 200  # unpacked to packed bytes of an entry ...
 RATIO_FROM_BYTES = 20_000_000  # ... that unpacks to more than this
 DEEPEST = 250  # elements within each other
 LONGEST_TOKEN = 16_000_000  # bytes of a tag with its attributes
@@ -166,16 +166,26 @@ class Package:
             raise damaged(f"{name} is packed by method {entry.compress_type}")
         most = min(MOST_ENTRY_BYTES, self._left)
         most = min(most, max(RATIO_FROM_BYTES, entry.compress_size * MOST_RATIO))
+        too_large = ExtractionError(
+            ExtractionFault.TOO_LARGE, f"{name} unpacks to more than {most} bytes"
+        )
+        if entry.file_size > most:
+            raise too_large
         read = 0
         try:
             for piece in self._pieces(entry):
                 read += len(piece)
                 if read > most:
-                    raise ExtractionError(
-                        ExtractionFault.TOO_LARGE, f"{name} unpacks to more than {most} bytes"
-                    )
+                    raise too_large
                 yield piece
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            EOFError,
+            ValueError,
+            OSError,
+            RuntimeError,
+        ) as error:
             raise damaged(f"{name}: {error}") from error
         finally:
             self._left -= read

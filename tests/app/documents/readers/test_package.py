@@ -71,6 +71,23 @@ def test_an_entry_that_unpacks_to_too_much_is_refused(
     assert fault_of(source, "small") == (F.TOO_LARGE, "2 entries in the archive")
 
 
+def test_an_entry_that_says_how_large_it_is_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = zipped(tmp_path, bomb=b"<a>" + bytes(3_000_000))
+    monkeypatch.setattr(package, "MOST_ENTRY_BYTES", 2_000_000)
+    with Package(source) as opened, pytest.raises(ExtractionError) as raised:
+        next(iter(opened.chunks("bomb")))
+    assert raised.value.fault is F.TOO_LARGE
+
+
+def test_a_name_that_is_no_text_is_damage(tmp_path: Path) -> None:
+    source = zipped(tmp_path, aä=b"1" * 50)
+    data = source.path.read_bytes().replace("ä".encode(), b"\xc3\x28", 1)  # not in the list
+    source.path.write_bytes(data)
+    assert fault_of(source, "aä")[0] is F.DAMAGED
+
+
 def test_overlapping_entries_are_refused(tmp_path: Path) -> None:
     source = zipped(tmp_path, a=b"1" * 50, b=b"2" * 50)
     data = bytearray(source.path.read_bytes())
