@@ -26,13 +26,14 @@ from app.state.indexing import IndexingState, IndexingView
 from app.system.worker import BackgroundWorker
 
 if TYPE_CHECKING:
-    from app.documents.index import DocumentIndex, Found, Unembedded
+    from app.documents.index import DocumentIndex, Found
 
 _log = logging.getLogger(__name__)
 _STEP_SECONDS = 0.02  # of the worker, after which a question or a pause gets its turn
 _REST_SECONDS = 0.001  # after each batch, so that the window's thread need not wait for Python
 _TIDY_MILLISECONDS = 5_000  # after the last change: erasing rewrites a part of the file
-_TEXTS = 16  # passages, with their parts, that the encoder gets at once
+_TEXTS = 32  # passages that the encoder gets at once,
+_WITH_PARTS = 8  # or of which it gets the parts
 _MOST_WAITED_FOR = 32  # documents; a question does not wait for more
 _WAIT_MILLISECONDS = 20_000  # how long a question waits for its documents
 _MOST_VECTORS = 400  # passages; a question does not wait for the vectors of more
@@ -152,7 +153,8 @@ class Indexing(QObject):
         self._rest = QTimer(self, singleShot=True, interval=_TIDY_MILLISECONDS)
         self._rest.timeout.connect(self._advance)
         self._embedding = False  # the encoder has passages
-        self._embedded = ""  # id of the model of which all passages have vectors
+        self._embedded = ""  # id of the model of which all passages have vectors,
+        self._refined = ""  # and all their parts
         self._vectorless = ""  # id of the model that gave none
         self._uncounted = True  # the passages that need vectors
         self._documents = self._documents_done = self._passages = self._passages_left = 0
@@ -376,8 +378,11 @@ class Indexing(QObject):
         if self._encoder is not None and not self._embedding and not self._tasks:
             self._encoder.look()
             model = self._encoder.model_id
-            if model and model not in (self._embedded, self._vectorless):
-                return lambda: self._find_vectorless(model), _nothing
+            if model and model != self._vectorless:
+                if model != self._embedded:
+                    return lambda: self._find_vectorless(model), _nothing
+                if model != self._refined:
+                    return lambda: self._find_unrefined(model), _nothing
         if self._untidy and not self._rest.isActive():
             self._untidy = False
             return self._tidy, _nothing
@@ -398,7 +403,7 @@ class Indexing(QObject):
         then()
         if self._made is not None and self._made.lost != self._losses:
             self._losses = self._made.lost
-            self._embedded = ""
+            self._embedded = self._refined = ""
             self.lost.emit()
         self._advance()
 
@@ -458,7 +463,7 @@ class Indexing(QObject):
         if self._tasks.get(task.key) is task:
             del self._tasks[task.key]
             self._documents_done += 1
-            self._embedded = ""
+            self._embedded = self._refined = ""
             self._uncounted = self._untidy = True
             self._rest.start()
             self._release({task.key})
@@ -470,11 +475,16 @@ class Indexing(QObject):
         counted, self._uncounted = self._uncounted, False
         left = index.count_without_vectors(model) if counted else self._passages_left
 
+        def embedded(vectors: Vectors) -> None:
+            self._passages_left = max(0, self._passages_left - len(passages))
+            rows = [(each.id, row) for each, row in zip(passages, vectors.rows, strict=True)]
+            self._do(lambda index: index.set_vectors(vectors.model, rows))
+
         def then() -> None:
             self._passages += max(0, left - self._passages_left)
             self._passages_left = left
             if passages:
-                self._embed(model, passages)
+                self._embed(model, [each.text for each in passages], embedded)
             else:
                 self._embedded = model
             if not passages or left > _MOST_VECTORS:
@@ -482,26 +492,35 @@ class Indexing(QObject):
 
         return then
 
-    def _embed(self, model: str, passages: list[Unembedded]) -> None:
-        texts = [text for each in passages for text in (each.text, *each.parts)]
+    def _find_unrefined(self, model: str) -> Callable[[], None]:
+        """The next passages of whose parts vectors are made, after those of all whole passages."""
+        passages = self._index().without_parts(model, _WITH_PARTS)
+        texts = [part for each in passages for part in each.parts]
 
+        def embedded(vectors: Vectors) -> None:
+            given = iter(vectors.rows)
+            parts = {each.id: list(islice(given, len(each.parts))) for each in passages}
+            self._do(lambda index: index.set_parts(vectors.model, parts))
+
+        def then() -> None:
+            if not passages:
+                self._refined = model
+            elif texts:
+                self._embed(model, texts, embedded)
+            else:
+                embedded(Vectors(model, ()))
+
+        return then
+
+    def _embed(self, model: str, texts: list[str], then: Callable[[Vectors], None]) -> None:
         def embedded(vectors: Vectors | None) -> None:
             self._embedding = False
             if vectors is None or len(vectors.rows) != len(texts):
                 self._vectorless = model  # until the encoder changes
                 self._stop_waiting()
                 self._advance()
-                return
-            self._passages_left = max(0, self._passages_left - len(passages))
-            given = iter(vectors.rows)
-            rows, parts = (
-                list[tuple[int, tuple[float, ...]]](),
-                dict[int, list[tuple[float, ...]]](),
-            )
-            for each in passages:
-                rows.append((each.id, next(given)))
-                parts[each.id] = list(islice(given, len(each.parts)))
-            self._do(lambda index: index.set_vectors(vectors.model, rows, parts))
+            else:
+                then(vectors)
 
         if self._encoder is not None and not self._closed:
             self._embedding = True

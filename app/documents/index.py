@@ -207,11 +207,21 @@ class DocumentIndex:
             ).fetchall()
             if rows:
                 self._embedded[model] = rows[0][0] - 1
-            made: list[Unembedded] = []
-            for each, headings, table_head, text in rows:
-                whole = "\n".join(part for part in (headings, table_head, text) if part)
-                made.append(Unembedded(each, whole, parts_of(whole)))
-            return made
+            return [_unembedded(*row) for row in rows]
+
+        return self._guarded(work, [])
+
+    def without_parts(self, model: str, limit: int = 16) -> list[Unembedded]:
+        """Passages that have a vector of this model, and none of their parts yet."""
+
+        def work(base: sqlite3.Connection) -> list[Unembedded]:
+            rows = base.execute(
+                "SELECT p.id, p.headings, p.table_head, p.text FROM vector AS v"
+                " JOIN passage AS p ON p.id = v.passage"
+                " WHERE v.model = ? AND v.parts IS NULL ORDER BY v.passage LIMIT ?",
+                (self._model(base, model), limit),
+            ).fetchall()
+            return [_unembedded(*row) for row in rows]
 
         return self._guarded(work, [])
 
@@ -235,23 +245,54 @@ class DocumentIndex:
         vectors: Iterable[tuple[int, Sequence[float]]],
         parts: Mapping[int, Sequence[Sequence[float]]] | None = None,
     ) -> None:
-        """Set vectors of passages, and of their parts; those of passages that are gone are ignored."""
+        """Set vectors of passages, and those of their parts if they are known; those of passages that
+        are gone are ignored.
+        """
         from app.documents.vectors import packed  # numpy
 
         rows = [(number, packed(vector)) for number, vector in vectors]
-        tails = {number: b"".join(map(packed, some)) for number, some in (parts or {}).items()}
+        tails = {number: [*map(packed, some)] for number, some in (parts or {}).items()}
 
         def work(base: sqlite3.Connection) -> None:
             known = self._model(base, model)
             with transaction(base):
-                base.executemany(
-                    "INSERT OR REPLACE INTO vector SELECT ?, p.id, ? FROM passage AS p"
-                    " JOIN document AS d ON d.id = p.document"
-                    " WHERE p.id = ? AND d.key IS NOT NULL",
-                    [(known, row + tails.get(number, b""), number) for number, row in rows],
-                )
+                for number, row in rows:
+                    tail = tails.get(number)
+                    base.execute(
+                        "INSERT OR REPLACE INTO vector SELECT ?, p.id, ?, ? FROM passage AS p"
+                        " JOIN document AS d ON d.id = p.document"
+                        " WHERE p.id = ? AND d.key IS NOT NULL",
+                        (
+                            known,
+                            None if tail is None else len(tail),
+                            b"".join((row, *(tail or ()))),
+                            number,
+                        ),
+                    )
             if (table := self._tables.get(model)) is not None:
                 table.add(rows)
+
+        self._guarded(work, None)
+
+    def set_parts(self, model: str, parts: Mapping[int, Sequence[Sequence[float]]]) -> None:
+        """Set the vectors of the parts of passages; those without a vector are ignored."""
+        from app.documents.vectors import packed  # numpy
+
+        tails = {number: [*map(packed, some)] for number, some in parts.items()}
+
+        def work(base: sqlite3.Connection) -> None:
+            known = self._model(base, model)
+            with transaction(base):
+                for number, tail in tails.items():
+                    row = base.execute(
+                        "SELECT data FROM vector WHERE model = ? AND passage = ? AND parts IS NULL",
+                        (known, number),
+                    ).fetchone()
+                    if row is not None:
+                        base.execute(
+                            "UPDATE vector SET parts = ?, data = ? WHERE model = ? AND passage = ?",
+                            (len(tail), b"".join((*row, *tail)), known, number),
+                        )
 
         self._guarded(work, None)
 
@@ -502,6 +543,11 @@ def _digest(text: str, starts: tuple[PageStart, ...]) -> bytes:
         made.update(text[at : at + _SLICE].encode("utf-8", "surrogatepass"))
     made.update(repr([(page.label, page.start) for page in starts]).encode())
     return made.digest()
+
+
+def _unembedded(number: int, headings: str, table_head: str, text: str) -> Unembedded:
+    whole = "\n".join(part for part in (headings, table_head, text) if part)
+    return Unembedded(number, whole, parts_of(whole))
 
 
 def _encodable(text: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from app.documents.terms import TOKENIZER
 
 APPLICATION = 0x546F6B64  # "Tokd" in the file's header
-VERSION = 2  # of the schema, the cutting and the folding: another one is indexed anew
+VERSION = 3  # of the schema, the cutting and the folding: another one is indexed anew
 
 _SCHEMA = f"""
 CREATE TABLE document (
@@ -40,10 +40,12 @@ CREATE TABLE model (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE vector (
     model INTEGER NOT NULL,
     passage INTEGER NOT NULL,
+    parts INTEGER,  -- how many vectors of parts follow its own; NULL: they are not made yet
     data BLOB NOT NULL,
     PRIMARY KEY (model, passage)
 ) WITHOUT ROWID;
 CREATE INDEX vector_passage ON vector(passage);
+CREATE INDEX vector_whole ON vector(model, passage) WHERE parts IS NULL;
 CREATE TABLE state (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE VIRTUAL TABLE words USING fts5(above, body, content='', tokenize="{TOKENIZER}");
 """

@@ -73,6 +73,8 @@ def write(path: Path, side: Path, seed: int) -> None:
             case _:
                 todo = index.without_vectors(MODEL, 64)
                 index.set_vectors(MODEL, [(each.id, [1.0, each.id]) for each in todo])
+                whole = index.without_parts(MODEL, 16)
+                index.set_parts(MODEL, {each.id: [[1.0, 0.5]] * len(each.parts) for each in whole})
 
 
 def kill_once(folder: Path, number: int, chance: random.Random, known: set[str]) -> Kill:

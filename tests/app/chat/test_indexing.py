@@ -11,6 +11,7 @@ import pytest
 from app.chat.encoder import TextKind, Vectors
 from app.chat.indexing import DocumentText, Indexing, Offered, Reader, SearchResult
 from app.documents.index import DocumentIndex
+from app.documents.passages import parts_of
 from app.domain.documents import DocumentKind
 from app.state.chat import Generation, State
 from app.state.encoder import EncoderState, EncoderView
@@ -273,6 +274,24 @@ def test_passages_get_vectors_and_questions_use_them(make) -> None:
     assert [each.key for each in result.found] == ["meaning"]
     assert encoder.texts[-1] == (TextKind.QUERY, "landlord?")
     assert max(view.passages for view in bench.shown) == 2
+
+
+def test_the_parts_of_passages_are_read_after_all_passages(make, tmp_path: Path) -> None:
+    encoder = FakeEncoder()
+    bench = make(tmp_path / "documents.sqlite", encoder)
+    texts = [" ".join(f"Sentence {n} of {key} says nothing." for n in range(25)) for key in "ab"]
+    for key, text in zip("ab", texts, strict=True):
+        bench.want(key, text)
+    parts = sum(len(parts_of(text)) for text in texts)
+    until(lambda: len(encoder.texts) == 2 + parts)
+    assert [text for _, text in encoder.texts[:2]] == texts
+    assert max(view.passages for view in bench.shown) == 2
+    until(lambda: bench.indexing._refined == "model")
+    bench.indexing.close()
+    again = make(tmp_path / "documents.sqlite", FakeEncoder())
+    again.indexing.start()
+    until(lambda: again.indexing._refined == "model")
+    assert again.indexing._encoder.texts == []
 
 
 def test_only_words_count_when_the_embedding_model_is_busy(

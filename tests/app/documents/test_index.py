@@ -276,6 +276,26 @@ def test_a_passage_is_found_by_its_best_part(path: Path) -> None:
     assert [each.key for each in index.search("", vector=near, model="m")] == ["a", "b"]
 
 
+def test_vectors_of_parts_may_come_later(index: DocumentIndex) -> None:
+    index.add("a", long_text(3))
+    index.add("b", LEASE)
+    away, near = [0.0, 1.0], [1.0, 0.0]
+    todo = index.without_vectors("m")
+    index.set_vectors("m", [(each.id, [1.0, 1.0]) for each in todo])
+    before = index.search("?", vector=near, model="m")
+    unrefined = index.without_parts("m")
+    assert unrefined == todo
+    assert unrefined[-1].parts == ()
+    index.set_parts("m", {todo[0].id: [away, near], todo[-1].id: [], 99: [near]})
+    assert index.without_parts("m") == todo[1:-1]
+    assert index.without_vectors("m") == []
+    after = index.search("?", vector=near, model="m")
+    assert (after[0].start, after[0].key) == (0, "a")
+    assert after[0].score > max(each.score for each in before)
+    index.set_vectors("m", [(todo[0].id, [1.0, 1.0])])  # read again, as a whole
+    assert index.without_parts("m") == todo[:-1]
+
+
 def test_vectors_that_are_no_numbers_are_near_to_nothing(index: DocumentIndex) -> None:
     index.add("a", LEASE)
     index.set_vectors("m", [(1, [float("nan"), 1.0]), (99, [1.0, 1.0])])
