@@ -50,7 +50,7 @@ class IndexedFiles(QObject):
         self,
         question: str,
         keys: Sequence[str],
-        then: Callable[[Sequence[Found]], None],
+        then: Callable[[Sequence[Found], int], None],
         failed: Callable[[str], None],
         limit: int,
     ) -> None:
@@ -60,7 +60,7 @@ class IndexedFiles(QObject):
             if result.fault:
                 failed(result.fault)
             else:
-                then(result.found)
+                then(result.found, result.missing)
 
         self._indexing.search(question, keys, found, limit)
 

@@ -77,13 +77,16 @@ class Found(Protocol):
 
 
 class Search(Protocol):
-    """Searches documents; calls one of the two functions later, on the GUI thread."""
+    """Searches documents; calls one of the two functions later, on the GUI thread.
+
+    `then` gets what was found, and how many of the documents could not be searched yet.
+    """
 
     def __call__(
         self,
         question: str,
         keys: Sequence[str],
-        then: Callable[[Sequence[Found]], None],
+        then: Callable[[Sequence[Found], int], None],
         failed: Callable[[str], None],
         limit: int,
     ) -> None: ...
@@ -215,7 +218,7 @@ class Retrieval:
                 each if each.above else replace(each, number=first_number + n)
                 for n, each in enumerate(new)
             )
-            more = replace(had, passages=(*had.passages, *added), unread=part.unread, skipped=False)
+            more = replace(part, passages=(*had.passages, *added))
             self.answer_with(message_id, more)
 
         most = min(len(had.passages) + _STEP, DEEPEST)
@@ -282,12 +285,12 @@ class Retrieval:
         conversation = question.conversation
         words = searched_words(question, branch[:-1])
 
-        def found(places: Sequence[Found]) -> None:
+        def found(places: Sequence[Found], missing: int = 0) -> None:
             passages = self._passages(conversation, branch, places)
             count = most(passages)
             made = numbered(passages[:count], branch[:-1])
             shown = "" if words == typed_text(question.parts).strip() else words
-            then(PassagesPart(made, shown, max(_worth(passages) - count, 0)))
+            then(PassagesPart(made, shown, max(_worth(passages) - count, 0), missing))
 
         def failed(about: str) -> None:
             then(SearchFault(about))

@@ -83,6 +83,7 @@ class PassagesPart:
     passages: tuple[Passage, ...] = ()
     searched: str = ""  # the words that were searched, if not those of the question
     unread: int = 0  # further ones that were found, for which there was no room
+    missing: int = 0  # documents that could not be searched yet, or only a part of each
     skipped: bool = False  # the user asked without passages: nothing was searched
 
 

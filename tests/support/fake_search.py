@@ -35,7 +35,7 @@ class Asked:
 
     question: str
     keys: list[str]
-    then: Callable[[Sequence[Found]], None]
+    then: Callable[[Sequence[Found], int], None]
     failed: Callable[[str], None]
     limit: int
 
@@ -51,15 +51,15 @@ class FakeSearch:
         self,
         question: str,
         keys: Sequence[str],
-        then: Callable[[Sequence[Found]], None],
+        then: Callable[[Sequence[Found], int], None],
         failed: Callable[[str], None],
         limit: int,
     ) -> None:
         self.asked.append(Asked(question, list(keys), then, failed, limit))
         self.open.append(self.asked[-1])
 
-    def found(self, *places: Place) -> None:
-        self.open.pop(0).then(places)
+    def found(self, *places: Place, missing: int = 0) -> None:
+        self.open.pop(0).then(places, missing)
 
     def fail(self, about: str = "disk I/O error") -> None:
         self.open.pop(0).failed(about)

@@ -255,8 +255,6 @@ def passages_words(part: PassagesPart) -> str:
     """The row of the passages that the model reads for a question."""
     if part.skipped:
         return tr("Answered without passages")
-    if not part.passages:
-        return tr("No passage fits: the model answers without them")
     read = [passage for passage in part.passages if not passage.struck]
     documents = len({(passage.sha256, passage.path, passage.name) for passage in read})
     words = tr(
@@ -264,12 +262,21 @@ def passages_words(part: PassagesPart) -> str:
         passages=trn("{count} passage", "{count} passages", len(read)),
         documents=trn("{count} document", "{count} documents", documents),
     )
-    if not read:
+    if not part.passages:
+        words = tr("No passage fits: the model answers without them")
+    elif not read:
         words = tr("All passages are struck out: the model answers without them")
-    if not part.unread:
-        return words
-    more = trn("{count} more found", "{count} more found", part.unread)
-    return tr("{words} · {more}", words=words, more=more)
+    if part.unread:
+        more = trn("{count} more found", "{count} more found", part.unread)
+        words = tr("{words} · {more}", words=words, more=more)
+    if part.missing:
+        more = trn(
+            "{count} document is not indexed yet",
+            "{count} documents are not indexed yet",
+            part.missing,
+        )
+        words = tr("{words} · {more}", words=words, more=more)
+    return words
 
 
 def thought_words(seconds: float, *, thinking: bool, budget: int = 0) -> str:

@@ -88,11 +88,16 @@ class Tools(QObject):
 
     @staticmethod
     def _passages(view: MessageView) -> str:
-        """ "changed" if passages of a question are struck out and not sent; "listed" if shown."""
+        """ "changed" if passages of a question are struck out and not sent; "listed" if shown.
+
+        Also "listed" if there are none because a document is not indexed yet.
+        """
         if view.toggled:
             return "changed"
         listed = any(row.kind is Kind.PASSAGES and not row.folded for row in view.rows)
-        return "listed" if listed else ""
+        part = view.own_passages
+        may_find = part is not None and not part.passages and part.missing > 0
+        return "listed" if listed or may_find else ""
 
     def _speech(self, message_id: int) -> str:
         if message_id == self.reading:

@@ -125,11 +125,11 @@ def test_a_follow_up_is_searched_with_the_question_before(stage: Stage, search: 
 
 def test_nothing_found_is_part_of_the_question(stage: Stage, search: FakeSearch) -> None:
     ask(stage, "What is the capital of Peru?", manual())
-    search.found()
+    search.found(missing=1)
     stage.wait_until_idle()
-    assert passages_part(stage.state.messages[0].parts) == PassagesPart()
+    assert passages_part(stage.state.messages[0].parts) == PassagesPart(missing=1)
     assert asked(stage) == "What is the capital of Peru?"
-    assert passages_part(stored(stage)[0].parts) == PassagesPart()
+    assert passages_part(stored(stage)[0].parts) == PassagesPart(missing=1)
 
 
 def test_stop_while_passages_are_looked_for(stage: Stage, search: FakeSearch) -> None:

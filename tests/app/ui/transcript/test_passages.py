@@ -243,6 +243,14 @@ def test_references_are_copied_as_they_were_written(view: Transcript, qtbot: QtB
         (PassagesPart(skipped=True), "Answered without passages"),
         (PassagesPart((FIRST,)), "1 passage from 1 document"),
         (PassagesPart((FIRST, SECOND), unread=3), "2 passages from 2 documents · 3 more found"),
+        (
+            PassagesPart((FIRST,), unread=1, missing=2),
+            "1 passage from 1 document · 1 more found · 2 documents are not indexed yet",
+        ),
+        (
+            PassagesPart(missing=1),
+            "No passage fits: the model answers without them · 1 document is not indexed yet",
+        ),
         (PassagesPart((STRUCK,)), "All passages are struck out: the model answers without them"),
     ],
 )
@@ -270,3 +278,12 @@ def test_a_long_tip_is_wrapped(view: Transcript, qtbot: QtBot) -> None:
     assert tip.startswith("<p>manual.pdf, page 3<br>a &lt; b &amp; c, a")
     assert len(tip) < 500
     assert wrapped_tip("https://a.b/<c>") == "https://a.b/<c>"
+
+
+def test_more_is_offered_where_a_document_is_not_indexed_yet(
+    view: Transcript, qtbot: QtBot
+) -> None:
+    for missing, offered in ((0, False), (1, True)):
+        parts = (PassagesPart(missing=missing), TextPart("How long?"))
+        show(view, qtbot, [replace(message(1, "", is_user=True), parts=parts), message(2, "No.")])
+        assert ("more_passages" in tools(view, 0)) is offered
