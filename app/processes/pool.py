@@ -180,9 +180,7 @@ class Child:
         if cancelled():
             raise ChildError(ChildFault.CANCELLED)
         if time.monotonic() > limit:
-            raise ChildError(
-                ChildFault.TIMEOUT, f"{self._limits.seconds:g} seconds without progress"
-            )
+            raise ChildError(ChildFault.TIMEOUT, "its limit of time")
         self._peak = max(self._peak, memory_of(self.process_id))
         if self._peak > self._limits.memory_bytes:
             raise ChildError(ChildFault.MEMORY, f"more than {self._limits.memory_bytes} bytes")
