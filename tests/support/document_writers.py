@@ -404,6 +404,13 @@ CHART = (
     "<c:pt idx='0'><c:v>3.25</c:v></c:pt><c:pt idx='1'><c:v>7</c:v></c:pt></c:numCache></c:numRef></c:val>"
     "</c:ser></c:barChart></c:plotArea></c:chart></c:chartSpace>"
 )
+DIAGRAM = (
+    '<dgm:dataModel xmlns:dgm="http://schemas.openxmlformats.org/drawingml/2006/diagram" '
+    'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"><dgm:ptLst>'
+    "<dgm:pt><dgm:t><a:p><a:r><a:t>One step</a:t></a:r></a:p></dgm:t></dgm:pt>"
+    "<dgm:pt><dgm:t><a:p><a:r><a:t>Two steps</a:t></a:r></a:p></dgm:t></dgm:pt>"
+    "</dgm:ptLst></dgm:dataModel>"
+)
 CHART_TEXT = "Sales\n\n|  | 2024 |\n| --- | --- |\n| Tea | 3.3 |\n| Salt | 7.0 |"
 
 
@@ -437,11 +444,7 @@ def slide_file(
             f"<p:sldLayout {spaces}><p:cSld><p:spTree>{layout}</p:spTree></p:cSld></p:sldLayout>"
         ),
         "ppt/charts/chart1.xml": CHART,
-        "ppt/diagrams/data1.xml": (
-            f"<dgm:dataModel {spaces}><dgm:ptLst><dgm:pt><dgm:t><a:p><a:r><a:t>One step</a:t></a:r></a:p>"
-            "</dgm:t></dgm:pt><dgm:pt><dgm:t><a:p><a:r><a:t>Two steps</a:t></a:r></a:p></dgm:t></dgm:pt>"
-            "</dgm:ptLst></dgm:dataModel>"
-        ),
+        "ppt/diagrams/data1.xml": DIAGRAM,
     }
     for i, shapes in enumerate(slides):
         show = ' show="0"' if i in hidden else ""

@@ -10,6 +10,7 @@ from app.documents.office.number_formats import shown
 from app.documents.office.numbering import counted
 from app.documents.office.ooxml import Relation, children, number
 from app.documents.office.writing import BULLET, Blocks, link
+from app.documents.readers.package import Package
 
 _NUMBERS = {
     "alphaLc": "lowerLetter",
@@ -91,6 +92,22 @@ def table_blocks(table: Element, found: dict[str, Relation]) -> Blocks:
     made = Blocks()
     made.table(rows)
     return made
+
+
+def related_blocks(package: Package, frame: Element, found: dict[str, Relation]) -> Blocks | None:
+    """The text of the chart or diagram that a frame refers to; None for neither."""
+    for tag, key in (("c:chart", "r:id"), ("dgm:relIds", "r:dm")):
+        mark = next(frame.iter(tag), None)
+        relation = found.get(mark.get(key, "")) if mark is not None else None
+        root = package.part(relation.target) if relation and not relation.is_external else None
+        if root is not None and tag == "c:chart":
+            return chart_blocks(root)
+        if root is not None:
+            made = Blocks()
+            for body in root.iter("dgm:t"):
+                made.extend(body_blocks(body, {}))
+            return made
+    return None
 
 
 def chart_blocks(chart: Element) -> Blocks:

@@ -56,7 +56,8 @@ def joined(lines: Iterable[str]) -> str:
         if not made:
             made = line
         elif made[-1] in _ENDS_OF_LINE and len(made) > 1 and made[-2].isalnum():
-            if line[:1].islower() and made[-2].isalpha():
+            is_compound = "-" in made[:-1].rpartition(" ")[2]  # such as state-of-the-art
+            if line[:1].islower() and made[-2].isalpha() and not is_compound:
                 made = made[:-1] + line
             else:
                 made = made[:-1].rstrip("\u00ad") + "-" + line

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from xml.etree.ElementTree import Element
 
-from app.documents.office.drawing import chart_blocks
+from app.documents.office.drawing import related_blocks
 from app.documents.office.formulas import formula_text
 from app.documents.office.numbering import Numbering
 from app.documents.office.ooxml import (
@@ -77,7 +77,7 @@ class _Line:
     """The text of a paragraph as it is collected, and what follows the paragraph."""
 
     pieces: list[str] = field(default_factory=list[str])
-    notes: list[str] = field(default_factory=list[str])  # and data of charts
+    notes: list[str] = field(default_factory=list[str])  # and charts and diagrams
     boxes: list[Element] = field(default_factory=list[Element])
 
 
@@ -204,8 +204,11 @@ class _Reader:
                 self._add(" ".join(map(formula_text, child.findall("m:oMath"))), line)
             elif tag == "m:oMath":
                 self._add(formula_text(child), line)
-            elif tag == "c:chart":
-                self._chart(child, line)
+            elif tag == "a:graphicData":
+                blocks = related_blocks(self._package, child, self._relations)
+                if blocks is not None:
+                    line.notes.append(blocks.text)
+                self._inline(child, line)
             elif tag == "w:txbxContent":
                 line.boxes.append(child)
             elif tag != "w:p":
@@ -265,12 +268,6 @@ class _Reader:
         self.blocks_of(children(found[0]), inner)
         self._fields, self._joined = fields, joined
         line.notes.append(f"{sign}: {inner.text}")
-
-    def _chart(self, reference: Element, line: _Line) -> None:
-        found = self._relations.get(reference.get("r:id", ""))
-        root = self._package.part(found.target) if found is not None else None
-        if root is not None:
-            line.notes.append(chart_blocks(root).text)
 
     def _table(self, element: Element, into: Blocks) -> None:
         rows: list[list[Blocks | None]] = []

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
-from app.documents.office.drawing import body_blocks, chart_blocks, table_blocks
+from app.documents.office.drawing import body_blocks, related_blocks, table_blocks
 from app.documents.office.ooxml import (
     Relation,
     children,
@@ -179,15 +179,5 @@ def _frame(package: Package, frame: Element, found: dict[str, Relation]) -> str:
     table = next(frame.iter("a:tbl"), None)
     if table is not None:
         return table_blocks(table, found).text
-    for tag, key in (("c:chart", "r:id"), ("dgm:relIds", "r:dm")):
-        mark = next(frame.iter(tag), None)
-        relation = found.get(mark.get(key, "")) if mark is not None else None
-        root = package.part(relation.target) if relation and not relation.is_external else None
-        if root is not None and tag == "c:chart":
-            return chart_blocks(root).text
-        if root is not None:
-            made = Blocks()
-            for body in root.iter("dgm:t"):
-                made.extend(body_blocks(body, {}))
-            return made.text
-    return ""
+    blocks = related_blocks(package, frame, found)
+    return blocks.text if blocks is not None else ""

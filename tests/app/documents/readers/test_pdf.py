@@ -54,7 +54,8 @@ LINES_X, LINES_Y = [72, 190, 290, 400], [288, 304, 320, 336]
 
 
 def hyphenated() -> PdfPage:
-    lines = ["The conti-", "nent was a well-", "Known place of great impor\xad", "tance to all."]
+    lines = ["The conti-", "nent was a well-", "Known place of great impor\xad", "tance to all-in-"]
+    lines.append("one boats.")
     return PdfPage().lines(72, 100, lines)
 
 
@@ -141,7 +142,7 @@ PAGES: dict[str, tuple[Callable[[], PdfPage], str]] = {
     ),
     "hyphens at line ends": (
         hyphenated,
-        "The continent was a well-Known place of great importance to all.",
+        "The continent was a well-Known place of great importance to all-in-one boats.",
     ),
     "ligatures": (
         lambda: PdfPage().text(72, 100, b"AB\x20CD", font="F2"),

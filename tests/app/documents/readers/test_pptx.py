@@ -10,7 +10,7 @@ import pytest
 from app.documents.readers import pptx as reader
 from app.documents.source import Source
 from app.domain.documents import Document, DocumentKind, DocumentWarning, PageUnit, Warned
-from document_writers import CHART, CHART_TEXT, p, slide_file, word_file
+from document_writers import CHART, CHART_TEXT, DIAGRAM, p, slide_file, word_file
 
 
 def document(tmp_path: Path, data: bytes) -> Document:
@@ -235,7 +235,7 @@ def test_a_presentation_of_another_library_is_read(tmp_path: Path) -> None:
     )
 
 
-def test_charts_of_word_documents_are_read(tmp_path: Path) -> None:
+def test_charts_and_diagrams_of_word_documents_are_read(tmp_path: Path) -> None:
     import zipfile
 
     from app.documents.readers import docx
@@ -244,14 +244,20 @@ def test_charts_of_word_documents_are_read(tmp_path: Path) -> None:
     drawing = (
         "<w:r><w:drawing><a:graphic><a:graphicData><c:chart r:id='chart' "
         "xmlns:c='http://schemas.openxmlformats.org/drawingml/2006/chart'/></a:graphicData>"
+        "</a:graphic></w:drawing></w:r><w:r><w:drawing><a:graphic><a:graphicData><dgm:relIds r:dm='d' "
+        "xmlns:dgm='http://schemas.openxmlformats.org/drawingml/2006/diagram'/></a:graphicData>"
         "</a:graphic></w:drawing></w:r>"
     )
     (tmp_path / "in.docx").write_bytes(word_file(p("Before") + p(drawing) + p("After")))
     with zipfile.ZipFile(tmp_path / "in.docx") as file:
         entries = {name: file.read(name) for name in file.namelist()}
     entries["word/charts/chart1.xml"] = CHART.encode()
+    entries["word/diagrams/data1.xml"] = DIAGRAM.encode()
     entries["word/_rels/document.xml.rels"] = relations(
-        {"chart": ("chart", "charts/chart1.xml")}
+        {"chart": ("chart", "charts/chart1.xml"), "d": ("diagramData", "diagrams/data1.xml")}
     ).encode()
     (tmp_path / "a.docx").write_bytes(package(entries))
-    assert docx.read(Source(tmp_path / "a.docx")).text == f"Before\n\n{CHART_TEXT}\n\nAfter"
+    assert (
+        docx.read(Source(tmp_path / "a.docx")).text
+        == f"Before\n\n{CHART_TEXT}\n\nOne step\n\nTwo steps\n\nAfter"
+    )
