@@ -114,7 +114,10 @@ def _groups(bands: list[list[Fragment]], left: float, right: float) -> list[_Gro
             common = _inner(_common(gaps, all_gaps[end]), low, high)
             if not common or (len(common) < len(gaps) and end - at >= 3):
                 break
-            sided += bool(_inner(common, *ends[end]))
+            is_sided = bool(_inner(common, *ends[end]))
+            if not is_sided and len(common) > len(gaps):
+                break  # it stands between the columns
+            sided += is_sided
             gaps, first, last, end = common, low, high, end + 1
         if not gaps or sided < 2:
             at += 1

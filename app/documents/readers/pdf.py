@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 from collections import defaultdict
 from collections.abc import Generator, Iterator
@@ -56,7 +57,7 @@ def read(source: Source) -> Document:
 def _opened(source: Source) -> Generator[tuple[Any, Any]]:
     """The document and, where it has one, the environment of its form."""
     source.open().close()
-    document = pdfium.FPDF_LoadDocument(str(source.path).encode(), None)
+    document = pdfium.FPDF_LoadDocument(os.fsencode(source.path), None)
     if not document:
         error = pdfium.FPDF_GetLastError()
         if error in (pdfium.FPDF_ERR_PASSWORD, pdfium.FPDF_ERR_SECURITY):

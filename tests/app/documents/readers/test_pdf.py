@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -126,6 +128,18 @@ PAGES: dict[str, tuple[Callable[[], PdfPage], str]] = {
     "a picture above the first column": (
         lambda: columns(PdfPage(), 220, (72, 300, A), (312, 100, LONG)).picture(72, 90, 200, 180),
         f"{A}\n\n{LONG}",
+    ),
+    "authors side by side above a centred heading": (
+        lambda: columns(
+            PdfPage()
+            .lines(120, 100, ["Anna Example", "University of Nets", "anna@nets.org"])
+            .lines(380, 100, ["Bob Other", "Institute of Gulls", "bob@gulls.org"])
+            .text(280, 150, "Abstract"),
+            410,
+            (100, 180, A),
+        ),
+        "| Anna Example | Bob Other |\n| --- | --- |\n| University of Nets | Institute of Gulls |\n"
+        f"| anna@nets.org | bob@gulls.org |\n\nAbstract\n\n{A}",
     ),
     "a short second column": (
         lambda: columns(PdfPage(), 220, (72, 100, LONG), (312, 100, A)),
@@ -489,6 +503,13 @@ def test_a_long_file_is_read_up_to_the_limit(
     pages = [PdfPage().text(72, 300, "Ten letters") for _ in range(4)]
     found = document(tmp_path, pdf(pages))
     assert [len(page.text) for page in found.pages] == [11, 11, 11]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are text here")
+def test_a_name_that_is_no_text_is_found(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"\xff\xfe.pdf")
+    path.write_bytes(pdf([PdfPage().text(72, 300, "Text")]))
+    assert reader.read(Source(path)).text == "Text"
 
 
 def test_a_page_is_as_tall_as_it_says(tmp_path: Path) -> None:
