@@ -11,6 +11,7 @@ from app.documents.pdf.paragraphs import cell_lines, joined
 
 NEAR = 3.0  # points between lines that meet
 MOST_CELLS = 20_000
+DEEPEST = 50  # groups within groups
 MOST_RULES = 5_000
 Cell = tuple[int, int]  # row, column
 
@@ -34,15 +35,15 @@ def with_tables(words: list[Word], rules: Sequence[Rule]) -> list[Fragment]:
     return fragments(words) + tables
 
 
-def _groups(rules: Sequence[Rule]) -> list[list[Rule]]:
+def _groups(rules: Sequence[Rule], depth: int = 0) -> list[list[Rule]]:
     """Rules that meet each other, directly or through others."""
     made: list[list[Rule]] = []
     for column in clusters(rules, (r.x0 - NEAR for r in rules), (r.x1 + NEAR for r in rules)):
         rows = clusters(column, (r.y0 - NEAR for r in column), (r.y1 + NEAR for r in column))
-        if len(rows) == 1:
+        if len(rows) == 1 or depth == DEEPEST:
             made.append(column)
         else:
-            made.extend(found for row in rows for found in _groups(row))
+            made.extend(found for row in rows for found in _groups(row, depth + 1))
     return made
 
 
