@@ -39,20 +39,10 @@ _SUPERSETS = {
 _USUAL = (
     *("cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258"),
     *("iso8859-1", "iso8859-2", "iso8859-5", "iso8859-6", "iso8859-7", "iso8859-8", "iso8859-9"),
-    *(
-        "iso8859-15",
-        "iso8859-16",
-        "koi8-r",
-        "koi8-u",
-        "cp437",
-        "cp850",
-        "cp852",
-        "cp862",
-        "cp865",
-        "cp866",
-    ),
-    *("cp874", "cp1125", "mac-roman", "mac-cyrillic", "mac-latin2", "mac-greek", "mac-turkish"),
-    *("cp932", "euc_jis_2004", "shift_jis_2004", "gb18030", "big5hkscs", "cp949", "euc_kr"),
+    *("iso8859-15", "iso8859-16", "koi8-r", "koi8-u", "cp437", "cp850", "cp852", "cp855"),
+    *("cp862", "cp865", "cp866", "cp874", "cp1125", "mac-roman", "mac-cyrillic", "mac-latin2"),
+    *("mac-greek", "mac-turkish", "cp932", "euc_jis_2004", "shift_jis_2004", "gb18030"),
+    *("big5hkscs", "cp949", "euc_kr", "johab"),
 )
 # Escape sequences of terminals (colours, titles), and characters that are no text.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;:?]{0,64}[ -/]?[@-~]|\][^\x07\x1b\n]{0,256}(?:\x07|\x1b\\)?)")

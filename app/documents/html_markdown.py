@@ -81,6 +81,13 @@ _NOTICE = re.compile(
     r"|usercentrics|cc-window|skip-?(?:to-?)?(?:link|nav|content|main)|mw-editsection|breadcrumb",
     re.IGNORECASE,
 )
+_ANCHORS = (
+    "\xa7",
+    "\xb6",
+    "#",
+    "\U0001f517",
+    "\u26d3",
+)  # labels of links from headings to themselves
 _LINE_NUMBERS = re.compile(
     r"(?:^|\s)(?:linenos?|lineno\w*|gutter|blob-num\S*|line-numbers-rows)(?:\s|$)"
 )
@@ -540,6 +547,8 @@ class _Converter:
         kind = opened.attributes.get("epub:type", "") + opened.attributes.get("role", "")
         if "noteref" in kind and label.isalnum():
             self._inline[at:] = [f"[{label}]"]
+        elif label in _ANCHORS and opened.attributes.get("href", "").startswith("#"):
+            del self._inline[at:]
         elif address and _same(label, address):
             pass
         elif address and label and opened.flushed == self._flushes:

@@ -87,6 +87,10 @@ PAGES = {
     ),
     "code with fences": ("<pre>```\na\n```</pre>", "````\n```\na\n```\n````"),
     "quote": ("<blockquote><p>To be</p></blockquote>He <q>said</q>.", "> To be\n\nHe “said”."),
+    "headings that link to themselves": (
+        '<h2><a href="#a" class="anchor">§</a>A</h2><h2>B<a href="#b">¶</a></h2>5 <a href="#s">§</a>',
+        "## A\n\n## B\n\n5",
+    ),
     "quote of blocks": (
         "<blockquote><p>a<p>b<ul><li>c<li>d</ul><blockquote>e</blockquote></blockquote>f",
         "> a\n>\n> b\n>\n> - c\n> - d\n>\n> > e\n\nf",
