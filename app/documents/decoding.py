@@ -263,7 +263,7 @@ def guess(sample: bytes) -> tuple[str, bool]:
         return "cp1252", False
     best, name, text = max(fits, key=lambda each: each[0])
     second = max((other for other, _, other_text in fits if other_text != text), default=0.0)
-    return name, marks > 8 * _FEW or best > 1.1 * second
+    return name, marks > 8 * _FEW or best > (1.1 + 0.5 / max(marks, 1)) * second
 
 
 def _oddness(text: str) -> float:
