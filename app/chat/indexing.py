@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _STEP_SECONDS = 0.02  # of the worker, after which a question or a pause gets its turn
-_REST_SECONDS = 0.001  # after each batch, so that the window's thread need not wait for Python
+_REST_SECONDS = 0.001  # after each batch, at least
 _TIDY_MILLISECONDS = 5_000  # after the last change: erasing rewrites a part of the file
 _TEXTS = 32  # passages that the encoder gets at once,
 _WITH_PARTS = 8  # or of which it gets the parts
@@ -449,9 +449,12 @@ class Indexing(QObject):
             task.steps = self._index().adding(
                 task.key, text.text, text.starts, text.kind, task.version
             )
+        begun = time.monotonic()
         for done in task.steps:
             task.done = done
-            time.sleep(_REST_SECONDS)
+            # As long as it worked, so that the window's thread need not wait for Python.
+            time.sleep(max(_REST_SECONDS, time.monotonic() - begun))
+            begun = time.monotonic()
             if time.monotonic() > until:
                 return _nothing
         return lambda: self._indexed(task)

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from app.documents.passages import SIZE
 from app.documents.terms import Question, question
 
-_MOST_POSTINGS = 60_000  # passages that one question's terms may be in together, a matter of time
+_MOST_POSTINGS = 40_000  # passages that one question's terms may be in together, a matter of time
 _MOST_UNKNOWN = 3  # terms in no passage for which similar ones are looked for
 _SIMILAR = 0.8
 _AGAIN = 0.97  # what each further passage of the same document counts
@@ -179,8 +179,11 @@ def _sums(by_words: dict[int, float], by_meaning: dict[int, float]) -> dict[int,
 
 
 def _count(base: sqlite3.Connection, match: str) -> int:
-    """How many passages have a term."""
-    found = base.execute("SELECT count(*) FROM words WHERE words MATCH ?", (match,))
+    """How many passages have a term; not counted further than it matters."""
+    found = base.execute(
+        "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)",
+        (match, _MOST_POSTINGS),
+    )
     return int(found.fetchone()[0])
 
 
