@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import unicodedata
 from collections.abc import Generator
@@ -59,6 +60,7 @@ def open_index(path: Path | None) -> sqlite3.Connection:
     """Open or create the file, for this process only."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # for its owner only
     base = sqlite3.connect(
         path or ":memory:", timeout=0.2, isolation_level=None, check_same_thread=False
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -445,6 +446,12 @@ def test_a_folder_that_cannot_be_written_makes_the_index_one_in_memory(
     assert "in memory only" in caplog.text
     assert keys_of(index.search("notice period")) == ["a"]
     index.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
+def test_the_file_is_readable_by_its_owner_only(index: DocumentIndex, path: Path) -> None:
+    index.add("a", LEASE)
+    assert {each.stat().st_mode & 0o777 for each in path.parent.iterdir()} == {0o600}
 
 
 def test_an_index_copied_in_the_middle_of_a_document_is_consistent(path: Path) -> None:
