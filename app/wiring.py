@@ -305,6 +305,7 @@ def connect_files(window: Window, controller: Controller) -> None:
     for chosen in (attaching.list.chosen, window.chat.changed_line.attach_requested):
         chosen.connect(files.attach_known)
     fit_line.passages_requested.connect(read_passages)
+    window.chat.search_model_line.get_requested.connect(controller.encoder.get)
     fit_line.longer_requested.connect(controller.fit.use_longer_context)
     fit_line.model_requested.connect(window.open_picker)
     fit_line.model_chosen.connect(controller.fit.use_model)

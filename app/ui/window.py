@@ -148,6 +148,7 @@ class Window(QWidget):
             states.presets,
             states.connections,
             states.attachments,
+            states.encoder,
             lambda: self.has_typing_focus,
         )
         self.transcript, self.composer = self.chat.transcript, self.chat.composer

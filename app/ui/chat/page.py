@@ -17,6 +17,7 @@ from app.state.attachments import AttachmentsState, Editing, Place
 from app.state.chat import ModelPhase, State
 from app.state.chat_settings import ChatSettingsState
 from app.state.connections import ConnectionsState
+from app.state.encoder import EncoderState
 from app.state.library import LibraryState
 from app.state.presets import PresetState
 from app.state.snapshots import SessionState
@@ -32,6 +33,7 @@ from app.ui.chat.status_line import StatusLine
 from app.ui.chat.waiting_messages import WaitingMessages
 from app.ui.documents.changed_line import ChangedLine
 from app.ui.documents.fit import FitLine
+from app.ui.documents.search_model import SearchModelLine
 from app.ui.theme.palette import Palette
 from app.ui.transcript.instructions import instructions_message
 from app.ui.transcript.view import Transcript
@@ -55,6 +57,7 @@ class ChatPage(QWidget):
         presets: PresetState,
         connections: ConnectionsState,
         attachments: AttachmentsState,
+        encoder: EncoderState,
         typing_elsewhere: Callable[[], bool],
     ) -> None:
         """`typing_elsewhere` returns whether a text field outside this page has the focus."""
@@ -70,7 +73,9 @@ class ChatPage(QWidget):
         self.fit_line = FitLine(state, attachments)
         self.changed_line = ChangedLine(attachments)
         self.composer.add_below_chips(self.fit_line)
+        self.search_model_line = SearchModelLine(state, attachments, encoder)
         self.composer.add_below_chips(self.changed_line)
+        self.composer.add_below_chips(self.search_model_line)
         self.destination = DestinationLine(connections)
         self.status_line = StatusLine(state)
         self.resume_line = ResumeLine(sessions)

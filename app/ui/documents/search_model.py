@@ -1,0 +1,85 @@
+"""Line below the chips: with a click, passages are found by their meaning and not only by words."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QWidget
+
+from app.domain.documents import Reads
+from app.downloads.queue import Phase
+from app.state.attachments import AttachmentsState
+from app.state.chat import State
+from app.state.encoder import EncoderState, EncoderView
+from app.system.byte_size import size
+from app.system.translation import number, sentences, tr
+from app.ui.theme.theme import SMALL, figures, font
+from app.ui.widgets.controls import TextButton, label, set_margins
+
+
+class SearchModelLine(QFrame):
+    """Is there while passages of attached files are read and no embedding model is installed."""
+
+    get_requested = Signal()
+
+    def __init__(
+        self,
+        chat: State,
+        attachments: AttachmentsState,
+        encoder: EncoderState,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._chat, self._attachments, self._encoder = chat, attachments, encoder
+        self._is_dismissed = False  # in this run
+        self.words = label("", "secondary", SMALL)
+        self.words.setFont(figures(SMALL))
+        self.words.setWordWrap(True)
+        self.get_button = TextButton("", "link")
+        self.dismiss_button = TextButton(tr("Not now"), "link")
+        layout = QHBoxLayout(self)
+        set_margins(layout, 8, 0, 8, 2)
+        layout.setSpacing(8)
+        layout.addWidget(self.words, 1)
+        for button in (self.get_button, self.dismiss_button):
+            button.setFont(font(SMALL))
+            layout.addWidget(button)
+        self.get_button.clicked.connect(self.get_requested)
+        self.dismiss_button.clicked.connect(self._dismiss)
+        for signal in (attachments.changed, chat.conversation_changed, encoder.changed):
+            signal.connect(self.refresh)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show the offer for the files of the shown chat."""
+        view = self._encoder.view
+        parts = (each.part for each in self._attachments.of(self._chat.current))
+        is_read = any(part is not None and part.reads is Reads.PASSAGES for part in parts)
+        is_shown = is_read and view.offer is not None and not self._is_dismissed
+        if is_shown:
+            self._show(view)
+        self.setVisible(is_shown)
+
+    def _show(self, view: EncoderView) -> None:
+        offer, download = view.offer, view.download
+        assert offer is not None, "shown without an offer"
+        button = ""
+        if download is None:
+            words = tr("Passages are found by their words. A small model also finds other words.")
+            amount = offer.source.size_bytes
+            button = tr("Get {name}, {size}", name=offer.name, size=size(amount))
+        elif download.phase is Phase.FAILED:
+            words, button = sentences(download.error, download.remedy), tr("Try again")
+        elif download.phase is Phase.PAUSED:
+            words = tr("{name} is downloaded in part.", name=offer.name)
+            button = tr("Go on")
+        else:
+            share = number(round(100 * view.progress))
+            words = tr("{name} is downloading: {percent} %.", name=offer.name, percent=share)
+        self.words.setText(words)
+        self.get_button.setText(button)
+        self.get_button.setVisible(bool(button))
+        self.dismiss_button.setVisible(download is None)
+
+    def _dismiss(self) -> None:
+        self._is_dismissed = True
+        self.refresh()

@@ -1,0 +1,74 @@
+"""The offer of a model that finds passages by their meaning: when it is there, and what it says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
+
+from app.domain.documents import DocumentKind, Reads
+from app.domain.parts import FilePart
+from app.downloads import catalog
+from app.downloads.entry import Download
+from app.downloads.queue import Phase
+from app.state.attachments import Attachment, AttachmentPhase
+from app.state.encoder import EncoderView
+from app.state.library import Offer
+from app.ui.documents.search_model import SearchModelLine
+from fakes import MODEL
+from stage import Stage
+
+FIRST = catalog.load_embedders()[0]
+OFFER = Offer(FIRST.source, FIRST.name)
+PART = FilePart("r.md", "A text", kind=DocumentKind.MARKDOWN, path="/r.md", reads=Reads.PASSAGES)
+FILE = Attachment(1, "r.md", "/r.md", AttachmentPhase.READY, PART, 9)
+COMING = Download(
+    1, "", FIRST.file, Path("/m.gguf"), FIRST.repository, 200, 50, 0.0, None, Phase.RUNNING, "", "",
+    "", "",
+)  # fmt: skip
+
+
+def shown(stage: Stage, view: EncoderView, *files: Attachment) -> SearchModelLine:
+    stage.states.attachments.set(stage.state.current, files)
+    stage.states.encoder.set_view(view)
+    return stage.window.chat.search_model_line
+
+
+def test_it_is_offered_where_passages_are_read_without_a_model(stage: Stage) -> None:
+    stage.ready(MODEL)
+    view = EncoderView(searched=True, offer=OFFER)
+    line = shown(stage, view, FILE)
+    assert line.isVisible()
+    assert line.get_button.text() == "Get EmbeddingGemma 300M, 334 MB"
+    whole = replace(FILE, part=replace(PART, reads=Reads.WHOLE))
+    assert not shown(stage, view, whole).isVisible()
+    assert not shown(stage, view).isVisible()
+    assert not shown(stage, EncoderView(searched=True), FILE).isVisible()
+
+
+def test_a_click_gets_it_and_the_download_is_shown(stage: Stage, qtbot: QtBot) -> None:
+    stage.ready(MODEL)
+    line = shown(stage, EncoderView(searched=True, offer=OFFER), FILE)
+    line.get_requested.disconnect()  # nothing is downloaded
+    with qtbot.waitSignal(line.get_requested):
+        qtbot.mouseClick(line.get_button, Qt.MouseButton.LeftButton)
+    view = EncoderView(searched=True, offer=OFFER, download=COMING)
+    shown(stage, view, FILE)
+    assert line.words.text() == "EmbeddingGemma 300M is downloading: 25 %."
+    assert not line.get_button.isVisible()
+    failed = replace(COMING, phase=Phase.FAILED, error="The server is gone.", remedy="Wait.")
+    shown(stage, replace(view, download=failed), FILE)
+    assert line.words.text() == "The server is gone. Wait."
+    assert line.get_button.text() == "Try again"
+    shown(stage, replace(view, download=replace(COMING, phase=Phase.PAUSED)), FILE)
+    assert line.get_button.text() == "Go on"
+
+
+def test_it_can_be_put_away(stage: Stage, qtbot: QtBot) -> None:
+    stage.ready(MODEL)
+    line = shown(stage, EncoderView(searched=True, offer=OFFER), FILE)
+    qtbot.mouseClick(line.dismiss_button, Qt.MouseButton.LeftButton)
+    assert not line.isVisible()
+    assert not shown(stage, EncoderView(searched=True, offer=OFFER), FILE).isVisible()
