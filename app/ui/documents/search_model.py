@@ -64,7 +64,9 @@ class SearchModelLine(QFrame):
         assert offer is not None, "shown without an offer"
         button = ""
         if download is None:
-            words = tr("Passages are found by their words. A small model also finds other words.")
+            words = tr(
+                "Passages are found by their words. A small model finds them by meaning too."
+            )
             amount = offer.source.size_bytes
             button = tr("Get {name}, {size}", name=offer.name, size=size(amount))
         elif download.phase is Phase.FAILED:
