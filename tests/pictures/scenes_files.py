@@ -203,6 +203,15 @@ def files_edited(stage: Stage) -> None:
     flush()
 
 
+def files_found(stage: Stage) -> None:
+    """Find in a chat whose files have what is looked for."""
+    files_sent(stage)
+    stage.window.chat.open_find()
+    stage.window.chat.find_bar.field.setText("fish")
+    for _ in range(3):
+        flush()
+
+
 def file_names(stage: Stage) -> None:
     """The list behind "@"."""
     ready(stage)
@@ -224,6 +233,14 @@ SCENES: dict[str, Scene] = {
     scene.__name__: scene
     for scene in (
         *(files, files_many, files_narrow, files_fit, files_too_long, files_forgotten),
-        *(file_card, file_passage, files_sent, files_edited, file_names, files_dragged),
+        *(
+            file_card,
+            file_passage,
+            files_sent,
+            files_edited,
+            files_found,
+            file_names,
+            files_dragged,
+        ),
     )
 }

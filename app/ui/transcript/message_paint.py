@@ -63,15 +63,11 @@ def paint(
         painter.setBrush(Qt.BrushStyle.NoBrush)
     if not view.hidden_for_edit:
         for number, row in enumerate(view.rows):
-            if any(match.in_file and match.row == number for match in shown.matches):
-                found = shown.current_match
-                is_current = found is not None and found.in_file and found.row == number
-                color = style.current_match if is_current else style.match
-                painter.setPen(QPen(style.ink, 2) if style.high_contrast else Qt.PenStyle.NoPen)
-                painter.setBrush(color)
-                painter.drawRoundedRect(row.area.translated(at).adjusted(0, 2, 0, -2), 6, 6)
-                painter.setBrush(Qt.BrushStyle.NoBrush)
-            _paint_row(painter, view, row, style, at, shown, key == f"row-{number}")
+            has_match = any(m.in_file and m.row == number for m in shown.matches)
+            if has_match:
+                _paint_found_row(painter, row, number, style, at, shown)
+            is_focused = key == f"row-{number}"
+            _paint_row(painter, view, row, style, at, shown, is_focused, has_match)
         selected = {part: (first, last) for part, first, last in shown.selection}
         for index in view.parts_between(clip.top() - at.y(), clip.bottom() - at.y()):
             _paint_part(painter, view, index, style, at, clip, selected.get(index), shown.mouse)
@@ -230,6 +226,18 @@ def _paint_box(painter: QPainter, style: ReadingStyle, box: QRectF, *, ticked: b
         painter.drawPolyline([box.topLeft() + QPointF(x, y) for x, y in points])
 
 
+def _paint_found_row(
+    painter: QPainter, row: Row, number: int, style: ReadingStyle, at: QPointF, shown: Shown
+) -> None:
+    """Mark the row of a file that has what Find in conversation looks for."""
+    found = shown.current_match
+    is_current = found is not None and found.in_file and found.row == number
+    painter.setPen(QPen(style.ink, 2) if style.high_contrast else Qt.PenStyle.NoPen)
+    painter.setBrush(style.current_match if is_current else style.match)
+    painter.drawRoundedRect(row.area.translated(at).adjusted(0, 2, 0, -2), 6, 6)
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+
+
 def _paint_row(
     painter: QPainter,
     view: MessageView,
@@ -238,11 +246,12 @@ def _paint_row(
     at: QPointF,
     shown: Shown,
     focused: bool,
+    has_match: bool,
 ) -> None:
     """Paint the row that stands for a part of a message."""
     area = row.area.translated(at)
     hovered = row.usable and shown.mouse is not None and row.area.contains(shown.mouse)
-    color = style.ink if hovered or focused else style.secondary
+    color = style.ink if hovered or focused or has_match else style.secondary
     ratio = painter.device().devicePixelRatio()
     name = "chevron_right" if row.folded else "chevron_down"
     mirrored = QGuiApplication.isRightToLeft()
