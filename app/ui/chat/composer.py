@@ -405,8 +405,8 @@ class Composer(QFrame):
         return Attachment(self._number(), part.name, part.path, phase, part)
 
     def _show_chips(self) -> None:
-        self.chips.show_items((*self._files, *self._own))
-        self._order_tabs()
+        if self.chips.show_items((*self._files, *self._own)):
+            self._order_tabs()
         self._show_button()
 
     def _on_own(self) -> None:

@@ -56,6 +56,7 @@ class AttachmentChip(QFrame):
         self.setObjectName("chip")
         self.setFixedHeight(HEIGHT)
         self.item = item
+        self._wanted_width: int | None = None  # pixels; None: not measured
         self._palette = LIGHT
         self._icon = QLabel()
         self._icon.setFixedSize(_ICON, _ICON)
@@ -116,6 +117,7 @@ class AttachmentChip(QFrame):
         self.remove_button.setToolTip(tr("Remove"))
         self._show_accessible(name, about, warning)
         self._show_icons()
+        self._wanted_width = None
         self.updateGeometry()
 
     def _show_accessible(self, name: str, about: str, warning: str) -> None:
@@ -164,6 +166,11 @@ class AttachmentChip(QFrame):
         self._sign.setPixmap(icons.pixmap("warning", color, 14, ratio))
 
     def sizeHint(self) -> QSize:
+        if self._wanted_width is None:  # a layout asks often
+            self._wanted_width = self._measured_width()
+        return QSize(self._wanted_width, HEIGHT)
+
+    def _measured_width(self) -> int:
         below = self.about.natural_width() if self.about.text() else 0
         if self.warning.text():
             below += self.warning.natural_width() + 14 + 8
@@ -171,10 +178,10 @@ class AttachmentChip(QFrame):
         around = 18 + _ICON + 8 + self.remove_button.sizeHint().width() + 8 + again
         widest = _WIDEST_WARNING if self.warning.text() or again else _WIDEST
         width = max(self.name.natural_width(), below) + around
-        return QSize(min(max(width, _NARROWEST), widest), HEIGHT)
+        return min(max(width, _NARROWEST), widest)
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(min(_NARROWEST, self.sizeHint().width()), HEIGHT)
+        return QSize(_NARROWEST, HEIGHT)
 
     # --- keys and mouse -------------------------------------------------------------------------
 
@@ -184,6 +191,8 @@ class AttachmentChip(QFrame):
         (self.retried if is_failed else self.reloaded).emit()
 
     def event(self, event: QEvent) -> bool:
+        if event.type() in (QEvent.Type.Polish, QEvent.Type.StyleChange, QEvent.Type.FontChange):
+            self._wanted_width = None
         is_undo = isinstance(event, QKeyEvent) and event.matches(QKeySequence.StandardKey.Undo)
         if event.type() is QEvent.Type.ShortcutOverride and is_undo:
             event.accept()  # else the window would undo a deletion

@@ -70,27 +70,31 @@ class Chips(QScrollArea):
             QWidget.setTabOrder(first, second)
         self._set_stop(self._stop)
 
-    def show_items(self, items: Sequence[Item]) -> None:
-        """Show these files; a chip that stays keeps its focus."""
+    def show_items(self, items: Sequence[Item]) -> bool:
+        """Show these files; a chip that stays keeps its focus. Returns whether others have chips."""
+        chips_before = self.chips
         focused = next(((n, each) for n, each in enumerate(self.chips) if _has_focus(each)), None)
         before = {_key(chip.item): chip for chip in self.chips}
         self.chips = [before.pop(_key(item), None) or self._made(item) for item in items]
         for chip in before.values():
             chip.hide()
             chip.deleteLater()
-        while self._wrap.takeAt(0) is not None:
+        is_changed = self.chips != chips_before
+        while is_changed and self._wrap.takeAt(0) is not None:
             pass
         for chip, item in zip(self.chips, items, strict=True):
             if chip.item != item:
                 chip.show_item(item)
-            self._wrap.addWidget(chip)
-            chip.show()
+            if is_changed:
+                self._wrap.addWidget(chip)
+                chip.show()
         self.setVisible(bool(items))
         self._set_stop(min(self._stop, len(items) - 1))
         self._fit_bar()
         self.updateGeometry()
         if focused is not None and focused[1] not in self.chips:
             self._focus(min(focused[0], len(items) - 1))
+        return is_changed
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""

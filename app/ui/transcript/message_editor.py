@@ -128,8 +128,8 @@ class MessageEditor(QFrame):
         self._show_chips()
 
     def _show_chips(self) -> None:
-        self.chips.show_items((*self._files, *self._own))
-        self.chips.order_tabs((), (self._field, self._cancel, self._send))
+        if self.chips.show_items((*self._files, *self._own)):
+            self.chips.order_tabs((), (self._field, self._cancel, self._send))
         self._changed()
 
     def _text_of(self, parts: Parts) -> str:
