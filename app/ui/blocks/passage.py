@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QPen
+from PySide6.QtGui import QGuiApplication, QPen
 
 from app.domain.document_words import place_words
 from app.domain.documents import Passage
 from app.domain.passages import first_words
 from app.markdown.blocks import Block, Paragraph, Place, Run, passage_link
-from app.system.translation import tr
+from app.system.translation import isolated, tr
 from app.ui.blocks.blocks import BlockButton, Canvas, TextView
 from app.ui.blocks.style import ReadingStyle, mixed
 from app.ui.blocks.text import Link
@@ -20,6 +20,7 @@ from app.ui.theme.icons import pixmap
 from app.ui.theme.theme import RADIUS_CONTROL
 
 _LENGTH, _STRUCK_LENGTH = 150, 60  # characters of the first words
+_RIGHT_TO_LEFT = "\u200f"  # a mark of no width
 _BOX = 26.0  # pixels: of a button
 _ICON = 16
 _BAR_WIDTH, _BAR_HEIGHT = 34.0, 4.0
@@ -35,16 +36,21 @@ class PassageEntry(Paragraph):
 
 
 def passage_entry(passage: Passage, line: int) -> PassageEntry:
-    """The entry of a passage, on two lines of the source from `line` on."""
-    struck = passage.struck
+    """The entry of a passage, on two lines of the source from `line` on.
+
+    In a right-to-left window all entries are right-to-left, whatever their documents are.
+    """
+    struck, mirrored = passage.struck, QGuiApplication.isRightToLeft()
     title = f"[{passage.number}] {place_words(passage)}"  # the number as answers write it
+    title = f"{_RIGHT_TO_LEFT}{title}" if mirrored else title
     runs = [Run(title, bold=True, strike=struck, link=passage_link(passage.number))]
     about = [score_words(passage)] if passage.score else []
     if passage.above and not struck:
         about.append(tr("read above"))
     runs += [Run(f" · {words}") for words in about]
     length = _STRUCK_LENGTH if struck else _LENGTH
-    runs.append(Run(f"\n{first_words(passage, length)}"))
+    words = first_words(passage, length)
+    runs.append(Run(f"\n{isolated(words) if mirrored else words}"))
     return PassageEntry(Place(line, line + 2), tuple(runs), passage)
 
 
