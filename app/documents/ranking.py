@@ -179,11 +179,8 @@ def _sums(by_words: dict[int, float], by_meaning: dict[int, float]) -> dict[int,
 
 
 def _count(base: sqlite3.Connection, match: str) -> int:
-    """How many passages have a term; not counted further than it matters."""
-    found = base.execute(
-        "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)",
-        (match, _MOST_POSTINGS),
-    )
+    """How many passages have a term."""
+    found = base.execute("SELECT count(*) FROM words WHERE words MATCH ?", (match,))
     return int(found.fetchone()[0])
 
 
