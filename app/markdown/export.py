@@ -31,6 +31,8 @@ _SPACE = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
 _SPECIAL = re.compile(r"[\\`*_~<>$&#|!]|(?<=http|ttps)://|(?<=\d)[.)]")
 _LINE_MARK = re.compile(r"^[ \t]*(?=[-+=])", re.MULTILINE)
 _ONLY_BULLETS = re.compile(r"(?:- *){3,}|(?:\* *){3,}")  # which would be a rule
+_BRACKET_ENDS = re.compile("^[0-9\\s,;\u2013-]*\\]?")  # of a reference to passages
+_BRACKET_BEGINS = re.compile("\\[?[0-9\\s,;\u2013-]*$")
 _BRACKETS = {"[": "&#91;", "]": "&#93;"}  # escaped by a backslash they begin a formula
 Show = Callable[[Code | Formula | Run], str]
 Cite = Callable[[int, str], str]  # the source of a reference to a passage, with its text here
@@ -296,7 +298,7 @@ def _markdown_of(runs: Runs, *, as_written: bool, cite: Cite = lambda _, text: t
     """The source of runs; `as_written`: punctuation in text is not escaped."""
     made: list[str] = []
     open_styles: list[str] = []  # the marks
-    for run in runs:
+    for at, run in enumerate(runs):
         wanted = [mark for name, mark, _ in _STYLES if getattr(run, name)]
         match = _SPACE.fullmatch(run.text)
         before, text, after = match.groups() if match and not run.code else ("", run.text, "")
@@ -307,13 +309,35 @@ def _markdown_of(runs: Runs, *, as_written: bool, cite: Cite = lambda _, text: t
         made += reversed(open_styles[kept:])
         made += [space + before.replace("\n", "  \n"), *wanted[kept:]]
         open_styles = wanted
-        number = passage_number(run.link)
-        source = replace(run, text=text)
-        made += [cite(number, text) if number else _run_source(source, as_written=as_written)]
+        if number := passage_number(run.link):
+            made.append(cite(number, text))
+        else:
+            first, text, last = _in_brackets(runs, at, text)
+            middle = _run_source(replace(run, text=text), as_written=as_written)
+            made.append(first + (middle if text or not (first or last) else "") + last)
         made += [after.replace("\n", "  \n")] if after else []
     space = made.pop() if made and made[-1].isspace() and open_styles else ""
     made += [*reversed(open_styles), space]
     return re.sub(r"(?<=\n) *\n", "\\\\\n", "".join(made))
+
+
+def _in_brackets(runs: Runs, at: int, text: str) -> tuple[str, str, str]:
+    """What of a run's text is in the brackets of a reference, before it and behind it.
+
+    There nothing is escaped, or the reference would be none. The middle is the rest.
+    """
+    if runs[at].code or runs[at].formula or runs[at].link:
+        return "", text, ""
+    before = runs[at - 1] if at else Run("")
+    behind = runs[at + 1] if at + 1 < len(runs) else Run("")
+    first = last = ""
+    if passage_number(before.link) and not before.text.endswith("]"):
+        first = "".join(_BRACKET_ENDS.findall(text)[:1])
+        text = text.removeprefix(first)
+    if passage_number(behind.link) and not behind.text.startswith("["):
+        last = "".join(_BRACKET_BEGINS.findall(text)[:1])
+        text = text.removesuffix(last)
+    return first, text, last
 
 
 def _run_source(run: Run, *, as_written: bool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.markdown.blocks import Block, Run, passage_link, passage_number, runs_of
@@ -101,6 +101,8 @@ def test_the_result_does_not_depend_on_the_pieces(text: str, size: int) -> None:
 
 
 @given(PIECES)
+@example("[1]: http://a.b[2, 3][1-3]")
+@example("\\* [1, 9] and [9, 1]; [1-3] \\*")
 def test_copies_have_the_same_references(text: str) -> None:
     blocks = parse(text, KNOWN)
     numbers = [passage_number(run.link) for block in blocks for run in runs_of(block)]
