@@ -49,15 +49,24 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     """Connect the window to the chat controller, and apply the settings to the window."""
     sidebar, transcript, states = window.sidebar, window.transcript, window.panel.states
     composer = window.composer
+    refused: Content | None = None  # a message that could not be sent
 
     def send(content: Content, left: Parts = ()) -> None:
+        nonlocal refused
         waits = controller.state.busy
         composer.set_text("")
+        refused = None
         if not controller.send(content, left):
             composer.set_text(left or content)
+            refused = content
         elif not waits:
             composer.set_text(left)
             transcript.jump_to_end()
+
+    def send_counted() -> None:
+        """Send a message again whose length was not known, unless it is another one now."""
+        if composer.parts() == refused:
+            composer.submit()
 
     def suggest(text: str) -> None:
         """Send a suggestion; what was typed stays in the field."""
@@ -175,6 +184,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     composer.submitted.connect(controller.opening.forget)
     composer.typing.connect(controller.last_chat.stay)
     composer.submitted.connect(send)
+    controller.attachments.state.counted.connect(send_counted)
     composer.stopped.connect(controller.stop)
     composer.typed.connect(controller.token_count.count)
     composer.typed.connect(controller.fit.type)

@@ -107,6 +107,9 @@ class Fit:
         self._library, self._model_use, self._user_files = library, model_use, user_files
         self._report = report
         self._typed = ""
+        self._to_send: tuple[_Asked, str] | None = (
+            None  # the user has sent it, before it was counted
+        )
         self._wanted = False  # the user wants to send: it is counted during answers too
         self._counting = self._answering = False
         self._counted: _Counted | None = None
@@ -142,6 +145,7 @@ class Fit:
         `parts` are its files and what was typed.
         """
         self._state.set_notice(NOTICE, None)
+        self._to_send = None
         self._typed = typed = prompt_text(without_files(parts))
         asked = self._asked()
         if asked is None or not asked.context:
@@ -160,10 +164,10 @@ class Fit:
                     return False
                 self._shown.set_fit(fit, refused=True)
                 return True
-        self._wanted = True
+        self._wanted, self._to_send = True, (asked, typed)
         self._update()
         sentence = tr("The length of this message is still being counted.")
-        self._state.set_notice(NOTICE, Notice(sentence, tr("Send it in a moment.")))
+        self._state.set_notice(NOTICE, Notice(sentence, tr("It is sent as soon as that is done.")))
         return True
 
     def refuses_files(self, place: Place) -> bool:
@@ -269,6 +273,8 @@ class Fit:
         if state.notices.get(NOTICE):
             state.set_notice(NOTICE, None)
         self._update()
+        if self._to_send == (asked, typed) == (self._asked(), self._typed):
+            self._shown.counted.emit()
 
     def _count_files(self) -> None:
         """Count the tokens of the next file that is not sent, by the tokenizer that reads it."""

@@ -119,6 +119,7 @@ class AttachmentsState(QObject):
 
     changed = Signal(object)  # the `Place` whose files have changed
     fit_changed = Signal()
+    counted = Signal()  # a message that the user has sent before its length was known
     outdated_changed = Signal()
 
     fit = ReadOnly[FitEstimate | None]()  # of the shown chat; None: not known

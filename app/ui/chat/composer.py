@@ -208,7 +208,7 @@ class Composer(QFrame):
         layout.addLayout(self._chip_row)
         layout.addLayout(field)
         self.setFocusProxy(self.editor)
-        self.editor.enter_pressed.connect(self._submit)
+        self.editor.enter_pressed.connect(self.submit)
         self.editor.up_pressed.connect(self.edit_last_requested)
         self.editor.focused.connect(self._on_focus)
         self.editor.files_pasted.connect(self.files_pasted)
@@ -454,7 +454,8 @@ class Composer(QFrame):
 
     # --- steps ----------------------------------------------------------------------------------
 
-    def _submit(self) -> None:
+    def submit(self) -> None:
+        """Send what is in the field and attached."""
         self.end_composition()
         if self.text().strip() or self._files:
             self._debounce.stop()
@@ -464,7 +465,7 @@ class Composer(QFrame):
         if self._busy:
             self.stopped.emit()
         else:
-            self._submit()
+            self.submit()
 
     def _on_text(self) -> None:
         self.typing.emit()

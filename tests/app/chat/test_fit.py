@@ -218,6 +218,26 @@ def test_a_long_typed_text_is_counted_before_it_is_sent(stage: Stage, write: Wri
     assert stage.controller.send(text)
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_message_is_sent_once_it_is_counted_unless_it_has_changed(
+    stage: Stage, write: Write, *, changed: bool
+) -> None:
+    composer = stage.window.composer
+    stage.engine.counts = False
+    text = "word " * 2_000
+    composer.set_text(text)
+    composer.submit()
+    asked = stage.engine.last(ApplyTemplate)
+    assert stage.state.messages == ()
+    assert composer.text() == text
+    if changed:
+        composer.set_text(f"{text}more")
+    stage.engine.deliver(TemplateApplied(asked.request, "", 3_000))
+    stage.drain()
+    assert bool(stage.state.messages) is not changed
+    assert bool(composer.text()) is changed
+
+
 def test_a_text_that_the_model_cannot_read_at_once_is_not_sent(stage: Stage, write: Write) -> None:
     long = "word " * 9_000
     stage.window.composer.set_text(long)
