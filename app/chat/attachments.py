@@ -320,9 +320,17 @@ class Attachments:
             id,
             lambda each: Attachment(each.id, each.name, each.path, wanted=wanted),
         )
-        texts = self._texts
-        self._worker.run(
-            lambda: _outcome(texts, wanted, cancel.is_set),
+        texts, worker = self._texts, self._worker
+
+        def show(share: float) -> None:
+            if self._cancels.get(id) is cancel:
+                self._change(id, lambda each: replace(each, progress=share))
+
+        def progress(share: float) -> None:
+            worker.post(lambda: show(share))
+
+        worker.run(
+            lambda: _outcome(texts, wanted, cancel.is_set, progress),
             lambda outcome: self._on_read(id, cancel, outcome),
         )
 
@@ -414,12 +422,17 @@ def _extractor() -> TextExtractor:
     return Extractor()
 
 
-def _outcome(texts: FileTexts, wanted: FilePart, cancelled: Callable[[], bool]) -> _Outcome:
+def _outcome(
+    texts: FileTexts,
+    wanted: FilePart,
+    cancelled: Callable[[], bool],
+    progress: Callable[[float], None],
+) -> _Outcome:
     """Read a file, on the thread; raises nothing."""
     try:
         if cancelled():
             raise ExtractionError(ExtractionFault.CANCELLED)
-        return _Outcome(texts.read(wanted, cancelled))
+        return _Outcome(texts.read(wanted, cancelled, progress))
     except ExtractionError as error:
         words = fault_sentence(wanted.name, error.fault, error.detail)
         return _Outcome(None, *words, unknown=error.fault is ExtractionFault.UNKNOWN)

@@ -31,7 +31,11 @@ class TextExtractor(Protocol):
     """Extracts the text of a file; see `app.documents.extract.Extractor`."""
 
     def extract(
-        self, path: Path, name: str = "", cancelled: Callable[[], bool] | None = None
+        self,
+        path: Path,
+        name: str = "",
+        cancelled: Callable[[], bool] | None = None,
+        progress: Callable[[float], None] | None = None,
     ) -> Document:
         """The document in a file; blocks. Raises ExtractionError."""
         ...
@@ -49,16 +53,21 @@ class FileTexts:
         self._blobs, self._make = blobs, extractor
         self._extractor: TextExtractor | None = None
 
-    def read(self, wanted: FilePart, cancelled: Callable[[], bool]) -> FilePart:
+    def read(
+        self,
+        wanted: FilePart,
+        cancelled: Callable[[], bool],
+        progress: Callable[[float], None] | None = None,
+    ) -> FilePart:
         """The part with its text: of its hash if the bytes are there, or else of its path.
 
-        Raises ExtractionError and StoreError.
+        `progress` is called with 0 to 1 while it is extracted. Raises ExtractionError and StoreError.
         """
         known = self._blobs.find(wanted.sha256) if wanted.sha256 else None
         part = wanted if known else self._kept(wanted, cancelled)
         found = self._extracted_before(part)
         if found is None:
-            found = self._extracted(part, cancelled)
+            found = self._extracted(part, cancelled, progress)
             content = [EXTRACTION, _ending(part), to_row(found)]
             with suppress(StoreError):  # then it is extracted again next time
                 self._blobs.keep_extracted(part.sha256, json.dumps(content).encode())
@@ -106,13 +115,18 @@ class FileTexts:
         sha256 = self._blobs.add(_pieces(path, cancelled))
         return replace(wanted, sha256=sha256, modified=facts.st_mtime, size_bytes=facts.st_size)
 
-    def _extracted(self, part: FilePart, cancelled: Callable[[], bool]) -> FilePart:
+    def _extracted(
+        self,
+        part: FilePart,
+        cancelled: Callable[[], bool],
+        progress: Callable[[float], None] | None,
+    ) -> FilePart:
         path = self._blobs.find(part.sha256)
         if path is None:
             raise ExtractionError(ExtractionFault.UNREADABLE)
         if self._extractor is None:
             self._extractor = self._make()
-        document = self._extractor.extract(path, part.name, cancelled)
+        document = self._extractor.extract(path, part.name, cancelled, progress)
         return FilePart(
             part.name,
             document.text,

@@ -15,6 +15,7 @@ from app.domain.answer_details import AnswerDetails
 from app.domain.chat import BUILT_IN, Preset
 from app.domain.chat_settings import PARTS, AdapterChoice, ChatSettings, ResolvedText
 from app.domain.chat_tree import ChatTree, FolderRecord
+from app.domain.documents import PageUnit, Passage
 from app.domain.message import AdapterMark, Message, MessageState
 from app.domain.model_ref import Local, Remote
 from app.domain.parts import (
@@ -22,6 +23,7 @@ from app.domain.parts import (
     FilePart,
     ImagePart,
     Part,
+    PassagesPart,
     TextPart,
     ThoughtPart,
     ToolCallPart,
@@ -59,7 +61,14 @@ parts: st.SearchStrategy[Part] = st.one_of(
     st.builds(ToolCallPart, names, texts, names, names),
     st.builds(ToolResultPart, names, texts, names, st.booleans()),
     st.builds(FilePart, names, texts),
-    st.builds(ImagePart, names, names, names, st.integers(0, 9999), st.integers(0, 9999)),
+    st.builds(ImagePart, names, names, st.just(""), st.integers(0, 9999), st.integers(0, 9999)),
+    st.builds(
+        PassagesPart,
+        st.lists(
+            st.builds(Passage, st.integers(1, 99), names, texts, names, st.sampled_from(PageUnit)),
+            max_size=3,
+        ).map(tuple),
+    ),
     st.builds(ErrorPart, st.builds(Fault, st.sampled_from(list(FaultKind))), names, names, names),
 )
 details = st.builds(

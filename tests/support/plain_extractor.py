@@ -20,9 +20,15 @@ class PlainExtractor:
         self.closed = False
 
     def extract(
-        self, path: Path, name: str = "", cancelled: Callable[[], bool] | None = None
+        self,
+        path: Path,
+        name: str = "",
+        cancelled: Callable[[], bool] | None = None,
+        progress: Callable[[float], None] | None = None,
     ) -> Document:
         self.names.append(name)
+        if progress is not None:
+            progress(0.25)
         while not self.free.wait(0.01):
             if cancelled is not None and cancelled():
                 raise ExtractionError(ExtractionFault.CANCELLED)

@@ -147,8 +147,11 @@ def _folder_values(record: FolderRecord) -> dict[str, Any]:
 
 
 def _part_values(part: Part) -> dict[str, Any]:
+    """The values of a part, without the places of files on this computer."""
     kind, data, text = to_row(part)
     more: dict[str, Any] = json.loads(data) if data else {}
+    for each in (more, *more.get("passages", ())):
+        each.pop("path", None)
     return {"kind": kind, **more, "text": text}
 
 

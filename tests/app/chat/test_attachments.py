@@ -550,3 +550,15 @@ def test_no_file_is_lost_in_any_order_of_what_a_user_does(
             case _:
                 continue
         check()
+
+
+def test_how_much_of_a_file_is_read_is_shown(
+    stage: Stage, tmp_path: Path, extractor: PlainExtractor
+) -> None:
+    extractor.free.clear()
+    stage.controller.attachments.attach([_file(tmp_path, "a.txt", "text")])
+    until(lambda: any(each.progress == 0.25 for each in _of(stage)))
+    assert _of(stage)[0].phase is READING
+    extractor.free.set()
+    _settle(stage)
+    assert [(each.phase, each.progress) for each in _of(stage)] == [(READY, 1.0)]

@@ -217,13 +217,15 @@ def test_folders_and_attached_files_come_back(stage: Stage, tmp_path: Path) -> N
         controller.folders.change(folder)
     chat = controller.conversations.begin((TextPart("q"),), ChatSettings(), inner)
     parts = (TextPart("q"), FilePart("a.bin", "", sha256), ImagePart("b.png", "0" * 64))
+    placed = (TextPart("q"), replace(parts[1], path="/home/me/a.bin"), parts[2])
     stage.store_queue.write(lambda store: (
-        store.blobs.add(content), store.add_message(chat, None, Role.USER, parts)
+        store.blobs.add(content), store.add_message(chat, None, Role.USER, placed)
     ))  # fmt: skip
     before = folder_shapes(stage)
     path = tmp_path / "all.json"
     controller.transfer.export_chats([chat], ExportFormat.JSON, path)
     done(stage)
+    assert "/home/me" not in path.read_text(encoding="utf-8")
     assert "1 attached file is not in it" in state.notices[EXPORTED_NOTICE].remedy
     controller.deletions.delete([chat], [outer])
     controller.deletions.remove([chat])
