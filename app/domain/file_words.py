@@ -31,7 +31,7 @@ def kind_words(kind: str) -> str:
         DocumentKind.LOG: tr("log"),
         DocumentKind.HTML: tr("web page"),
         DocumentKind.EPUB: tr("e-book"),
-        DocumentKind.PDF: "PDF",
+        DocumentKind.PDF: tr("PDF"),
         DocumentKind.WORD: tr("text document"),
         DocumentKind.SLIDES: tr("slides"),
         DocumentKind.SHEETS: tr("spreadsheet"),

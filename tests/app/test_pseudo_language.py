@@ -21,6 +21,7 @@ SAID_BY_SCENES = {  # as a store, the engine or the name of a folder does
     "database_banner": {"Move it aside"},
     "picker_failed": {"Choose a GGUF file"},
     "library_end": {"Models"},
+    "library_embedders": {"Models"},
     "import_preview": {"The file is damaged or not complete"},
 }
 PLACED_BY_SCENES = ("reduced_speed",)  # a tooltip

@@ -26,6 +26,7 @@ from PySide6.QtWidgets import (
 import catalogs
 from app.system.translation import Catalog, use
 from app.ui.chat.model_picker import ModelButton
+from app.ui.documents.chip import AttachmentChip
 from app.ui.widgets.controls import ElidedLabel
 
 _PLACEHOLDER = re.compile(r"(\{[^{}]*\})")
@@ -115,6 +116,9 @@ def cut(root: QWidget) -> Iterator[str]:
             continue
         named = f"{type(widget).__name__} {shown!r}"
         if isinstance(widget, ElidedLabel):
+            if isinstance(chip := widget.parentWidget(), AttachmentChip):
+                assert shown in chip.toolTip()
+                continue
             if " · " in shown or " + " in shown or re.search(r"\[.*[\[\d]", shown):
                 continue  # facts and names: what has no room is in the tooltip
             shown = widget.shown

@@ -30,8 +30,9 @@ SUGGESTIONS = (
     "Why are friends important?",
 )
 
-# Minimum height of the view to show each, in pixels.
-_DRAWING_FROM, _SUGGESTIONS_FROM, _CHIPS_FROM = 560, 240, 300
+# Minimum height of the view to show each, in pixels; for the chips, without them and the sentence.
+_DRAWING_FROM, _SUGGESTIONS_FROM, _CHIPS_FROM = 560, 240, 274
+_SIDES = 48  # pixels, both margins
 
 
 class Drawing(QWidget):
@@ -201,7 +202,9 @@ class EmptyView(QWidget):
         self.drawing.setVisible(height >= _DRAWING_FROM)
         for button in self.suggestions:
             button.setVisible(not self._no_model and height >= _SUGGESTIONS_FROM)
-        self.chips.setVisible(not self._no_model and height >= _CHIPS_FROM)
+        width = self.width() - _SIDES
+        wrapped = self.sentence.heightForWidth(width) + self.chips.heightForWidth(width)
+        self.chips.setVisible(not self._no_model and height >= _CHIPS_FROM + wrapped)
 
 
 def _facts(model: ModelStatus) -> str:

@@ -131,7 +131,8 @@ class AttachmentChip(QFrame):
         self.setAccessibleName(listed((name, kind, about.replace(" · ", ", "), warning)))
         keys = tr("Enter shows its text, Delete removes it.") if self.can_open else ""
         self.setAccessibleDescription(sentences(remedy, keys or tr("Delete removes it.")))
-        self.setToolTip("\n\n".join(filter(None, (warning, remedy, tip))))
+        whole = "\n".join(filter(None, (name, about)))  # there may be no room for it
+        self.setToolTip("\n\n".join(filter(None, (whole, warning, remedy, tip))))
         set_property(self, "opens", self.can_open)
         shapes = Qt.CursorShape
         self.setCursor(shapes.PointingHandCursor if self.can_open else shapes.ArrowCursor)

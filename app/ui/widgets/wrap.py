@@ -23,6 +23,7 @@ class WrapLayout(QLayout):
 
     def addItem(self, arg__1: QLayoutItem) -> None:
         self._items.append(arg__1)
+        self.invalidate()
 
     def count(self) -> int:
         return len(self._items)
@@ -31,7 +32,10 @@ class WrapLayout(QLayout):
         return self._items[index] if 0 <= index < len(self._items) else None
 
     def takeAt(self, index: int) -> QLayoutItem | None:  # type: ignore[override]
-        return self._items.pop(index) if 0 <= index < len(self._items) else None
+        if not 0 <= index < len(self._items):
+            return None
+        self.invalidate()
+        return self._items.pop(index)
 
     def expandingDirections(self) -> Qt.Orientation:
         return Qt.Orientation(0)

@@ -108,14 +108,14 @@ def test_what_is_not_there_or_no_file_is_told_at_once(extractor: Extractor, tmp_
 
 @posix
 def test_pipes_devices_sockets_and_loops_are_refused_at_once(
-    extractor: Extractor, tmp_path: Path
+    extractor: Extractor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = time.monotonic()
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "link").symlink_to("/dev/zero")
     with socket.socket(socket.AF_UNIX) as server:
-        os.chdir(tmp_path)  # a path of a socket is short
+        monkeypatch.chdir(tmp_path)  # a path of a socket is short
         server.bind("socket")
         for name in ("pipe", "link", "socket"):
             assert fault_of(extractor, tmp_path / name) is ExtractionFault.NOT_A_FILE

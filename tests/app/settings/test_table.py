@@ -69,6 +69,7 @@ def _everything_changed():
         serve_closed=True,
         serve_texts=True,
         serve_key="abc",
+        embedding_model="/models/encoder.gguf",
         serve_network="network",
         serve_port=9000,
         serve_minutes=0,

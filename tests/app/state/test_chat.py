@@ -158,6 +158,7 @@ CHANGES: list[tuple[str, Callable[[State], None], set[str]]] = [
     ("change other", lambda s: s.change(replace(OTHER, parts=())), {"compared"}),
     ("text", lambda s: s.add_text(1, 7, " of", (TextPart("A of"),)), {"branches"}),
     ("memory", lambda s: s.set_memory_start(1, 7), {"memory_starts"}),
+    ("passages", lambda s: s.set_left_out(1, frozenset((7,))), {"left_out"}),
     ("model", lambda s: s.set_model(ModelStatus()), {"model", "last_speed"}),
     (
         "chat model",

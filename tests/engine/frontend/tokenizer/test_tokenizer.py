@@ -153,6 +153,7 @@ def streamed(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
 @given(st.text())
 def test_any_text_round_trips_through_byte_level_bpe(text: str) -> None:
     tokenizer = byte_level(["a b", "Ġ ab", "ã ģ"], pre="qwen2")
+    text = unicodedata.normalize("NFC", text)  # as the tokenizer does
     ids = tokenizer.encode(text, parse_special=False)
     assert streamed(tokenizer, ids) == text
     assert tokenizer.decode(ids) == text
