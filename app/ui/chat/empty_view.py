@@ -31,7 +31,7 @@ SUGGESTIONS = (
 )
 
 # Minimum height of the view to show each, in pixels; for the chips, without them and the sentence.
-_DRAWING_FROM, _SUGGESTIONS_FROM, _CHIPS_FROM = 560, 240, 274
+_DRAWING_FROM, _SUGGESTIONS_FROM, _CHIPS_FROM = 560, 240, 292
 _SIDES = 48  # pixels, both margins
 
 
