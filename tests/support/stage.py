@@ -162,7 +162,8 @@ def wait_for_workers(owner: QObject) -> None:
     for worker in owner.findChildren(BackgroundWorker):
         done: list[bool] = []
         worker.run(lambda: True, done.append)
-        until(lambda done=done: bool(done))
+        # One that is closed meanwhile, such as that of a deleted connection, runs nothing more.
+        until(lambda done=done, worker=worker: bool(done) or worker._closed)
 
 
 def flush() -> None:
