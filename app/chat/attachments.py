@@ -1,7 +1,7 @@
 """Attachments: files of messages that are not sent, from their path to their text.
 
-A file is shown at once, and read on a thread of its own, one after the other in their order. Each
-change is part of the draft, so a crash loses no file: its text is read again after the start.
+An attachment is shown at once; a background thread reads the files one after another. Every
+change is written to the draft, so a crash loses no file: its text is read again after the start.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Embedding prompts: the words that an embedding model wants before a question and a passage.
 
-A model that was trained with them finds less without them. They are no part of a model file, so
-its family is told by its architecture and name. Sources: the models' own cards.
+A model that was trained with these prefixes finds less without them. A model file does not contain
+them, so the model's family is detected by architecture and name. Sources: the model cards.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Indexing: documents are indexed in the background, and searched.
 
-All work is done on a worker of its own in steps of a few milliseconds, behind everything else: it
-pauses while an answer is written, except for a question that waits for its documents. Passages get
+A background thread works in steps of a few milliseconds, at the lowest priority: it pauses while
+an answer is written, except for a question that waits for its documents. Passages get
 vectors when an embedding model is installed. What is begun when the app ends is continued when the
 document is wanted again; vectors and erasing go on at the next start.
 """

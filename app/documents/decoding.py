@@ -1,8 +1,8 @@
 """Text of bytes in any encoding: byte order marks, UTF-8, declared encodings, then statistics.
 
-UTF-8 is tried first and strictly, over all of a text and not only its beginning. What is left is
-judged by `chardet`, because its tables of letters and languages are better than what a program
-keeps beside its own work. Line ends become "\n"; tabs and form feeds stay.
+Strict UTF-8 is tried first, on the whole text and not only on its beginning. Other texts are
+detected by `chardet`, whose letter statistics cover more languages and encodings than tables of
+our own would. Line ends become "\n"; tabs and form feeds stay.
 """
 
 from __future__ import annotations
@@ -241,8 +241,8 @@ def _fits(sample: bytes, name: str) -> bool:
 def guess(sample: bytes) -> tuple[str, bool]:
     """The legacy encoding of bytes by the statistics of letters, and whether it is sure.
 
-    Few marks, such as the quotes of an English text, say little of a language: then what stands
-    beside them decides, and Windows before older systems.
+    With few bytes above 127, such as the quotes of an English text, letter statistics are unsure:
+    then the neighbours of these bytes decide, and Windows encodings come before older ones.
     """
     marks = len(re.findall(rb"[\x80-\xff]", sample[:4096]))
     fits: list[tuple[float, str, str]] = []  # how well, its name, the text

@@ -51,8 +51,8 @@ class Extractor:
     ) -> Document:
         """The document in the file `path`, which the user knows as `name`. Raises ExtractionError.
 
-        `cancelled` is asked every few milliseconds, and `progress` is told how much is done, 0 to
-        1, if the format lets it be known; both on this thread.
+        `cancelled` is called every few milliseconds, and `progress` with the share that is done, 0
+        to 1, if the format allows it; both on this thread.
         """
         before = _state(path)
         if before.st_size > self._most_bytes:

@@ -217,7 +217,7 @@ def _unpacked(streams: _Streams, packed: Cursor) -> bytes:
 
 
 def _filter(name: bytes, properties: bytes) -> dict[str, int]:
-    """How a header is packed, as the standard library is told it."""
+    """The filters of a packed header, in the form that the module `lzma` takes."""
     facts = Cursor(properties)
     packing = facts.byte()
     if name == _LZMA2:
