@@ -281,6 +281,7 @@ def connect_files(window: Window, controller: Controller) -> None:
     """Connect what is seen of attached files to the controller."""
     composer, editing, attaching = window.composer, window.transcript.editing, window.attaching
     files, fit_line = controller.attachments, window.chat.fit_line
+    window.prompt_list.parts_wanted.connect(files.read_by_parts)
 
     def attach_in_editor(message: int, paths: list[Path]) -> None:
         if paths:

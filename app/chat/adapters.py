@@ -41,11 +41,28 @@ from engine import (
     AdapterUse,
     Chat,
     Failed,
+    FaultKind,
     ModelLoaded,
     SetAdapters,
 )
 
 SEND_MILLISECONDS = 150  # update interval while a strength slider is dragged
+OF_ADAPTERS = frozenset(
+    (
+        FaultKind.NO_FILE,
+        FaultKind.NOT_A_FILE,
+        FaultKind.UNREADABLE,
+        FaultKind.NOT_A_MODEL,
+        FaultKind.OTHER_TYPE,
+        FaultKind.INCOMPLETE,
+        FaultKind.DAMAGED,
+        FaultKind.FORMAT,
+        FaultKind.UNSUPPORTED,
+        FaultKind.ADAPTER,
+        FaultKind.NO_ADAPTER,
+        FaultKind.OTHER_MODEL,
+    )
+)  # faults of files, of which an answer reads only those of its adapters
 _DIGEST = 12  # characters of an adapter's hash that are stored with an answer
 
 

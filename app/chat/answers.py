@@ -15,12 +15,19 @@ from dataclasses import replace
 
 from PySide6.QtCore import QTimer
 
-from app.chat.adapters import Adapters
+from app.chat.adapters import OF_ADAPTERS, Adapters
+from app.chat.long_documents import long_elsewhere, long_here, step_words
 from app.chat.planner import Branch, Uses
 from app.chat.prompts import memory_start
 from app.chat.retrieval import Retrieval
 from app.chat.runner import Runner
-from app.chat.running_answer import Elsewhere, QueuedAnswer, RunningAnswer, asked_elsewhere
+from app.chat.running_answer import (
+    Elsewhere,
+    QueuedAnswer,
+    RunningAnswer,
+    asked_elsewhere,
+    waiting_words,
+)
 from app.domain.answer_details import AnswerDetails
 from app.domain.answer_request import AnswerRequest
 from app.domain.deltas import (
@@ -29,6 +36,8 @@ from app.domain.deltas import (
     AnswerUsage,
     EndReason,
     PromptProgressDelta,
+    SectionDelta,
+    StepDelta,
     TextDelta,
     ThoughtDelta,
     WaitingDelta,
@@ -36,20 +45,19 @@ from app.domain.deltas import (
 from app.domain.documents import SearchFault
 from app.domain.message import Message, MessageState, StopReason
 from app.domain.model_ref import ModelRef, Remote
-from app.domain.parts import ErrorPart, Parts, without_error
+from app.domain.parts import ErrorPart, without_error
 from app.domain.remote_fault import RemoteFault, RemoteFaultKind
 from app.engines.client import EngineClient
 from app.engines.local import LocalAnswer
 from app.engines.remote.engines import RemoteEngines
 from app.engines.remote_client import RemoteAnswer, RemoteClient
-from app.engines.run import Waiting, start
+from app.engines.run import AnswerRun, Waiting, start
 from app.state.chat import Generation, ModelPhase, ModelStatus, Notice, State
-from app.state.faults import explain
 from app.state.performance import tokens_per_second
 from app.store.store import Store
 from app.store.writer import StoreQueue
 from app.system.translation import number, tr
-from engine import Chat, Fault, FaultKind
+from engine import Chat, Fault
 
 _SAVE_MILLISECONDS = 300
 _MOST_OVERTAKEN = 4  # later answers of the loaded model that are requested before another model's
@@ -62,24 +70,6 @@ _ENDS: dict[EndReason, tuple[MessageState, str]] = {
     EndReason.CANCELLED: (MessageState.STOPPED, StopReason.USER),
 }
 _COMPLETE = MessageState.COMPLETE, ""
-
-
-_OF_ADAPTERS = frozenset(
-    (
-        FaultKind.NO_FILE,
-        FaultKind.NOT_A_FILE,
-        FaultKind.UNREADABLE,
-        FaultKind.NOT_A_MODEL,
-        FaultKind.OTHER_TYPE,
-        FaultKind.INCOMPLETE,
-        FaultKind.DAMAGED,
-        FaultKind.FORMAT,
-        FaultKind.UNSUPPORTED,
-        FaultKind.ADAPTER,
-        FaultKind.NO_ADAPTER,
-        FaultKind.OTHER_MODEL,
-    )
-)  # faults of files, of which an answer reads only those of its adapters
 
 FULL_NOTICE = "full"  # kind of the notice that a chat is full and its policy is to stop
 
@@ -333,6 +323,11 @@ class Answers:
                     case WaitingDelta():
                         note = waiting_words(delta)
                         self._state.set_waiting(running.message, running.conversation, note)
+                    case StepDelta():
+                        running.step = note = step_words(delta)
+                        self._state.set_waiting(running.message, running.conversation, note)
+                    case SectionDelta():
+                        self._on_section(running, delta)
                     case AnswerUsage():
                         used = delta
                     case AnswerEnd():
@@ -347,10 +342,17 @@ class Answers:
         """Request an answer, which these adapters are used for."""
         command = job.command()
         self._set_model_name(job, self._state.model.name)
-        run = self._runner.answer(job.branch, uses, command, is_alternative=job.is_alternative)
         parts, loaded = without_error(job.parts), self._state.model.loaded
         name = self._state.model.name
-        running = RunningAnswer(LocalAnswer(run), job, command, uses, name, loaded, parts)
+        run: AnswerRun | None = long_here(self._state, self._engine, job, command)
+        if run is None:
+            found = self._runner.answer(
+                job.branch, uses, command, is_alternative=job.is_alternative
+            )
+            run = LocalAnswer(found)
+        else:
+            self._runner.apply_adapters(job.conversation, uses)
+        running = RunningAnswer(run, job, command, uses, name, loaded, parts)
         return self._add(running, self._state.model.model)
 
     def _begin_elsewhere(self, job: QueuedAnswer) -> RunningAnswer:
@@ -362,7 +364,8 @@ class Answers:
         request = job.request()
         name = self._state.model_name(model)
         self._set_model_name(job, name)
-        run = RemoteAnswer(self._remote, model, request)
+        long = long_elsewhere(self._state, self._remote, job, model, request)
+        run = long or RemoteAnswer(self._remote, model, request)
         parts = without_error(job.parts)
         elsewhere = Elsewhere(model.id, *self._remote.place(model), request.sampling)
         asked = asked_elsewhere(request)
@@ -408,6 +411,14 @@ class Answers:
                 tokens_per_second=running.tokens_per_second,
             )
         )
+
+    def _on_section(self, running: RunningAnswer, delta: SectionDelta) -> None:
+        """A part of a long document is done: it is shown, and stored at once."""
+        self._start(running)
+        running.parts = parts = (*running.parts, delta.section)
+        self._store_queue.write(lambda store: store.set_parts(running.message, parts))
+        if (message := self._state.message(running.message)) is not None:
+            self._state.change(replace(message, parts=parts))
 
     def _on_end(self, running: RunningAnswer, end: AnswerEnd, used: AnswerUsage) -> None:
         """End the answer: complete, stopped or at a limit."""
@@ -546,7 +557,7 @@ class Answers:
             current = self._state.generations.get(running.run.id)
             is_first = running is local[0]
             waits = running.overdue and not is_first and not (current and current.started)
-            note = queued if waits else ""
+            note = queued if waits else running.step
             self._state.set_waiting(running.message, running.conversation, note)
 
     def _on_overdue(self) -> None:
@@ -569,7 +580,7 @@ class Answers:
         started = current is not None and (current.started or current.stopping)
         if started or job.checked_again or not running.uses:
             return False
-        if error.fault.kind not in _OF_ADAPTERS:
+        if error.fault.kind not in OF_ADAPTERS:
             return False
         self._queue(replace(job, checked_again=True, turn=Waiting(), running=None))
         self._state.set_queued(job.message, job.conversation)
@@ -634,7 +645,7 @@ class Answers:
         if message is not None:
             ended = replace(
                 message,
-                parts=_with_error(running.parts, error),
+                parts=(*running.parts, *filter(None, (error,))),
                 state=state,
                 stop=stop,
                 prompt_tokens=prompt_tokens,
@@ -672,21 +683,11 @@ class Answers:
         self._state.set_waiting(job.message, job.conversation, "")
         message = self._state.message(job.message)
         if message is not None:
-            parts = _with_error(message.parts, error)
+            parts = (*message.parts, *filter(None, (error,)))
             self._state.change(replace(message, parts=parts, state=state, stop=stop))
         self._state.touch(job.conversation)
         self._state.set_queued(job.message, None)
         self._on_ended(job.conversation, job.message)
-
-
-def _with_error(parts: Parts, error: ErrorPart | None) -> Parts:
-    return parts if error is None else (*parts, error)
-
-
-def waiting_words(delta: WaitingDelta) -> str:
-    """What an answer of an engine elsewhere waits for."""
-    shown = explain(delta.error.fault, delta.error.file, delta.error.message)
-    return shown.sentence
 
 
 def full_notice(model: ModelStatus) -> Notice:

@@ -170,6 +170,18 @@ class Attachments:
         if found and (part := found[1].part) and (reads is not Reads.PAGES or part.chosen):
             self._change_part(id, replace(part, reads=reads))
 
+    def read_by_parts(self, reads: Reads) -> None:
+        """Let the model read the attached documents of the shown chat so; a notice if it cannot."""
+        place = self._state.current
+        if self.refuses(place):
+            return
+        named = [each for each in self._shown.of(place) if each.part and each.part.name]
+        for each in named:
+            self.set_reads(each.id, reads)
+        if not named:
+            sentence = tr("This prompt is for a document.")
+            self._state.set_notice(NOTICE, Notice(sentence, tr("Attach a document first.")))
+
     def begin_edit(self, message_id: int) -> None:
         """Show the files of a sent message at its editor, where they can be removed and added to."""
         message = self._state.message(message_id)

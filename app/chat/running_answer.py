@@ -11,11 +11,12 @@ from typing import Any
 from app.chat.planner import Branch, Uses
 from app.domain.answer_details import AnswerDetails
 from app.domain.answer_request import AnswerRequest
-from app.domain.deltas import AnswerEnd, AnswerUsage, TextDelta, ThoughtDelta
+from app.domain.deltas import AnswerEnd, AnswerUsage, TextDelta, ThoughtDelta, WaitingDelta
 from app.domain.growing import append_text
 from app.domain.model_ref import ModelRef
 from app.domain.parts import Parts, ThoughtPart
 from app.engines.run import AnswerRun, Waiting
+from app.state.faults import explain
 from engine import THOUGHT_ENDS, THOUGHT_OPENS, Chat, ModelLoaded, Sampling
 
 _USUAL = Sampling()
@@ -78,6 +79,7 @@ class RunningAnswer:
     tokens_per_second: float = 0.0
     interrupted: bool = False  # stopped because the app quits, and not by the user
     ended: bool = False  # in the store and the state; the engine may go on for a moment
+    step: str = ""  # what a long one does now, in words
     overdue: bool = False  # it has waited long enough for its turn to say so
     _in_thought: bool = field(init=False)
     _began: float = field(default_factory=time.monotonic)
@@ -158,6 +160,12 @@ class RunningAnswer:
             extra=earlier.extra,
             **(self.elsewhere.details(end) if self.elsewhere else {}),
         )
+
+
+def waiting_words(delta: WaitingDelta) -> str:
+    """What an answer of an engine elsewhere waits for."""
+    shown = explain(delta.error.fault, delta.error.file, delta.error.message)
+    return shown.sentence
 
 
 def asked_elsewhere(request: AnswerRequest) -> Chat:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from app.domain.parts import ErrorPart
+from app.domain.parts import ErrorPart, SectionPart
 
 
 class EndReason(StrEnum):
@@ -73,6 +73,22 @@ class ToolCallDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class StepDelta:
+    """An answer to a long document begins with its next part."""
+
+    number: int  # of this part, from 1; 0: the final answer
+    count: int  # of all parts of this level
+    level: int = 0  # as in `SectionPart`
+
+
+@dataclass(frozen=True, slots=True)
+class SectionDelta:
+    """A part of a long document is done."""
+
+    section: SectionPart
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerUsage:
     """What an answer took; 0 where it is not known."""
 
@@ -108,6 +124,8 @@ Delta = (
     | ThoughtDelta
     | TextDelta
     | ToolCallDelta
+    | StepDelta
+    | SectionDelta
     | AnswerUsage
     | AnswerEnd
 )

@@ -12,6 +12,7 @@ from datetime import datetime
 from app.domain.chat_tree import ChatTree, shown_branch
 from app.domain.document_words import place_words
 from app.domain.documents import Passage
+from app.domain.file_words import section_words
 from app.domain.message import Message
 from app.domain.parts import (
     ErrorPart,
@@ -19,6 +20,7 @@ from app.domain.parts import (
     ImagePart,
     Part,
     PassagesPart,
+    SectionPart,
     TextPart,
     ThoughtPart,
     ToolCallPart,
@@ -139,6 +141,8 @@ def _blocks(role: Role, part: Part, known: Mapping[int, Passage]) -> Sequence[Bl
         case PassagesPart(passages):
             read = [each for each in passages if not each.struck]
             return [_label(f"[{each.number}] {place_words(each)}") for each in read]
+        case SectionPart(text):
+            return _quoted([_label(section_words(part)), *parse(text)])
         case ImagePart(name):
             words = tr("Picture: {name}", name=name) if name else tr("Picture")
             return [_label(words)]

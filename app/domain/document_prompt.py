@@ -61,6 +61,21 @@ def file_pieces(
     return [opens, *inside, Piece(f"\n</{tag}>")]
 
 
+def part_prompt(name: str, text: str, number: int, count: int, pages: str = "") -> str:
+    """One part of a long document as the model reads it."""
+    tag = _tag("part", [text])
+    about = f' pages="{escape(pages)}"' if pages else ""
+    opens = f'<{tag} document="{escape(name)}" number="{number}" of="{count}"{about}>'
+    return f"{opens}\n{text.strip(chr(10))}\n</{tag}>"
+
+
+def results_prompt(texts: Sequence[str], first: int) -> str:
+    """What was made of the parts of a document, in order, counted from `first`."""
+    tag = _tag("result", texts)
+    made = (f'<{tag} number="{at}">\n{text}\n</{tag}>' for at, text in enumerate(texts, first))
+    return "\n".join(made)
+
+
 def _strip(pieces: list[Piece]) -> None:
     """Take the line breaks at both ends of the pieces away."""
     for at, piece in enumerate(pieces):

@@ -62,6 +62,17 @@ class Reads(StrEnum):
     WHOLE = "whole"
     PAGES = "pages"  # the chosen ones
     PASSAGES = "passages"  # those that fit each question
+    SUMMARY = "summary"  # all of it, part by part, and then what was made of the parts
+
+    @property
+    def by_parts(self) -> bool:
+        """Whether one answer reads it part by part, and no later prompt has it."""
+        return self is Reads.SUMMARY
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it is known before sending how much of it a prompt has."""
+        return self is Reads.WHOLE or self is Reads.PAGES
 
 
 @dataclass(frozen=True, slots=True)

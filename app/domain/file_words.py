@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from app.domain.documents import DocumentKind, DocumentWarning, PageUnit, Reads, Warned
 from app.domain.page_ranges import write_ranges
-from app.domain.parts import FilePart, ImagePart, Part
+from app.domain.parts import FilePart, ImagePart, Part, SectionPart
 from app.system.translation import number, tr, trn
 
 LONG_CHARACTERS = 2_000  # a longer pasted text is attached
@@ -111,6 +111,8 @@ def reads_words(part: FilePart) -> str:
             return ""
         case Reads.PASSAGES:
             return tr("passages that fit the question")
+        case Reads.SUMMARY:
+            return tr("all of it, part by part")
         case Reads.PAGES:
             return chosen_words(part.unit, part.chosen, [page.label for page in part.pages])
 
@@ -123,17 +125,43 @@ def chosen_words(unit: PageUnit, chosen: Sequence[int], labels: Sequence[str]) -
     if not names or len(names) > _MOST_NAMED:
         count = number(len(chosen))
         return tr("{count} of {all}", count=count, all=pages_words(unit, len(labels)))
+    return _named(unit, len(chosen), names)
+
+
+def _named(unit: PageUnit, count: int, names: str) -> str:
     match unit:
         case PageUnit.NONE | PageUnit.PAGE:
-            return trn("page {pages}", "pages {pages}", len(chosen), pages=names)
+            return trn("page {pages}", "pages {pages}", count, pages=names)
         case PageUnit.SHEET:
-            return trn("sheet {pages}", "sheets {pages}", len(chosen), pages=names)
+            return trn("sheet {pages}", "sheets {pages}", count, pages=names)
         case PageUnit.SLIDE:
-            return trn("slide {pages}", "slides {pages}", len(chosen), pages=names)
+            return trn("slide {pages}", "slides {pages}", count, pages=names)
         case PageUnit.CHAPTER:
-            return trn("chapter {pages}", "chapters {pages}", len(chosen), pages=names)
+            return trn("chapter {pages}", "chapters {pages}", count, pages=names)
         case PageUnit.MESSAGE:
-            return trn("message {pages}", "messages {pages}", len(chosen), pages=names)
+            return trn("message {pages}", "messages {pages}", count, pages=names)
+
+
+def section_words(section: SectionPart) -> str:
+    """Of what a model made a section of its answer, such as "report.pdf, part 3 of 14 · pages 5-7"."""
+    first, last = number(section.start + 1), number(section.end)
+    if section.level:
+        words = tr("Parts {first} to {last} together", first=first, last=last)
+    else:
+        words = tr(
+            "{name}, part {number} of {count}",
+            name=section.name, number=number(section.number), count=number(section.count),
+        )  # fmt: skip
+    more = (
+        [_named(PageUnit(section.unit), section.page_count, section.pages)] if section.pages else []
+    )
+    if not section.text:
+        more.append(tr("the model wrote nothing"))
+    elif section.cut:
+        more.append(tr("not complete"))
+    for each in more:
+        words = tr("{words} · {more}", words=words, more=each)
+    return words
 
 
 def warning_words(warned: Warned) -> str:

@@ -1,4 +1,4 @@
-"""Parts of a message: text, thought, tool call, tool result, file, passages, image, and error.
+"""Parts of a message: text, thought, tool call and result, file, passages, section, image, error.
 
 The parts of an answer reproduce what the model wrote to the last character: a part keeps the exact
 characters of its markup, so `written(split(text)) == text` for every text. The raw text is not
@@ -88,6 +88,24 @@ class PassagesPart:
 
 
 @dataclass(frozen=True, slots=True)
+class SectionPart:
+    """What a model made of one part of a long document, from which it writes its answer."""
+
+    text: str  # "": it wrote nothing
+    name: str = ""  # of the file
+    unit: str = ""  # a `PageUnit`
+    pages: str = ""  # labels of the pages, such as "3-5"
+    page_count: int = 0
+    number: int = 1  # among those of its level, from 1
+    count: int = 1  # of all of its level
+    file: int = 0  # index among the files of the question
+    level: int = 0  # 0: of the document; 1: of the sections of level 0, and so on
+    start: int = 0  # first character in the file's text, or index of a section of the level below
+    end: int = 0  # behind the last one
+    cut: bool = False  # the most tokens were generated before it was complete
+
+
+@dataclass(frozen=True, slots=True)
 class ImagePart:
     """An attached image; its bytes are in a file named by their hash."""
 
@@ -116,6 +134,7 @@ Part = (
     | ToolResultPart
     | FilePart
     | PassagesPart
+    | SectionPart
     | ImagePart
     | ErrorPart
 )
@@ -154,7 +173,7 @@ def prompt_text(parts: Iterable[Part]) -> str:
                 piece = part.text
             case FilePart():
                 pages, chosen = part.pages, part.chosen if part.reads is Reads.PAGES else None
-                if part.reads is Reads.PASSAGES:
+                if part.reads is Reads.PASSAGES or part.reads.by_parts:
                     continue
                 piece = file_prompt(part.name, part.text, part.unit, pages, chosen)
             case PassagesPart():
@@ -167,7 +186,7 @@ def prompt_text(parts: Iterable[Part]) -> str:
                 piece = part.opens + part.text + part.ends
             case ToolCallPart():
                 piece = part.source or _call_source(part)
-            case ToolResultPart() | ImagePart() | ErrorPart():
+            case ToolResultPart() | SectionPart() | ImagePart() | ErrorPart():
                 continue
         is_file = isinstance(part, FilePart | PassagesPart)
         text = f"{text}\n\n{piece}" if text and (is_file or after_file) else text + piece
@@ -245,7 +264,7 @@ def clipboard_text(parts: Parts) -> str:
 
 
 def _unsaid(part: Part) -> str:
-    return part.text if isinstance(part, ThoughtPart | ToolResultPart) else ""
+    return part.text if isinstance(part, ThoughtPart | ToolResultPart | SectionPart) else ""
 
 
 def typed_text(parts: Iterable[Part]) -> str:
@@ -275,7 +294,7 @@ def search_text(parts: Iterable[Part]) -> str:
                 pieces.append(part.text)
             case ToolCallPart():
                 pieces += [part.name, part.arguments]
-            case ToolResultPart():
+            case ToolResultPart() | SectionPart():
                 pieces.append(part.text)
             case FilePart():
                 pieces += [part.name, part.text]

@@ -14,6 +14,7 @@ from app.domain.parts import (
     ImagePart,
     Part,
     PassagesPart,
+    SectionPart,
     TextPart,
     ThoughtPart,
     ToolCallPart,
@@ -31,6 +32,7 @@ _KINDS: dict[str, type[Part]] = {
     "tool result": ToolResultPart,
     "file": FilePart,
     "passages": PassagesPart,
+    "section": SectionPart,
     "image": ImagePart,
     "error": ErrorPart,
 }

@@ -30,7 +30,7 @@ from app.state.attachments import (
 from app.store.store import Store
 from engine import Role
 from scenes_chat import NAME, Scene, ready
-from stage import Stage, flush
+from stage import Stage, flush, until
 
 _TEXT = (
     "The harbour was rebuilt in 1926, after the storm. Its walls are nine metres high, and a light"
@@ -196,6 +196,25 @@ def files_sent(stage: Stage) -> None:
     stage.wait_until_idle()
 
 
+def long_document(stage: Stage) -> None:
+    """An answer that reads a long document part by part, with one of its sections unfolded."""
+    ready(stage)
+    text = "\n\n".join(f"{TEXT} {n}" for n in range(80))
+    asked = FilePart("catalogue.pdf", text, kind="pdf", reads=Reads.SUMMARY)
+    stage.controller.send((asked, TextPart("Summarise this document.")))
+    stage.drain()
+    for n in range(3):
+        until(lambda: bool(stage.engine.unfinished))
+        stage.engine.write(f"- The *{n + 1}.* part says who pays, and what for.\n- Nobody paid.")
+        stage.engine.finish()
+        stage.drain()
+    until(lambda: bool(stage.engine.unfinished))
+    view = stage.window.transcript.stack.views[-1]
+    view.unfolded.add(1)
+    view.read_again()
+    flush()
+
+
 def files_edited(stage: Stage) -> None:
     """The editor of that question, with its files as chips."""
     files_sent(stage)
@@ -237,6 +256,7 @@ SCENES: dict[str, Scene] = {
             file_card,
             file_passage,
             files_sent,
+            long_document,
             files_edited,
             files_found,
             file_names,

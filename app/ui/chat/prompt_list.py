@@ -13,6 +13,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QWidget
 
 from app.domain.chat import Preset
+from app.domain.documents import Reads
 from app.domain.snippet import Snippet, has_words, matching
 from app.domain.variables import resolved
 from app.state.states import States
@@ -28,6 +29,7 @@ SLASHES = ("/", "\uff0f")  # the second one is of Chinese and Japanese input met
 class PromptList(OfferList):
     """Offers what the text behind the "/" names."""
 
+    parts_wanted = Signal(object)  # the documents are read part by part: a `Reads`
     preset_chosen = Signal(object)  # its id, for the new chat
     manage_requested = Signal()
 
@@ -59,7 +61,18 @@ class PromptList(OfferList):
             Offer(self._preset_words(each), partial(self._use_preset, each), _text(each))
             for each in self._usable(query)
         ]
-        return [*prompts, *presets]
+        return [*prompts, *presets, *self._built_in(query)]
+
+    def _built_in(self, query: str) -> list[Offer]:
+        """Prompts for documents that are too long to be read at once."""
+        words = tr("Summarise a long document, part by part")
+        text = tr("Summarise this document. Keep names, numbers and conclusions.")
+        offer = Offer(words, partial(self._use_for_parts, Reads.SUMMARY, text), text)
+        return [offer] if has_words(words, query) else []
+
+    def _use_for_parts(self, reads: Reads, text: str) -> None:
+        self._composer.replace_text(text)
+        self.parts_wanted.emit(reads)
 
     def _usable(self, query: str) -> list[Preset]:
         """The presets named so that would change something here."""

@@ -15,6 +15,7 @@ from app.domain.file_words import (
     chosen_words,
     kind_words,
     length_words,
+    reads_words,
     tokens_words,
     warning_words,
 )
@@ -78,7 +79,7 @@ class DocumentCard(QWidget):
         )
 
     def _make_choice(self) -> QWidget:
-        """The three ways to read the file, and how many tokens that is."""
+        """The ways to read the file, and how many tokens that is."""
         row = QWidget()
         layout = QHBoxLayout(row)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -87,6 +88,7 @@ class DocumentCard(QWidget):
             (Reads.WHOLE, tr("All of it")),
             (Reads.PAGES, tr("Chosen pages")),
             (Reads.PASSAGES, tr("Passages that fit the question")),
+            (Reads.SUMMARY, tr("Part by part")),
         ):
             button = TextButton(words, "chip")
             button.setFont(font(SMALL))
@@ -181,7 +183,7 @@ class DocumentCard(QWidget):
         if part is None or attachment.id != self._attachment:
             return
         self._part = part
-        tokens = attachment.tokens if part.reads is not Reads.PASSAGES else None  # not known before
+        tokens = attachment.tokens if part.reads.is_counted else None  # not known before
         self.tokens.setText(
             "" if tokens is None else tokens_words(tokens, approximate=attachment.approximate)
         )
@@ -210,10 +212,10 @@ class DocumentCard(QWidget):
     def _show_reads(self, part: FilePart) -> None:
         """Show which pages are read, in the list, in the text and in words."""
         every = range(len(part.pages))
-        read = {Reads.WHOLE: every, Reads.PAGES: part.chosen, Reads.PASSAGES: ()}[part.reads]
+        read = {Reads.PAGES: part.chosen, Reads.PASSAGES: ()}.get(part.reads, every)
         self.choices[part.reads].setChecked(True)
         self.pages.show_chosen(read)
-        is_whole = part.reads is Reads.WHOLE or len(read) == len(every) > 0
+        is_whole = part.reads in (Reads.WHOLE, Reads.SUMMARY) or len(read) == len(every) > 0
         unread = frozenset(every) - frozenset(read)
         self.text.set_unread(frozenset() if part.reads is Reads.PASSAGES else unread)
         labels = [page.label for page in part.pages]
@@ -222,6 +224,8 @@ class DocumentCard(QWidget):
             about.append(size(part.size_bytes))
         if part.reads is Reads.PASSAGES:
             about.append(tr("read: passages that fit the question"))
+        elif part.reads.by_parts:
+            about.append(tr("read: {what}", what=reads_words(part)))
         elif not is_whole:
             what = chosen_words(part.unit, part.chosen, labels)
             about.append(tr("read: {what}", what=what))

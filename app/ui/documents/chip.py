@@ -6,7 +6,6 @@ from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QAccessible, QFocusEvent, QKeyEvent, QKeySequence, QMouseEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from app.domain.documents import Reads
 from app.domain.file_words import (
     image_words,
     kind_words,
@@ -260,6 +259,6 @@ def _words(item: Attachment | ImagePart) -> tuple[str, str, str, str]:
 def _about(part: FilePart, item: Attachment) -> str:
     """How long the file is, or what of it is read, and the tokens of that."""
     tokens = ""
-    if item.tokens is not None and part.reads is not Reads.PASSAGES:  # not known before
+    if item.tokens is not None and part.reads.is_counted:  # not known before
         tokens = tokens_words(item.tokens, approximate=item.approximate)
     return " · ".join(filter(None, (reads_words(part) or length_words(part), tokens)))

@@ -7,7 +7,6 @@ from functools import partial
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QMenu, QVBoxLayout, QWidget
 
-from app.domain.documents import Reads
 from app.domain.file_words import tokens_words
 from app.state.attachments import Attachment, AttachmentsState, FitEstimate
 from app.state.chat import ModelPhase, State
@@ -156,7 +155,7 @@ class FitLine(QFrame):
         reasons: list[str] = []
         paged = [each for each in files if each.part and len(each.part.pages) > 1]
         self._enable(self.pages_button, "" if paged else tr("No file here has pages."), reasons)
-        whole = [e for e in files if e.part and e.part.name and e.part.reads is not Reads.PASSAGES]
+        whole = [e for e in files if e.part and e.part.name and e.part.reads.is_counted]
         none = tr("Only passages are read already.") if files else tr("No file is attached.")
         self._enable(self.passages_button, "" if whole else none, reasons)
         longer = fit.longer_context

@@ -17,13 +17,14 @@ from enum import Enum
 from PySide6.QtCore import QRectF
 
 from app.domain.documents import Reads
-from app.domain.file_words import file_words, image_words
+from app.domain.file_words import file_words, image_words, section_words
 from app.domain.parts import (
     FilePart,
     ImagePart,
     Part,
     Parts,
     PassagesPart,
+    SectionPart,
     TextPart,
     ThoughtPart,
     ToolCallPart,
@@ -44,6 +45,7 @@ class Kind(Enum):
     TOOL = "tool"
     FILE = "file"
     PASSAGES = "passages"
+    SECTION = "section"
     IMAGE = "image"
     INSTRUCTIONS = "instructions"
 
@@ -177,6 +179,10 @@ def _row_sections(part: Part) -> list[Section]:
             return [Section(Kind.FILE, words, file=part)]
         case PassagesPart():
             return [_passages_section(part)]
+        case SectionPart():
+            stream = Stream()
+            stream.feed(part.text, last=True)
+            return [Section(Kind.SECTION, section_words(part), stream.blocks, stream.source)]
         case ImagePart():
             return [Section(Kind.IMAGE, image_words(part))]
         case ToolCallPart():

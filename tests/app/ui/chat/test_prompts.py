@@ -14,6 +14,7 @@ from app.chat.builtin_presets import built_in
 from app.chat.presets import APPLIED
 from app.domain.chat import Preset
 from app.domain.chat_settings import NO_SETTINGS, ChatSettings
+from app.domain.documents import Reads
 from app.domain.snippet import Snippet
 from app.store.store import Store
 from app.ui.chat.composer import Composer
@@ -37,13 +38,16 @@ def type_in(qtbot: QtBot, composer: Composer, text: str) -> None:
     qtbot.keyClicks(composer.editor, text)
 
 
+LONG = "Summarise a long document, part by part"
+
+
 def press(qtbot: QtBot, composer: Composer, key: Qt.Key) -> None:
     qtbot.keyClick(composer.editor, key)
 
 
 def shown(stage: Stage) -> list[str]:
-    """The saved prompts in the list, without the presets behind them."""
-    return [words for words in rows(stage) if "preset" not in words]
+    """The saved prompts in the list, without the presets and built-in prompts behind them."""
+    return [words for words in rows(stage) if "preset" not in words and words != LONG]
 
 
 def rows(stage: Stage) -> list[str]:
@@ -172,11 +176,7 @@ def test_without_prompts_the_card_is_offered(qtbot: QtBot, stage: Stage) -> None
     composer.setFocus()
     type_in(qtbot, composer, "/")
     assert stage.window.prompt_list.isVisible()
-    press(qtbot, composer, Qt.Key.Key_Return)  # sends, since there is nothing to insert
-    assert stage.state.messages[0].text == "/"
-    stage.engine.finish()
-    stage.wait_until_idle()
-    type_in(qtbot, composer, "/")
+    assert rows(stage) == [LONG]  # which is always there
     stage.window.prompt_list.manage.click()
     assert stage.window.prompts_card.isVisible()
     assert composer.editor.text() == ""
@@ -240,7 +240,9 @@ def test_a_preset_with_a_greeting_begins_a_chat(
 def test_prompts_come_before_presets(qtbot: QtBot, stage: Stage, composer: Composer) -> None:
     stage.controller.snippets.add("Code review")
     type_in(qtbot, composer, "/")
-    assert [row.startswith("Use the preset") for row in rows(stage)] == [False] * 3 + [True] * 6
+    assert [row.startswith("Use the preset") for row in rows(stage)] == [False] * 3 + [True] * 6 + [
+        False
+    ]
     type_in(qtbot, composer, "code")
     assert rows(stage)[:2] == ["Code review", REVIEW]
     assert rows(stage)[2].startswith("Use the preset “Code”")
@@ -313,3 +315,27 @@ def test_rows_stay_in_place_while_the_card_is_open(
         "Summarise this in three sentences",
         "Zebra",
     ]
+
+
+def test_a_prompt_for_long_documents_lets_the_files_be_read_by_parts(
+    qtbot: QtBot, stage: Stage, composer: Composer, tmp_path: Path
+) -> None:
+    type_in(qtbot, composer, "/part by")
+    assert rows(stage)[-1] == LONG
+    press(qtbot, composer, Qt.Key.Key_Return)
+    assert "Attach a document first." in {each.remedy for each in stage.state.notices.values()}
+    path = tmp_path / "report.txt"
+    path.write_text("A report.")
+    stage.controller.attachments.attach([path])
+    for _ in range(3):
+        stage.wait_until_idle()
+    composer.set_text("")
+    type_in(qtbot, composer, "/part by")
+    press(qtbot, composer, Qt.Key.Key_Return)
+    assert composer.editor.text().startswith("Summarise this document.")
+    [file] = stage.states.attachments.of(None)
+    assert file.part is not None
+    assert file.part.reads is Reads.SUMMARY
+    assert not stage.state.notices
+    chip = composer.chips.chips[0]
+    assert "all of it, part by part" in chip.accessibleName()

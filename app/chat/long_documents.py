@@ -1,0 +1,449 @@
+"""Long documents: an answer that reads files part by part, each part one request.
+
+The files are cut at borders of pages and paragraphs into parts that fit in the context of the
+model. What it makes of each part is a section of the answer, stored when it is done; then it writes
+the answer from the sections, in several levels if they do not fit in one prompt. An answer that was
+stopped, or ended with the process, goes on behind its last section. All requests begin with the same
+instructions, and run in the background: the answers of other chats come first.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from app.chat.running_answer import QueuedAnswer
+from app.domain.answer_request import AnswerRequest, PromptMessage
+from app.domain.deltas import (
+    AnswerEnd,
+    AnswerFailed,
+    AnswerUsage,
+    Delta,
+    EndReason,
+    PromptProgressDelta,
+    SectionDelta,
+    StepDelta,
+    TextDelta,
+    ThoughtDelta,
+    WaitingDelta,
+)
+from app.domain.document_prompt import part_prompt, results_prompt
+from app.domain.documents import page_spans
+from app.domain.message import Message
+from app.domain.model_ref import Remote
+from app.domain.page_ranges import write_ranges
+from app.domain.parts import (
+    ErrorPart,
+    FilePart,
+    Parts,
+    SectionPart,
+    TextPart,
+    files,
+    prompt_text,
+    typed_text,
+    without_error,
+)
+from app.engines.client import EngineClient
+from app.engines.local import LocalAnswer
+from app.engines.remote_client import RemoteAnswer, RemoteClient
+from app.engines.run import AnswerRun, RequestFailed
+from app.state.chat import State
+from app.system.translation import number, tr
+from engine import Chat, CountTokens, Fault, FaultKind, Priority, Role, TokensCounted, Turn
+
+_MOST_PART = 6144  # tokens of a part: of a longer one a summary says too little
+_FEWEST_PART = 96  # in a shorter one there is no sense
+_MOST_RESULT = 1024  # tokens of what is made of a part,
+_RESULT_SHARE = 4  # at most one part of so many of the context
+_MARKUP = 96  # tokens of the template, and of the borders of a part
+_USUAL_CONTEXT = 4096  # of an engine elsewhere that does not tell
+_BYTES = 3  # of a token, where the tokenizer is not here
+_BORDERS = ("\n\n", "\n", ". ", "\u3002", " ")  # the best first
+_OF_PART = (
+    "This is done for a long document, part by part. Do it for the part below alone: leave out"
+    " nothing important in it, and write nothing that is not in it, no introduction, and no remark"
+    " about the task."
+)
+_OF_RESULTS = (
+    "This was done for a long document, part by part. Below is what was made of its parts, in"
+    " order. Make one of them, as if from the whole document: keep what is important, name no part,"
+    " and write nothing that is not in them."
+)
+_ids = itertools.count(-(2**62), -1)  # of runs, which no engine gives
+
+
+class Door(Protocol):
+    """An engine that is asked about the parts of a document."""
+
+    @property
+    def context(self) -> int:
+        """Tokens that the model reads at once."""
+        ...
+
+    @property
+    def instructions(self) -> str:
+        """Those of the chat."""
+        ...
+
+    async def count(self, text: str) -> int:
+        """Tokens of a text."""
+        ...
+
+    def ask(self, text: str, begun: str = "", most_tokens: int = 0) -> AnswerRun:
+        """Ask for an answer, or for the rest of one; with `most_tokens` it is made of a part."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LocalDoor:
+    """The engine in this process."""
+
+    engine: EngineClient
+    command: Chat  # whose settings are used
+    context: int
+
+    @property
+    def instructions(self) -> str:
+        """Those of the chat."""
+        return "".join(turn.text for turn in self.command.turns[:1] if turn.role is Role.SYSTEM)
+
+    async def count(self, text: str) -> int:
+        """Tokens of a text."""
+        try:
+            return (await self.engine.submit(CountTokens(text)).result(TokensCounted)).tokens
+        except RequestFailed as failed:
+            event = failed.event
+            error = ErrorPart(event.fault, "", event.message, event.remedy)
+            raise AnswerFailed(error) from failed
+
+    def ask(self, text: str, begun: str = "", most_tokens: int = 0) -> AnswerRun:
+        """Ask behind the answers of other chats; nothing is made of a part by thinking."""
+        turns = [turn for turn in self.command.turns[:1] if turn.role is Role.SYSTEM]
+        turns += [Turn(Role.USER, text), *([Turn(Role.ASSISTANT, begun)] if begun else [])]
+        made = replace(self.command, turns=tuple(turns))
+        if most_tokens:
+            made = replace(
+                made,
+                max_tokens=most_tokens,
+                thinking=False,
+                thinking_budget=0,
+                constraint=None,
+            )
+        return LocalAnswer(self.engine.submit(made, Priority.BACKGROUND))
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteDoor:
+    """An engine elsewhere, whose tokens are estimated."""
+
+    client: RemoteClient
+    model: Remote
+    request: AnswerRequest  # whose settings are used
+    context: int
+
+    @property
+    def instructions(self) -> str:
+        """Those of the chat."""
+        return "".join(prompt_text(each.parts) for each in self._system)
+
+    @property
+    def _system(self) -> list[PromptMessage]:
+        return [each for each in self.request.messages[:1] if each.role is Role.SYSTEM]
+
+    async def count(self, text: str) -> int:
+        """About how many tokens a text has."""
+        return math.ceil(len(text.encode("utf-8", "replace")) / _BYTES)
+
+    def ask(self, text: str, begun: str = "", most_tokens: int = 0) -> AnswerRun:
+        """Ask; nothing is made of a part by thinking."""
+        said = [PromptMessage(Role.USER, (TextPart(text),))]
+        said += [PromptMessage(Role.ASSISTANT, (TextPart(begun),))] if begun else []
+        made = replace(self.request, messages=(*self._system, *said))
+        if most_tokens:
+            made = replace(made, max_tokens=most_tokens, thinking=False, constraint=None)
+        return RemoteAnswer(self.client, self.model, made)
+
+
+@dataclass(frozen=True, slots=True)
+class LongRequest:
+    """What an answer is made from."""
+
+    files: tuple[FilePart, ...]  # that are read part by part
+    wish: str  # what the user typed, and all else that the question has
+    done: tuple[SectionPart, ...]  # of the answer so far
+    begun: str  # its text so far
+
+
+@dataclass(slots=True)
+class _Made:
+    """What comes of one request."""
+
+    text: str = ""
+    reason: EndReason = EndReason.END
+
+
+def long_request(question: Message | None, so_far: Parts) -> LongRequest | None:
+    """What an answer to a question is made from part by part; None: it is one request."""
+    found = () if question is None else files(question.parts)
+    found = tuple(part for part in found if part.reads.by_parts)
+    if question is None or not found:
+        return None
+    done = tuple(part for part in so_far if isinstance(part, SectionPart))
+    return LongRequest(found, prompt_text(question.parts), done, typed_text(so_far))
+
+
+def long_here(
+    state: State, engine: EngineClient, job: QueuedAnswer, command: Chat
+) -> LongAnswer | None:
+    """The run of an answer that the engine in this process writes part by part, if it is one."""
+    asked, loaded = _asked(state, job), state.model.loaded
+    context = loaded.context if loaded else 0
+    return LongAnswer(asked, LocalDoor(engine, command, context)) if asked else None
+
+
+def long_elsewhere(
+    state: State, client: RemoteClient, job: QueuedAnswer, model: Remote, request: AnswerRequest
+) -> LongAnswer | None:
+    """The run of an answer that an engine elsewhere writes part by part, if it is one."""
+    asked = _asked(state, job)
+    context = next((each.context for each in state.served if each.model == model), 0)
+    door = RemoteDoor(client, model, request, context or _USUAL_CONTEXT)
+    return LongAnswer(asked, door) if asked else None
+
+
+def _asked(state: State, job: QueuedAnswer) -> LongRequest | None:
+    ids = job.branch.messages
+    return long_request(state.message(ids[-2]) if len(ids) > 1 else None, without_error(job.parts))
+
+
+def step_words(step: StepDelta) -> str:
+    """What a long answer does now."""
+    if not step.number:
+        return tr("Writing the answer from all parts…")
+    at, count = number(step.number), number(step.count)
+    if step.level:
+        return tr("Putting parts together: {number} of {count}…", number=at, count=count)
+    return tr("Reading part {number} of {count}…", number=at, count=count)
+
+
+class LongAnswer:
+    """An answer that is written part by part: `AnswerRun`."""
+
+    def __init__(self, asked: LongRequest, door: Door) -> None:
+        self.id = next(_ids)  # unique in the process
+        self._asked, self._door = asked, door
+        self._run: AnswerRun | None = None  # in progress
+        self._cancelled = False
+        self._usage = AnswerUsage()
+
+    def cancel(self) -> None:
+        """End it soon: the part in progress is given up."""
+        self._cancelled = True
+        if self._run is not None:
+            self._run.cancel()
+
+    async def deltas(self) -> AsyncIterator[Delta]:
+        """The sections, then the text; raises AnswerFailed."""
+        room, most = await self._room()
+        sections = [each for each in self._asked.done if not each.level]
+        left = [] if self._asked.begun else await self._parts(sections, room)
+        count = len(sections) + len(left)
+        if count == 1 and not sections:  # it fits in one prompt
+            question = self._of_part(replace(left[0], count=1))
+            async for delta in self._written(question):
+                yield delta
+            return
+        for at, part in enumerate(left, len(sections) + 1):
+            part = replace(part, number=at, count=count)
+            yield StepDelta(at, count)
+            made = _Made()
+            async for delta in self._section(self._of_part(part), most, made):
+                yield delta
+            if self._cancelled or made.reason is EndReason.CANCELLED:
+                yield self._usage
+                yield AnswerEnd(EndReason.CANCELLED)
+                return
+            sections.append(_done(part, made))
+            yield SectionDelta(sections[-1])
+        level = 0
+        while len(groups := await self._groups(sections, level + 1, room)) > 1:
+            level += 1
+            above = [each for each in self._asked.done if each.level == level]
+            for group in groups[len(above) :]:
+                yield StepDelta(group.number, len(groups), level)
+                made = _Made()
+                question = self._of_results(sections[group.start : group.end], group.start + 1)
+                async for delta in self._section(question, most, made):
+                    yield delta
+                if self._cancelled or made.reason is EndReason.CANCELLED:
+                    yield self._usage
+                    yield AnswerEnd(EndReason.CANCELLED)
+                    return
+                above.append(_done(group, made))
+                yield SectionDelta(above[-1])
+            sections = above
+        yield StepDelta(0, 0, level + 1)
+        async for delta in self._written(self._of_results(sections, 1)):
+            yield delta
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def _of_part(self, part: SectionPart) -> str:
+        """The prompt for a part: what all have in common comes first."""
+        text = self._asked.files[part.file].text[part.start : part.end]
+        pages = f"{part.unit} {part.pages}" if part.pages else ""
+        read = part_prompt(part.name, text, part.number, part.count, pages)
+        return f"{self._asked.wish}\n\n{_OF_PART}\n\n{read}".lstrip()
+
+    def _of_results(self, sections: Sequence[SectionPart], first: int) -> str:
+        read = results_prompt([each.text for each in sections if each.text], first)
+        return f"{self._asked.wish}\n\n{_OF_RESULTS}\n\n{read}".lstrip()
+
+    async def _section(self, question: str, most: int, made: _Made) -> AsyncIterator[Delta]:
+        """Ask for a section; what is told on the way is its progress."""
+        async for delta in self._told(self._door.ask(question, most_tokens=most)):
+            match delta:
+                case TextDelta():
+                    made.text += delta.text
+                    yield replace(delta, text="", context_used=0)
+                case ThoughtDelta():
+                    yield TextDelta("", delta.generated_tokens)
+                case AnswerEnd():
+                    made.reason = delta.reason
+                case PromptProgressDelta() | WaitingDelta():
+                    yield delta
+                case _:
+                    pass
+
+    async def _written(self, question: str) -> AsyncIterator[Delta]:
+        """Ask for the text of the answer."""
+        if self._cancelled:
+            yield AnswerEnd(EndReason.CANCELLED)
+            return
+        async for delta in self._told(self._door.ask(question, self._asked.begun)):
+            if isinstance(delta, AnswerEnd):
+                yield self._usage
+            yield delta
+
+    async def _told(self, run: AnswerRun) -> AsyncIterator[Delta]:
+        """What a request brings, whose usage is added to that of all."""
+        self._run = run
+        if self._cancelled:
+            run.cancel()
+        used = AnswerUsage()
+        async for delta in run.deltas():
+            if isinstance(delta, AnswerUsage):
+                used = delta
+                continue
+            if isinstance(delta, AnswerEnd):
+                self._usage = _sum(self._usage, used)
+            yield delta
+
+    # --- parts ----------------------------------------------------------------------------------
+
+    async def _room(self) -> tuple[int, int]:
+        """Tokens of the text of a part, and of what is made of it."""
+        fixed = f"{self._door.instructions}\n{self._asked.wish}\n{_OF_RESULTS}"
+        most = min(self._door.context // _RESULT_SHARE, _MOST_RESULT)
+        room = self._door.context - most - await self._door.count(fixed) - _MARKUP
+        if room < _FEWEST_PART:
+            fault = Fault(FaultKind.MESSAGE_TOO_LONG, context=self._door.context)
+            raise AnswerFailed(ErrorPart(fault, message="no room for a part of the document"))
+        return min(room, _MOST_PART), min(most, max(room // 3, 1))
+
+    async def _parts(self, done: Sequence[SectionPart], room: int) -> list[SectionPart]:
+        """The parts of the files behind the last section."""
+        first = done[-1].file if done else 0
+        found: list[SectionPart] = []
+        for at in range(first, len(self._asked.files)):
+            file = self._asked.files[at]
+            start = done[-1].end if done and at == first else 0
+            for begin, end in await self._cut(file, start, room):
+                found.append(_part_of(file, at, begin, end))
+        return found
+
+    async def _cut(self, file: FilePart, start: int, room: int) -> list[tuple[int, int]]:
+        """Where the parts of a file begin and end, about equally long; empty ones are left out."""
+        text = file.text
+        tokens = await self._door.count(text[start:])
+        per_token = max((len(text) - start) / max(tokens, 1), 0.1)
+        wanted = math.ceil(tokens / max(math.ceil(tokens / room), 1) * per_token * 1.1) + 1
+        found: list[tuple[int, int]] = []
+        while start < len(text) and not self._cancelled:
+            size = wanted
+            end = part_end(file, start, size)
+            while end - start > 1 and await self._door.count(text[start:end]) > room:
+                size = max(min(size, end - start) * 4 // 5, 1)
+                end = part_end(file, start, size)
+            if text[start:end].strip():
+                found.append((start, end))
+            start = end
+        return found
+
+    async def _groups(
+        self, sections: Sequence[SectionPart], level: int, room: int
+    ) -> list[SectionPart]:
+        """Which sections are put together: as many as fit in one prompt, and never one alone."""
+        groups: list[tuple[int, int]] = []
+        start = used = 0
+        for at, section in enumerate(sections):
+            size = await self._door.count(section.text) + _MARKUP // 4
+            if used + size > room and at - start > 1:
+                groups.append((start, at))
+                start, used = at, 0
+            used += size
+        groups.append((start, len(sections)))
+        return [
+            SectionPart("", level=level, number=n, count=len(groups), start=begin, end=end)
+            for n, (begin, end) in enumerate(groups, 1)
+        ]
+
+
+def part_end(file: FilePart, start: int, most: int) -> int:
+    """Where a part of at most so many characters ends: at a page, a paragraph, a line, or a word."""
+    text, last, least = file.text, start + most, start + max(most // 2, 1)
+    if last >= len(text):
+        return len(text)
+    page = max((page.start for page in file.pages if least <= page.start <= last), default=0)
+    if page:
+        return page
+    for border in _BORDERS:
+        at = text.rfind(border, least, last)
+        if at >= 0:
+            return at + len(border)
+    return last
+
+
+def _part_of(file: FilePart, at: int, start: int, end: int) -> SectionPart:
+    spans = page_spans(file.text, file.pages) if file.pages else ()
+    inside = [n for n, (_, begin, stop) in enumerate(spans) if begin < end and stop > start]
+    labels = [page.label for page in file.pages]
+    return SectionPart(
+        "",
+        file.name,
+        file.unit.value,
+        write_ranges(inside, labels) if inside else "",
+        len(inside),
+        file=at,
+        start=start,
+        end=end,
+    )
+
+
+def _done(part: SectionPart, made: _Made) -> SectionPart:
+    """A part with what was made of it."""
+    is_cut = made.reason in (EndReason.LENGTH, EndReason.CONTEXT, EndReason.REPETITION)
+    return replace(part, text=made.text.strip(), cut=is_cut)
+
+
+def _sum(one: AnswerUsage, other: AnswerUsage) -> AnswerUsage:
+    """What two requests took together; the figures of one request alone are the last one's."""
+    names = (
+        "prompt_tokens", "cached_tokens", "generated_tokens", "thought_tokens", "prompt_seconds",
+        "decode_seconds", "thought_seconds", "drafted_tokens", "accepted_tokens",
+    )  # fmt: skip
+    total = {name: getattr(one, name) + getattr(other, name) for name in names}
+    return replace(other, **total)

@@ -1,0 +1,269 @@
+"""Long documents: read part by part, stopped, continued after a restart, and put together."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app.chat.long_documents import part_end
+from app.domain.documents import PageStart, PageUnit, Reads
+from app.domain.message import Message, MessageState
+from app.domain.parts import FilePart, SectionPart, TextPart, prompt_text
+from engine import FinishReason, Priority
+from fakes import MODEL
+from stage import Stage, flush, until
+
+WISH = "Summarise this document."
+
+
+@pytest.fixture
+def make(qtbot: QtBot, tmp_path: Path) -> Iterator[Callable[[], Stage]]:
+    """Makes stages over one store, one after the other: each is a start of the app."""
+    made: list[Stage] = []
+
+    def start() -> Stage:
+        if made:
+            made[-1].close()
+        made.append(Stage(tmp_path / "data"))
+        made[-1].ready(MODEL)
+        return made[-1]
+
+    (tmp_path / "data").mkdir()
+    yield start
+    made[-1].close()
+
+
+def document(words: int) -> str:
+    """Paragraphs of forty words, all different."""
+    each = [f"word{n}" for n in range(words)]
+    return "\n\n".join(" ".join(each[at : at + 40]) for at in range(0, words, 40))
+
+
+def ask(stage: Stage, tmp_path: Path, text: str, name: str = "report.txt") -> None:
+    """Send a document that is to be read part by part."""
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    stage.controller.attachments.attach([path])
+    for _ in range(3):
+        stage.wait_until_idle()
+    stage.controller.attachments.read_by_parts(Reads.SUMMARY)
+    assert stage.controller.send(WISH)
+    settle(stage)
+
+
+def settle(stage: Stage) -> None:
+    """Until the next request for text: parts are counted one after the other."""
+    stage.drain()
+    until(lambda: bool(stage.engine.unfinished) or last(stage).state is not MessageState.STREAMING)
+    flush()
+
+
+def last(stage: Stage) -> Message:
+    return stage.state.messages[-1]
+
+
+def sections(stage: Stage) -> list[SectionPart]:
+    return [part for part in last(stage).parts if isinstance(part, SectionPart)]
+
+
+def write(stage: Stage, text: str) -> None:
+    stage.engine.write(text)
+    stage.engine.finish()
+    settle(stage)
+
+
+def asked(stage: Stage) -> Any:
+    """The request in progress."""
+    [found] = stage.engine.unfinished
+    return found
+
+
+def read_part(text: str) -> str:
+    """The text of the part in a prompt."""
+    return text.split(">\n", 1)[1].rsplit("\n</", 1)[0]
+
+
+def test_each_part_is_read_once_and_the_answer_is_made_of_all(
+    make: Callable[[], Stage], tmp_path: Path
+) -> None:
+    stage = make()
+    context = stage.state.model.loaded.context if stage.state.model.loaded else 0
+    text = document(3 * context)
+    ask(stage, tmp_path, text)
+    texts: list[str] = []
+    prompts: list[str] = []
+    while f'<part document="report.txt" number="{len(texts) + 1}"' in asked(stage).turns[-1].text:
+        request = asked(stage)
+        assert stage.engine.priorities[request.request] is Priority.BACKGROUND
+        assert request.thinking is False
+        assert len(request.turns[-1].text.split()) + request.max_tokens < context
+        prompts.append(request.turns[-1].text)
+        texts.append(read_part(prompts[-1]))
+        note = stage.state.waiting[last(stage).id]
+        assert note.startswith(f"Reading part {len(texts)} of ")
+        write(stage, f"Summary {len(texts)}")
+        assert [part.text for part in sections(stage)][-1] == f"Summary {len(texts)}"
+    assert len(texts) > 3
+    assert "".join("".join(texts).split()) == "".join(text.split())  # all of it, in order
+    shared = {each.split("<part", 1)[0] for each in prompts}
+    assert len(shared) == 1  # the prefix that is read once
+    final = asked(stage).turns[-1].text
+    assert all(f">\nSummary {n}\n<" in final for n in range(1, len(texts) + 1))
+    write(stage, "The whole.")
+    assert last(stage).state is MessageState.COMPLETE
+    assert last(stage).text == "The whole."
+    stage.controller.send("And now?")
+    turns = asked(stage).turns
+    assert [turn.text for turn in turns] == [WISH, "The whole.", "And now?"]
+
+
+def test_a_document_that_fits_is_one_request(make: Callable[[], Stage], tmp_path: Path) -> None:
+    stage = make()
+    ask(stage, tmp_path, "Short and good.")
+    assert "Short and good." in asked(stage).turns[-1].text
+    write(stage, "Good.")
+    assert last(stage).parts == (TextPart("Good."),)
+    assert not stage.engine.unfinished
+
+
+def test_many_summaries_are_put_together_in_several_levels(
+    make: Callable[[], Stage], tmp_path: Path
+) -> None:
+    stage = make()
+    context = stage.state.model.loaded.context if stage.state.model.loaded else 0
+    ask(stage, tmp_path, document(9 * context))
+    long = " ".join(["word"] * (context // 5))
+    while "<part " in asked(stage).turns[-1].text:
+        write(stage, long)
+    while last(stage).state is MessageState.STREAMING:
+        assert len(asked(stage).turns[-1].text.split()) < context
+        write(stage, "Less.")
+    levels = [each.level for each in sections(stage)]
+    assert set(levels) == {0, 1}
+    above = [each for each in sections(stage) if each.level]
+    assert [each.start for each in above] == [0, *(each.end for each in above[:-1])]
+    assert above[-1].end == levels.count(0)
+    assert last(stage).text == "Less."
+
+
+def test_what_is_done_stays_when_it_is_stopped_and_it_goes_on_after_a_restart(
+    make: Callable[[], Stage], tmp_path: Path
+) -> None:
+    stage = make()
+    context = stage.state.model.loaded.context if stage.state.model.loaded else 0
+    text = document(4 * context)
+    ask(stage, tmp_path, text)
+    read = [read_part(asked(stage).turns[-1].text)]
+    write(stage, "First.")
+    stage.engine.write("Half of the sec")
+    stage.drain()
+    stage.controller.stop()
+    stage.engine.finish(FinishReason.CANCELLED)
+    stage.drain()
+    assert last(stage).state is MessageState.STOPPED
+    assert [each.text for each in sections(stage)] == ["First."]
+    before = last(stage)
+    stage.wait_until_idle()
+    stage = make()
+    stage.controller.open_conversation(before.conversation)
+    stage.wait_until_idle()
+    assert last(stage).parts == before.parts
+    stage.controller.continue_answer(before.id)
+    settle(stage)
+    while "<part " in asked(stage).turns[-1].text:
+        read.append(read_part(asked(stage).turns[-1].text))
+        write(stage, "More.")
+    assert "".join("".join(read).split()) == "".join(text.split())
+    write(stage, "All.")
+    assert [each.text for each in sections(stage)] == ["First.", *["More."] * (len(read) - 1)]
+    assert last(stage).text == "All."
+
+
+def test_a_kill_loses_the_part_in_progress_only(make: Callable[[], Stage], tmp_path: Path) -> None:
+    stage = make()
+    context = stage.state.model.loaded.context if stage.state.model.loaded else 0
+    ask(stage, tmp_path, document(4 * context))
+    write(stage, "First.")
+    write(stage, "Second.")
+    stage.engine.write("Half")
+    stage.drain()
+    stage.wait_until_idle()
+    found: list[Message] = []
+    message = last(stage)
+    stage.store_queue.read(
+        lambda store: [m for m in store.branch(message.conversation) if m.id == message.id],
+        found.extend,
+    )
+    stage.wait_until_idle()
+    assert [part.text for part in found[0].parts if isinstance(part, SectionPart)] == [
+        "First.", "Second."
+    ]  # fmt: skip
+
+
+def test_a_part_that_fails_can_be_tried_again(make: Callable[[], Stage], tmp_path: Path) -> None:
+    stage = make()
+    context = stage.state.model.loaded.context if stage.state.model.loaded else 0
+    ask(stage, tmp_path, document(3 * context))
+    write(stage, "First.")
+    second = asked(stage).turns[-1].text
+    stage.engine.fail("broken", "try again")
+    stage.drain()
+    assert last(stage).state is MessageState.FAILED
+    assert [each.text for each in sections(stage)] == ["First."]
+    stage.controller.continue_answer(last(stage).id)
+    settle(stage)
+    assert read_part(asked(stage).turns[-1].text).split()[0] == read_part(second).split()[0]
+
+
+def test_again_begins_with_the_first_part(make: Callable[[], Stage], tmp_path: Path) -> None:
+    stage = make()
+    context = stage.state.model.loaded.context if stage.state.model.loaded else 0
+    ask(stage, tmp_path, document(2 * context))
+    first = asked(stage).turns[-1].text
+    while last(stage).state is MessageState.STREAMING:
+        write(stage, "Done.")
+    stage.controller.regenerate(last(stage).id)
+    settle(stage)
+    assert asked(stage).turns[-1].text == first
+    assert sections(stage) == []
+
+
+def test_the_prompt_needs_a_document(make: Callable[[], Stage]) -> None:
+    stage = make()
+    stage.controller.attachments.read_by_parts(Reads.SUMMARY)
+    assert "Attach a document first." in {each.remedy for each in stage.state.notices.values()}
+
+
+def test_ends_of_parts_are_at_the_best_border() -> None:
+    text = "aaaa bbbb\ncccc dddd\n\neeee ffff. gggg"
+    paged = FilePart("a", text, unit=PageUnit.PAGE, pages=(PageStart("1", 0), PageStart("2", 10)))
+    assert part_end(paged, 0, 12) == 10
+    plain = FilePart("a", text)
+    assert text[: part_end(plain, 0, 25)] == "aaaa bbbb\ncccc dddd\n\n"
+    assert text[: part_end(plain, 0, 13)] == "aaaa bbbb\n"
+    assert part_end(plain, 0, 3) == 3
+    assert part_end(plain, 0, 99) == len(text)
+
+
+def test_parts_always_go_forward_and_lose_nothing() -> None:
+    chance = random.Random(7)
+    for _ in range(300):
+        text = "".join(chance.choices("ab .\n\u3002\U0001f600", k=chance.randint(1, 80)))
+        starts = sorted({0, *chance.choices(range(len(text)), k=3)})
+        pages = tuple(PageStart(str(n), at) for n, at in enumerate(starts))
+        file, at = FilePart("a", text, unit=PageUnit.PAGE, pages=pages), 0
+        while at < len(text):
+            end = part_end(file, at, chance.randint(1, 30))
+            assert at < end <= len(text)
+            at = end
+
+
+def test_a_later_prompt_has_neither_the_document_nor_the_sections() -> None:
+    file = FilePart("a.txt", "long", reads=Reads.SUMMARY)
+    assert prompt_text((file, TextPart(WISH))) == WISH
+    assert prompt_text((SectionPart("part"), TextPart("whole"))) == "whole"
