@@ -249,7 +249,8 @@ class LongAnswer:
         """The sections, then the text; raises AnswerFailed."""
         room, most = await self._room()
         sections = [each for each in self._asked.done if not each.level]
-        left = [] if self._asked.begun else await self._parts(sections, room)
+        is_read = bool(self._asked.begun and sections)
+        left = [] if is_read else await self._parts(sections, room)
         count = len(sections) + len(left)
         if count == 1 and not sections:  # it fits in one prompt
             question = self._of_part(replace(left[0], count=1))
@@ -269,11 +270,14 @@ class LongAnswer:
             sections.append(_done(part, made))
             yield SectionDelta(sections[-1])
         level = 0
-        while len(groups := await self._groups(sections, level + 1, room)) > 1:
+        while True:
+            above = [each for each in self._asked.done if each.level == level + 1]
+            groups = await self._groups(sections, above, room)
+            if len(above) + len(groups) <= 1:
+                break
             level += 1
-            above = [each for each in self._asked.done if each.level == level]
-            for group in groups[len(above) :]:
-                yield StepDelta(group.number, len(groups), level)
+            for group in groups:
+                yield StepDelta(group.number, group.count, level)
                 made = _Made()
                 question = self._of_results(sections[group.start : group.end], group.start + 1)
                 async for delta in self._section(question, most, made):
@@ -384,21 +388,25 @@ class LongAnswer:
         return found
 
     async def _groups(
-        self, sections: Sequence[SectionPart], level: int, room: int
+        self, sections: Sequence[SectionPart], above: Sequence[SectionPart], room: int
     ) -> list[SectionPart]:
-        """Which sections are put together: as many as fit in one prompt, and never one alone."""
+        """Which sections are put together behind those above, that are done: as many as fit in one
+        prompt, and never one alone.
+        """
         groups: list[tuple[int, int]] = []
-        start = used = 0
-        for at, section in enumerate(sections):
+        start, used = above[-1].end if above else 0, 0
+        for at, section in enumerate(sections[start:], start):
             size = await self._door.count(section.text) + _MARKUP // 4
             if used + size > room and at - start > 1:
                 groups.append((start, at))
                 start, used = at, 0
             used += size
-        groups.append((start, len(sections)))
+        if start < len(sections):
+            groups.append((start, len(sections)))
+        level, count = sections[0].level + 1, len(above) + len(groups)
         return [
-            SectionPart("", level=level, number=n, count=len(groups), start=begin, end=end)
-            for n, (begin, end) in enumerate(groups, 1)
+            SectionPart("", level=level, number=n, count=count, start=begin, end=end)
+            for n, (begin, end) in enumerate(groups, len(above) + 1)
         ]
 
 

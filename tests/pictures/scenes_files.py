@@ -199,7 +199,7 @@ def files_sent(stage: Stage) -> None:
 def long_document(stage: Stage) -> None:
     """An answer that reads a long document part by part, with one of its sections unfolded."""
     ready(stage)
-    text = "\n\n".join(f"{TEXT} {n}" for n in range(80))
+    text = "\n\n".join(f"{_TEXT} {n}" for n in range(400))
     asked = FilePart("catalogue.pdf", text, kind="pdf", reads=Reads.SUMMARY)
     stage.controller.send((asked, TextPart("Summarise this document.")))
     stage.drain()

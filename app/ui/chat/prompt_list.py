@@ -35,6 +35,7 @@ class PromptList(OfferList):
 
     def __init__(self, states: States, composer: Composer, parent: QWidget) -> None:
         super().__init__(composer, parent, tr("Saved prompts and presets"))
+        self._attachments = states.attachments
         self._chat, self._snippets, self._presets = states.chat, states.snippets, states.presets
         self.manage = TextButton(tr("Manage saved prompts…"), "link")
         self.manage.setFocusPolicy(Qt.FocusPolicy.NoFocus)
@@ -61,7 +62,9 @@ class PromptList(OfferList):
             Offer(self._preset_words(each), partial(self._use_preset, each), _text(each))
             for each in self._usable(query)
         ]
-        return [*prompts, *presets, *self._built_in(query)]
+        if self._attachments.of(self._chat.current):
+            return [*self._built_in(query), *prompts, *presets]
+        return [*prompts, *self._built_in(query), *presets]
 
     def _built_in(self, query: str) -> list[Offer]:
         """Prompts for documents that are too long to be read at once."""

@@ -267,3 +267,62 @@ def test_a_later_prompt_has_neither_the_document_nor_the_sections() -> None:
     file = FilePart("a.txt", "long", reads=Reads.SUMMARY)
     assert prompt_text((file, TextPart(WISH))) == WISH
     assert prompt_text((SectionPart("part"), TextPart("whole"))) == "whole"
+
+
+def test_an_answer_of_one_part_goes_on_from_its_text(
+    make: Callable[[], Stage], tmp_path: Path
+) -> None:
+    stage = make()
+    ask(stage, tmp_path, "Short and good.")
+    write(stage, "It is")
+    stage.controller.continue_answer(last(stage).id)
+    settle(stage)
+    assert "Short and good." in asked(stage).turns[-2].text
+    assert asked(stage).turns[-1].text == "It is"
+    write(stage, " good.")
+    assert last(stage).text == "It is good."
+
+
+def test_what_was_put_together_before_a_stop_is_not_done_again(
+    make: Callable[[], Stage], tmp_path: Path
+) -> None:
+    stage = make()
+    context = stage.state.model.loaded.context if stage.state.model.loaded else 0
+    ask(stage, tmp_path, document(9 * context))
+    while "<part " in asked(stage).turns[-1].text:
+        write(stage, " ".join(["word"] * (context // 5)))
+    write(stage, "Together.")
+    stage.controller.stop()
+    stage.engine.finish(FinishReason.CANCELLED)
+    stage.drain()
+    stage.controller.continue_answer(last(stage).id)
+    settle(stage)
+    while last(stage).state is MessageState.STREAMING:
+        write(stage, "More.")
+    above = [each for each in sections(stage) if each.level]
+    assert [each.text for each in above] == ["Together.", *["More."] * (len(above) - 1)]
+    assert [each.start for each in above] == [0, *(each.end for each in above[:-1])]
+    assert above[-1].end == len(sections(stage)) - len(above)
+
+
+def test_another_chat_is_answered_meanwhile(make: Callable[[], Stage], tmp_path: Path) -> None:
+    stage = make()
+    context = stage.state.model.loaded.context if stage.state.model.loaded else 0
+    ask(stage, tmp_path, document(3 * context))
+    long, request = last(stage), asked(stage)
+    stage.controller.new_conversation()
+    assert stage.controller.send("Hello")
+    stage.drain()
+    quick = stage.engine.last_generate
+    assert stage.engine.priorities[quick.request] is not Priority.BACKGROUND
+    stage.engine.write("Hi.", request=quick.request)
+    stage.engine.finish(request=quick.request)
+    stage.drain()
+    assert last(stage).text == "Hi."
+    stage.engine.write("First.", request=request.request)
+    stage.engine.finish(request=request.request)
+    stage.drain()
+    until(lambda: bool(stage.engine.unfinished))
+    found = stage.state.message(long.id)
+    assert found is not None
+    assert [part.text for part in found.parts if isinstance(part, SectionPart)] == ["First."]
