@@ -27,6 +27,7 @@ from app.system.file_manager import show_in_folder
 from app.system.translation import tr
 from app.transfer_dialogs import connect_storage, connect_transfer
 from app.ui.comparison.values import default_choices
+from app.ui.file_dialogs import choose_place
 from app.ui.theme.theme import Theme
 from app.ui.transcript.endings import ending
 from app.ui.widgets.activation import Activation
@@ -213,6 +214,11 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     connect_folders(window, controller)
     connect_files(window, controller)
 
+    def save_rewritten(message: int) -> None:
+        start = Path.home() / controller.rewritten.name(message)
+        choose_place(window, start, partial(controller.rewritten.save, message))
+
+    transcript.save_requested.connect(save_rewritten)
     transcript.fork_requested.connect(controller.copies.fork)
     composer.prompt_saved.connect(controller.snippets.add)
     window.prompts.changed.connect(controller.snippets.change)

@@ -47,6 +47,7 @@ from app.chat.prompts import PromptBuilder
 from app.chat.quitting import Quitting, RejectedNotices
 from app.chat.reading_aloud import ReadingAloud
 from app.chat.retrieval import Retrieval
+from app.chat.rewritten import Rewritten
 from app.chat.runner import Runner
 from app.chat.saved_settings import SavedSettings
 from app.chat.snapshots import SnapshotController
@@ -229,6 +230,7 @@ class Controller(QObject):
         )
         self.folders = Folders(state, store_queue)
         self.navigation = Navigation(state, store_queue, self._answers, self.drafts)
+        self.rewritten = Rewritten(state, user_files)
         self.copies = Copies(state, self.conversations, self._answers.save, self.navigation.open)
         self.presets = Presets(
             state,

@@ -31,7 +31,7 @@ from app.domain.deltas import (
     WaitingDelta,
 )
 from app.domain.document_prompt import part_prompt, results_prompt
-from app.domain.documents import page_spans
+from app.domain.documents import Reads, page_spans
 from app.domain.message import Message
 from app.domain.model_ref import Remote
 from app.domain.page_ranges import write_ranges
@@ -56,6 +56,7 @@ from engine import Chat, CountTokens, Fault, FaultKind, Priority, Role, TokensCo
 
 _MOST_PART = 6144  # tokens of a part: of a longer one a summary says too little
 _FEWEST_PART = 96  # in a shorter one there is no sense
+_MOST_REWRITTEN = 1024  # tokens of a part that is rewritten: of a longer one something is left out
 _MOST_RESULT = 1024  # tokens of what is made of a part,
 _RESULT_SHARE = 4  # at most one part of so many of the context
 _MARKUP = 96  # tokens of the template, and of the borders of a part
@@ -66,6 +67,11 @@ _OF_PART = (
     "This is done for a long document, part by part. Do it for the part below alone: leave out"
     " nothing important in it, and write nothing that is not in it, no introduction, and no remark"
     " about the task."
+)
+_OF_REWRITTEN = (
+    "This is done for a long document, part by part. Do it for all of the part below: leave out"
+    " nothing, add nothing, keep its headings, lists and tables as Markdown, and write no"
+    " introduction and no remark about the task."
 )
 _OF_RESULTS = (
     "This was done for a long document, part by part. Below is what was made of its parts, in"
@@ -176,6 +182,11 @@ class LongRequest:
     done: tuple[SectionPart, ...]  # of the answer so far
     begun: str  # its text so far
 
+    @property
+    def rewrites(self) -> bool:
+        """Whether the sections are the answer."""
+        return self.files[0].reads is Reads.REWRITE
+
 
 @dataclass(slots=True)
 class _Made:
@@ -252,7 +263,8 @@ class LongAnswer:
         is_read = bool(self._asked.begun and sections)
         left = [] if is_read else await self._parts(sections, room)
         count = len(sections) + len(left)
-        if count == 1 and not sections:  # it fits in one prompt
+        rewrites = self._asked.rewrites
+        if count == 1 and not (sections or rewrites):  # it fits in one prompt
             question = self._of_part(replace(left[0], count=1))
             async for delta in self._written(question):
                 yield delta
@@ -269,6 +281,10 @@ class LongAnswer:
                 return
             sections.append(_done(part, made))
             yield SectionDelta(sections[-1])
+        if rewrites:
+            yield self._usage
+            yield AnswerEnd()
+            return
         level = 0
         while True:
             above = [each for each in self._asked.done if each.level == level + 1]
@@ -300,7 +316,8 @@ class LongAnswer:
         text = self._asked.files[part.file].text[part.start : part.end]
         pages = f"{part.unit} {part.pages}" if part.pages else ""
         read = part_prompt(part.name, text, part.number, part.count, pages)
-        return f"{self._asked.wish}\n\n{_OF_PART}\n\n{read}".lstrip()
+        task = _OF_REWRITTEN if self._asked.rewrites else _OF_PART
+        return f"{self._asked.wish}\n\n{task}\n\n{read}".lstrip()
 
     def _of_results(self, sections: Sequence[SectionPart], first: int) -> str:
         read = results_prompt([each.text for each in sections if each.text], first)
@@ -351,11 +368,17 @@ class LongAnswer:
     async def _room(self) -> tuple[int, int]:
         """Tokens of the text of a part, and of what is made of it."""
         fixed = f"{self._door.instructions}\n{self._asked.wish}\n{_OF_RESULTS}"
+        free = self._door.context - await self._door.count(fixed) - _MARKUP
         most = min(self._door.context // _RESULT_SHARE, _MOST_RESULT)
-        room = self._door.context - most - await self._door.count(fixed) - _MARKUP
+        room = free - most
+        if self._asked.rewrites:  # other languages may need twice as many
+            room = min(free // 3, _MOST_REWRITTEN)
+            most = free - room
         if room < _FEWEST_PART:
             fault = Fault(FaultKind.MESSAGE_TOO_LONG, context=self._door.context)
             raise AnswerFailed(ErrorPart(fault, message="no room for a part of the document"))
+        if self._asked.rewrites:
+            return room, most
         return min(room, _MOST_PART), min(most, max(room // 3, 1))
 
     async def _parts(self, done: Sequence[SectionPart], room: int) -> list[SectionPart]:

@@ -63,11 +63,12 @@ class Reads(StrEnum):
     PAGES = "pages"  # the chosen ones
     PASSAGES = "passages"  # those that fit each question
     SUMMARY = "summary"  # all of it, part by part, and then what was made of the parts
+    REWRITE = "rewrite"  # all of it, part by part, each to be replaced by what is made of it
 
     @property
     def by_parts(self) -> bool:
         """Whether one answer reads it part by part, and no later prompt has it."""
-        return self is Reads.SUMMARY
+        return self is Reads.SUMMARY or self is Reads.REWRITE
 
     @property
     def is_counted(self) -> bool:

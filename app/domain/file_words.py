@@ -111,7 +111,7 @@ def reads_words(part: FilePart) -> str:
             return ""
         case Reads.PASSAGES:
             return tr("passages that fit the question")
-        case Reads.SUMMARY:
+        case Reads.SUMMARY | Reads.REWRITE:
             return tr("all of it, part by part")
         case Reads.PAGES:
             return chosen_words(part.unit, part.chosen, [page.label for page in part.pages])

@@ -285,6 +285,15 @@ def edited_answer(parts: Parts, text: str) -> Parts:
     return (*kept, TextPart(blank + text.strip("\n")))
 
 
+def rewritten_text(parts: Iterable[Part]) -> str:
+    """The document that was made part by part; "" if an answer was written from the sections."""
+    parts = tuple(parts)
+    if typed_text(parts).strip():
+        return ""
+    made = [part.text for part in parts if isinstance(part, SectionPart) and not part.level]
+    return "\n\n".join(filter(None, made))
+
+
 def search_text(parts: Iterable[Part]) -> str:
     """The text by which a message is found: of all its parts, without their markup."""
     pieces: list[str] = []

@@ -38,6 +38,16 @@ def choose_folder(parent: QWidget, folder: Path, chosen: Chosen) -> None:
     dialog.open()
 
 
+def choose_place(parent: QWidget, start: Path, chosen: Callable[[Path], object]) -> None:
+    """Ask where a document is to be saved, at first under the name of `start`."""
+    dialog = _dialog(parent, tr("Save the document"), start.parent, lambda paths: chosen(paths[0]))
+    dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+    dialog.setNameFilters(["Markdown (*.md)", f"{tr('All files')} (*)"])
+    dialog.setDefaultSuffix("md")
+    dialog.selectFile(start.name)
+    dialog.open()
+
+
 def _dialog(parent: QWidget, title: str, folder: Path, chosen: Chosen) -> QFileDialog:
     dialog = QFileDialog(parent, title, str(folder))
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)

@@ -68,10 +68,23 @@ class PromptList(OfferList):
 
     def _built_in(self, query: str) -> list[Offer]:
         """Prompts for documents that are too long to be read at once."""
-        words = tr("Summarise a long document, part by part")
-        text = tr("Summarise this document. Keep names, numbers and conclusions.")
-        offer = Offer(words, partial(self._use_for_parts, Reads.SUMMARY, text), text)
-        return [offer] if has_words(words, query) else []
+        prompts = (
+            (
+                tr("Summarise a long document, part by part"),
+                tr("Summarise this document. Keep names, numbers and conclusions."),
+                Reads.SUMMARY,
+            ),
+            (
+                tr("Translate or rewrite a document, part by part"),
+                tr("Translate this document into English."),
+                Reads.REWRITE,
+            ),
+        )
+        return [
+            Offer(words, partial(self._use_for_parts, reads, text), text)
+            for words, text, reads in prompts
+            if has_words(words, query)
+        ]
 
     def _use_for_parts(self, reads: Reads, text: str) -> None:
         self._composer.replace_text(text)

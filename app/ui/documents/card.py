@@ -213,9 +213,10 @@ class DocumentCard(QWidget):
         """Show which pages are read, in the list, in the text and in words."""
         every = range(len(part.pages))
         read = {Reads.PAGES: part.chosen, Reads.PASSAGES: ()}.get(part.reads, every)
-        self.choices[part.reads].setChecked(True)
+        shown = Reads.SUMMARY if part.reads.by_parts else part.reads
+        self.choices[shown].setChecked(True)
         self.pages.show_chosen(read)
-        is_whole = part.reads in (Reads.WHOLE, Reads.SUMMARY) or len(read) == len(every) > 0
+        is_whole = part.reads is Reads.WHOLE or part.reads.by_parts or len(read) == len(every) > 0
         unread = frozenset(every) - frozenset(read)
         self.text.set_unread(frozenset() if part.reads is Reads.PASSAGES else unread)
         labels = [page.label for page in part.pages]

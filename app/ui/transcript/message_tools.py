@@ -13,7 +13,7 @@ from PySide6.QtGui import QFontMetricsF, QGuiApplication, QPainter, QPen
 
 from app.domain.documents import SearchFault
 from app.domain.message import AdapterMark, Message, MessageState, StopReason
-from app.domain.parts import clipboard_text
+from app.domain.parts import clipboard_text, rewritten_text
 from app.system.translation import listed, number, tr
 from app.ui.blocks.style import ReadingStyle
 from app.ui.theme.icons import pixmap
@@ -26,6 +26,7 @@ _BOX = 28.0
 _ICON = 16
 # Those that are named otherwise.
 _ICONS = {
+    "save": "document",
     "delete": "trash",
     "keep": "check",
     "compared": "compare",
@@ -45,7 +46,7 @@ class Tool:
 
     name: str  # adapter_badge, copy, fork, regenerate, variants, compare, compared, info, edit, continue,
     # delete, previous, next, keep, stop, speak, silence, again_with, more_passages,
-    # try_again, without_passages, or word
+    # try_again, without_passages, save, or word
     text: str  # tooltip and accessible name; of a "word", the text itself
     label: str = ""  # shown beside the icon
     enabled: bool = True
@@ -89,6 +90,9 @@ def tools_for(
         full = message.stop == StopReason.CONTEXT
         tip = tr("Continue without the oldest messages") if full else tr("Continue this answer")
         tools.append(Tool("continue", tip, tr("Continue"), lasting=True))
+    if rewritten_text(message.parts):
+        words = tr("Save as a file…")
+        tools.append(Tool("save", words, words, lasting=True))
     if clipboard_text(message.parts):
         tools.append(Tool("copy", tr("Copy as Markdown")))
         if speech == "silence":

@@ -29,6 +29,7 @@ class Tools(QObject):
     variants_requested = Signal(object, object)  # index of a message, QRectF of the tool in it
     edit_requested = Signal(object)  # message
     instructions_requested = Signal()  # edit those of the chat
+    save_requested = Signal(object)  # message, whose sections are a document
     fork_requested = Signal(object)  # message, up to which the chat is copied
     continue_requested = Signal(object)  # message
     compare_requested = Signal(object)  # message, whose question is to be answered twice
@@ -134,6 +135,8 @@ class Tools(QObject):
             case "variants":
                 tools, areas = self.all(index)
                 self.variants_requested.emit(index, areas[tools.index(tool)])
+            case "save":
+                self.save_requested.emit(message.id)
             case "fork":
                 self.fork_requested.emit(message.id)
             case "edit" if message.role is Role.SYSTEM:

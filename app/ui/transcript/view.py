@@ -64,6 +64,7 @@ class Transcript(QAbstractScrollArea):
     """Scroll area that shows the messages of one conversation."""
 
     regenerate_requested = Signal(object, object)  # message, AnswerAgain
+    save_requested = Signal(object)  # message, whose sections are a document
     fork_requested = Signal(object)  # message, up to which the chat is copied
     edit_submitted = Signal(object, object)  # message, new parts
     instructions_requested = Signal()  # edit the instructions of the chat
@@ -139,6 +140,7 @@ class Transcript(QAbstractScrollArea):
         self.editing.submitted.connect(self.edit_submitted)
         tools.regenerate_requested.connect(self.regenerate_requested)
         tools.variants_requested.connect(self._open_variants)
+        tools.save_requested.connect(self.save_requested)
         tools.fork_requested.connect(self.fork_requested)
         tools.edit_requested.connect(self.edit_message)
         tools.instructions_requested.connect(self.instructions_requested)

@@ -11,9 +11,11 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.chat.long_documents import part_end
+from app.chat.rewritten import NOTICE as SAVED
 from app.domain.documents import PageStart, PageUnit, Reads
 from app.domain.message import Message, MessageState
-from app.domain.parts import FilePart, SectionPart, TextPart, prompt_text
+from app.domain.parts import FilePart, SectionPart, TextPart, prompt_text, rewritten_text
+from app.ui.transcript.message_tools import tools_for
 from engine import FinishReason, Priority
 from fakes import MODEL
 from stage import Stage, flush, until
@@ -44,14 +46,14 @@ def document(words: int) -> str:
     return "\n\n".join(" ".join(each[at : at + 40]) for at in range(0, words, 40))
 
 
-def ask(stage: Stage, tmp_path: Path, text: str, name: str = "report.txt") -> None:
+def ask(stage: Stage, tmp_path: Path, text: str, reads: Reads = Reads.SUMMARY) -> None:
     """Send a document that is to be read part by part."""
-    path = tmp_path / name
+    path = tmp_path / "report.txt"
     path.write_text(text, encoding="utf-8")
     stage.controller.attachments.attach([path])
     for _ in range(3):
         stage.wait_until_idle()
-    stage.controller.attachments.read_by_parts(Reads.SUMMARY)
+    stage.controller.attachments.read_by_parts(reads)
     assert stage.controller.send(WISH)
     settle(stage)
 
@@ -326,3 +328,40 @@ def test_another_chat_is_answered_meanwhile(make: Callable[[], Stage], tmp_path:
     found = stage.state.message(long.id)
     assert found is not None
     assert [part.text for part in found.parts if isinstance(part, SectionPart)] == ["First."]
+
+
+def test_a_document_is_rewritten_part_by_part_and_saved(
+    make: Callable[[], Stage], tmp_path: Path
+) -> None:
+    stage = make()
+    context = stage.state.model.loaded.context if stage.state.model.loaded else 0
+    text = document(2 * context)
+    ask(stage, tmp_path, text, Reads.REWRITE)
+    read: list[str] = []
+    while last(stage).state is MessageState.STREAMING:
+        request = asked(stage)
+        assert request.max_tokens >= 2 * len(read_part(request.turns[-1].text).split())
+        assert len(request.turns[-1].text.split()) + request.max_tokens <= context
+        read.append(read_part(request.turns[-1].text))
+        write(stage, f"Part *{len(read)}*, rewritten.")
+    assert "".join("".join(read).split()) == "".join(text.split())
+    assert last(stage).state is MessageState.COMPLETE
+    assert last(stage).text == ""  # later prompts have none of it
+    names = [tool.name for tool in tools_for(last(stage), busy=False)]
+    assert "save" in names
+    assert stage.controller.rewritten.name(last(stage).id) == "report 2.md"
+    place = tmp_path / "new.md"
+    stage.controller.rewritten.save(last(stage).id, place)
+    stage.wait_until_idle()
+    expected = "\n\n".join(f"Part *{n}*, rewritten." for n in range(1, len(read) + 1))
+    assert place.read_text(encoding="utf-8") == f"{expected}\n"
+    assert str(place) in stage.state.notices[SAVED].sentence
+    stage.controller.rewritten.save(last(stage).id, tmp_path / "no" / "new.md")
+    stage.wait_until_idle()
+    assert "new.md could not be saved" in stage.state.notices[SAVED].sentence
+
+
+def test_the_answer_from_a_summary_is_no_document_to_save() -> None:
+    parts = (SectionPart("One."), SectionPart("Two.", level=1))
+    assert rewritten_text(parts) == "One."
+    assert rewritten_text((*parts, TextPart("All."))) == ""

@@ -39,6 +39,7 @@ def type_in(qtbot: QtBot, composer: Composer, text: str) -> None:
 
 
 LONG = "Summarise a long document, part by part"
+REWRITE = "Translate or rewrite a document, part by part"
 
 
 def press(qtbot: QtBot, composer: Composer, key: Qt.Key) -> None:
@@ -47,7 +48,9 @@ def press(qtbot: QtBot, composer: Composer, key: Qt.Key) -> None:
 
 def shown(stage: Stage) -> list[str]:
     """The saved prompts in the list, without the presets and built-in prompts behind them."""
-    return [words for words in rows(stage) if "preset" not in words and words != LONG]
+    return [
+        words for words in rows(stage) if "preset" not in words and words not in (LONG, REWRITE)
+    ]
 
 
 def rows(stage: Stage) -> list[str]:
@@ -176,7 +179,7 @@ def test_without_prompts_the_card_is_offered(qtbot: QtBot, stage: Stage) -> None
     composer.setFocus()
     type_in(qtbot, composer, "/")
     assert stage.window.prompt_list.isVisible()
-    assert rows(stage) == [LONG]  # which is always there
+    assert rows(stage) == [LONG, REWRITE]  # which are always there
     stage.window.prompt_list.manage.click()
     assert stage.window.prompts_card.isVisible()
     assert composer.editor.text() == ""
@@ -185,7 +188,7 @@ def test_without_prompts_the_card_is_offered(qtbot: QtBot, stage: Stage) -> None
 def test_a_preset_is_used_in_the_new_chat_with_undo(
     qtbot: QtBot, stage: Stage, composer: Composer
 ) -> None:
-    type_in(qtbot, composer, "/transl")
+    type_in(qtbot, composer, "/translator")
     assert rows(stage) == ["Use the preset “Translator” — Translates what you send"]
     press(qtbot, composer, Qt.Key.Key_Return)
     assert composer.editor.text() == ""
@@ -193,7 +196,7 @@ def test_a_preset_is_used_in_the_new_chat_with_undo(
     assert stage.state.current is None
     assert (stage.state.new_chat.instructions or "").startswith("You are a translator.")
     assert stage.state.notices[APPLIED].action == "Undo"
-    type_in(qtbot, composer, "/transl")
+    type_in(qtbot, composer, "/translator")
     assert rows(stage) == []  # it is in use
     composer.set_text("")
     stage.controller.act_on_notice(APPLIED)
@@ -205,7 +208,7 @@ def test_a_preset_keeps_what_else_is_set_in_the_new_chat(
     qtbot: QtBot, stage: Stage, composer: Composer
 ) -> None:
     stage.controller.chat_settings.change_shown(ChatSettings(stop=("END",)))
-    type_in(qtbot, composer, "/transl")
+    type_in(qtbot, composer, "/translator")
     press(qtbot, composer, Qt.Key.Key_Return)
     assert stage.state.new_chat.stop == ("END",)
 
@@ -217,14 +220,14 @@ def test_in_another_chat_the_instructions_of_a_preset_are_inserted(
     stage.controller.send("Why?")
     stage.engine.finish()
     stage.wait_until_idle()
-    type_in(qtbot, composer, "/transl")
+    type_in(qtbot, composer, "/translator")
     assert rows(stage) == ["Insert the instructions of “Translator” — Translates what you send"]
     press(qtbot, composer, Qt.Key.Key_Tab)
     assert composer.editor.text().startswith("You are a translator.")
     assert "{{" not in composer.editor.text()
     assert stage.state.settings(stage.state.current).instructions is None
     composer.editor.undo()
-    assert composer.editor.text() == "/transl"
+    assert composer.editor.text() == "/translator"
 
 
 def test_a_preset_with_a_greeting_begins_a_chat(
@@ -240,7 +243,7 @@ def test_a_preset_with_a_greeting_begins_a_chat(
 def test_prompts_come_before_presets(qtbot: QtBot, stage: Stage, composer: Composer) -> None:
     stage.controller.snippets.add("Code review")
     type_in(qtbot, composer, "/")
-    assert [row.startswith("Use the preset") for row in rows(stage)] == [False] * 4 + [True] * 6
+    assert [row.startswith("Use the preset") for row in rows(stage)] == [False] * 5 + [True] * 6
     type_in(qtbot, composer, "code")
     assert rows(stage)[:2] == ["Code review", REVIEW]
     assert rows(stage)[2].startswith("Use the preset “Code”")
@@ -318,7 +321,7 @@ def test_rows_stay_in_place_while_the_card_is_open(
 def test_a_prompt_for_long_documents_lets_the_files_be_read_by_parts(
     qtbot: QtBot, stage: Stage, composer: Composer, tmp_path: Path
 ) -> None:
-    type_in(qtbot, composer, "/part by")
+    type_in(qtbot, composer, "/summarise a long")
     assert rows(stage) == [LONG]
     press(qtbot, composer, Qt.Key.Key_Return)
     assert "Attach a document first." in {each.remedy for each in stage.state.notices.values()}

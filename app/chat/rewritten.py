@@ -1,0 +1,51 @@
+"""Rewritten documents: what was made part by part of one, saved as a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.domain.parts import SectionPart, rewritten_text
+from app.state.chat import Notice, State
+from app.system.json_file import replace_file
+from app.system.translation import tr
+from app.system.worker import BackgroundWorker
+
+NOTICE = "rewritten"  # kind of the notice about a document that is saved
+
+
+class Rewritten:
+    """Saves the sections of answers; every intent returns at once."""
+
+    def __init__(self, state: State, user_files: BackgroundWorker) -> None:
+        """`user_files` is the worker that writes files of the user."""
+        self._state, self._user_files = state, user_files
+
+    def name(self, message_id: int) -> str:
+        """The name under which a document is offered to be saved."""
+        message = self._state.message(message_id)
+        parts = message.parts if message else ()
+        names = [part.name for part in parts if isinstance(part, SectionPart) and part.name]
+        return f"{Path(names[0]).stem if names else tr('Document')} 2.md"
+
+    def save(self, message_id: int, path: Path) -> None:
+        """Write a document as Markdown in place of a file; a notice says so, or why it cannot be."""
+        message = self._state.message(message_id)
+        text = rewritten_text(message.parts) if message else ""
+        if not text:
+            return
+
+        def write() -> str:
+            try:
+                replace_file(path, (text + "\n").encode("utf-8", "replace"))
+            except OSError as error:
+                return error.strerror or str(error)
+            return ""
+
+        def written(fault: str) -> None:
+            notice = Notice(tr("Saved as {path}.", path=str(path)))
+            if fault:
+                sentence = tr("{name} could not be saved: {reason}", name=path.name, reason=fault)
+                notice = Notice(sentence, tr("Choose another place."))
+            self._state.set_notice(NOTICE, notice)
+
+        self._user_files.run(write, written)
