@@ -28,15 +28,22 @@ class Rewritten:
         return f"{Path(names[0]).stem if names else tr('Document')} 2.md"
 
     def save(self, message_id: int, path: Path) -> None:
-        """Write a document as Markdown in place of a file; a notice says so, or why it cannot be."""
+        """Write a document in place of a file, for Word if that ends in .docx, else as Markdown.
+
+        A notice says so, or why it cannot be.
+        """
         message = self._state.message(message_id)
         text = rewritten_text(message.parts) if message else ""
         if not text:
             return
 
         def write() -> str:
+            from app.markdown.word import word_document  # with zipfile, which no start needs
+
             try:
-                replace_file(path, (text + "\n").encode("utf-8", "replace"))
+                is_word = path.suffix.casefold() == ".docx"
+                plain = (text + "\n").encode("utf-8", "replace")
+                replace_file(path, word_document(text) if is_word else plain)
             except OSError as error:
                 return error.strerror or str(error)
             return ""

@@ -42,8 +42,11 @@ def choose_place(parent: QWidget, start: Path, chosen: Callable[[Path], object])
     """Ask where a document is to be saved, at first under the name of `start`."""
     dialog = _dialog(parent, tr("Save the document"), start.parent, lambda paths: chosen(paths[0]))
     dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-    dialog.setNameFilters(["Markdown (*.md)", f"{tr('All files')} (*)"])
+    dialog.setNameFilters(["Markdown (*.md)", "Word (*.docx)", f"{tr('All files')} (*)"])
     dialog.setDefaultSuffix("md")
+    dialog.filterSelected.connect(
+        lambda kind: dialog.setDefaultSuffix("docx" if "docx" in kind else "md")
+    )
     dialog.selectFile(start.name)
     dialog.open()
 

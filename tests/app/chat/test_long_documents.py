@@ -12,6 +12,8 @@ from pytestqt.qtbot import QtBot
 
 from app.chat.long_documents import part_end
 from app.chat.rewritten import NOTICE as SAVED
+from app.documents.readers import docx
+from app.documents.source import Source
 from app.domain.documents import PageStart, PageUnit, Reads
 from app.domain.message import Message, MessageState
 from app.domain.parts import FilePart, SectionPart, TextPart, prompt_text, rewritten_text
@@ -356,6 +358,9 @@ def test_a_document_is_rewritten_part_by_part_and_saved(
     expected = "\n\n".join(f"Part *{n}*, rewritten." for n in range(1, len(read) + 1))
     assert place.read_text(encoding="utf-8") == f"{expected}\n"
     assert str(place) in stage.state.notices[SAVED].sentence
+    stage.controller.rewritten.save(last(stage).id, tmp_path / "new.docx")
+    stage.wait_until_idle()
+    assert docx.read(Source(tmp_path / "new.docx")).text.startswith("Part 1, rewritten.")
     stage.controller.rewritten.save(last(stage).id, tmp_path / "no" / "new.md")
     stage.wait_until_idle()
     assert "new.md could not be saved" in stage.state.notices[SAVED].sentence
