@@ -45,7 +45,7 @@ from app.domain.deltas import (
 from app.domain.documents import SearchFault
 from app.domain.message import Message, MessageState, StopReason
 from app.domain.model_ref import ModelRef, Remote
-from app.domain.parts import ErrorPart, without_error
+from app.domain.parts import ErrorPart, with_section, without_error
 from app.domain.remote_fault import RemoteFault, RemoteFaultKind
 from app.engines.client import EngineClient
 from app.engines.local import LocalAnswer
@@ -415,7 +415,7 @@ class Answers:
     def _on_section(self, running: RunningAnswer, delta: SectionDelta) -> None:
         """A part of a long document is done: it is shown, and stored at once."""
         self._start(running)
-        running.parts = parts = (*running.parts, delta.section)
+        running.parts = parts = with_section(running.parts, delta.section)
         self._store_queue.write(lambda store: store.set_parts(running.message, parts))
         if (message := self._state.message(running.message)) is not None:
             self._state.change(replace(message, parts=parts))

@@ -269,9 +269,11 @@ class LongAnswer:
             async for delta in self._written(question):
                 yield delta
             return
-        for at, part in enumerate(left, len(sections) + 1):
-            part = replace(part, number=at, count=count)
-            yield StepDelta(at, count)
+        numbered = (replace(part, number=at) for at, part in enumerate(left, len(sections) + 1))
+        again = [] if self._asked.begun else [each for each in sections if not each.text]
+        for part in (*again, *numbered):
+            part = replace(part, count=count, cut=False)
+            yield StepDelta(part.number, count)
             made = _Made()
             async for delta in self._section(self._of_part(part), most, made):
                 yield delta
@@ -279,8 +281,12 @@ class LongAnswer:
                 yield self._usage
                 yield AnswerEnd(EndReason.CANCELLED)
                 return
-            sections.append(_done(part, made))
-            yield SectionDelta(sections[-1])
+            done = _done(part, made)
+            if part.number > len(sections):
+                sections.append(done)
+            else:
+                sections[part.number - 1] = done
+            yield SectionDelta(done)
         if rewrites:
             yield self._usage
             yield AnswerEnd()

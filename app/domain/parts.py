@@ -285,6 +285,20 @@ def edited_answer(parts: Parts, text: str) -> Parts:
     return (*kept, TextPart(blank + text.strip("\n")))
 
 
+def with_section(parts: Parts, section: SectionPart) -> Parts:
+    """The parts of an answer with a section more, or with a better one in its place."""
+
+    def is_same(part: Part) -> bool:
+        place = (section.level, section.file, section.start, section.end)
+        return isinstance(part, SectionPart) and (
+            (part.level, part.file, part.start, part.end) == place
+        )
+
+    if not any(map(is_same, parts)):
+        return (*parts, section)
+    return tuple(section if is_same(part) else part for part in parts)
+
+
 def rewritten_text(parts: Iterable[Part]) -> str:
     """The document that was made part by part; "" if an answer was written from the sections."""
     parts = tuple(parts)

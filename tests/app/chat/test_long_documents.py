@@ -15,6 +15,7 @@ from app.chat.rewritten import NOTICE as SAVED
 from app.documents.readers import docx
 from app.documents.source import Source
 from app.domain.documents import PageStart, PageUnit, Reads
+from app.domain.file_words import section_words
 from app.domain.message import Message, MessageState
 from app.domain.parts import FilePart, SectionPart, TextPart, prompt_text, rewritten_text
 from app.ui.transcript.message_tools import tools_for
@@ -370,3 +371,27 @@ def test_the_answer_from_a_summary_is_no_document_to_save() -> None:
     parts = (SectionPart("One."), SectionPart("Two.", level=1))
     assert rewritten_text(parts) == "One."
     assert rewritten_text((*parts, TextPart("All."))) == ""
+
+
+def test_a_part_of_which_nothing_was_made_is_said_and_done_again(
+    make: Callable[[], Stage], tmp_path: Path
+) -> None:
+    stage = make()
+    context = stage.state.model.loaded.context if stage.state.model.loaded else 0
+    ask(stage, tmp_path, document(context), Reads.REWRITE)
+    write(stage, "One.")
+    second = asked(stage).turns[-1].text
+    write(stage, "")
+    while last(stage).state is MessageState.STREAMING:
+        write(stage, "More.")
+    before = sections(stage)
+    assert section_words(before[1]).endswith("the model wrote nothing")
+    stage.controller.continue_answer(last(stage).id)
+    settle(stage)
+    assert read_part(asked(stage).turns[-1].text) == read_part(second)
+    write(stage, "Two.")
+    assert last(stage).state is MessageState.COMPLETE
+    assert [each.text for each in sections(stage)] == [
+        "One.", "Two.", *(each.text for each in before[2:])
+    ]  # fmt: skip
+    assert rewritten_text(last(stage).parts).startswith("One.\n\nTwo.")
