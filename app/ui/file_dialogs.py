@@ -44,9 +44,14 @@ def choose_place(parent: QWidget, start: Path, chosen: Callable[[Path], object])
     dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
     dialog.setNameFilters(["Markdown (*.md)", "Word (*.docx)", f"{tr('All files')} (*)"])
     dialog.setDefaultSuffix("md")
-    dialog.filterSelected.connect(
-        lambda kind: dialog.setDefaultSuffix("docx" if "docx" in kind else "md")
-    )
+
+    def on_kind(kind: str) -> None:
+        suffix = next((each for each in ("docx", "md") if f"*.{each}" in kind), "")
+        if suffix and (names := dialog.selectedFiles()):
+            dialog.setDefaultSuffix(suffix)
+            dialog.selectFile(Path(names[0]).with_suffix(f".{suffix}").name)
+
+    dialog.filterSelected.connect(on_kind)
     dialog.selectFile(start.name)
     dialog.open()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
 from app.chat.long_documents import part_end
@@ -18,6 +19,7 @@ from app.domain.documents import PageStart, PageUnit, Reads
 from app.domain.file_words import section_words
 from app.domain.message import Message, MessageState
 from app.domain.parts import FilePart, SectionPart, TextPart, prompt_text, rewritten_text
+from app.ui.file_dialogs import choose_place
 from app.ui.transcript.message_tools import tools_for
 from engine import FinishReason, Priority
 from fakes import MODEL
@@ -395,3 +397,17 @@ def test_a_part_of_which_nothing_was_made_is_said_and_done_again(
         "One.", "Two.", *(each.text for each in before[2:])
     ]  # fmt: skip
     assert rewritten_text(last(stage).parts).startswith("One.\n\nTwo.")
+
+
+def test_the_kind_of_file_that_is_chosen_ends_its_name(
+    make: Callable[[], Stage], tmp_path: Path
+) -> None:
+    stage = make()
+    chosen: list[Path] = []
+    choose_place(stage.window, tmp_path / "report 2.md", chosen.append)
+    dialog = stage.window.findChildren(QFileDialog)[-1]
+    dialog.filterSelected.emit("Word (*.docx)")
+    assert Path(dialog.selectedFiles()[0]).name == "report 2.docx"
+    dialog.filesSelected.emit(dialog.selectedFiles())
+    assert chosen == [tmp_path / "report 2.docx"]
+    dialog.close()
