@@ -94,6 +94,7 @@ class ChatSettings:
     thinking_budget: int = USUAL_BUDGET  # tokens; also kept where it is not in use
     policy: ContextPolicy = ContextPolicy.DROP_OLDEST  # when it outgrows the model's context
     adapters: tuple[AdapterChoice, ...] = ()
+    collections: tuple[int, ...] = ()  # ids of those whose passages questions are answered from
     resolved: ResolvedText = ResolvedText()
     unknown: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)  # keys of a newer version
 
@@ -163,6 +164,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "thinking": ("thinking", "thinking_budget"),
     "policy": ("policy",),
     "adapters": ("adapters",),
+    "collections": ("collections",),
 }
 
 
@@ -203,6 +205,7 @@ def settings_values(settings: ChatSettings) -> dict[str, Any]:
         "thinking_budget": _unless(settings.thinking_budget, USUAL_BUDGET),
         "policy": _unless(settings.policy.value, ContextPolicy.DROP_OLDEST.value),
         "adapters": [[str(use.path), use.on, use.strength] for use in settings.adapters] or None,
+        "collections": list(settings.collections) or None,
         "resolved": [settings.resolved.source, settings.resolved.text]
         if settings.resolved != ResolvedText()
         else None,
@@ -242,6 +245,7 @@ def settings_from(found: object) -> ChatSettings:
         thinking_budget=fitting if isinstance(fitting, int) else USUAL_BUDGET,
         policy=_choice(ContextPolicy, stored.get("policy"), ContextPolicy.DROP_OLDEST),
         adapters=tuple(adapters_from(stored.get("adapters"))),
+        collections=_ids(stored.get("collections")),
         resolved=_resolved(stored.get("resolved")),
         unknown=MappingProxyType({name: stored[name] for name in stored if name not in known}),
     )
@@ -272,6 +276,11 @@ def _choice(kind: type[E], stored: object, usual: E) -> E:
 
 def _list(stored: object) -> list[object]:
     return cast("list[object]", stored) if isinstance(stored, list) else []
+
+
+def _ids(stored: object) -> tuple[int, ...]:
+    whole = (each for each in _list(stored) if isinstance(each, int) and each is not True)
+    return tuple(dict.fromkeys(each for each in whole if each > 0))
 
 
 def _model_values(model: ModelRef | None) -> dict[str, str] | None:

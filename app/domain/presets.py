@@ -8,8 +8,8 @@ A file of a preset is this object, UTF-8:
      "settings": {the record of `app.domain.chat_settings`},
      "greeting": text, "greetings": [text]}
 
-Only "format" and "name" are required. A file has no "model" and no "adapters": they are paths of
-files on one computer.
+Only "format" and "name" are required. A file has no "model", no "adapters" and no
+"collections": they are files on one computer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from app.domain.chat_settings import (
 
 FORMAT = "tokonoma preset"
 VERSION = 1
-LOCAL_PARTS = frozenset(("model", "adapters"))  # that name files of this computer
+LOCAL_PARTS = frozenset(("model", "adapters", "collections"))  # that name files of this computer
 MOST_CHARACTERS = 1_000_000  # of instructions or a greeting; longer ones fill any model's context
 _MOST_NAME = 200
 _MOST_GREETINGS = 100

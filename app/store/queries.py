@@ -185,7 +185,15 @@ def last_answers(database: sqlite3.Connection, most: int) -> list[AnswerRecord]:
 
 def last_id(database: sqlite3.Connection) -> int:
     """The largest id made by the app, also of a deleted row; 0: none."""
-    tables = ("conversation", "message", "deleted_message", "folder", "preset", "snippet")
+    tables = (
+        "conversation",
+        "message",
+        "deleted_message",
+        "folder",
+        "preset",
+        "snippet",
+        "collection",
+    )
     largest = (database.execute(f"SELECT max(id) FROM {table}").fetchone()[0] for table in tables)
     return max(each or 0 for each in largest)
 

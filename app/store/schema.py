@@ -188,6 +188,14 @@ MIGRATIONS = (
     CREATE INDEX conversation_folder ON conversation(folder);
     CREATE INDEX conversation_origin ON conversation(origin) WHERE origin <> '';
     """,
+    """
+    CREATE TABLE collection (
+        id INTEGER PRIMARY KEY,
+        name TEXT NOT NULL,
+        sources TEXT NOT NULL,  -- JSON: paths of folders and files
+        created REAL NOT NULL
+    );
+    """,
 )
 CONVERSIONS = {
     7: convert_messages,

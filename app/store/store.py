@@ -23,7 +23,6 @@ from app.domain.chat import (
     Conversation,
     Folder,
     Hit,
-    Preset,
     TrashedConversation,
 )
 from app.domain.chat_settings import AdapterChoice
@@ -31,10 +30,9 @@ from app.domain.chat_tree import ChatTree, FolderRecord
 from app.domain.ids import id_seen, new_id
 from app.domain.message import AdapterMark, Message, MessageState, StopReason
 from app.domain.parts import Content, ErrorPart, FilePart, Parts, parts_of
-from app.domain.snippet import Snippet
 from app.domain.unsent import Unsent
 from app.store import adapters as store_adapters
-from app.store import chat_trees, comparisons, deleted_messages, folder_records, folders, snippets
+from app.store import chat_trees, comparisons, deleted_messages, folder_records, folders
 from app.store.adapters import StoredAdapters
 from app.store.blobs import Blobs, names_in
 from app.store.chat_trees import ImportPiece, Known
@@ -42,7 +40,6 @@ from app.store.copies import copy_conversation
 from app.store.folder_records import NO_FOLDERS, FolderRecords
 from app.store.hits import best_hits
 from app.store.lock import lock_store, set_aside
-from app.store.presets import delete_preset, read_presets, set_preset
 from app.store.queries import (
     BRANCH,
     IMPORTING,
@@ -84,6 +81,7 @@ from app.store.schema import (
     translate_errors,
 )
 from app.store.search import MAX_WORD_LENGTH, MAX_WORDS, clean
+from app.store.user_records import UserRecords
 from app.system.file_lock import FileLock
 from app.system.text_search import query_terms
 from app.system.translation import tr
@@ -121,7 +119,7 @@ class StoredBranch(NamedTuple):
     others: list[Message]  # the other answers of its open comparisons
 
 
-class Store:
+class Store(UserRecords):
     """The conversations of one database file; methods raise only `StoreError`."""
 
     def __init__(self, path: Path, lock: FileLock | None, database: sqlite3.Connection) -> None:
@@ -324,21 +322,6 @@ class Store:
         with self._reading() as database:
             text = find_record(database, NEW_CHAT_FOLDER)
         return int(text) if text.isdecimal() and len(text) < 20 else None
-
-    def presets(self) -> list[Preset]:
-        """The presets of the user, and those of the app that the user changed or deleted."""
-        with self._reading() as database:
-            return read_presets(database)
-
-    def set_preset(self, preset: Preset) -> None:
-        """Insert a preset, or replace the one with its id."""
-        with self._writing(durable=True) as database:
-            set_preset(database, preset)
-
-    def delete_preset(self, id: int) -> None:
-        """Remove a preset; one of the app is again as it came."""
-        with self._writing(durable=True) as database:
-            delete_preset(database, id)
 
     def delete(self, conversation_ids: Sequence[int], folder_ids: Sequence[int] = ()) -> None:
         """Mark conversations and folders as deleted; `restore` undoes it until they are purged."""
@@ -654,23 +637,6 @@ class Store:
         """What is unsent in a conversation."""
         with self._reading() as database:
             return find_draft(database, conversation_id or 0)
-
-    # --- saved prompts ----------------------------------------------------------------------
-
-    def snippets(self) -> list[Snippet]:
-        """The saved prompts, the oldest first."""
-        with self._reading() as database:
-            return snippets.read_snippets(database)
-
-    def write_snippet(self, snippet: Snippet) -> None:
-        """Save a prompt in place of the one with its id."""
-        with self._writing(durable=True) as database:
-            snippets.write_snippet(database, snippet)
-
-    def delete_snippet(self, snippet_id: int) -> None:
-        """Delete a saved prompt."""
-        with self._writing(durable=True) as database:
-            snippets.delete_snippet(database, snippet_id)
 
     # --- adapters ---------------------------------------------------------------------------
 

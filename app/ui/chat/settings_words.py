@@ -25,6 +25,8 @@ def part_name(part: str) -> str:
             return tr("Thinking")
         case "policy":
             return tr("When the chat is full")
+        case "collections":
+            return tr("Documents")
         case _:
             return tr("Adapters")
 

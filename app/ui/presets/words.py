@@ -32,7 +32,10 @@ def part_words(part: str, settings: ChatSettings) -> str:
         case "adapters" if settings.adapters:
             count = len(settings.adapters)
             return trn("{count} adapter", "{count} adapters", count)
-        case "adapters":
+        case "collections" if settings.collections:
+            count = len(settings.collections)
+            return trn("{count} collection", "{count} collections", count)
+        case "adapters" | "collections":
             return tr("None")
         case _:
             return _usual()

@@ -56,6 +56,7 @@ SETTINGS = st.builds(
         st.builds(AdapterChoice, st.just(Path("/a.gguf")), st.booleans(), st.floats(-2, 2)),
         max_size=2,
     ).map(tuple),
+    collections=st.lists(st.integers(1, 2**53), max_size=2, unique=True).map(tuple),
 )
 PRESETS = st.builds(
     Preset,
@@ -83,7 +84,7 @@ def test_a_preset_comes_back_from_its_file(preset: Preset) -> None:
     found = preset_from_file(preset.id, json.loads(file_text(preset)))
     assert found == shared(preset)
     assert found is not None
-    assert found.parts == preset.parts - {"model", "adapters"}
+    assert found.parts == preset.parts - {"model", "adapters", "collections"}
     assert apply(found, ChatSettings()) == begin(found)
     assert "/a.gguf" not in file_text(preset)
     assert "/m/a.gguf" not in file_text(preset)
