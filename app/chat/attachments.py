@@ -86,7 +86,7 @@ class Attachments:
         self._worker = BackgroundWorker("documents", parent)
         self._store_queue = store_queue
         blobs = Blobs(store_queue.path)
-        self._texts = FileTexts(blobs, extractor or _extractor)
+        self._texts = FileTexts(blobs, extractor or default_extractor)
         self._number = count(1).__next__
         self._cancels: dict[int, threading.Event] = {}  # of the files that are being read
         self._folders: dict[int, _Folder] = {}  # by the files of folders
@@ -427,7 +427,7 @@ class Attachments:
             self._drafts().write(place)
 
 
-def _extractor() -> TextExtractor:
+def default_extractor() -> TextExtractor:
     """The extractor of the app, whose modules are not needed before."""
     from app.documents.extract import Extractor
 

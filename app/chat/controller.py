@@ -15,9 +15,10 @@ from PySide6.QtCore import QObject, Signal
 
 from app.chat.adapters import Adapters
 from app.chat.answers import FULL_NOTICE, Answers
-from app.chat.attachments import Attachments
+from app.chat.attachments import Attachments, default_extractor
 from app.chat.chat_models import ChatModels
 from app.chat.chat_settings import ChatSettingsController
+from app.chat.collections import Collections
 from app.chat.comparison import Comparisons
 from app.chat.continuation import Continuation
 from app.chat.conversations import Conversations
@@ -260,6 +261,13 @@ class Controller(QObject):
             state, states.attachments, self.indexing, store_queue, self
         )
         self.retrieval.search = self.indexed_files.search
+        self.collections = Collections(
+            state, states.collections, store_queue, self.indexing,
+            index.with_name("collections.sqlite"), extractor or default_extractor,
+            self.indexed_files.forget_unnamed, self,
+        )  # fmt: skip
+        self.indexed_files.others = self.collections.named
+        self.retrieval.documents.append(self.collections)
         self.deletions = Deletions(
             state,
             store_queue,
@@ -326,6 +334,7 @@ class Controller(QObject):
             self.drafts,
             self.snippets,
             self.presets,
+            self.collections,
         )
         self.reading = ReadingAloud(state, Speech(self))
         self.messages = Messages(
@@ -371,6 +380,7 @@ class Controller(QObject):
         self.presets.read()  # last: the untouched new chat begins with one
         self.library.start()
         self.indexing.start()
+        self.collections.read()
         self.indexed_files.forget_unnamed()
         self.network.start()
         if model is not None:
@@ -403,6 +413,7 @@ class Controller(QObject):
         self.outbox.close()
         self.attachments.close()
         self.titles.close()
+        self.collections.close()
         self.indexing.close()
         self.encoder.close()
         self._answers.close()

@@ -39,6 +39,7 @@ class IndexedFiles(QObject):
         self._state, self._attachments = state, attachments
         self._indexing, self._store_queue = indexing, store_queue
         self._wanted = set[tuple[str, str]]()  # in this run
+        self.others: Callable[[], set[str] | None] = set  # keys of others; None: not known yet
         indexing.sources.append(self._offer)
         indexing.lost.connect(self._wanted.clear)
         attachments.changed.connect(self._on_attached)
@@ -68,7 +69,9 @@ class IndexedFiles(QObject):
         """Forget the documents that neither the store names nor is attached to an unsent message."""
 
         def named(names: set[str]) -> None:
-            self._indexing.keep_only(names | {document_key(part) for part in self._parts()})
+            if (others := self.others()) is not None:  # else it is called again
+                attached = {document_key(part) for part in self._parts()}
+                self._indexing.keep_only(names | attached | others)
 
         if self._indexing.is_used:
             self._store_queue.read(Store.named_blobs, named)

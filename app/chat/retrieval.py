@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from app.chat.context_room import answer_room, bytes_per_token, context_of, text_bytes
-from app.domain.documents import Passage, Reads, SearchFault
+from app.domain.documents import PageUnit, Passage, Reads, SearchFault
 from app.domain.message import Message
 from app.domain.parts import FilePart, Parts, PassagesPart, typed_text
 from app.domain.passages import (
@@ -63,6 +63,16 @@ class Found(Protocol):
     @property
     def score(self) -> float:
         """How well it fits, 0 to 1."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """Its text, as it is in the index."""
+        ...
+
+    @property
+    def page(self) -> str:
+        """The label of the page it begins on, as it is in the index."""
         ...
 
     @property
@@ -132,16 +142,21 @@ class AttachedFiles:
 
 
 def _passage(part: FilePart, found: Found) -> Passage:
-    """A passage of a file, with what is above it there."""
+    """A passage of a file."""
     at = bisect_right(part.pages, found.start, key=lambda page: page.start) - 1
-    inside = part.text[found.start : found.end]
+    page = part.pages[at].label if at >= 0 else ""
+    return passage_of(found, part.text[found.start : found.end], part.name, page, part.unit)
+
+
+def passage_of(found: Found, inside: str, name: str, page: str, unit: PageUnit) -> Passage:
+    """The passage with this text of a document, with what is above it there."""
     above = " > ".join(each for each in found.headings.split(" > ") if each not in inside)
     return Passage(
         0,
-        part.name,
+        name,
         "\n".join(filter(None, (above, found.table_head, inside))),
-        page=part.pages[at].label if at >= 0 else "",
-        unit=part.unit,
+        page=page,
+        unit=unit,
         sha256=found.key,
         start=found.start,
         end=found.end,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from app.chat.adapters import Adapters
 from app.chat.answers import Answers
 from app.chat.chat_settings import ChatSettingsController
+from app.chat.collections import Collections
 from app.chat.conversations import Conversations
 from app.chat.drafts import UnsentText
 from app.chat.folders import Folders
@@ -39,11 +40,12 @@ class StoreFaults:
         drafts: UnsentText,
         snippets: Snippets,
         presets: Presets,
+        collections: Collections,
     ) -> None:
         self._state, self._store_queue = state, store_queue
         self._answers, self._adapters, self._settings = answers, adapters, chat_settings
         self._conversations, self._folders, self._drafts = conversations, folders, drafts
-        self._snippets, self._presets = snippets, presets
+        self._snippets, self._presets, self._collections = snippets, presets, collections
         self.aside: Path | None = None  # the damaged file that is kept
         store_queue.fault_changed.connect(self._on_fault)
 
@@ -74,6 +76,7 @@ class StoreFaults:
         self._drafts.write_all()
         self._snippets.write_all()
         self._presets.write_all()
+        self._collections.write_all()
         remedy = tr("The damaged file is kept as {file}.", file=aside)
         self._state.set_notice("repair", Notice(sentence, remedy, tr("Show in folder")))
         self.aside = aside

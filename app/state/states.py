@@ -8,6 +8,7 @@ from app.state.adapters import AdapterState
 from app.state.attachments import AttachmentsState
 from app.state.chat import State
 from app.state.chat_settings import ChatSettingsState
+from app.state.collections import CollectionsState
 from app.state.connections import ConnectionsState
 from app.state.encoder import EncoderState
 from app.state.indexing import IndexingState
@@ -38,3 +39,4 @@ class States:
     server: ServerState = field(default_factory=ServerState)
     attachments: AttachmentsState = field(default_factory=AttachmentsState)
     indexing: IndexingState = field(default_factory=IndexingState)
+    collections: CollectionsState = field(default_factory=CollectionsState)

@@ -25,6 +25,8 @@ class Place:
     start: int
     end: int
     score: float = 0.5
+    text: str = ""
+    page: str = ""
     headings: str = ""
     table_head: str = ""
 

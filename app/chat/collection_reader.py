@@ -1,0 +1,145 @@
+"""Reader of the files of collections: their hashes and texts, on a worker of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from stat import S_ISREG
+
+from app.chat.file_texts import EXTRACTION, TextExtractor
+from app.chat.indexing import DocumentText
+from app.documents.source import MOST_BYTES, ExtractionError, ExtractionFault
+from app.domain.collection import CollectionFile, FileState
+from app.domain.documents import DocumentWarning
+
+_log = logging.getLogger(__name__)
+_PIECE = 1 << 20  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFile:
+    """What came of reading a file; without a text if it has none, or is known by its hash."""
+
+    file: CollectionFile
+    text: DocumentText | None = None
+    cancelled: bool = False
+
+
+class CollectionReader:
+    """Used by one thread."""
+
+    def __init__(self, extractor: Callable[[], TextExtractor]) -> None:
+        """`extractor` makes the extractor when the first file is read."""
+        self._make = extractor
+        self._extractor: TextExtractor | None = None
+
+    def read(
+        self,
+        file: CollectionFile,
+        known: Mapping[tuple[str, str], CollectionFile],
+        cancelled: Callable[[], bool],
+    ) -> ReadFile:
+        """Read a file, unless its text is known by its hash and ending; raises nothing."""
+        try:
+            return self._read(file, known, cancelled)
+        except ExtractionError as error:
+            fault, detail = error.fault, error.detail
+        except Exception:  # noqa: BLE001  (the thread goes on with the next file)
+            _log.exception("a file of a collection cannot be read")
+            fault, detail = ExtractionFault.CRASHED, ""
+        failed = replace(file, state=FileState.FAILED, version="", fault=fault, detail=detail)
+        return ReadFile(failed, cancelled=fault is ExtractionFault.CANCELLED)
+
+    def close(self) -> None:
+        """Read no more."""
+        if self._extractor is not None:
+            self._extractor.close()
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def _read(
+        self,
+        file: CollectionFile,
+        known: Mapping[tuple[str, str], CollectionFile],
+        cancelled: Callable[[], bool],
+    ) -> ReadFile:
+        path = Path(file.path)
+        before = _stat(path)
+        file = replace(file, size=before.st_size, modified=before.st_mtime_ns)
+        if before.st_size > MOST_BYTES:
+            raise ExtractionError(ExtractionFault.TOO_LARGE)
+        if not before.st_size:
+            return ReadFile(
+                replace(file, state=FileState.FAILED, version="", fault=DocumentWarning.EMPTY)
+            )
+        file = replace(file, sha256=_hash(path, cancelled))
+        if (same := known.get(identity(file))) is not None:
+            ready = replace(file, state=FileState.READY, version=same.version, unit=same.unit)
+            return ReadFile(replace(ready, fault="", detail=""))
+        if self._extractor is None:
+            self._extractor = self._make()
+        document = self._extractor.extract(path, path.name, cancelled)
+        after = _stat(path)
+        if (after.st_size, after.st_mtime_ns) != (file.size, file.modified):
+            raise ExtractionError(ExtractionFault.CHANGED)
+        text = document.text
+        if not text.strip():
+            warnings = [each.warning for each in document.warnings]
+            scanned = DocumentWarning.SCANNED in warnings
+            fault = DocumentWarning.SCANNED if scanned else DocumentWarning.EMPTY
+            return ReadFile(
+                replace(file, state=FileState.FAILED, version="", fault=fault, detail="")
+            )
+        ready = replace(
+            file,
+            state=FileState.READY,
+            version=f"{len(text)} {len(document.starts)}",  # as of an attached file with this text
+            unit=document.unit,
+            fault="",
+            detail="",
+        )
+        return ReadFile(ready, DocumentText(text, document.starts, document.kind))
+
+
+def identity(file: CollectionFile) -> tuple[str, str]:
+    """Files in which this is the same have the same text: text formats are told by the ending."""
+    return file.sha256, Path(file.path).suffix.lower()
+
+
+READER = EXTRACTION  # version of what reads the texts
+
+
+def _stat(path: Path) -> os.stat_result:
+    try:
+        found = path.stat()
+    except FileNotFoundError as error:
+        raise ExtractionError(ExtractionFault.MISSING) from error
+    except (OSError, ValueError) as error:
+        raise _unreadable(error) from error
+    if not S_ISREG(found.st_mode):
+        raise ExtractionError(ExtractionFault.NOT_A_FILE)
+    return found
+
+
+def _hash(path: Path, cancelled: Callable[[], bool]) -> str:
+    made = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(_PIECE):
+                if cancelled():
+                    raise ExtractionError(ExtractionFault.CANCELLED)
+                made.update(piece)
+    except FileNotFoundError as error:
+        raise ExtractionError(ExtractionFault.MISSING) from error
+    except OSError as error:
+        raise _unreadable(error) from error
+    return made.hexdigest()
+
+
+def _unreadable(error: Exception) -> ExtractionError:
+    reason = getattr(error, "strerror", None) or str(error)
+    return ExtractionError(ExtractionFault.UNREADABLE, reason)

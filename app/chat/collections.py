@@ -1,0 +1,481 @@
+"""Collections of documents: made, changed and deleted; their files read, indexed and watched.
+
+Folders are looked through again every few seconds while the shown chat uses them, else every
+minute. A file is read when its size or time has changed, one after another, and never while an
+answer is written. What cannot be reached, such as a drive that is not connected, stays in the
+index until it is there again and its files are not.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QTimer
+
+from app.chat.collection_reader import READER, CollectionReader, ReadFile, identity
+from app.chat.file_texts import TextExtractor
+from app.chat.indexing import Indexing
+from app.chat.retrieval import Found, Read, passage_of
+from app.documents.folder_scan import Scan, scan
+from app.domain.collection import (
+    Collection,
+    CollectionFile,
+    CollectionView,
+    FileState,
+    Problem,
+)
+from app.domain.documents import Passage
+from app.domain.ids import new_id
+from app.domain.message import Message
+from app.state.chat import State
+from app.state.collection_words import gone_problem, problem_of, source_problem
+from app.state.collections import CollectionsState
+from app.store.store import Store, StoreError
+from app.store.writer import StoreQueue
+from app.system.translation import tr
+from app.system.worker import BackgroundWorker
+
+if TYPE_CHECKING:
+    from app.documents.known_files import KnownFiles
+
+_log = logging.getLogger(__name__)
+SHOWN_SECONDS, OTHER_SECONDS = 3, 60  # between two looks through the folders
+_SHARE = 20  # at most one part of so many of the time is spent with looking
+_MOST_INDEXING = 8  # documents that wait to be indexed, with their texts in memory
+_SAVE_MILLISECONDS = 500
+_SHOW_MILLISECONDS = 200
+_MOST_GONE = 100  # files that disappeared, which are said until the end of the program
+
+
+class Collections(QObject):
+    """Changes the collections, and reads their files; every method returns at once."""
+
+    def __init__(
+        self,
+        state: State,
+        shown: CollectionsState,
+        store_queue: StoreQueue,
+        indexing: Indexing,
+        path: Path,
+        extractor: Callable[[], TextExtractor],
+        forget: Callable[[], None],
+        parent: QObject | None = None,
+    ) -> None:
+        """`path` is that of the file in which known files are kept; `forget` removes from the index
+        what nothing names any more.
+        """
+        super().__init__(parent)
+        self._state, self.state, self._store_queue = state, shown, store_queue
+        self._indexing, self._path, self._forget = indexing, path, forget
+        self._worker = BackgroundWorker("collections", self)
+        # A drive that does not respond must not keep the files of others from being read.
+        self._looker = BackgroundWorker("folders of collections", self)
+        self._reader = CollectionReader(extractor)
+        self._known: KnownFiles | None = None  # on the worker
+        self._closed = self._has_read = False
+        self._files: dict[str, CollectionFile] | None = None  # by path; None: not known yet
+        self._loading = False
+        self._of: dict[int, tuple[str, ...]] = {}  # paths of the files of a collection
+        self._scans: dict[int, Scan] = {}  # the last one
+        self._gone: dict[int, dict[str, str]] = {}  # hashes by path
+        self._texts: dict[tuple[str, str], CollectionFile] = {}  # those that are read, by identity
+        self._waiting: dict[str, None] = {}  # paths of files to read, in order
+        self._reading = self._untidy = False
+        self._scanning = set[int]()
+        self._looked: dict[int, tuple[float, float]] = {}  # when, and seconds it took
+        self._unsaved: dict[str, CollectionFile | None] = {}  # None: it is to be forgotten
+        self._save = QTimer(self, singleShot=True, interval=_SAVE_MILLISECONDS)
+        self._save.timeout.connect(self._write_known)
+        self._show_later = QTimer(self, singleShot=True, interval=_SHOW_MILLISECONDS)
+        self._show_later.timeout.connect(self._show)
+        self._look_again = QTimer(self, interval=1_000)
+        self._look_again.timeout.connect(self._look)
+        state.generations_changed.connect(self._advance)
+        state.conversation_changed.connect(self._look)
+        state.settings_changed.connect(self._look)
+        indexing.state.changed.connect(self._advance)
+        indexing.lost.connect(self._read_all_again)
+        store_queue.fault_changed.connect(self._on_store_fault)
+
+    # --- the store ------------------------------------------------------------------------------
+
+    def read(self) -> None:
+        """Read them from the store; those made meanwhile stay."""
+
+        def found(stored: list[Collection]) -> None:
+            own = {each.id for each in self.state.collections}
+            self._has_read = True
+            self._set([*self.state.collections, *(e for e in stored if e.id not in own)])
+
+        self._store_queue.read(Store.collections, found)
+
+    def write_all(self) -> None:
+        """Write all of them, after a repair of the store."""
+        for each in self.state.collections:
+            self._write(each)
+
+    def close(self) -> None:
+        """Stop; what is not read is read after the next start."""
+        self._closed = True
+        self._write_known()
+        self._look_again.stop()
+        reader = self._reader
+
+        def last() -> None:
+            reader.close()
+            if self._known is not None:
+                self._known.close()
+
+        self._looker.end()
+        self._worker.close(last)
+
+    # --- intents --------------------------------------------------------------------------------
+
+    def add(self, sources: Iterable[Path], name: str = "") -> int:
+        """Make a collection of folders and files; returns its id."""
+        paths = _paths(sources)
+        named = name or (Path(paths[0]).name if paths else "")
+        made = Collection(new_id(), _one_line(named) or tr("Documents"), paths, time.time())
+        self._write(made)
+        self._set([*self.state.collections, made])
+        return made.id
+
+    def rename(self, id: int, name: str) -> None:
+        """Give a collection another name; an empty one changes nothing."""
+        self._change(id, lambda each: replace(each, name=_one_line(name) or each.name))
+
+    def add_sources(self, id: int, sources: Iterable[Path]) -> None:
+        """Add folders and files to a collection."""
+        more = _paths(sources)
+        self._change(
+            id, lambda each: replace(each, sources=tuple(dict.fromkeys((*each.sources, *more))))
+        )
+
+    def remove_source(self, id: int, source: str) -> None:
+        """Take a folder or file out of a collection."""
+        self._change(
+            id, lambda each: replace(each, sources=tuple(s for s in each.sources if s != source))
+        )
+
+    def delete(self, id: int) -> None:
+        """Delete a collection, which can be restored until the next one is deleted."""
+        gone = self.state.collection(id)
+        if gone is not None:
+            self._store_queue.write(lambda store: store.delete_collection(id))
+            self._set([each for each in self.state.collections if each is not gone], gone)
+
+    def restore(self) -> None:
+        """Restore the collection that was deleted last."""
+        if (gone := self.state.deleted) is not None:
+            self._write(gone)
+            self._set([*self.state.collections, gone])
+
+    def look_now(self, id: int) -> None:
+        """Look through the folders of a collection now, and read again what had no text."""
+        for path in self._of.get(id, ()):
+            file = self._file(path)
+            if file is not None and file.state is FileState.FAILED:
+                self._put(replace(file, state=FileState.WAITING))
+        self._scan(id)
+        self._advance()
+
+    # --- documents of a chat --------------------------------------------------------------------
+
+    def keys(self, conversation: int, branch: Sequence[Message]) -> Iterable[str]:
+        """The keys of the files that a chat is answered from."""
+        del branch
+        return dict.fromkeys(file.sha256 for file in self._searched(conversation))
+
+    def reader(self, conversation: int, branch: Sequence[Message]) -> Read:
+        """What makes passages of what was found in these files."""
+        del branch
+        files = {file.sha256: file for file in self._searched(conversation)}
+
+        def read(found: Found) -> Passage | None:
+            file = files.get(found.key)
+            if file is None:
+                return None
+            made = passage_of(found, found.text, Path(file.path).name, found.page, file.unit)
+            return replace(made, path=file.path)
+
+        return read
+
+    def named(self) -> set[str] | None:
+        """The keys of the files of all collections; None: they are not known yet."""
+        if not self._has_read or (self._files is None and self.state.collections):
+            return None
+        return {file.sha256 for file in (self._files or {}).values() if file.sha256}
+
+    def _searched(self, conversation: int) -> Iterable[CollectionFile]:
+        for id in self._state.settings(conversation).collections:
+            if self.state.collection(id) is not None:
+                files = map(self._file, self._of.get(id, ()))
+                yield from (file for file in files if file is not None and file.version)
+
+    # --- looking --------------------------------------------------------------------------------
+
+    def _set(self, collections: Sequence[Collection], deleted: Collection | None = None) -> None:
+        before = self.state.deleted
+        self.state.set(collections, deleted)
+        if collections:
+            self._load()
+            self._look_again.start()
+            for each in collections:
+                if each.id not in self._of and self._files is not None:
+                    self._take_known(each)
+                    self._scan(each.id)
+        if before is not None and before is not deleted:
+            self._drop_unused()
+        self._advance()
+        self._show()
+
+    def _load(self) -> None:
+        """Learn which files were read before, and what of them is in the index."""
+        if self._files is not None or self._loading:
+            return
+        self._loading = True
+
+        def load() -> dict[str, CollectionFile]:
+            from app.documents.known_files import KnownFiles  # after the first paint
+
+            self._known = KnownFiles(self._path, READER)
+            return self._known.read()
+
+        def loaded(files: dict[str, CollectionFile]) -> None:
+            ready = {f.sha256: f.version for f in files.values() if f.version}
+            self._indexing.find_known(ready, partial(checked, files))
+
+        def checked(files: dict[str, CollectionFile], known: set[str]) -> None:
+            self._files = {}
+            for file in files.values():
+                lost = bool(file.version) and file.sha256 not in known
+                self._put(replace(file, state=FileState.WAITING, version="") if lost else file)
+            self._unsaved.clear()
+            for each in self.state.collections:
+                self._take_known(each)
+                self._scan(each.id)
+            self._drop_unused()
+            self._untidy = True
+            self._show()
+
+        self._worker.run(load, loaded)
+
+    def _take_known(self, collection: Collection) -> None:
+        """Files that were read before are searched before the folders are looked through."""
+        starts = tuple(str(Path(each)).rstrip(os.sep) + os.sep for each in collection.sources)
+        whole = set(collection.sources)
+        self._of[collection.id] = tuple(
+            path for path in self._files or () if path in whole or path.startswith(starts)
+        )
+
+    def _look(self, *_: object) -> None:
+        """Look through the folders again whose time has come."""
+        shown = self._state.settings(self._state.current).collections
+        for each in self.state.collections:
+            last, took = self._looked.get(each.id, (0.0, 0.0))
+            wait = max(SHOWN_SECONDS if each.id in shown else OTHER_SECONDS, took * _SHARE)
+            if time.monotonic() - last >= wait:
+                self._scan(each.id)
+
+    def _scan(self, id: int) -> None:
+        collection = self.state.collection(id)
+        if collection is None or self._files is None or id in self._scanning or self._closed:
+            return
+        self._scanning.add(id)
+
+        def look() -> tuple[Scan, float]:
+            begun = time.monotonic()
+            try:
+                found = scan(collection.sources, lambda: self._closed)
+            except Exception:  # noqa: BLE001  (as if nothing could be reached)
+                _log.exception("the folders of a collection cannot be looked through")
+                found = Scan(missing=list(collection.sources))
+            return found, time.monotonic() - begun
+
+        def looked(found: tuple[Scan, float]) -> None:
+            self._scanning.discard(id)
+            self._looked[id] = time.monotonic(), found[1]
+            now = self.state.collection(id)
+            if now is not None and now.sources != collection.sources:
+                self._scan(id)
+            elif now is not None and not self._closed:
+                self._on_scanned(id, found[0])
+
+        self._looker.run(look, looked)
+
+    def _on_scanned(self, id: int, found: Scan) -> None:
+        """Read what is new or has changed, and forget what is gone."""
+        for seen in found.files.values():
+            file = self._file(seen.path)
+            if file is None:
+                self._put(CollectionFile(seen.path, seen.size, seen.modified))
+            elif (file.size, file.modified) != (seen.size, seen.modified):
+                changed = replace(file, size=seen.size, modified=seen.modified)
+                self._put(replace(changed, state=FileState.WAITING))  # its old text is kept so far
+            elif file.state is FileState.WAITING:
+                self._waiting[seen.path] = None
+        before = self._of.get(id, ())
+        missing = [path for path in before if path not in found.files]
+        kept = [path for path in missing if found.may_have(path)]
+        self._of[id] = (*found.files, *kept)
+        said = self._gone.setdefault(id, {})
+        for path in found.files:
+            said.pop(path, None)
+        for path in dict.fromkeys(missing).keys() - set(kept):
+            if (file := self._file(path)) is not None:
+                said[path] = file.sha256
+        self._drop_unused()
+        while len(said) > _MOST_GONE:
+            del said[next(iter(said))]
+        self._scans[id] = found
+        self._advance()
+        self._show_later.start()
+
+    def _drop_unused(self) -> None:
+        """Forget the files that are in no collection any more, but for one that can be restored."""
+        if self._files is None:
+            return
+        ids = {each.id for each in (*self.state.collections, self.state.deleted) if each}
+        for id in self._of.keys() - ids:
+            del self._of[id]
+        used = {path for paths in self._of.values() for path in paths}
+        for path in self._files.keys() - used:
+            del self._files[path]
+            self._unsaved[path] = None
+            self._waiting.pop(path, None)
+            self._untidy = True
+        if self._unsaved and not self._save.isActive():
+            self._save.start()
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def _file(self, path: str) -> CollectionFile | None:
+        return (self._files or {}).get(path)
+
+    def _put(self, file: CollectionFile) -> None:
+        """Set what is known of a file."""
+        assert self._files is not None
+        self._files[file.path] = file
+        self._unsaved[file.path] = file
+        if file.state is FileState.WAITING:
+            self._waiting[file.path] = None
+        elif file.version:
+            self._texts[identity(file)] = file
+        if not self._save.isActive():
+            self._save.start()
+
+    def _advance(self) -> None:
+        """Read the next file, unless an answer is written or too many wait to be indexed."""
+        if self._reading or self._closed or self._files is None or self._state.generations:
+            return
+        view = self._indexing.state.view
+        if not self._waiting:
+            settled = not self._scanning and view.documents == view.documents_done
+            if self._untidy and settled:
+                self._untidy = False
+                read = (file for file in self._files.values() if file.version)
+                self._texts = {identity(f): f for f in read if f.state is FileState.READY}
+                self._forget()
+            return
+        if view.documents - view.documents_done >= _MOST_INDEXING:
+            return
+        path = next(iter(self._waiting))
+        del self._waiting[path]
+        file = self._files[path]
+        self._reading = True
+        texts = self._texts
+        self._worker.run(
+            lambda: self._reader.read(file, texts, lambda: self._closed),
+            lambda read: self._on_read(file, read),
+        )
+
+    def _on_read(self, wanted: CollectionFile, read: ReadFile) -> None:
+        self._reading = False
+        now = self._file(wanted.path)
+        if now is not None and not read.cancelled:
+            if wanted.sha256 not in ("", read.file.sha256):
+                self._untidy = True  # its old text is of no more use
+            self._put(read.file)
+            if read.text is not None:
+                self._indexing.want(read.file.sha256, read.text, read.file.version)
+        if not self._show_later.isActive():
+            self._show_later.start()
+        self._advance()
+
+    def _read_all_again(self) -> None:
+        """The index was lost."""
+        self._texts.clear()
+        for file in list((self._files or {}).values()):
+            if file.version:
+                self._put(replace(file, state=FileState.WAITING, version=""))
+        self._advance()
+
+    def _write_known(self) -> None:
+        """Keep what was learnt, in one transaction."""
+        unsaved, self._unsaved = self._unsaved, {}
+        changed = [file for file in unsaved.values() if file is not None]
+        gone = [path for path, file in unsaved.items() if file is None]
+        if unsaved:
+            self._worker.run(lambda: self._known and self._known.write(changed, gone))
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def _change(self, id: int, change: Callable[[Collection], Collection]) -> None:
+        old = self.state.collection(id)
+        if old is not None and (new := change(old)) != old:
+            self._write(new)
+            rest = [each for each in self.state.collections if each is not old]
+            self._set([*rest, new], self.state.deleted)
+            if new.sources != old.sources:
+                self._scan(id)
+
+    def _write(self, collection: Collection) -> None:
+        self._store_queue.write(lambda store: store.write_collection(collection))
+
+    def _on_store_fault(self, error: StoreError | None) -> None:
+        if error is None and not self._has_read:
+            self.read()
+
+    def _show(self) -> None:
+        """Bring the state up to date."""
+        self.state.set_views({each.id: self._view(each) for each in self.state.collections})
+
+    def _view(self, collection: Collection) -> CollectionView:
+        found = self._scans.get(collection.id)
+        files = [f for f in map(self._file, self._of.get(collection.id, ())) if f is not None]
+        problems: list[Problem] = []
+        left_out = found.left_out if found else 0
+        if found is not None:
+            problems += [source_problem(path) for path in found.missing]
+            problems += [source_problem(path, why) for path, why in found.unreadable.items()]
+        for file in files:
+            if file.state is FileState.FAILED:
+                problem = problem_of(file)
+                if problem is None:
+                    left_out += 1
+                else:
+                    problems.append(problem)
+        there = {file.sha256 for file in files}
+        gone: Mapping[str, str] = self._gone.get(collection.id, {})
+        problems += [gone_problem(path) for path, key in gone.items() if key not in there]
+        done = sum(file.state is not FileState.WAITING for file in files)
+        return CollectionView(
+            len(files), done, left_out, tuple(problems), found is not None,
+            found is not None and found.cut,
+        )  # fmt: skip
+
+
+def _paths(sources: Iterable[Path]) -> tuple[str, ...]:
+    """Absolute paths, each once."""
+    return tuple(dict.fromkeys(os.path.abspath(each) for each in sources))
+
+
+def _one_line(name: str) -> str:
+    return " ".join(name.split())[:200].rstrip()

@@ -1,0 +1,55 @@
+"""Observable collections of documents, and how far their files are read.
+
+Only `app.chat.collections` changes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from PySide6.QtCore import QObject, Signal
+
+from app.domain.collection import Collection, CollectionView
+from app.state.read_only import ReadOnly
+
+
+class CollectionsState(QObject):
+    """Observable; every signal is sent after the values have changed."""
+
+    changed = Signal()  # `collections` or `deleted`
+    views_changed = Signal()
+
+    collections = ReadOnly[tuple[Collection, ...]]()  # by name
+    deleted = ReadOnly[Collection | None]()  # that can be restored
+    views = ReadOnly[Mapping[int, CollectionView]]()  # by id
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._collections = tuple[Collection, ...]()
+        self._deleted: Collection | None = None
+        self._views: Mapping[int, CollectionView] = MappingProxyType({})
+
+    def collection(self, id: int | None) -> Collection | None:
+        """A collection that is not deleted."""
+        return next((each for each in self._collections if each.id == id), None)
+
+    def view(self, id: int) -> CollectionView:
+        """What is known of the files of a collection."""
+        return self._views.get(id, CollectionView())
+
+    # --- changing: `app.chat.collections` only --------------------------------------------------
+
+    def set(self, collections: Sequence[Collection], deleted: Collection | None = None) -> None:
+        """Replace the collections, and what can be restored."""
+        self._collections = tuple(
+            sorted(collections, key=lambda each: (each.name.casefold(), each.id))
+        )
+        self._deleted = deleted
+        self.changed.emit()
+
+    def set_views(self, views: Mapping[int, CollectionView]) -> None:
+        """Replace what is known of their files."""
+        if views != self._views:
+            self._views = MappingProxyType(dict(views))
+            self.views_changed.emit()

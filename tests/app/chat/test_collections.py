@@ -1,0 +1,314 @@
+"""Collections: read and indexed, watched, searched for questions, kept over restarts."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.chat import collections as module
+from app.domain.chat_settings import ChatSettings
+from app.domain.parts import TextPart
+from app.domain.passages import passages_part
+from app.store.store import Store
+from fakes import MODEL
+from plain_extractor import PlainExtractor
+from stage import Stage, until
+
+FILTER = "Clean the zirconium filter every month."
+
+
+class Table:
+    """A stage with a folder of documents and a collection of it."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.place = tmp_path / "app"
+        self.place.mkdir()
+        self.folder = tmp_path / "documents"
+        self.folder.mkdir()
+        self.extractor = PlainExtractor()
+        self.stage = Stage(self.place, extractor=self.extractor)
+        self.id = 0
+
+    @property
+    def collections(self) -> module.Collections:
+        return self.stage.controller.collections
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def add(self) -> None:
+        self.id = self.collections.add([self.folder])
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until all files are read and indexed."""
+        own, indexing = self.collections, self.stage.states.indexing
+        own._looked.clear()
+        own._look()
+        until(lambda: self.id in own._scans and not own._scanning)
+        until(lambda: not (own._waiting or own._reading or indexing.view.is_working))
+        own._show()
+        self.stage.wait_until_idle()
+
+    def use(self) -> None:
+        """Let the shown chat be answered from the collection."""
+        current = self.stage.state.current
+        settings = replace(self.stage.state.settings(current), collections=(self.id,))
+        self.stage.controller.chat_settings.change(current, settings)
+
+    def ask(self, question: str) -> list[tuple[str, str]]:
+        """The names and texts of the passages with which a question is asked."""
+        stage = self.stage
+        assert stage.controller.send((TextPart(question),))
+        asked = stage.state.messages[-2].id
+        until(lambda: passages_part(stage.state.message(asked).parts) is not None)  # type: ignore[union-attr]
+        stage.wait_until_idle()
+        stage.engine.write("So it is [1].")
+        stage.engine.finish()
+        stage.wait_until_idle()
+        part = passages_part(stage.state.message(asked).parts)  # type: ignore[union-attr]
+        return [(each.name, each.text) for each in part.passages] if part else []
+
+    def problems(self) -> list[str]:
+        return [each.sentence for each in self.collections.state.view(self.id).problems]
+
+    def indexed(self) -> set[str]:
+        """The keys in the index."""
+        found: list[set[str]] = []
+        indexing = self.stage.controller.indexing
+        indexing._worker.run(lambda: indexing._index().keys(), found.append)
+        until(lambda: bool(found))
+        return found[0]
+
+    def restart(self) -> None:
+        self.stage.close()
+        self.extractor = PlainExtractor()
+        self.stage = Stage(self.place, extractor=self.extractor)
+        self.stage.ready(MODEL)
+        until(lambda: bool(self.collections.state.collections))
+        until(lambda: self.collections._files is not None)
+
+
+@pytest.fixture
+def table(tmp_path: Path, qapp: object) -> object:
+    made = Table(tmp_path)
+    made.write("manual.txt", f"The pump is blue.\f{FILTER}")
+    made.write("letters/one.txt", "Dear Ada, the harvest was good.")
+    made.stage.ready(MODEL)
+    made.add()
+    yield made
+    made.stage.close()
+
+
+def test_a_question_is_answered_from_a_collection(table: Table) -> None:
+    view = table.collections.state.view(table.id)
+    assert (view.files, view.done, view.problems, view.scanned) == (2, 2, (), True)
+    table.use()
+    found = table.ask("When do I clean the filter?")
+    assert found == [("manual.txt", FILTER)]
+    question = table.stage.state.messages[-2]
+    passage = passages_part(question.parts).passages[0]  # type: ignore[union-attr]
+    assert passage.path == str(table.folder / "manual.txt")
+    assert (passage.page, passage.unit) == ("2", "page")
+    assert FILTER in table.stage.engine.last_generate.turns[-1].text
+
+
+def test_a_chat_without_it_is_not(table: Table) -> None:
+    stage = table.stage
+    assert stage.controller.send((TextPart("When do I clean the filter?"),))
+    assert passages_part(stage.state.messages[-2].parts) is None
+
+
+def test_changes_are_indexed(table: Table) -> None:
+    table.use()
+    table.write("manual.txt", "The zirconium filter lasts forever, never clean it.")
+    table.write("new.txt", "The turbine is made of titanium.")
+    table.settle()
+    assert [name for name, _ in table.ask("What is the turbine made of?")] == ["new.txt"]
+    texts = [text for _, text in table.ask("When do I clean the zirconium filter?")]
+    assert texts[0].startswith("The zirconium filter lasts")
+    assert FILTER not in texts
+    until(lambda: len(table.indexed()) == 3)  # the old text is gone
+
+
+def test_a_renamed_file_is_not_read_again(table: Table) -> None:
+    table.extractor.names.clear()
+    (table.folder / "manual.txt").rename(table.folder / "handbook.txt")
+    table.settle()
+    assert table.extractor.names == []
+    assert table.problems() == []
+    table.use()
+    assert table.ask("When do I clean the filter?") == [("handbook.txt", FILTER)]
+
+
+def test_a_file_that_disappears_is_said(table: Table) -> None:
+    (table.folder / "manual.txt").unlink()
+    table.settle()
+    assert table.problems() == ["manual.txt is no longer there."]
+    until(lambda: len(table.indexed()) == 1)
+    table.write("manual.txt", "It is back.")
+    table.settle()
+    assert table.problems() == []
+
+
+def test_a_folder_that_vanishes_keeps_its_texts(table: Table) -> None:
+    away = table.folder.with_name("away")
+    table.folder.rename(away)
+    table.settle()
+    assert table.problems() == [f"{table.folder} cannot be reached."]
+    table.use()
+    assert table.ask("When do I clean the filter?") == [("manual.txt", FILTER)]
+    table.extractor.names.clear()
+    (away / "manual.txt").unlink()
+    away.rename(table.folder)
+    table.settle()
+    assert table.problems() == ["manual.txt is no longer there."]
+    assert table.extractor.names == []
+
+
+def test_files_without_a_text_are_said(table: Table) -> None:
+    table.write("empty.txt", "")
+    table.write("blank.txt", " \n")
+    table.write("locked.txt", "protected")
+    table.write("picture.png", "unknown")
+    table.settle()
+    assert sorted(table.problems()) == [
+        "There is no text in blank.txt.",
+        "There is no text in empty.txt.",
+        "locked.txt is protected with a password.",
+    ]
+    view = table.collections.state.view(table.id)
+    assert (view.files, view.done, view.left_out) == (6, 6, 1)
+
+
+def test_nothing_is_read_while_an_answer_is_written(table: Table) -> None:
+    stage = table.stage
+    assert stage.controller.send((TextPart("Hello"),))
+    stage.wait_until_idle()
+    table.extractor.names.clear()
+    table.write("new.txt", "The turbine is made of titanium.")
+    table.collections._scan(table.id)
+    until(lambda: bool(table.collections._waiting))
+    stage.wait_until_idle()
+    assert table.extractor.names == []
+    stage.engine.write("Hi")
+    stage.engine.finish()
+    table.settle()
+    assert table.extractor.names == ["new.txt"]
+
+
+def test_nothing_is_read_twice_after_a_restart(table: Table) -> None:
+    table.restart()
+    table.use()
+    assert table.ask("When do I clean the filter?") == [("manual.txt", FILTER)]
+    table.settle()
+    assert table.extractor.names == []
+
+
+def test_a_lost_index_is_made_anew(table: Table) -> None:
+    table.stage.close()
+    for path in table.place.glob("documents.sqlite*"):
+        path.unlink()
+    table.stage = Stage(table.place, extractor=table.extractor)
+    table.extractor.names.clear()
+    table.extractor.closed = False
+    table.stage.ready(MODEL)
+    until(lambda: table.collections._files is not None)
+    table.settle()
+    assert sorted(table.extractor.names) == ["manual.txt", "one.txt"]
+    assert len(table.indexed()) == 2
+
+
+def test_a_deleted_collection_can_be_restored(table: Table) -> None:
+    assert table.stage.controller.send((TextPart("Hello"),))
+    table.stage.engine.finish()
+    table.stage.wait_until_idle()
+    table.use()
+    table.collections.delete(table.id)
+    assert not list(table.collections.keys(table.stage.state.current or 0, ()))
+    table.collections.restore()
+    table.settle()
+    assert len(list(table.collections.keys(table.stage.state.current or 0, ()))) == 2
+    assert len(table.indexed()) == 2
+    table.collections.delete(table.id)
+    other = table.collections.add([table.folder / "letters"], "Letters")
+    until(lambda: len(table.indexed()) == 1)
+    stored: list[list[str]] = []
+    table.stage.store_queue.read(
+        Store.collections, lambda all: stored.append([e.name for e in all])
+    )
+    until(lambda: bool(stored))
+    assert stored == [["Letters"]]
+    table.collections.rename(other, " Old \n letters ")
+    table.collections.add_sources(other, [table.folder, table.folder])
+    table.id = other
+    table.settle()
+    assert table.collections.state.view(other).files == 2
+    table.collections.remove_source(other, str(table.folder))
+    table.settle()
+    assert table.collections.state.view(other).files == 1
+    assert [each.name for each in table.collections.state.collections] == ["Old letters"]
+
+
+def test_attached_files_stay_in_the_index_beside_collections(table: Table) -> None:
+    table.stage.controller.indexed_files.forget_unnamed()
+    table.stage.wait_until_idle()
+    assert len(table.indexed()) == 2
+
+
+def test_a_folder_in_two_collections_is_read_once(table: Table) -> None:
+    first = table.id
+    table.extractor.names.clear()
+    table.add()
+    assert table.extractor.names == []
+    table.collections.delete(first)
+    table.collections.delete(table.id)
+    until(lambda: len(table.indexed()) == 2)
+
+
+def test_settings_name_collections_that_are_gone(table: Table) -> None:
+    table.stage.controller.chat_settings.change(None, ChatSettings(collections=(5,)))
+    assert table.stage.controller.send((TextPart("Hello"),))
+    assert passages_part(table.stage.state.messages[-2].parts) is None
+
+
+@pytest.mark.sweep
+def test_thousands_of_files_renamed_deleted_and_changed(table: Table) -> None:
+    table.extractor.free.clear()
+    for number in range(10_000):
+        table.write(f"{number % 100}/{number}.txt", f"Note {number} is about word{number}.")
+    table.collections._scan(table.id)
+    until(lambda: len(table.collections._files or ()) > 10_000)
+    table.extractor.free.set()
+    until(lambda: len(table.extractor.names) > 200)
+    for number in range(0, 10_000, 100):
+        (table.folder / "0" / f"{number}.txt").unlink()
+    for number in range(1, 10_000, 100):
+        path = table.folder / "1" / f"{number}.txt"
+        path.rename(path.with_name(f"renamed {number}.txt"))
+    for number in range(2, 10_000, 100):
+        table.write(f"2/{number}.txt", f"Changed {number} is about other{number}.")
+    shutil.rmtree(table.folder / "3")
+    table.collections._scan(table.id)
+    view = table.collections.state.view
+    own, indexing = table.collections, table.stage.states.indexing
+    left = 0
+    while own._waiting or own._reading or indexing.view.is_working:
+        left = len(own._waiting)
+        until(lambda left=left: not own._waiting or len(own._waiting) < left)
+    table.settle()
+    assert view(table.id).files == view(table.id).done == 9_802
+    table.use()
+    for question, name in (
+        ("What is about word101?", "renamed 101.txt"),
+        ("What is about other102?", "102.txt"),
+        ("What is about word9999?", "9999.txt"),
+    ):
+        assert name in [each for each, _ in table.ask(question)]
+    assert "100.txt" not in [name for name, _ in table.ask("What is about word100?")]
