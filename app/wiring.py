@@ -36,6 +36,7 @@ from app.ui.widgets.tray import ServerTray
 from app.ui.window import Window
 
 if TYPE_CHECKING:
+    from app.ui.collections.page import CollectionsPage
     from app.ui.connections.page import ConnectionsPage
     from app.ui.library.page import LibraryPage
     from app.ui.panel.adapters import AdapterSection
@@ -175,6 +176,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         content.instructions.typed.connect(controller.chat_settings.token_count.count)
         content.adapters.compare_requested.connect(compare_last)
         content.model.elsewhere_requested.connect(window.open_engines)
+        content.documents.manage_requested.connect(window.collections.open)
         connect_adapters(content.adapters, controller.adapters)
 
     window.panel.made.connect(wire_panel)
@@ -261,6 +263,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     connect_transfer(window, controller)
     window.preferences_made.connect(wire_preferences)
     connect_presets(window, controller)
+    connect_collections(window, controller)
     connect_network(window, controller)
 
     window.performance_opened.connect(controller.performance.refresh)
@@ -467,6 +470,21 @@ def connect_presets(window: Window, controller: Controller) -> None:
     window.preset_menu.applied.connect(presets.use)
     window.preset_menu.save_requested.connect(lambda: window.open_presets(presets.save_chat()))
     window.chat.empty_view.chips.chosen.connect(presets.toggle)
+
+
+def connect_collections(window: Window, controller: Controller) -> None:
+    """Connect the page of collections to its controller."""
+    collections = controller.collections
+
+    def wire(page: CollectionsPage) -> None:
+        page.added.connect(collections.add)
+        page.sources_added.connect(collections.add_sources)
+        page.renamed.connect(collections.rename)
+        page.deleted.connect(collections.delete)
+        page.undone.connect(collections.restore)
+        page.look_requested.connect(collections.look_now)
+
+    window.collections.made.connect(wire)
 
 
 def connect_network(window: Window, controller: Controller) -> None:

@@ -38,6 +38,7 @@ from app.ui.chat.prompt_manager import PromptManager
 from app.ui.chat.settings_words import panel_words
 from app.ui.chat.sidebar import Sidebar
 from app.ui.chat.top_bar import TopBar
+from app.ui.collections.opener import CollectionsOpener
 from app.ui.comparison.cards import AnswerCards
 from app.ui.file_dialogs import choose_model
 from app.ui.panel.panel import ChatPanel
@@ -59,6 +60,7 @@ from app.ui.widgets.typing import ComposingElsewhere, Field, type_into, types_te
 if TYPE_CHECKING:
     from app.ui.chat.archive import ArchivePage
     from app.ui.chat.trash import TrashPage
+    from app.ui.collections.page import CollectionsPage
     from app.ui.connections.page import ConnectionsPage
     from app.ui.library.page import LibraryPage
     from app.ui.performance.page import PerformancePage
@@ -67,7 +69,7 @@ if TYPE_CHECKING:
 
     Page = (
         LibraryPage | Preferences | TrashPage | ArchivePage | PerformancePage | PresetsPage
-        | ConnectionsPage
+        | ConnectionsPage | CollectionsPage
     )  # fmt: skip
 
 _NARROW = 720  # pixels: in a narrower window the sidebar is hidden
@@ -119,6 +121,7 @@ class Window(QWidget):
         self.performance: PerformancePage | None = None  # created on demand
         self.presets: PresetsPage | None = None  # created on demand
         self.connections: ConnectionsPage | None = None  # created on demand
+        self.collections = CollectionsOpener(states.collections, self)
         self.preferences: Preferences | None = None  # created on demand: it takes 0.25 s
         self._made: list[Page] = []  # the pages that were created on demand
         self._palette = LIGHT
@@ -343,13 +346,13 @@ class Window(QWidget):
             from app.ui.library.page import LibraryPage
 
             self._library = LibraryPage(self._state, self._states.library)
-            self._add_page(self._library)
+            self.add_page(self._library)
             self.library_made.emit(self._library)
         return self._library
 
     def open_library(self) -> None:
         """Show the model library instead of the conversation."""
-        self._show_page(self.library)
+        self.show_page(self.library)
 
     def open_settings(self) -> None:
         """Show the settings page instead of the conversation; creates it on first use."""
@@ -360,15 +363,15 @@ class Window(QWidget):
             self.preferences = Preferences(settings, states.sessions, states.connections)
             self.preferences.performance_requested.connect(self.toggle_performance)
             self.preferences.connections_requested.connect(self.toggle_connections)
-            self._add_page(self.preferences)
+            self.add_page(self.preferences)
             self.preferences_made.emit(self.preferences)
-        self._show_page(self.preferences)
+        self.show_page(self.preferences)
 
     def close_page(self) -> None:
         """Show the conversation, if another page is shown."""
         self.picker_card.close_card()
         if self._shown_page is not self.chat:
-            self._show_page(self.chat)
+            self.show_page(self.chat)
             self.composer.setFocus()
 
     def toggle_library(self) -> None:
@@ -392,7 +395,7 @@ class Window(QWidget):
             self.trash.remove_requested.connect(self.remove_requested)
             self.trash.models_restored.connect(self.models_restored)
             self.trash.models_removed.connect(self.models_removed)
-            self._add_page(self.trash)
+            self.add_page(self.trash)
         self._toggle(self.trash)
 
     def open_presets(self, id: int | None = None) -> None:
@@ -401,9 +404,9 @@ class Window(QWidget):
             from app.ui.presets.page import PresetsPage
 
             self.presets = PresetsPage(self._states.presets)
-            self._add_page(self.presets)
+            self.add_page(self.presets)
             self.presets_made.emit(self.presets)
-        self._show_page(self.presets)
+        self.show_page(self.presets)
         if id is None:
             self.presets.show_all()
         else:
@@ -425,7 +428,7 @@ class Window(QWidget):
             self.archive.opened.connect(self.sidebar.opened)
             self.archive.restore_requested.connect(self.sidebar.menu.put_back)
             self.archive.delete_requested.connect(self.sidebar.delete_requested)
-            self._add_page(self.archive)
+            self.add_page(self.archive)
         self._toggle(self.archive)
 
     def toggle_performance(self) -> None:
@@ -435,7 +438,7 @@ class Window(QWidget):
 
             self.performance = PerformancePage(self._states.performance)
             self.performance.opened.connect(self.performance_opened)
-            self._add_page(self.performance)
+            self.add_page(self.performance)
         self._toggle(self.performance)
 
     def open_connections(self) -> ConnectionsPage:
@@ -445,9 +448,9 @@ class Window(QWidget):
 
             states, settings = self._states, self._settings()
             self.connections = ConnectionsPage(settings, states.connections, states.server)
-            self._add_page(self.connections)
+            self.add_page(self.connections)
             self.connections_made.emit(self.connections)
-        self._show_page(self.connections)
+        self.show_page(self.connections)
         return self.connections
 
     def open_engines(self) -> None:
@@ -538,20 +541,20 @@ class Window(QWidget):
         if self._shown_page is page:
             self.close_page()
         else:
-            self._show_page(page)
+            self.show_page(page)
 
     @property
     def _shown_page(self) -> QWidget | None:
         return self._pages.currentWidget()
 
-    def _add_page(self, page: Page) -> None:
+    def add_page(self, page: Page) -> None:
         """Add a page that was created on demand."""
         page.apply_palette(self._palette)
         page.closed.connect(self.close_page)
         self._made.append(page)
         self._pages.addWidget(page)
 
-    def _show_page(self, page: QWidget) -> None:
+    def show_page(self, page: QWidget) -> None:
         if page is not self.chat:
             self.panel.close_panel()
             getattr(page, "first", page).setFocus()

@@ -25,6 +25,7 @@ from app.system.translation import listed, tr
 from app.ui.chat.settings_words import part_name
 from app.ui.panel.adapters import AdapterSection
 from app.ui.panel.choices import FormatSection, PolicySection, ThinkingSection
+from app.ui.panel.documents import DocumentsSection
 from app.ui.panel.instructions import InstructionsSection
 from app.ui.panel.model import ModelSection
 from app.ui.panel.sampling import SamplingSection
@@ -84,6 +85,7 @@ class PanelContent(QWidget):
         self.thinking = ThinkingSection()
         self.policy = PolicySection()
         self.adapters = AdapterSection(self._state, states.adapters)
+        self.documents = DocumentsSection(states.collections)
         self.sections: dict[str, Section] = {
             section.part: section
             for section in (
@@ -94,6 +96,7 @@ class PanelContent(QWidget):
                 self.format,
                 self.thinking,
                 self.policy,
+                self.documents,
                 self.adapters,
             )
         }

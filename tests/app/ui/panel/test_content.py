@@ -416,6 +416,7 @@ EVERYTHING = replace(
     thinking_budget=64,
     policy=ContextPolicy.STOP,
     adapters=(AdapterChoice(PIRATE),),
+    collections=(5,),
 )
 
 

@@ -1,0 +1,1 @@
+"""Collections of documents in the window: their page, and the section of a chat's panel."""
