@@ -21,8 +21,9 @@ from PySide6.QtCore import QObject, QTimer
 
 from app.chat.collection_reader import READER, CollectionReader, ReadFile, identity
 from app.chat.file_texts import TextExtractor
+from app.chat.indexed_files import IndexedFiles
 from app.chat.indexing import Indexing
-from app.chat.retrieval import Found, Read, passage_of
+from app.chat.retrieval import Found, Read, Retrieval, passage_of
 from app.documents.folder_scan import Scan, scan
 from app.domain.collection import (
     Collection,
@@ -65,18 +66,19 @@ class Collections(QObject):
         indexing: Indexing,
         path: Path,
         extractor: Callable[[], TextExtractor],
-        forget: Callable[[], None],
+        index: IndexedFiles,
+        retrieval: Retrieval,
         parent: QObject | None = None,
     ) -> None:
-        """`path` is that of the file in which known files are kept; `forget` removes from the index
-        what nothing names any more.
+        """`path` is that of the file in which known files are kept; `index` is what forgets the
+        documents that nothing names any more.
         """
         super().__init__(parent)
         self._state, self.state, self._store_queue = state, shown, store_queue
-        self._indexing, self._path, self._forget = indexing, path, forget
+        self._indexing, self._path, self._forget = indexing, path, index.forget_unnamed
         self._worker = BackgroundWorker("collections", self)
         # A drive that does not respond must not keep the files of others from being read.
-        self._looker = BackgroundWorker("folders of collections", self)
+        self._looker = BackgroundWorker("folders", self)
         self._reader = CollectionReader(extractor)
         self._known: KnownFiles | None = None  # on the worker
         self._closed = self._has_read = False
@@ -97,6 +99,8 @@ class Collections(QObject):
         self._show_later.timeout.connect(self._show)
         self._look_again = QTimer(self, interval=1_000)
         self._look_again.timeout.connect(self._look)
+        index.others = self.named
+        retrieval.documents.append(self)
         state.generations_changed.connect(self._advance)
         state.conversation_changed.connect(self._look)
         state.settings_changed.connect(self._look)

@@ -261,13 +261,6 @@ class Controller(QObject):
             state, states.attachments, self.indexing, store_queue, self
         )
         self.retrieval.search = self.indexed_files.search
-        self.collections = Collections(
-            state, states.collections, store_queue, self.indexing,
-            index.with_name("collections.sqlite"), extractor or default_extractor,
-            self.indexed_files.forget_unnamed, self,
-        )  # fmt: skip
-        self.indexed_files.others = self.collections.named
-        self.retrieval.documents.append(self.collections)
         self.deletions = Deletions(
             state,
             store_queue,
@@ -323,6 +316,11 @@ class Controller(QObject):
             stop_opening=self.navigation.stop_opening,
         )
         self.snippets = Snippets(states.snippets, store_queue)
+        self.collections = Collections(
+            state, states.collections, store_queue, self.indexing,
+            index.with_name("collections.sqlite"), extractor or default_extractor,
+            self.indexed_files, self.retrieval, self,
+        )  # fmt: skip
         self._faults = StoreFaults(
             state,
             store_queue,

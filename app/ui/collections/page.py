@@ -195,14 +195,22 @@ class CollectionsPage(QWidget):
 
     def _ask_for_folder(self, then: Callable[[list[Path]], object]) -> None:
         dialog = choose_folder(self)
-        dialog.filesSelected.connect(lambda names: then([Path(name) for name in names]))
+
+        def chosen(names: list[str]) -> None:
+            then([Path(name) for name in names])
+
+        dialog.filesSelected.connect(chosen)
         dialog.open()
 
     def _ask_for_files(self, then: Callable[[list[Path]], object]) -> None:
         dialog = QFileDialog(self, tr("Add files"), str(Path.home()))
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
-        dialog.filesSelected.connect(lambda names: then([Path(name) for name in names]))
+
+        def chosen(names: list[str]) -> None:
+            then([Path(name) for name in names])
+
+        dialog.filesSelected.connect(chosen)
         dialog.open()
 
 
