@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from app.domain.passages import passages_part
 from app.store.store import Store
 from fakes import MODEL
 from plain_extractor import PlainExtractor
-from stage import Stage, until
+from stage import Stage, flush, until
 
 FILTER = "Clean the zirconium filter every month."
 
@@ -275,3 +276,37 @@ def test_settings_name_collections_that_are_gone(table: Table) -> None:
     table.stage.controller.chat_settings.change(None, ChatSettings(collections=(5,)))
     assert table.stage.controller.send((TextPart("Hello"),))
     assert passages_part(table.stage.state.messages[-2].parts) is None
+
+
+@pytest.mark.sweep
+def test_thousands_of_files_renamed_deleted_and_changed(table: Table) -> None:
+    table.extractor.free.clear()
+    for number in range(10_000):
+        table.write(f"{number % 100}/{number}.txt", f"Note {number} is about word{number}.")
+    table.collections._scan(table.id)
+    until(lambda: len(table.collections._files or ()) > 10_000)
+    table.extractor.free.set()
+    until(lambda: len(table.extractor.names) > 200)
+    for number in range(0, 10_000, 100):
+        (table.folder / "0" / f"{number}.txt").unlink()
+    for number in range(1, 10_000, 100):
+        path = table.folder / "1" / f"{number}.txt"
+        path.rename(path.with_name(f"renamed {number}.txt"))
+    for number in range(2, 10_000, 100):
+        table.write(f"2/{number}.txt", f"Changed {number} is about other{number}.")
+    shutil.rmtree(table.folder / "3")
+    table.collections._scan(table.id)
+    view = table.collections.state.view
+    own, indexing = table.collections, table.stage.states.indexing
+    while own._waiting or own._reading or indexing.view.is_working:
+        flush()  # `until` allows less time
+    table.settle()
+    assert view(table.id).files == view(table.id).done == 9_802
+    table.use()
+    for question, name in (
+        ("What is about word101?", "renamed 101.txt"),
+        ("What is about other102?", "102.txt"),
+        ("What is about word9999?", "9999.txt"),
+    ):
+        assert name in [each for each, _ in table.ask(question)]
+    assert "100.txt" not in [name for name, _ in table.ask("What is about word100?")]
