@@ -171,14 +171,23 @@ class Attachments:
             self._change_part(id, replace(part, reads=reads))
 
     def read_by_parts(self, reads: Reads) -> None:
-        """Let the model read the attached documents of the shown chat so; a notice if it cannot."""
+        """Let the model read the attached documents of the shown chat so.
+
+        If there are none, those of the last message with documents are attached again; a notice
+        says when there is none either.
+        """
         place = self._state.current
         if self.refuses(place):
             return
         named = [each for each in self._shown.of(place) if each.part and each.part.name]
         for each in named:
             self.set_reads(each.id, reads)
-        if not named:
+        if named:
+            return
+        messages = [[f for f in files(m.parts) if f.name] for m in self._state.messages]
+        if last := next(filter(None, reversed(messages)), None):
+            self.restore(place, [replace(part, reads=reads, chosen=()) for part in last])
+        else:
             sentence = tr("This prompt is for a document.")
             self._state.set_notice(NOTICE, Notice(sentence, tr("Attach a document first.")))
 

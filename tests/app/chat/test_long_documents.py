@@ -246,6 +246,21 @@ def test_the_prompt_needs_a_document(make: Callable[[], Stage]) -> None:
     assert "Attach a document first." in {each.remedy for each in stage.state.notices.values()}
 
 
+def test_the_prompt_takes_the_documents_of_the_chat(
+    make: Callable[[], Stage], tmp_path: Path
+) -> None:
+    stage = make()
+    ask(stage, tmp_path, "one two three")
+    write(stage, "Three numbers.")
+    settle(stage)
+    stage.controller.attachments.read_by_parts(Reads.SUMMARY)
+    attached = stage.states.attachments.of(stage.state.current)
+    assert [(each.name, each.part and each.part.reads) for each in attached] == [
+        ("report.txt", Reads.SUMMARY)
+    ]
+    assert "Attach a document first." not in {each.remedy for each in stage.state.notices.values()}
+
+
 def test_ends_of_parts_are_at_the_best_border() -> None:
     text = "aaaa bbbb\ncccc dddd\n\neeee ffff. gggg"
     paged = FilePart("a", text, unit=PageUnit.PAGE, pages=(PageStart("1", 0), PageStart("2", 10)))
