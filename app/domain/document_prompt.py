@@ -16,6 +16,7 @@ _REFER = (
     "Answer from these passages as far as they help, and refer to those you use by their numbers,"
     " such as [{number}]."
 )
+_NONE = "No passage of {names} was found for this question. Say so if it is about them."
 _ABOVE = "Of the earlier passages, {numbers} may help as well."
 
 
@@ -105,6 +106,11 @@ def passages_prompt(passages: Sequence[Passage]) -> str:
     if above:
         made.append(_ABOVE.format(numbers=", ".join(above)))
     return "\n".join((*made, _REFER.format(number=read[0].number)))
+
+
+def none_found_prompt(names: Sequence[str]) -> str:
+    """What the model reads when no passage of documents with these names fits the question."""
+    return _NONE.format(names=", ".join(f'"{escape(name, quote=False)}"' for name in names))
 
 
 def _tag(word: str, texts: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
-from app.domain.document_prompt import file_prompt, passages_prompt
+from app.domain.document_prompt import file_prompt, none_found_prompt, passages_prompt
 from app.domain.documents import PageStart, PageUnit, Passage, Reads, SearchFault, Warned
 from app.domain.remote_fault import RemoteFault
 from engine import THOUGHT_ENDS, THOUGHT_OPENS, Fault, Role, split_answer
@@ -167,17 +167,22 @@ def prompt_text(parts: Iterable[Part]) -> str:
     Files, pasted texts and passages are separated by blank lines from what is around them.
     """
     text, after_file = "", False
+    searched: list[str] = []  # names of the files of which the model reads passages
     for part in parts:
         match part:
             case FilePart(name=""):
                 piece = part.text
             case FilePart():
                 pages, chosen = part.pages, part.chosen if part.reads is Reads.PAGES else None
+                if part.reads is Reads.PASSAGES:
+                    searched.append(part.name)
                 if part.reads is Reads.PASSAGES or part.reads.by_parts:
                     continue
                 piece = file_prompt(part.name, part.text, part.unit, pages, chosen)
             case PassagesPart():
                 piece = passages_prompt(part.passages)
+                if searched and not (part.passages or part.skipped):
+                    piece = none_found_prompt(searched)
                 if not piece:
                     continue
             case TextPart():

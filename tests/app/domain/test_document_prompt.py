@@ -58,6 +58,15 @@ def test_passages_are_numbered_and_those_struck_out_are_not_read() -> None:
     assert passages_prompt((Passage(1, "a", "b", struck=True),)) == ""
 
 
+def test_the_model_is_told_that_no_passage_was_found() -> None:
+    file, question = FilePart("a.pdf", "text", reads=Reads.PASSAGES), TextPart("What?")
+    told = prompt_text((file, PassagesPart(), question))
+    assert told.startswith('No passage of "a.pdf" was found for this question.')
+    assert told.endswith("\n\nWhat?")
+    assert prompt_text((file, PassagesPart(skipped=True), question)) == "What?"
+    assert prompt_text((PassagesPart(), question)) == "What?"
+
+
 def test_passages_of_earlier_questions_are_named_only() -> None:
     above = Passage(1, "a.pdf", "One", above=True)
     prompt = passages_prompt((above, Passage(3, "a.pdf", "Three")))
