@@ -16,9 +16,9 @@ from dataclasses import replace
 from PySide6.QtCore import QTimer
 
 from app.chat.adapters import OF_ADAPTERS, Adapters
+from app.chat.answer_record import AnswerRecord, Ending
 from app.chat.long_documents import long_elsewhere, long_here, step_words
 from app.chat.planner import Branch, Uses
-from app.chat.prompts import memory_start
 from app.chat.retrieval import Retrieval
 from app.chat.runner import Runner
 from app.chat.running_answer import (
@@ -28,7 +28,6 @@ from app.chat.running_answer import (
     asked_elsewhere,
     waiting_words,
 )
-from app.domain.answer_details import AnswerDetails
 from app.domain.answer_request import AnswerRequest
 from app.domain.deltas import (
     AnswerEnd,
@@ -45,7 +44,7 @@ from app.domain.deltas import (
 from app.domain.documents import SearchFault
 from app.domain.message import Message, MessageState, StopReason
 from app.domain.model_ref import ModelRef, Remote
-from app.domain.parts import ErrorPart, with_section, without_error
+from app.domain.parts import ErrorPart, without_error
 from app.domain.remote_fault import RemoteFault, RemoteFaultKind
 from app.engines.client import EngineClient
 from app.engines.local import LocalAnswer
@@ -54,7 +53,6 @@ from app.engines.remote_client import RemoteAnswer, RemoteClient
 from app.engines.run import AnswerRun, Waiting, start
 from app.state.chat import Generation, ModelPhase, ModelStatus, Notice, State
 from app.state.performance import tokens_per_second
-from app.store.store import Store
 from app.store.writer import StoreQueue
 from app.system.translation import number, tr
 from engine import Chat, Fault
@@ -103,7 +101,7 @@ class Answers:
         self._reached = reached
         self._want_model, self._on_began = want_model, began
         self._state = state
-        self._store_queue = store_queue
+        self._record = AnswerRecord(state, store_queue)
         self._engine = engine
         self._report, self._on_used = report, used
         self._adapters = adapters
@@ -275,7 +273,7 @@ class Answers:
     def save(self) -> None:
         """Append the unsaved text of every answer in the store."""
         for running in self._running:
-            self._save(running)
+            self._record.save(running)
         self._saving.stop()
 
     def with_newest_text(self, messages: list[Message]) -> list[Message]:
@@ -317,7 +315,7 @@ class Answers:
                     return
                 match delta:
                     case PromptProgressDelta():
-                        self._on_prompt(running, delta)
+                        self._record.prompt(running, self._start(running), delta)
                     case TextDelta() | ThoughtDelta():
                         self._on_text(running, delta)
                     case WaitingDelta():
@@ -327,7 +325,8 @@ class Answers:
                         running.step = note = step_words(delta)
                         self._state.set_waiting(running.message, running.conversation, note)
                     case SectionDelta():
-                        self._on_section(running, delta)
+                        self._start(running)
+                        self._record.section(running, delta)
                     case AnswerUsage():
                         used = delta
                     case AnswerEnd():
@@ -341,7 +340,7 @@ class Answers:
     def _begin(self, job: QueuedAnswer, uses: Uses) -> RunningAnswer:
         """Request an answer, which these adapters are used for."""
         command = job.command()
-        self._set_model_name(job, self._state.model.name)
+        self._record.name_model(job, self._state.model.name)
         parts, loaded = without_error(job.parts), self._state.model.loaded
         name = self._state.model.name
         run: AnswerRun | None = long_here(self._state, self._engine, job, command)
@@ -363,7 +362,7 @@ class Answers:
         assert isinstance(model, Remote)
         request = job.request()
         name = self._state.model_name(model)
-        self._set_model_name(job, name)
+        self._record.name_model(job, name)
         long = long_elsewhere(self._state, self._remote, job, model, request)
         run = long or RemoteAnswer(self._remote, model, request)
         parts = without_error(job.parts)
@@ -374,51 +373,17 @@ class Answers:
 
     def _add(self, running: RunningAnswer, model: ModelRef | None) -> RunningAnswer:
         """An answer is in progress from now on."""
-        job = running.job
-        job.running = running
+        running.job.running = running
         self._running.append(running)
-        self._state.set_generation(Generation(running.run.id, job.conversation, job.message, model))
-        self._state.set_queued(job.message, None)
-        self._state.set_waiting(job.message, job.conversation, "")
+        self._record.requested(running, model)
         if len(self._local()) > 1 and not self._turns.isActive():
             self._turns.start()
         return running
 
-    def _on_prompt(self, running: RunningAnswer, delta: PromptProgressDelta) -> None:
-        """Update the progress of the prefill."""
-        current = self._start(running)
-        branch = self._state.branches.get(running.conversation, ())
-        start_of_memory = memory_start(branch, delta.dropped_turns)
-        self._state.set_memory_start(running.conversation, start_of_memory)
-        self._state.set_generation(
-            replace(current, prompt_done=delta.tokens, prompt_total=delta.total)
-        )
-
     def _on_text(self, running: RunningAnswer, delta: TextDelta | ThoughtDelta) -> None:
-        """Append new tokens; some decode to no text."""
-        current = self._start(running)
-        if text := running.add(delta):
-            if not self._saving.isActive():
-                self._saving.start()
-            self._state.add_text(running.conversation, running.message, text, running.parts)
-        self._state.set_generation(
-            replace(
-                current,
-                # Text of a server that counts no tokens yet: the prompt is read all the same.
-                prompt_total=current.prompt_total if delta.generated_tokens else 0,
-                generated=delta.generated_tokens,
-                context_used=delta.context_used,
-                tokens_per_second=running.tokens_per_second,
-            )
-        )
-
-    def _on_section(self, running: RunningAnswer, delta: SectionDelta) -> None:
-        """A part of a long document is done: it is shown, and stored at once."""
-        self._start(running)
-        running.parts = parts = with_section(running.parts, delta.section)
-        self._store_queue.write(lambda store: store.set_parts(running.message, parts))
-        if (message := self._state.message(running.message)) is not None:
-            self._state.change(replace(message, parts=parts))
+        has_text = self._record.text(running, self._start(running), delta)
+        if has_text and not self._saving.isActive():
+            self._saving.start()
 
     def _on_end(self, running: RunningAnswer, end: AnswerEnd, used: AnswerUsage) -> None:
         """End the answer: complete, stopped or at a limit."""
@@ -431,15 +396,15 @@ class Answers:
         if end.reason is EndReason.CANCELLED and running.interrupted:
             state, stop = MessageState.INTERRUPTED, ""
         details = running.details(used, end)
-        self._end(
-            running,
+        ending = Ending(
             state,
-            stop=stop,
+            stop,
             prompt_tokens=used.prompt_tokens,
             generated_tokens=used.generated_tokens,
             seconds=used.prompt_seconds + used.decode_seconds,
             details=details,
         )
+        self._end(running, ending)
         self._on_used(used, running.name)
 
     def _on_failed(self, running: RunningAnswer, failed: AnswerFailed, used: AnswerUsage) -> None:
@@ -450,14 +415,14 @@ class Answers:
         has_begun = running.elsewhere is not None and used != AnswerUsage()
         if not isinstance(error.fault, SearchFault):
             self._tell_reached(running, error.fault)
-        self._end(
-            running,
+        ending = Ending(
             MessageState.FAILED,
             error=error,
             prompt_tokens=used.prompt_tokens,
             generated_tokens=used.generated_tokens,
             details=running.details(used, AnswerEnd()) if has_begun else None,
         )
+        self._end(running, ending)
         if failed.full:
             self._full = running.conversation, running.message
             self._state.set_notice(FULL_NOTICE, full_notice(self._state.model))
@@ -475,7 +440,7 @@ class Answers:
         elif not running.ended:
             running.run.cancel()
             try:
-                self._end(running, MessageState.INTERRUPTED)
+                self._end(running, Ending(MessageState.INTERRUPTED))
             finally:
                 if not running.ended:
                     self._forget(running)
@@ -565,14 +530,6 @@ class Answers:
             running.overdue = True
         self._show_notes()
 
-    def _set_model_name(self, job: QueuedAnswer, name: str) -> None:
-        """Name the model in an answer that it begins: another was in use when it was asked."""
-        message = self._state.message(job.message)
-        if message is None or message.model == name or job.parts:
-            return
-        self._state.change(replace(message, model=name))
-        self._store_queue.write(lambda store: store.set_model_name(job.message, name))
-
     def _check_adapters_again(self, running: RunningAnswer, error: ErrorPart) -> bool:
         """Queue an answer again whose adapters were refused: the check finds which, and why."""
         job = running.job
@@ -601,60 +558,13 @@ class Answers:
         self._state.set_generation(replace(current, stopping=True))
         if not current.started:
             if running.interrupted:
-                self._end(running, MessageState.INTERRUPTED)
+                self._end(running, Ending(MessageState.INTERRUPTED))
             else:
-                self._end(running, MessageState.STOPPED, stop=StopReason.USER)
+                self._end(running, Ending(MessageState.STOPPED, StopReason.USER))
 
-    def _save(self, running: RunningAnswer) -> None:
-        if text := running.take_unsaved():
-            message = running.message
-            self._store_queue.write(lambda store: store.append_text(message, text), text)
-
-    def _end(
-        self,
-        running: RunningAnswer,
-        state: MessageState,
-        *,
-        stop: str = "",
-        error: ErrorPart | None = None,
-        prompt_tokens: int = 0,
-        generated_tokens: int = 0,
-        seconds: float = 0.0,
-        details: AnswerDetails | None = None,
-    ) -> None:
+    def _end(self, running: RunningAnswer, ending: Ending) -> None:
         """End an answer in the store and the state, and request the next."""
-        self._save(running)
-
-        def finish(store: Store) -> None:
-            store.finish(
-                running.message,
-                state,
-                stop=stop,
-                error=error,
-                prompt_tokens=prompt_tokens,
-                generated_tokens=generated_tokens,
-                seconds=seconds,
-                details=details,
-            )
-
-        self._store_queue.write(
-            finish
-        )  # first: a slot of the window that raises must not prevent it
-        self._state.set_waiting(running.message, running.conversation, "")
-        message = self._state.message(running.message)
-        if message is not None:
-            ended = replace(
-                message,
-                parts=(*running.parts, *filter(None, (error,))),
-                state=state,
-                stop=stop,
-                prompt_tokens=prompt_tokens,
-                generated_tokens=generated_tokens,
-                seconds=seconds,
-                details=details or (message.details if message.compared else None),
-            )
-            self._state.change(ended)
-        self._state.touch(running.conversation)
+        self._record.ended(running, ending)
         self._forget(running)
         self._on_ended(running.conversation, running.message)  # first: it may ask the next question
         self.start_next()
@@ -677,16 +587,7 @@ class Answers:
     ) -> None:
         """Remove an answer from the queue before it is requested."""
         self._jobs.remove(job)
-        self._store_queue.write(
-            lambda store: store.finish(job.message, state, stop=stop, error=error)
-        )
-        self._state.set_waiting(job.message, job.conversation, "")
-        message = self._state.message(job.message)
-        if message is not None:
-            parts = (*message.parts, *filter(None, (error,)))
-            self._state.change(replace(message, parts=parts, state=state, stop=stop))
-        self._state.touch(job.conversation)
-        self._state.set_queued(job.message, None)
+        self._record.dropped(job, state, stop, error)
         self._on_ended(job.conversation, job.message)
 
 
