@@ -240,6 +240,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     transcript.continue_requested.connect(controller.continue_answer)
     retrieval = controller.retrieval
     transcript.pin_requested.connect(retrieval.pin)
+    transcript.strike_requested.connect(retrieval.toggle)
     transcript.passages_changed.connect(retrieval.answer_with)
     transcript.more_passages_requested.connect(retrieval.answer_with_more)
     transcript.no_passages_requested.connect(retrieval.answer_without)

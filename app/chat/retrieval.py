@@ -23,6 +23,8 @@ from app.domain.passages import (
     passages_part,
     place,
     searched_words,
+    to_send_again,
+    toggled,
     with_passages,
     without_old,
 )
@@ -171,12 +173,12 @@ class Retrieval:
         self,
         state: State,
         store_queue: StoreQueue,
-        edit: Callable[[int, Parts], object],
+        edit: Callable[[int, Parts], bool],
         go_on: Callable[[int], None],
         search: Search | None = None,
     ) -> None:
-        """`edit` sends a question of the shown branch with other parts, as another version of it;
-        `go_on` lets an answer be written that has not begun.
+        """`edit` sends a question of the shown branch with other parts, as another version of it,
+        if it can be sent now; `go_on` lets an answer be written that has not begun.
         """
         self._state, self._store_queue = state, store_queue
         self.search = search  # None: nothing can be searched
@@ -209,9 +211,16 @@ class Retrieval:
         return True
 
     def answer_with(self, message_id: int, part: PassagesPart) -> None:
-        """Answer a question of the shown branch again, with these passages."""
-        if (question := self._state.message(message_id)) is not None:
-            self._edit(message_id, with_passages(question.parts, part))
+        """Answer a question of the shown branch again, with these passages but those struck out."""
+        question = self._state.message(message_id)
+        if question is None or not self._edit(
+            message_id, with_passages(question.parts, to_send_again(part))
+        ):
+            return
+        if had := passages_part(question.parts):  # what was struck out is in the new version now
+            kept = tuple(replace(each, toggled=False) for each in had.passages)
+            if kept != had.passages:
+                self.set_part(question, replace(had, passages=kept))
 
     def answer_with_more(self, message_id: int) -> None:
         """Answer a question of the shown branch again, with more passages than it has."""
@@ -247,6 +256,12 @@ class Retrieval:
         if asked is not None and not self._state.busy:
             self.set_part(asked, PassagesPart(skipped=True))
             self._go_on(message_id)
+
+    def toggle(self, message_id: int, number: int) -> None:
+        """Strike a passage of a question out, or use it again, once it is sent again."""
+        question = self._state.message(message_id)
+        if question is not None and (part := passages_part(question.parts)):
+            self.set_part(question, toggled(part, number))
 
     def pin(self, number: int, pinned: bool) -> None:
         """Keep a passage of the shown branch for the next questions too, or no longer."""

@@ -163,3 +163,4 @@ class Passage:
     pinned: bool = False  # the user wants it to be read
     struck: bool = False  # the user does not: the model does not read it
     above: bool = False  # the model reads it with an earlier question, where it has this number
+    toggled: bool = False  # the user has changed `struck` since, and not sent the question again

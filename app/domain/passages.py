@@ -83,6 +83,24 @@ def with_passages(parts: Parts, found: PassagesPart | None) -> Parts:
     return tuple(kept) if found is None else (*kept[:at], found, *kept[at:])
 
 
+def toggled(part: PassagesPart, number: int) -> PassagesPart:
+    """With a passage struck out, or used again, once the question is sent again."""
+    made = (
+        replace(each, toggled=not each.toggled) if each.number == number else each
+        for each in part.passages
+    )
+    return replace(part, passages=tuple(made))
+
+
+def to_send_again(part: PassagesPart) -> PassagesPart:
+    """As it is sent again: without the passages that the user has struck out since."""
+    made = (
+        replace(each, struck=each.struck is not each.toggled, toggled=False)
+        for each in part.passages
+    )
+    return replace(part, passages=tuple(made))
+
+
 def read_passages(parts: Iterable[Part]) -> tuple[Passage, ...]:
     """The passages that the model reads with a question."""
     part = passages_part(parts)
@@ -120,11 +138,11 @@ def numbered(found: Sequence[Passage], before: Sequence[Message]) -> tuple[Passa
             elif known.get(place(each)):
                 del known[place(each)]
     pinned = [each for each in known.values() if each.pinned]
-    made = [replace(each, above=True) for each in pinned]
+    made = [replace(each, above=True, toggled=False) for each in pinned]
     for each in found:
         if earlier := known.get(place(each)):
             if not earlier.pinned:
-                made.append(replace(earlier, score=each.score, above=True))
+                made.append(replace(earlier, score=each.score, above=True, toggled=False))
         else:
             highest += 1
             made.append(replace(each, number=highest))

@@ -58,6 +58,8 @@ SMALL = {
     "Transcript.sibling_requested(PyObject,int)",
     "Tools.pin_requested(int,bool)",  # number of a passage in a chat
     "Transcript.pin_requested(int,bool)",
+    "Tools.strike_requested(PyObject,int)",  # number of a passage in a chat
+    "Transcript.strike_requested(PyObject,int)",
     "Transcript.zoom_requested(int)",  # steps
     "Window.zoom_requested(int)",
 }

@@ -135,7 +135,7 @@ def passages_struck(stage: Stage) -> None:
     made = (replace(one, pinned=True), two, three, replace(four, struck=True))
     _show(stage, PassagesPart(made, searched="How long is the warranty of the pump?\nand for me?"))
     _unfold(stage)
-    stage.window.transcript.message_layout.toggle_passage(0, 3)
+    stage.controller.retrieval.toggle(stage.state.messages[0].id, 3)
     stage.window.transcript.scroller.scroll_to(0)
     flush()
 

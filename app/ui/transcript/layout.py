@@ -156,10 +156,6 @@ class TranscriptLayout(QObject):
         elif not passage_number(link):
             self.link_activated.emit(link)
 
-    def toggle_passage(self, index: int, number: int) -> None:
-        """Strike a passage of a question out, or use it again, until it is sent."""
-        self._keep_top(index, lambda view: view.toggle_passage(number))
-
     def toggle_row(self, index: int, row: int) -> None:
         """Fold or unfold what a row of a message stands for, with its top as the scroll anchor."""
         rows = self.stack.views[index].rows
@@ -167,12 +163,16 @@ class TranscriptLayout(QObject):
             return
         self._keep_top(index, lambda view: view.collapse(rows[row].section, not rows[row].folded))
 
+    def hold_top(self, index: int) -> None:
+        """Let the top of a message stay where it is when its layout changes."""
+        self.selection.forget_from(index)
+        if not self.stack.views[index].streaming:
+            self.scroller.follow = False
+
     def _keep_top(self, index: int, change: Callable[[MessageView], None]) -> None:
         """Change the layout of a message, with its top as the scroll anchor."""
         view, top = self.stack.views[index], self.message_top(index)
-        self.selection.forget_from(index)
-        if not view.streaming:
-            self.scroller.follow = False
+        self.hold_top(index)
         change(view)
         self.stack.refresh(index)
         self.scroller.relayout(None if self.scroller.follow else (index, -1, top))

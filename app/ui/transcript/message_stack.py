@@ -127,7 +127,7 @@ class MessageListLayout:
         for old in views:
             new = MessageView(old.message, style, self._highlight_later)
             new.height, new.unfolded, new.note = old.height, old.unfolded, old.note
-            new.passages, new.toggled, new.left_out = old.passages, old.toggled, old.left_out
+            new.passages, new.left_out = old.passages, old.left_out
             new.copy_thinking_times(old)
             self.views.append(new)
         self._unbuilt = len(self.views)

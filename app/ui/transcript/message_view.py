@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QFontMetricsF, QGuiApplication
@@ -19,7 +18,7 @@ from app.domain.documents import Passage
 from app.domain.growing import growing_part_index
 from app.domain.message import Message, MessageState
 from app.domain.parts import PassagesPart, TextPart, prompt_text, without_error
-from app.domain.passages import first_words, passages_part, with_passages
+from app.domain.passages import first_words, passages_part, to_send_again, with_passages
 from app.markdown.blocks import (
     Block,
     Code,
@@ -81,7 +80,6 @@ class MessageView:
         self.built = False
         self.unfolded: set[int] = set()  # sections
         self.passages: Mapping[int, Passage] = {}  # that an answer may refer to, by number
-        self.toggled = frozenset[int]()  # passages that are struck out, or used again, and not sent
         self.left_out = False  # the model no longer reads the passages of this question
         self.note = ""  # shown instead of an empty answer
         self.card = QRectF()
@@ -118,18 +116,12 @@ class MessageView:
     def own_passages(self) -> PassagesPart | None:
         """Those of this question, as they would be sent again; None: there are none."""
         part = passages_part(self.message.parts)
-        if part is None or not self.toggled:
-            return part
-        made = (
-            replace(each, struck=each.struck is not (each.number in self.toggled))
-            for each in part.passages
-        )
-        return replace(part, passages=tuple(made))
+        return to_send_again(part) if part else None
 
-    def toggle_passage(self, number: int) -> None:
-        """Strike a passage of this question out, or use it again; it is not sent yet."""
-        self.toggled ^= {number}
-        self.read_again()
+    @property
+    def passages_changed(self) -> bool:
+        """Whether some of this question were struck out, or are used again, and it is not sent."""
+        return self.own_passages != passages_part(self.message.parts)
 
     def set_passages(self, passages: Mapping[int, Passage]) -> None:
         """Set those that the answer may refer to; its text is parsed again if they are others."""
@@ -277,8 +269,7 @@ class MessageView:
         if self.message.role is Role.SYSTEM:
             return [instructions_section(self.message)], None, 1
         if self.is_user:
-            own = self.own_passages
-            sections = own_sections(with_passages(parts, own) if self.toggled else parts)
+            sections = own_sections(with_passages(parts, self.own_passages))
             return sections, None, len(sections)
         at, cites = growing_part_index(parts), frozenset(self.passages)
         before = sections_before(parts[:at], cites)

@@ -42,6 +42,7 @@ class Tools(QObject):
     speech_requested = Signal(object)  # id of a message: read it aloud, or stop reading it
     sibling_requested = Signal(object, int)  # message, -1 or +1
     pin_requested = Signal(int, bool)  # number of a passage: read it with later questions, or not
+    strike_requested = Signal(object, int)  # question, number of a passage: leave it out, or not
     passages_changed = Signal(object, object)  # question, PassagesPart to answer it with again
     more_passages_requested = Signal(object)  # question
     no_passages_requested = Signal(object)  # answer, to be written without passages
@@ -93,7 +94,7 @@ class Tools(QObject):
 
         Also "listed" if there are none because a document is not indexed yet.
         """
-        if view.toggled:
+        if view.passages_changed:
             return "changed"
         listed = any(row.kind is Kind.PASSAGES and not row.folded for row in view.rows)
         part = view.own_passages
@@ -181,7 +182,8 @@ class Tools(QObject):
             passage = block.passage
             self.pin_requested.emit(passage.number, not passage.pinned)
         elif isinstance(block, PassageView):
-            self._layout.toggle_passage(index, block.passage.number)
+            self._layout.hold_top(index)
+            self.strike_requested.emit(view.message.id, block.passage.number)
 
     def copy_code(self, code: CodeView) -> None:
         """Copy a code block without its fences; its button shows a tick for `DONE` milliseconds."""

@@ -83,6 +83,7 @@ class Transcript(QAbstractScrollArea):
     link_activated = Signal(str)  # address
     passage_opened = Signal(object)  # Passage, whose document is to be shown
     pin_requested = Signal(int, bool)  # number of a passage: read it with later questions, or not
+    strike_requested = Signal(object, int)  # question, number of a passage: leave it out, or not
     passages_changed = Signal(object, object)  # question, PassagesPart to answer it with again
     more_passages_requested = Signal(object)  # question
     no_passages_requested = Signal(object)  # answer, to be written without passages
@@ -160,6 +161,7 @@ class Transcript(QAbstractScrollArea):
         layout.link_activated.connect(self.link_activated)
         layout.passage_opened.connect(self.passage_opened)
         tools.pin_requested.connect(self.pin_requested)
+        tools.strike_requested.connect(self.strike_requested)
         tools.passages_changed.connect(self.passages_changed)
         tools.more_passages_requested.connect(self.more_passages_requested)
         tools.no_passages_requested.connect(self.no_passages_requested)

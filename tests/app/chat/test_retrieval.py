@@ -330,6 +330,37 @@ def test_pins_are_stored(stage: Stage, search: FakeSearch) -> None:
     assert [each.pinned for each in found(stored(stage)[0])] == [True]
 
 
+def test_a_passage_struck_out_is_stored_until_it_is_sent(stage: Stage, search: FakeSearch) -> None:
+    part = manual()
+    ask(stage, "How long is the warranty of the pump?", part)
+    search.found(page(part, 1), page(part, 4))
+    answer(stage)
+    first = stage.state.messages[0]
+    stage.controller.retrieval.toggle(first.id, 2)
+    stage.wait_until_idle()
+    assert [(each.struck, each.toggled) for each in found(stored(stage)[0])] == [
+        (False, False), (False, True)
+    ]  # fmt: skip
+
+    ask(stage, "and the second one?")  # it is read until its question is sent again
+    search.found()
+    assert "three years" in stage.engine.last_generate.turns[0].text
+    answer(stage)
+    view = stage.window.transcript
+    again = view.access.controls.find(0, "tool again_with")
+    assert again is not None
+    assert again.use is not None
+    again.use()
+    stage.wait_until_idle()
+    now = stage.state.messages[0]
+    assert [(each.struck, each.toggled) for each in found(now)] == [(False, False), (True, False)]
+    assert "three years" not in asked(stage)
+    answer(stage)
+    stage.controller.navigation.show_sibling(now.id, -1)
+    stage.wait_until_idle()
+    assert not any(each.struck or each.toggled for each in found(stage.state.messages[0]))
+
+
 def test_set_parts_keeps_the_message_findable(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "s.sqlite")
     chat = store.create_conversation("Pumps")
@@ -369,7 +400,9 @@ def test_the_window_sends_what_the_list_of_passages_asks_for(
     assert pin.use is not None
     pin.use()
     assert [each.pinned for each in found(stage.state.messages[0])] == [True, False]
-    view.message_layout.toggle_passage(0, 2)
+    strikes = [c for c in view.access.controls.of(0) if c.key.endswith(" strike")]
+    assert strikes[1].use is not None
+    strikes[1].use()
     again = view.access.controls.find(0, "tool again_with")
     assert again is not None
     assert again.use is not None

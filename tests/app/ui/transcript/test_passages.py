@@ -13,6 +13,7 @@ from pytestqt.qtbot import QtBot
 from app.domain.documents import PageUnit, Passage, SearchFault
 from app.domain.message import Message, MessageState
 from app.domain.parts import ErrorPart, FilePart, PassagesPart, TextPart
+from app.domain.passages import passages_part, toggled, with_passages
 from app.ui.blocks.passage import PassageView
 from app.ui.theme.palette import DARK
 from app.ui.transcript.sections import passages_words
@@ -62,6 +63,15 @@ def unfold(view: Transcript, index: int = 0) -> None:
 def links(view: Transcript, index: int) -> list[tuple[str, str]]:
     parts = view.stack.views[index].parts
     return [(link.text, link.address) for part in parts for link in part.view.links()]
+
+
+def strike(view: Transcript, number: int) -> None:
+    """Do what the app does when a passage of the first question is struck out."""
+    question = view.stack.views[0].message
+    part = passages_part(question.parts)
+    assert part is not None
+    parts = with_passages(question.parts, toggled(part, number))
+    view.update_message(replace(question, parts=parts))
 
 
 def center(view: Transcript, index: int, name: str) -> QPoint:
@@ -171,6 +181,7 @@ def test_struck_passages_are_crossed_and_sent_when_the_user_says_so(
     unfold(view)
     assert "more_passages" in tools(view, 0)
     one = view.stack.views[0]
+    view.strike_requested.connect(lambda _id, number: strike(view, number))
     click(qtbot, view, center(view, 0, "Strike this passage out"))
     entries = [part.view for part in one.parts if isinstance(part.view, PassageView)]
     assert [entry.passage.struck for entry in entries] == [True, False, True]
