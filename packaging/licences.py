@@ -78,14 +78,17 @@ def of_distribution(distribution: metadata.Distribution) -> Component:
     name = distribution.name
     info = next((f for f in distribution.files or () if f.name == "METADATA"), None)
     texts: list[tuple[Path, str]] = []
+    has_licence = False
     if info is not None:
         place = Path(str(distribution.locate_file(info))).parent
         for path in sorted(each for each in place.rglob("*") if each.is_file()):
             inner = path.relative_to(place).as_posix()
-            if _TEXT.search(path.name) or inner.startswith(("licenses/", "sboms/")):
+            is_licence = bool(_TEXT.search(path.name)) or inner.startswith("licenses/")
+            has_licence |= is_licence
+            if is_licence or inner.startswith("sboms/"):
                 texts.append((path, inner.removeprefix("licenses/")))
     licence = _EXACT.get(_normal(name)) or _licence(distribution.metadata)
-    if not any(_TEXT.search(path.name) for path, _ in texts):
+    if not has_licence:
         known = WITHOUT_TEXT.get(_normal(name))
         if known is None:
             raise Missing(

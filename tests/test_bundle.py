@@ -56,6 +56,7 @@ RUNS_ON = (
     "ziafont",
     "latex2mathml",
     "chardet",
+    "pypdfium2",
 )
 # Script that runs the app with every excluded module unimportable, as in a bundle.
 REFUSING = """
