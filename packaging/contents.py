@@ -197,9 +197,8 @@ def is_host_library(name: str) -> bool:
 def is_plain_library(name: str) -> bool:
     """Whether a binary is only a dependency of others: not a plugin, not a Python module."""
     path = PurePosixPath(name)
-    return path.parent.as_posix() in (".", "PySide6/Qt/lib") and not path.name.startswith(
-        "libpython"
-    )
+    is_module = ".cpython-" in path.name or path.name.startswith("libpython")
+    return path.parent.as_posix() in (".", "PySide6/Qt/lib") and not is_module
 
 
 def oldest_glibc(paths: Iterable[str]) -> str:

@@ -165,6 +165,7 @@ def test_libraries_are_included_only_if_an_included_binary_needs_them() -> None:
         "PySide6/Qt/lib/libQt6Quick.so.6": ["libgtk-3.so.0"],
         "libgtk-3.so.0": ["libglib-2.0.so.0"],
         "libpython3.11.so.1.0": [],
+        "650f__mypyc.cpython-311-x86_64-linux-gnu.so": [],
         "torch/lib/libtorch_cpu.so": [],
     }
     dropped = set(links) - contents.needed(links, links.__getitem__)
