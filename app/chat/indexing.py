@@ -37,6 +37,7 @@ _WITH_PARTS = 8  # or of which it gets the parts
 _MOST_WAITED_FOR = 32  # documents; a question does not wait for more
 _WAIT_MILLISECONDS = 20_000  # how long a question waits for its documents
 _MOST_VECTORS = 400  # passages; a question does not wait for the vectors of more
+_MOST_TRIES = 20  # to index a document, which is begun anew when a question needs another one
 _VECTOR_MILLISECONDS = 4_000  # and for its vector: the model may have to be loaded
 
 
@@ -100,6 +101,7 @@ class _Task:
     steps: Iterator[int] | None = None  # on the worker
     length: int = 0
     done: int = 0  # characters
+    tries: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -457,6 +459,7 @@ class Indexing(QObject):
             task.steps = self._index().adding(
                 task.key, text.text, text.starts, text.kind, task.version
             )
+            task.tries += 1
         begun = time.monotonic()
         for done in task.steps:
             task.done = done
@@ -465,6 +468,9 @@ class Indexing(QObject):
             begun = time.monotonic()
             if time.monotonic() > until:
                 return _nothing
+        if task.tries < _MOST_TRIES and not self._index().known({task.key: task.version}):
+            task.steps = None  # another one, which a question needed, was written in between
+            return _nothing
         return lambda: self._indexed(task)
 
     def _indexed(self, task: _Task) -> None:

@@ -444,3 +444,17 @@ def test_a_question_does_not_wait_for_vectors_that_do_not_come(make) -> None:
     bench.indexing._stop_waiting()  # the time is over
     until(lambda: bool(results))
     assert [each.key for each in results[0].found] == ["fruit"]
+
+
+def test_a_document_that_is_interrupted_by_a_question_is_indexed_whole(make) -> None:
+    bench = make()
+    words = "\n\n".join(f"Section {n} is about gear{n}. " * 40 for n in range(2_000))
+    bench.want("long", words)
+    until(lambda: 0.1 < bench.own.view.fraction < 0.9)
+    bench.want("lease", LEASE)
+    assert bench.found("notice period", ["lease"]) == ["lease"]
+    assert bench.own.view.is_working
+    bench.idle()
+    assert bench.found("gear1999", ["long"]) == ["long"]
+    result = bench.search("gear1", ["long"])
+    assert not result.missing
