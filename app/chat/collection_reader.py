@@ -40,10 +40,14 @@ class CollectionReader:
     def read(
         self,
         file: CollectionFile,
-        known: Mapping[tuple[str, str], CollectionFile],
+        known: Mapping[str, CollectionFile],
         cancelled: Callable[[], bool],
     ) -> ReadFile:
-        """Read a file, unless its text is known by its hash and ending; raises nothing."""
+        """Read a file, unless its text is known by its hash; raises nothing.
+
+        Copies have one text, as the index has one document for them, also where the endings of their
+        names differ.
+        """
         try:
             return self._read(file, known, cancelled)
         except ExtractionError as error:
@@ -64,7 +68,7 @@ class CollectionReader:
     def _read(
         self,
         file: CollectionFile,
-        known: Mapping[tuple[str, str], CollectionFile],
+        known: Mapping[str, CollectionFile],
         cancelled: Callable[[], bool],
     ) -> ReadFile:
         path = Path(file.path)
@@ -77,7 +81,7 @@ class CollectionReader:
                 replace(file, state=FileState.FAILED, version="", fault=DocumentWarning.EMPTY)
             )
         file = replace(file, sha256=_hash(path, cancelled))
-        if (same := known.get(identity(file))) is not None:
+        if (same := known.get(file.sha256)) is not None:
             ready = replace(file, state=FileState.READY, version=same.version, unit=same.unit)
             return ReadFile(replace(ready, fault="", detail=""))
         if self._extractor is None:
@@ -103,11 +107,6 @@ class CollectionReader:
             detail="",
         )
         return ReadFile(ready, DocumentText(text, document.starts, document.kind))
-
-
-def identity(file: CollectionFile) -> tuple[str, str]:
-    """Files in which this is the same have the same text: text formats are told by the ending."""
-    return file.sha256, Path(file.path).suffix.lower()
 
 
 READER = EXTRACTION  # version of what reads the texts

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer
 
-from app.chat.collection_reader import READER, CollectionReader, ReadFile, identity
+from app.chat.collection_reader import READER, CollectionReader, ReadFile
 from app.chat.file_texts import TextExtractor
 from app.chat.indexed_files import IndexedFiles
 from app.chat.indexing import Indexing
@@ -87,7 +87,7 @@ class Collections(QObject):
         self._of: dict[int, tuple[str, ...]] = {}  # paths of the files of a collection
         self._scans: dict[int, Scan] = {}  # the last one
         self._gone: dict[int, dict[str, str]] = {}  # hashes by path
-        self._texts: dict[tuple[str, str], CollectionFile] = {}  # those that are read, by identity
+        self._texts: dict[str, CollectionFile] = {}  # those that are read, by hash
         self._waiting: dict[str, None] = {}  # paths of files to read, in order
         self._reading = self._untidy = False
         self._scanning = set[int]()
@@ -215,7 +215,9 @@ class Collections(QObject):
         """The keys of the files of all collections; None: they are not known yet."""
         if not self._has_read or (self._files is None and self.state.collections):
             return None
-        return {file.sha256 for file in (self._files or {}).values() if file.sha256}
+        # Also texts of files that were renamed, which are not read again: they are known by `_texts`.
+        files = (*(self._files or {}).values(), *self._texts.values())
+        return {file.sha256 for file in files if file.sha256}
 
     def _searched(self, conversation: int) -> Iterable[CollectionFile]:
         for id in self._state.settings(conversation).collections:
@@ -371,7 +373,7 @@ class Collections(QObject):
         if file.state is FileState.WAITING:
             self._waiting[file.path] = None
         elif file.version:
-            self._texts[identity(file)] = file
+            self._texts[file.sha256] = file
         if not self._save.isActive():
             self._save.start()
 
@@ -385,7 +387,7 @@ class Collections(QObject):
             if self._untidy and settled:
                 self._untidy = False
                 read = (file for file in self._files.values() if file.version)
-                self._texts = {identity(f): f for f in read if f.state is FileState.READY}
+                self._texts = {f.sha256: f for f in read if f.state is FileState.READY}
                 self._forget()
             return
         if view.documents - view.documents_done >= _MOST_INDEXING:
@@ -406,7 +408,11 @@ class Collections(QObject):
         if now is not None and not read.cancelled:
             if wanted.sha256 not in ("", read.file.sha256):
                 self._untidy = True  # its old text is of no more use
-            self._put(read.file)
+            known = read.text is None and bool(read.file.version)
+            if known and read.file.sha256 not in self._texts:  # the index was lost meanwhile
+                self._put(wanted)
+            else:
+                self._put(read.file)
             if read.text is not None:
                 self._indexing.want(read.file.sha256, read.text, read.file.version)
         if not self._show_later.isActive():

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from app.chat import collections as module
+from app.chat.collection_reader import ReadFile
 from app.domain.chat_settings import ChatSettings
+from app.domain.collection import FileState
 from app.domain.parts import TextPart
 from app.domain.passages import passages_part
 from app.store.store import Store
@@ -85,6 +87,15 @@ class Table:
         indexing._worker.run(lambda: indexing._index().keys(), found.append)
         until(lambda: bool(found))
         return found[0]
+
+    def forget_unnamed(self) -> None:
+        """Let the index forget what nothing names, and wait for that."""
+        controller, done = self.stage.controller, list[int]()
+        controller.indexed_files.forget_unnamed()
+        self.stage.store_queue.flush(done.append)
+        until(lambda: bool(done))
+        flush()
+        until(lambda: not (controller.indexing._working or controller.indexing._jobs))
 
     def restart(self) -> None:
         self.stage.close()
@@ -310,3 +321,44 @@ def test_thousands_of_files_renamed_deleted_and_changed(table: Table) -> None:
     ):
         assert name in [each for each, _ in table.ask(question)]
     assert "100.txt" not in [name for name, _ in table.ask("What is about word100?")]
+
+
+def test_texts_of_renamed_files_stay_while_other_files_are_read(table: Table) -> None:
+    own = table.collections
+    table.extractor.free.clear()
+    table.write("a long one.txt", "It takes a while to read this.")
+    own._scan(table.id)
+    until(lambda: "a long one.txt" in table.extractor.names)
+    (table.folder / "manual.txt").rename(table.folder / "renamed.txt")
+    own._scan(table.id)
+    until(lambda: not own._scanning)
+    table.forget_unnamed()  # as when a chat is purged
+    table.extractor.free.set()
+    table.settle()
+    table.use()
+    assert table.ask("When do I clean the filter?") == [("renamed.txt", FILTER)]
+
+
+def test_a_text_known_by_its_hash_is_read_again_when_the_index_was_lost_meanwhile(
+    table: Table,
+) -> None:
+    own = table.collections
+    file = own._files[str(table.folder / "manual.txt")]  # type: ignore[index]
+    read = ReadFile(file)
+    wanted = replace(file, state=FileState.WAITING)
+    table.stage.controller.indexing.lost.emit()
+    own._on_read(wanted, read)
+    assert file.path in own._waiting or own._reading
+    table.settle()
+    assert own._files[file.path].state is FileState.READY  # type: ignore[index]
+    assert "manual.txt" in table.extractor.names[2:]
+
+
+def test_copies_with_other_endings_have_one_text(table: Table) -> None:
+    table.extractor.names.clear()
+    table.write("copy.md", f"The pump is blue.\f{FILTER}")
+    table.settle()
+    assert table.extractor.names == []
+    table.restart()
+    table.settle()
+    assert table.extractor.names == []
