@@ -32,6 +32,7 @@ class OtherKey(NamedTuple):
 ACTIONS = (
     Action("new", "New chat", standard="New"),
     Action("presets", "Presets", ("Ctrl+Shift+K",)),
+    Action("collections", "Collections of documents", ("Ctrl+Shift+B",)),
     Action("undo", "Undo the last deletion or move", standard="Undo"),
     Action("rename", "Rename the chat", ("F2",)),
     Action("panel", "Chat settings", ("Ctrl+Shift+O",)),
@@ -67,7 +68,7 @@ OTHER_KEYS = (
     OtherKey("Chat", "Send", "Return"),
     OtherKey("Chat", "New line", "Shift+Return"),
     OtherKey("Chat", "Insert a saved prompt (in an empty field)", "/"),
-    OtherKey("Chat", "Name or attach a file", "@"),
+    OtherKey("Chat", "Name or attach a file, or use a collection", "@"),
     OtherKey("Chat", "Edit your last message (in an empty field)", "Up"),
     OtherKey("Chat", "Delete what is selected (in the sidebar)", "Del"),
 )

@@ -549,7 +549,7 @@ def connect_network(window: Window, controller: Controller) -> None:
         show_tray()
         return server.stays_on_close and tray.is_shown
 
-    window.connections_made.connect(wire)
+    window.connections.made.connect(wire)
     window.stays_on_close = stays_on_close
     tray.lost.connect(come_back)
     for unloads in (window.picker.unload_requested, controller.library.unload_requested):

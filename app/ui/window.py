@@ -38,9 +38,9 @@ from app.ui.chat.prompt_manager import PromptManager
 from app.ui.chat.settings_words import panel_words
 from app.ui.chat.sidebar import Sidebar
 from app.ui.chat.top_bar import TopBar
-from app.ui.collections.opener import CollectionsOpener
 from app.ui.comparison.cards import AnswerCards
 from app.ui.file_dialogs import choose_model
+from app.ui.page_opener import PageOpener
 from app.ui.panel.panel import ChatPanel
 from app.ui.placement import Placement
 from app.ui.settings.shortcuts import CARD_WIDTH as SHORTCUTS_WIDTH
@@ -94,7 +94,6 @@ class Window(QWidget):
     preferences_made = Signal(object)  # Preferences
     library_made = Signal(object)  # LibraryPage
     presets_made = Signal(object)  # PresetsPage
-    connections_made = Signal(object)  # ConnectionsPage
     performance_opened = Signal()  # its page is shown, or has something new to show
 
     def __init__(self, states: States, settings: Callable[[], Settings]) -> None:
@@ -116,12 +115,12 @@ class Window(QWidget):
         self.actions_by_id: dict[str, QAction] = {}
         self._settings = settings
         self._library: LibraryPage | None = None  # created on demand
-        self.trash: TrashPage | None = None  # created on demand
-        self.archive: ArchivePage | None = None  # created on demand
-        self.performance: PerformancePage | None = None  # created on demand
+        self.trash = PageOpener(self._make_trash, self)
+        self.archive = PageOpener(self._make_archive, self)
+        self.performance = PageOpener(self._make_performance, self)
+        self.connections = PageOpener(self._make_connections, self)
+        self.collections = PageOpener(self._make_collections, self)
         self.presets: PresetsPage | None = None  # created on demand
-        self.connections: ConnectionsPage | None = None  # created on demand
-        self.collections = CollectionsOpener(states.collections, self)
         self.preferences: Preferences | None = None  # created on demand: it takes 0.25 s
         self._made: list[Page] = []  # the pages that were created on demand
         self._palette = LIGHT
@@ -161,7 +160,7 @@ class Window(QWidget):
         self.shortcuts_card = Popover(self, Shortcuts(), SHORTCUTS_WIDTH, tr("Keyboard shortcuts"))
         self.folder = FolderSettings(state, states.presets, self)
         self.drop_area = DropArea(self)
-        self.drops = FileDrops(self, self.drop_area, lambda: self._shown_page is self.chat)
+        self.drops = FileDrops(self, self.drop_area, lambda: self.shown_page is self.chat)
         self.cards = AnswerCards(self, state)
         self.prompts = PromptManager(states.snippets)
         self.prompts_card = Popover(self, self.prompts, PROMPTS_WIDTH, tr("Saved prompts"))
@@ -240,8 +239,8 @@ class Window(QWidget):
             self.transcript.continue_requested,
         ):
             asked.connect(self.panel.finish)
-        self.sidebar.trash_button.clicked.connect(self.toggle_trash)
-        self.sidebar.archive_button.clicked.connect(self.toggle_archive)
+        self.sidebar.trash_button.clicked.connect(self.trash.toggle)
+        self.sidebar.archive_button.clicked.connect(self.archive.toggle)
         self.sidebar.menu.settings_requested.connect(self.folder.open)
         self.sidebar.hide_button.clicked.connect(self.toggle_sidebar)
 
@@ -252,6 +251,7 @@ class Window(QWidget):
             "search": self.search,
             "prompts": self.open_prompts,
             "presets": self.toggle_presets,
+            "collections": self.collections.toggle,
             "find": self.open_find,
             "find_next": partial(self.chat.find_again, forward=True),
             "find_previous": partial(self.chat.find_again, forward=False),
@@ -270,8 +270,8 @@ class Window(QWidget):
             "settings": self.toggle_settings,
             "sidebar": self.toggle_sidebar,
             "theme": self.theme_requested.emit,
-            "performance": self.toggle_performance,
-            "connections": self.toggle_connections,
+            "performance": self.performance.toggle,
+            "connections": self.connections.toggle,
             "shortcuts": self.shortcuts_card.open_centred,
             "rename": self.rename_chat,
             "quit": self.quit,
@@ -361,8 +361,8 @@ class Window(QWidget):
 
             states, settings = self._states, self._settings()
             self.preferences = Preferences(settings, states.sessions, states.connections)
-            self.preferences.performance_requested.connect(self.toggle_performance)
-            self.preferences.connections_requested.connect(self.toggle_connections)
+            self.preferences.performance_requested.connect(self.performance.toggle)
+            self.preferences.connections_requested.connect(self.connections.toggle)
             self.add_page(self.preferences)
             self.preferences_made.emit(self.preferences)
         self.show_page(self.preferences)
@@ -370,33 +370,23 @@ class Window(QWidget):
     def close_page(self) -> None:
         """Show the conversation, if another page is shown."""
         self.picker_card.close_card()
-        if self._shown_page is not self.chat:
+        if self.shown_page is not self.chat:
             self.show_page(self.chat)
             self.composer.setFocus()
 
     def toggle_library(self) -> None:
         """Switch between the model library and the conversation."""
-        self._toggle(self.library)
+        if self.shown_page is self.library:
+            self.close_page()
+        else:
+            self.open_library()
 
     def toggle_settings(self) -> None:
         """Switch between the settings and the conversation."""
-        if self._shown_page is self.preferences:
+        if self.shown_page is self.preferences:
             self.close_page()
         else:
             self.open_settings()
-
-    def toggle_trash(self) -> None:
-        """Switch between the trash and the conversation; creates the page on first use."""
-        if self.trash is None:
-            from app.ui.chat.trash import TrashPage
-
-            self.trash = TrashPage(self._state, self._states.library)
-            self.trash.restore_requested.connect(self.restore_requested)
-            self.trash.remove_requested.connect(self.remove_requested)
-            self.trash.models_restored.connect(self.models_restored)
-            self.trash.models_removed.connect(self.models_removed)
-            self.add_page(self.trash)
-        self._toggle(self.trash)
 
     def open_presets(self, id: int | None = None) -> None:
         """Show the page of presets, or the editor of one; creates it on first use."""
@@ -414,55 +404,14 @@ class Window(QWidget):
 
     def toggle_presets(self) -> None:
         """Switch between the presets and the conversation."""
-        if self._shown_page is self.presets:
+        if self.shown_page is self.presets:
             self.close_page()
         else:
             self.open_presets()
 
-    def toggle_archive(self) -> None:
-        """Switch between the archived chats and the conversation; creates the page on first use."""
-        if self.archive is None:
-            from app.ui.chat.archive import ArchivePage
-
-            self.archive = ArchivePage(self._state)
-            self.archive.opened.connect(self.sidebar.opened)
-            self.archive.restore_requested.connect(self.sidebar.menu.put_back)
-            self.archive.delete_requested.connect(self.sidebar.delete_requested)
-            self.add_page(self.archive)
-        self._toggle(self.archive)
-
-    def toggle_performance(self) -> None:
-        """Switch between the performance of answers and the conversation."""
-        if self.performance is None:
-            from app.ui.performance.page import PerformancePage
-
-            self.performance = PerformancePage(self._states.performance)
-            self.performance.opened.connect(self.performance_opened)
-            self.add_page(self.performance)
-        self._toggle(self.performance)
-
-    def open_connections(self) -> ConnectionsPage:
-        """Show the connections; creates the page on first use."""
-        if self.connections is None:
-            from app.ui.connections.page import ConnectionsPage
-
-            states, settings = self._states, self._settings()
-            self.connections = ConnectionsPage(settings, states.connections, states.server)
-            self.add_page(self.connections)
-            self.connections_made.emit(self.connections)
-        self.show_page(self.connections)
-        return self.connections
-
     def open_engines(self) -> None:
         """Show the connections at the engines elsewhere."""
-        self.open_connections().show_engines()
-
-    def toggle_connections(self) -> None:
-        """Switch between the connections and the conversation."""
-        if self.connections is not None and self._shown_page is self.connections:
-            self.close_page()
-        else:
-            self.open_connections()
+        self.connections.open().show_engines()
 
     def open_panel(self, part: str = "") -> None:
         """Open the settings of the shown chat at a part of them, a key of `PARTS`."""
@@ -487,7 +436,7 @@ class Window(QWidget):
 
     def regenerate_last(self) -> None:
         """Request regenerating the last answer, if the conversation is shown."""
-        if self._shown_page is self.chat:
+        if self.shown_page is self.chat:
             self.chat.regenerate_last()
 
     def open_file(self) -> None:
@@ -498,7 +447,7 @@ class Window(QWidget):
 
     def open_find(self) -> None:
         """Find in the shown conversation; without one, search all conversations."""
-        if self._shown_page is self.chat and self.chat.can_find:
+        if self.shown_page is self.chat and self.chat.can_find:
             self.chat.open_find()
         else:
             self.search()
@@ -536,15 +485,46 @@ class Window(QWidget):
 
     # --- pages ----------------------------------------------------------------------------------
 
-    def _toggle(self, page: QWidget) -> None:
-        """Show a page, or the conversation if it is shown already."""
-        if self._shown_page is page:
-            self.close_page()
-        else:
-            self.show_page(page)
+    def _make_trash(self) -> TrashPage:
+        from app.ui.chat.trash import TrashPage
+
+        page = TrashPage(self._state, self._states.library)
+        page.restore_requested.connect(self.restore_requested)
+        page.remove_requested.connect(self.remove_requested)
+        page.models_restored.connect(self.models_restored)
+        page.models_removed.connect(self.models_removed)
+        return page
+
+    def _make_archive(self) -> ArchivePage:
+        from app.ui.chat.archive import ArchivePage
+
+        page = ArchivePage(self._state)
+        page.opened.connect(self.sidebar.opened)
+        page.restore_requested.connect(self.sidebar.menu.put_back)
+        page.delete_requested.connect(self.sidebar.delete_requested)
+        return page
+
+    def _make_performance(self) -> PerformancePage:
+        from app.ui.performance.page import PerformancePage
+
+        page = PerformancePage(self._states.performance)
+        page.opened.connect(self.performance_opened)
+        return page
+
+    def _make_connections(self) -> ConnectionsPage:
+        from app.ui.connections.page import ConnectionsPage
+
+        states = self._states
+        return ConnectionsPage(self._settings(), states.connections, states.server)
+
+    def _make_collections(self) -> CollectionsPage:
+        from app.ui.collections.page import CollectionsPage
+
+        return CollectionsPage(self._states.collections)
 
     @property
-    def _shown_page(self) -> QWidget | None:
+    def shown_page(self) -> QWidget | None:
+        """The conversation, or the page that is shown instead."""
         return self._pages.currentWidget()
 
     def add_page(self, page: Page) -> None:
@@ -555,6 +535,7 @@ class Window(QWidget):
         self._pages.addWidget(page)
 
     def show_page(self, page: QWidget) -> None:
+        """Show a page, or the conversation."""
         if page is not self.chat:
             self.panel.close_panel()
             getattr(page, "first", page).setFocus()
@@ -636,7 +617,7 @@ class Window(QWidget):
         self.panel.set_available_width(self.width() - (0 if hidden else self.sidebar.width()))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if self._shown_page is not self.chat:
+        if self.shown_page is not self.chat:
             if event.key() == Qt.Key.Key_Escape:
                 self.close_page()
             else:
@@ -652,7 +633,7 @@ class Window(QWidget):
 
     def _field_for(self, widget: QWidget) -> Field | None:
         """The text field that a key typed in another widget goes to."""
-        library, chat = self._library, self._shown_page is self.chat
+        library, chat = self._library, self.shown_page is self.chat
         parts = (self.chat, self.sidebar, self.top_bar) if chat else ()
         for place, field in (
             (self.picker, self.picker.search),

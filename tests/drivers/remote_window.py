@@ -78,8 +78,8 @@ class Walk:
 
     def connect(self) -> str:
         window = self.stage.window
-        window.toggle_connections()
-        page = window.connections
+        window.connections.toggle()
+        page = window.connections.page
         assert page is not None
         page.engines.add.click()
         editor = page.engines.editor

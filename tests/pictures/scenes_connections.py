@@ -79,7 +79,7 @@ def contacts(stage: Stage) -> None:
 
 def editor(stage: Stage) -> None:
     busy(stage)
-    shown = stage.window.connections
+    shown = stage.window.connections.page
     assert shown is not None
     shown.engines.open_editor(None, "http://gpu.example.org:8000/v1")
     stage.states.connections.set_edit(tr("This is not the address of a server."))
@@ -149,7 +149,7 @@ def _no_keyring() -> Keyring:
 
 
 def _open(stage: Stage) -> None:
-    stage.window.toggle_connections()
+    stage.window.connections.toggle()
     gate.ledger = Ledger(lambda: _NOON)
     flush()
 
@@ -197,7 +197,7 @@ def _fill(stage: Stage) -> None:
 
 def _scroll_to(stage: Stage, section: str) -> None:
     flush()
-    shown = stage.window.connections
+    shown = stage.window.connections.page
     assert shown is not None
     part = getattr(shown, section)
     place = part.mapTo(shown.view.widget(), part.rect().topLeft())

@@ -103,7 +103,7 @@ def archive(stage: Stage) -> None:
     folders(stage)
     chats = [chat.id for chat in stage.state.conversations]
     stage.controller.folders.archive(chats[2:7], archived=True)
-    stage.window.toggle_archive()
+    stage.window.archive.toggle()
     stage.wait_until_idle()
 
 

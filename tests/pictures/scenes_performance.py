@@ -55,7 +55,7 @@ def show(stage: Stage, answers: int) -> None:
     stage.ready(MODEL)
     for at in range(answers):
         stage.states.performance.add(figures(at))
-    stage.window.toggle_performance()
+    stage.window.performance.toggle()
     flush()
     if answers:
         stage.states.performance.set_metrics(replace(METRICS, request=1))

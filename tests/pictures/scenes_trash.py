@@ -21,14 +21,14 @@ def trash(stage: Stage) -> None:
     stage.controller.deletions.delete(listed[:3])
     stage.wait_until_idle()
     stage.states.library.set_trash([_MODEL])
-    stage.window.toggle_trash()
+    stage.window.trash.toggle()
     flush()
 
 
 def trash_emptying(stage: Stage) -> None:
     trash(stage)
-    assert stage.window.trash is not None
-    stage.window.trash.empty_button.click()
+    assert stage.window.trash.page is not None
+    stage.window.trash.page.empty_button.click()
     flush()
 
 

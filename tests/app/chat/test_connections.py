@@ -106,7 +106,7 @@ def test_engines_of_this_machine_are_looked_for_on_the_page_only(
     directory.running = (FoundRow("Ollama", "http://127.0.0.1:11434", 3),)
     wide.start()
     assert directory.searches == 0
-    wide.window.toggle_connections()
+    wide.window.connections.toggle()
     wide.wait_until_idle()
     assert directory.searches == 1
     assert wide.states.connections.found == directory.running
@@ -128,13 +128,13 @@ def test_the_page_shows_the_models_that_engines_have_now(wide: Stage, directory:
     wide.wait_until_idle()
     assert state.engines[0].models == ("old",)
     directory.lists["http://10.0.0.2"] = ["new"]
-    wide.window.toggle_connections()
+    wide.window.connections.toggle()
     wide.wait_until_idle()
     assert state.engines[0].models == ("new",)
     wide.window.close_page()
     wide.controller.change_settings(offline=True)
     directory.lists["http://10.0.0.2"] = EngineFault("asked")
-    wide.window.toggle_connections()
+    wide.window.connections.toggle()
     wide.wait_until_idle()
     assert state.engines[0].models == ("new",)  # nobody is asked offline
     assert state.engines[0].problem == ""
@@ -161,7 +161,7 @@ def test_offline_nobody_is_asked(wide: Stage, directory: Directory) -> None:
     wide.start()
     wide.controller.change_settings(offline=True)
     assert wide.states.connections.offline
-    wide.window.toggle_connections()
+    wide.window.connections.toggle()
     wide.wait_until_idle()
     assert directory.searches == 0
     with pytest.raises(Offline):

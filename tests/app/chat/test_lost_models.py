@@ -173,7 +173,7 @@ def test_engine_that_hangs_keeps_no_other_one_waiting(
 
 def test_chat_is_begun_from_the_page_of_connections(window: Elsewhere, server: Server) -> None:
     window.ready(MODEL)
-    page = window.window.open_connections()
+    page = window.window.connections.open()
     window.until(lambda: window.states.connections.engines[0].state is EngineState.READY)
     card = page.engines.cards[window.connection]
     assert card.chat.isVisible()
@@ -182,14 +182,14 @@ def test_chat_is_begun_from_the_page_of_connections(window: Elsewhere, server: S
     assert window.window.chat.isVisible()
     assert window.state.settings(None).model == window.ref
     lists(server, "big", "small")
-    window.window.open_connections()
+    window.window.connections.open()
     window.until(lambda: "small" in rows(window))
     window.until(lambda: window.states.connections.engines[0].state is EngineState.READY)
     card.chat.click()
     assert window.window.picker_card.isVisible()
     assert list(rows(window)) == ["big", "small"]  # those of this computer are not offered
     server.on("/v1/models", Reply([Step.RESET]))
-    window.window.open_connections()
+    window.window.connections.open()
     card.test.click()
     window.until(lambda: window.states.connections.engines[0].state is EngineState.FAILED)
     assert not card.chat.isVisible()

@@ -333,9 +333,9 @@ def test_the_trash_page_lists_restores_and_removes_models(qtbot: QtBot, stage: S
         library.trash.delete(path)
     until(lambda: len(stage.states.library.trash) == 2)
     assert not stage.window.sidebar.trash_button.isHidden()
-    stage.window.toggle_trash()
+    stage.window.trash.toggle()
     flush()
-    page = stage.window.trash
+    page = stage.window.trash.page
     assert page is not None
     texts = [page.list.item(row).text() for row in range(page.list.count())]
     assert [text.splitlines()[0] for text in texts] == ["two · F32", "one · F32"]

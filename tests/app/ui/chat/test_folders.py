@@ -413,7 +413,7 @@ def test_archived_chats_are_opened_put_back_and_deleted_on_their_page(
     stage.controller.folders.archive([1, 4, 5], archived=True)
     assert not sidebar.archive_button.isHidden()
     qtbot.mouseClick(sidebar.archive_button, Qt.MouseButton.LeftButton)
-    page = stage.window.archive
+    page = stage.window.archive.page
     assert page is not None
     assert page.isVisible()
     rows = [page.list.item(row).text().splitlines() for row in range(page.list.count())]

@@ -25,7 +25,7 @@ def open_trash(qtbot: QtBot, stage: Stage, *titles: str) -> TrashPage:
     stage.wait_until_idle()
     qtbot.mouseClick(stage.window.sidebar.trash_button, LEFT)
     flush()
-    page = stage.window.trash
+    page = stage.window.trash.page
     assert page is not None
     assert page.isVisible()
     return page

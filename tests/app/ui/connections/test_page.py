@@ -47,8 +47,8 @@ def stage(qtbot: QtBot, tmp_path: Path, servers: Servers, directory: Directory) 
 def page(stage: Stage) -> ConnectionsPage:
     stage.window.actions_by_id["connections"].trigger()
     settle(stage)
-    assert stage.window.connections is not None
-    return stage.window.connections
+    assert stage.window.connections.page is not None
+    return stage.window.connections.page
 
 
 def settle(stage: Stage) -> None:
@@ -95,8 +95,8 @@ def test_without_a_server_and_engines_their_sections_are_hidden(
     bare = Stage(tmp_path / "bare")
     try:
         bare.start()
-        bare.window.toggle_connections()
-        page = bare.window.connections
+        bare.window.connections.toggle()
+        page = bare.window.connections.page
         assert page is not None
         assert shown(page.offline, page.server, page.engines, page.contacts) == [
             True, False, False, True,
@@ -323,7 +323,7 @@ def test_the_picker_and_the_panel_lead_to_engines_elsewhere(stage: Stage) -> Non
         window.open_picker()
         ask()
         flush()
-        page = window.connections
+        page = window.connections.page
         assert page is not None
         assert page.isVisible()
         assert window.picker_card.isHidden()

@@ -136,11 +136,11 @@ def test_keys_open_the_panel_at_its_top_or_at_the_adapters(qtbot: QtBot, stage: 
     assert not window.panel.is_open
 
 
-@pytest.mark.parametrize("page", ["toggle_library", "toggle_settings", "toggle_trash"])
+@pytest.mark.parametrize("page", ["library", "settings", "performance"])
 def test_the_panel_is_of_the_chat_page(stage: Stage, page: str) -> None:
     stage.ready(MODEL)
     stage.window.open_panel()
-    getattr(stage.window, page)()
+    stage.window.actions_by_id[page].trigger()
     assert not stage.window.panel.is_open
     assert not stage.window.chat.isVisible()
     stage.window.actions_by_id["panel"].trigger()

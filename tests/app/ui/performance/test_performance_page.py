@@ -34,9 +34,9 @@ def open_page(stage: Stage, answers: int) -> PerformancePage:
     stage.ready(MODEL)
     for at in range(answers):
         stage.states.performance.add(figures(at))
-    stage.window.toggle_performance()
+    stage.window.performance.toggle()
     flush()
-    page = stage.window.performance
+    page = stage.window.performance.page
     assert page is not None
     assert page.isVisible()
     return page
@@ -72,7 +72,7 @@ def test_an_answer_fills_the_page(stage: Stage) -> None:
     stage.engine.write("some words")
     stage.engine.finish()
     stage.wait_until_idle()
-    stage.window.toggle_performance()
+    stage.window.performance.toggle()
     flush()
     assert len(stage.states.performance.answers) == 1
     assert page.plot.isVisible()
@@ -148,18 +148,18 @@ def test_answers_of_earlier_runs_come_first(stage: Stage) -> None:
     stage.engine.write("some words")
     stage.engine.finish()
     stage.wait_until_idle()
-    stage.window.toggle_performance()
+    stage.window.performance.toggle()
     stage.wait_until_idle()
     found = stage.states.performance.answers
     assert [one.model for one in found] == ["Older"] * 3 + ["Small Model 135M"]
     assert [one.generated_tokens for one in found] == [10, 11, 12, 24]
     assert (found[0].tokens_per_second, found[0].first_token_seconds) == (4.5, 0.25)
-    page = stage.window.performance
+    page = stage.window.performance.page
     assert page is not None
     assert page.plot._runs() == [range(3), range(3, 4)]
     assert page.selected.text().startswith("The last answer: Small Model 135M, ")
     stage.window.close_page()
-    stage.window.toggle_performance()
+    stage.window.performance.toggle()
     stage.wait_until_idle()
     assert stage.states.performance.answers == found  # they are read once
 
@@ -295,7 +295,7 @@ def test_only_the_selection_by_keys_is_announced(
     stage.window.close_page()
     stage.states.performance.add(figures(4))
     assert said == []
-    stage.window.toggle_performance()
+    stage.window.performance.toggle()
     page.plot.setFocus(Qt.FocusReason.TabFocusReason)
     flush()
     qtbot.keyClick(page.plot, Qt.Key.Key_Left)
@@ -333,5 +333,5 @@ def test_the_settings_page_leads_to_it(qtbot: QtBot, stage: Stage) -> None:
     stage.window.open_settings()
     assert stage.window.preferences is not None
     qtbot.mouseClick(stage.window.preferences.about.performance, Qt.MouseButton.LeftButton)
-    assert stage.window.performance is not None
-    assert stage.window.performance.isVisible()
+    assert stage.window.performance.page is not None
+    assert stage.window.performance.page.isVisible()
