@@ -474,7 +474,7 @@ def connect_presets(window: Window, controller: Controller) -> None:
 
 
 def connect_collections(window: Window, controller: Controller) -> None:
-    """Connect the page of collections to its controller."""
+    """Connect the page of collections, and what switches them in a chat, to the controller."""
     collections = controller.collections
 
     def wire(page: CollectionsPage) -> None:
@@ -485,7 +485,16 @@ def connect_collections(window: Window, controller: Controller) -> None:
         page.undone.connect(collections.restore)
         page.look_requested.connect(collections.look_now)
 
+    def show(id: int) -> None:
+        window.collections.open().show_collection(id)
+
+    use = controller.chat_settings.use_collection
+    composer, offered = window.composer, window.attaching.list
     window.collections.made.connect(wire)
+    composer.collection_switched.connect(use)
+    composer.collection_opened.connect(show)
+    offered.collection_chosen.connect(use)
+    offered.manage_requested.connect(window.collections.open)
 
 
 def connect_network(window: Window, controller: Controller) -> None:

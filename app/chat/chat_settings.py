@@ -96,6 +96,12 @@ class ChatSettingsController:
         self._state.set_notice(NOTICE, None)
         self.change(self._state.current, settings)
 
+    def use_collection(self, id: int, used: bool = True) -> None:
+        """Let the shown chat be answered from a collection, or no longer."""
+        settings = self._state.settings(self._state.current)
+        kept = tuple(each for each in settings.collections if each != id)
+        self.change_shown(replace(settings, collections=(*kept, id) if used else kept))
+
     def keep_variables(self, conversation: int) -> None:
         """Store the values of the variables in a chat's instructions, at its first question."""
         found = self._prompts.resolved(conversation)

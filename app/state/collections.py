@@ -5,13 +5,22 @@ Only `app.chat.collections` changes it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from PySide6.QtCore import QObject, Signal
 
 from app.domain.collection import Collection, CollectionView
 from app.state.read_only import ReadOnly
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCollection:
+    """A collection that a chat is answered from, and what is known of its files."""
+
+    collection: Collection
+    view: CollectionView
 
 
 class CollectionsState(QObject):
@@ -37,6 +46,11 @@ class CollectionsState(QObject):
     def view(self, id: int) -> CollectionView:
         """What is known of the files of a collection."""
         return self._views.get(id, CollectionView())
+
+    def shown(self, ids: Iterable[int]) -> tuple[ShownCollection, ...]:
+        """Those of these collections that are not deleted."""
+        found = (self.collection(id) for id in ids)
+        return tuple(ShownCollection(each, self.view(each.id)) for each in found if each)
 
     # --- changing: `app.chat.collections` only --------------------------------------------------
 

@@ -142,17 +142,7 @@ class Window(QWidget):
         self.sidebar = Sidebar(state, states.library)
         self.top_bar = TopBar(state)
         self.banners = Banners(state)
-        self.chat = ChatPage(
-            state,
-            states.library,
-            states.sessions,
-            states.chat_settings,
-            states.presets,
-            states.connections,
-            states.attachments,
-            states.encoder,
-            lambda: self.has_typing_focus,
-        )
+        self.chat = ChatPage(states, lambda: self.has_typing_focus)
         self.transcript, self.composer = self.chat.transcript, self.chat.composer
         self.panel = ChatPanel(states)
         self.picker = ModelPicker(state)

@@ -33,7 +33,7 @@ class Attaching(QObject):
         self._window, self._chat, self._state = window, chat, states.chat
         self._folder = Path.home()  # of the last dialog
         self.viewer = DocumentViewer(window, states.attachments)
-        self.list = FileList(states.chat, states.attachments, chat.composer, chat)
+        self.list = FileList(states, chat.composer, chat)
         composer, transcript = chat.composer, chat.transcript
         composer.attach_requested.connect(self.choose_files)
         composer.folder_requested.connect(self.choose_folder)

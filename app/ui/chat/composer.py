@@ -1,4 +1,4 @@
-"""Message composer: chips of attached files, a text field that grows, and the Send/Stop button.
+"""Message composer: chips of files and collections, a text field that grows, and Send or Stop.
 
 A long pasted text is a chip too, and an attachment before the typed text in the message. It belongs
 to the composer; files belong to the state, which says what is known of each.
@@ -7,6 +7,7 @@ to the composer; files belong to the state, which says what is known of each.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain, count
 
 from PySide6.QtCore import QPoint, Qt, QTimer, Signal
@@ -34,10 +35,12 @@ from app.domain.parts import (
     typed_text,
 )
 from app.state.attachments import Attachment, AttachmentPhase
+from app.state.collections import ShownCollection
 from app.system.translation import tr
 from app.ui.blocks.text import units
 from app.ui.chat.format_chip import FormatChip
-from app.ui.documents.chips import Chips, Item
+from app.ui.documents.chip import FileItem, Item
+from app.ui.documents.chips import Chips
 from app.ui.documents.history import ChipHistory
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import READING, font
@@ -171,6 +174,8 @@ class Composer(QFrame):
     file_restored = Signal(object, int)  # removed Attachment, and its place
     file_retried = Signal(int)  # id of an attachment that could not be read
     file_reloaded = Signal(int)  # id of an attachment that has changed on disk
+    collection_opened = Signal(object)  # id of a collection of the chat, which is to be shown
+    collection_switched = Signal(object, bool)  # its id, and whether the chat is to use it
     prompt_saved = Signal(str)  # the typed text is to be kept as a prompt
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -188,9 +193,10 @@ class Composer(QFrame):
         self.attach_button = IconButton("attach", tr("Attach files"))
         self.attach_button.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.chips = Chips(self)
+        self._collections: Sequence[ShownCollection] = ()  # of the state
         self._files: Sequence[Attachment] = ()  # of the state
         self._below_chips: list[QWidget] = []
-        self._own: list[Item] = []  # pasted texts, and what else came with a draft
+        self._own: list[FileItem] = []  # pasted texts, and what else came with a draft
         self._number = count(-1, -1).__next__  # ids of pasted texts, which the state has not
         self._history = ChipHistory(self.editor)
         field = QHBoxLayout()
@@ -256,6 +262,11 @@ class Composer(QFrame):
         )
         field = (self.attach_button, self.editor, self.button)
         self.chips.order_tabs(above, (*chain(*below), *field))
+
+    def show_collections(self, collections: Sequence[ShownCollection]) -> None:
+        """Show the collections that the shown chat is answered from, before its files."""
+        self._collections = tuple(collections)
+        self._show_chips()
 
     def show_files(self, files: Sequence[Attachment]) -> None:
         """Show the attached files of the shown chat, before the pasted texts."""
@@ -392,7 +403,7 @@ class Composer(QFrame):
         self._history.add(fold_again)
         self.editor.setFocus()
 
-    def _items(self, parts: Parts) -> list[Item]:
+    def _items(self, parts: Parts) -> list[FileItem]:
         """The attachments among the parts of a draft."""
         return [
             each if isinstance(each, ImagePart) else self._item(each)
@@ -405,7 +416,7 @@ class Composer(QFrame):
         return Attachment(self._number(), part.name, part.path, phase, part)
 
     def _show_chips(self) -> None:
-        if self.chips.show_items((*self._files, *self._own)):
+        if self.chips.show_items((*self._collections, *self._files, *self._own)):
             self._order_tabs()
         self._show_button()
 
@@ -424,18 +435,24 @@ class Composer(QFrame):
 
         self._history.add(take_back)
 
-    def _put(self, item: Item, place: int) -> None:
+    def _put(self, item: FileItem, place: int) -> None:
         self._own.insert(place, item)
         self._on_own()
 
-    def _open(self, item: Attachment) -> None:
-        if item in self._own:
+    def _open(self, item: Attachment | ShownCollection) -> None:
+        if isinstance(item, ShownCollection):
+            self.collection_opened.emit(item.collection.id)
+        elif item in self._own:
             self.pasted_opened.emit(item.part)
         else:
             self.file_opened.emit(item)
 
     def _on_removed(self, item: Item) -> None:
-        if item in self._own:
+        if isinstance(item, ShownCollection):
+            switch = partial(self.collection_switched.emit, item.collection.id)
+            switch(False)
+            self._history.add(partial(switch, True))
+        elif item in self._own:
             place = self._own.index(item)
             del self._own[place]
             self._on_own()
@@ -490,7 +507,7 @@ class Composer(QFrame):
         else:
             self.button.show_as("send", tr("Send (Enter)"))
             has_text = not self.editor.document().isEmpty()
-            self.button.setEnabled(has_text or bool(self.chips.chips))
+            self.button.setEnabled(has_text or bool(self._files or self._own))
 
     def _fit_height(self) -> None:
         """Set the editor's height to that of the text, up to the limit, then show a scroll bar."""
@@ -510,7 +527,7 @@ class Composer(QFrame):
         )
 
 
-def _part(item: Item) -> FilePart | ImagePart:
+def _part(item: FileItem) -> FilePart | ImagePart:
     """The part of a message that a chip of the composer's own stands for."""
     if isinstance(item, ImagePart):
         return item

@@ -1,6 +1,7 @@
-"""List of files above the message field, opened by "@" at the beginning of a word.
+"""List of files and collections above the message field, opened by "@" at the beginning of a word.
 
-A file that the model has read in this chat is named in the text; another one is attached.
+What the model reads in this chat is named in the text; another file is attached, and another
+collection is used from then on.
 """
 
 from __future__ import annotations
@@ -8,36 +9,46 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QWidget
 
+from app.domain.collection import Collection
 from app.domain.snippet import has_words
-from app.state.attachments import AttachmentsState, KnownFile
-from app.state.chat import State
+from app.state.attachments import KnownFile
+from app.state.collections import ShownCollection
+from app.state.states import States
 from app.system.translation import tr
 from app.ui.chat.composer import Composer
 from app.ui.chat.offer_list import Offer, OfferList
+from app.ui.collections.words import sources_words
 from app.ui.theme.file_icons import file_icon
+from app.ui.widgets.controls import TextButton
 
 SIGNS = ("@", "\uff20")  # the second one is of Chinese and Japanese input methods
 _LONGEST = 60  # characters behind the sign
 
 
 class FileList(OfferList):
-    """Offers the files whose names have the words behind the "@"."""
+    """Offers the files and collections whose names have the words behind the "@"."""
 
     wanted = Signal()  # the list opens: `show_files` gives it what there is
     chosen = Signal(object)  # KnownFile, which is to be attached
+    collection_chosen = Signal(object)  # its id: the chat is to use it
+    manage_requested = Signal()  # show the collections
 
-    def __init__(
-        self, chat: State, state: AttachmentsState, composer: Composer, parent: QWidget
-    ) -> None:
-        super().__init__(composer, parent, tr("Files"))
-        self._state = state
+    def __init__(self, states: States, composer: Composer, parent: QWidget) -> None:
+        super().__init__(composer, parent, tr("Files and collections"))
+        self._chat, self._state = states.chat, states.attachments
+        self._collections = states.collections
         self._here: Sequence[KnownFile] = ()
         self._elsewhere: Sequence[KnownFile] = ()
+        self.manage = TextButton(tr("Collections…"), "link")
+        self.manage.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.manage.clicked.connect(self._manage)
+        self.rows.addWidget(self.manage, 0, Qt.AlignmentFlag.AlignLeading)
         composer.editor.at_typed.connect(self._open)
-        chat.conversation_changed.connect(self.close_list)
+        self._collections.changed.connect(self.follow)
+        states.chat.conversation_changed.connect(self.close_list)
 
     def show_files(self, here: Sequence[KnownFile], elsewhere: Sequence[KnownFile] = ()) -> None:
         """Offer the files of the shown chat, then those of others, the newest first."""
@@ -69,6 +80,11 @@ class FileList(OfferList):
                 use = self._name if is_read else self._attach
                 words = each.name if is_read else tr("{name}: attach again", name=each.name)
                 made.append(self._offer(each, words, partial(use, each)))
+        used = self._chat.settings(self._chat.current).collections
+        ids = [each.id for each in self._collections.collections]
+        for shown in self._collections.shown(ids):
+            if has_words(shown.collection.name, query):
+                made.append(self._collection_offer(shown, is_used=shown.collection.id in used))
         for each in self._elsewhere:
             if has_words(each.name, query):
                 words = tr("{name}: attach", name=each.name)
@@ -78,8 +94,28 @@ class FileList(OfferList):
     def _offer(self, file: KnownFile, words: str, use: partial[None]) -> Offer:
         return Offer(words, use, file.path, file_icon(file.name, file.kind))
 
-    def _name(self, file: KnownFile) -> None:
-        self._replace(f"{file.name} ")
+    def _collection_offer(self, shown: ShownCollection, *, is_used: bool) -> Offer:
+        collection = shown.collection
+        use = partial(self._name if is_used else self._use_collection, collection)
+        words = collection.name
+        if not is_used:
+            words = tr("{name}: use in this chat", name=collection.name)
+        return Offer(words, use, sources_words(collection), "collection")
+
+    def _name(self, named: KnownFile | Collection) -> None:
+        self._replace(f"{named.name} ")
+
+    def _use_collection(self, collection: Collection) -> None:
+        self._replace("")
+        self.collection_chosen.emit(collection.id)
+
+    def _manage(self) -> None:
+        self._replace("")
+        self.close_list()
+        self.manage_requested.emit()
+
+    def _has_rest(self, query: str) -> bool:
+        return not query
 
     def _attach(self, file: KnownFile) -> None:
         self._replace("")

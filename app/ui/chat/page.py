@@ -13,14 +13,9 @@ from PySide6.QtWidgets import QFrame, QStackedWidget, QVBoxLayout, QWidget
 
 from app.domain.message import Message
 from app.domain.parts import Parts, clipboard_text
-from app.state.attachments import AttachmentsState, Editing, Place
-from app.state.chat import ModelPhase, State
-from app.state.chat_settings import ChatSettingsState
-from app.state.connections import ConnectionsState
-from app.state.encoder import EncoderState
-from app.state.library import LibraryState
-from app.state.presets import PresetState
-from app.state.snapshots import SessionState
+from app.state.attachments import Editing, Place
+from app.state.chat import ModelPhase
+from app.state.states import States
 from app.system.translation import tr
 from app.ui.chat.better_model import BetterModelLine
 from app.ui.chat.composer import Composer
@@ -48,24 +43,15 @@ class ChatPage(QWidget):
     draft_flushed = Signal(object, object)  # conversation id (None: not begun), unsent parts
     regenerate_requested = Signal(object)
 
-    def __init__(
-        self,
-        state: State,
-        library: LibraryState,
-        sessions: SessionState,
-        chat_settings: ChatSettingsState,
-        presets: PresetState,
-        connections: ConnectionsState,
-        attachments: AttachmentsState,
-        encoder: EncoderState,
-        typing_elsewhere: Callable[[], bool],
-    ) -> None:
+    def __init__(self, states: States, typing_elsewhere: Callable[[], bool]) -> None:
         """`typing_elsewhere` returns whether a text field outside this page has the focus."""
         super().__init__()
-        self._state, self._settings, self._attachments = state, chat_settings, attachments
+        state, attachments = states.chat, states.attachments
+        self._state, self._settings, self._attachments = state, states.chat_settings, attachments
+        self._collections = states.collections
         self._typing_elsewhere = typing_elsewhere
         self._shown: int | None = None
-        self.empty_view = EmptyView(state, library, presets)
+        self.empty_view = EmptyView(state, states.library, states.presets)
         self.transcript = Transcript()
         self.find_bar = FindBar(self.transcript.finder)
         self.waiting = WaitingMessages()
@@ -73,14 +59,14 @@ class ChatPage(QWidget):
         self.fit_line = FitLine(state, attachments)
         self.changed_line = ChangedLine(attachments)
         self.composer.add_below_chips(self.fit_line)
-        self.search_model_line = SearchModelLine(state, attachments, encoder)
+        self.search_model_line = SearchModelLine(state, attachments, states.encoder)
         self.composer.add_below_chips(self.changed_line)
         self.composer.add_below_chips(self.search_model_line)
-        self.destination = DestinationLine(connections)
+        self.destination = DestinationLine(states.connections)
         self.status_line = StatusLine(state)
-        self.resume_line = ResumeLine(sessions)
+        self.resume_line = ResumeLine(states.sessions)
         self.model_line = ModelLine(state)
-        self.download_line = BetterModelLine(state, library, only_download=True)
+        self.download_line = BetterModelLine(state, states.library, only_download=True)
         self._rule = QFrame()  # separator above the text, visible while scrolled
         self._rule.setFixedHeight(1)
         self._rule.setObjectName("rule")
@@ -137,6 +123,10 @@ class ChatPage(QWidget):
         self.jump_button.clicked.connect(self.transcript.jump_to_end)
         self.transcript.verticalScrollBar().valueChanged.connect(self._show_rule)
         self._attachments.changed.connect(self._show_files)
+        for changed in (
+            state.settings_changed, self._collections.changed, self._collections.views_changed
+        ):  # fmt: skip
+            changed.connect(self._show_collections)
         self.transcript.editing.began.connect(self._show_interrupted)
         self.composer.edited.connect(self._emit_draft)
         self.composer.edit_last_requested.connect(self._edit_last)
@@ -223,6 +213,7 @@ class ChatPage(QWidget):
             self.close_find()
             self.composer.set_text(state.drafts.get(state.current, ()))
             self._show_files(state.current)
+            self._show_collections()
             if not self._typing_elsewhere():
                 self.composer.setFocus()
         self.transcript.set_messages(state.messages, state.compared, self._instructions())
@@ -232,6 +223,11 @@ class ChatPage(QWidget):
         self._show_page()
         self._show_busy(announce=not switched)
         self._show_waiting()
+
+    def _show_collections(self) -> None:
+        """Show the collections that the shown chat is answered from."""
+        ids = self._state.settings(self._shown).collections
+        self.composer.show_collections(self._collections.shown(ids))
 
     def _show_files(self, place: Place) -> None:
         """Show the attached files of the shown chat, or those at the editor of a message."""

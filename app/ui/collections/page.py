@@ -108,6 +108,12 @@ class CollectionsPage(QWidget):
 
     # --- called by the window -------------------------------------------------------------------
 
+    def show_collection(self, id: int) -> None:
+        """Choose a collection."""
+        for row in range(self.list.count()):
+            if self.list.entry(row) == id:
+                self.list.setCurrentRow(row)
+
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
         for part in (

@@ -8,18 +8,27 @@ from app.system.translation import listed, number, tr, trn
 
 def state_words(collection: Collection, view: CollectionView) -> str:
     """How far a collection is read, and what is wrong with it, in one line."""
+    return " · ".join(filter(None, (files_words(collection, view), fault_words(view))))
+
+
+def files_words(collection: Collection, view: CollectionView) -> str:
+    """How far a collection is read."""
     if not collection.sources:
         return tr("No folder and no file yet")
     if not view.scanned and not view.files:
         return tr("Looking through the folders…")
     if view.done < view.files:
         done, files = number(view.done), number(view.files)
-        first = tr("Reading: {done} of {files} files", done=done, files=files)
-    else:
-        first = trn("{count} file", "{count} files", view.files)
-    parts = [first]
-    if view.left_out:
-        parts.append(trn("{count} left out", "{count} left out", view.left_out))
+        return tr("Reading: {done} of {files} files", done=done, files=files)
+    words = trn("{count} file", "{count} files", view.files)
+    if not view.left_out:
+        return words
+    return f"{words} · {trn('{count} left out', '{count} left out', view.left_out)}"
+
+
+def fault_words(view: CollectionView) -> str:
+    """What is wrong with a collection; "": nothing."""
+    parts: list[str] = []
     if view.problems:
         parts.append(trn("{count} problem", "{count} problems", len(view.problems)))
     if view.cut:

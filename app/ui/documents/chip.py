@@ -1,6 +1,11 @@
-"""Chip of an attached file: what it is, how much of it the model reads, and what is wrong with it."""
+"""Chip of what a message is answered from: a file, a picture or a collection.
+
+It says what that is, how much of it the model reads, and what is wrong with it.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QAccessible, QFocusEvent, QKeyEvent, QKeySequence, QMouseEvent
@@ -16,7 +21,9 @@ from app.domain.file_words import (
 )
 from app.domain.parts import FilePart, ImagePart
 from app.state.attachments import Attachment, AttachmentPhase
+from app.state.collections import ShownCollection
 from app.system.translation import listed, sentences, tr
+from app.ui.collections.words import fault_words, files_words, sources_words
 from app.ui.theme import icons
 from app.ui.theme.file_icons import file_icon
 from app.ui.theme.palette import LIGHT, Palette
@@ -38,6 +45,28 @@ _TIP = 400  # characters of a text
 _ICON = 20  # pixels
 
 
+FileItem = Attachment | ImagePart
+Item = FileItem | ShownCollection
+
+
+@dataclass(frozen=True, slots=True)
+class _Face:
+    """What a chip shows of an item."""
+
+    name: str
+    icon: str
+    about: str = ""  # how much there is of it
+    warning: str = ""
+    is_failed: bool = False  # the warning says why nothing of it is read
+    again: str = ""  # words of the button that reads it again; "": none
+    progress: float | None = None  # 0 to 1; None: nothing is in progress
+    kind: str = ""  # what it is, for those who do not see its icon
+    remedy: str = ""
+    tip: str = ""
+    opens: str = ""  # what Enter does; "": nothing
+    remove: str = ""  # words of the button that removes it
+
+
 class AttachmentChip(QFrame):
     """Enter opens it, Delete removes it."""
 
@@ -49,12 +78,12 @@ class AttachmentChip(QFrame):
     focused = Signal()
     undo_requested = Signal()
 
-    def __init__(self, item: Attachment | ImagePart, parent: QWidget | None = None) -> None:
+    def __init__(self, item: Item, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         accessibility.register_role(AttachmentChip, QAccessible.Role.ListItem)
         self.setObjectName("chip")
         self.setFixedHeight(HEIGHT)
-        self.item = item
+        self.item, self._face = item, _face(item)
         self._wanted_width: int | None = None  # pixels; None: not measured
         self._palette = LIGHT
         self._icon = QLabel()
@@ -96,50 +125,44 @@ class AttachmentChip(QFrame):
         row.addWidget(self.again_button)
         row.addWidget(self.remove_button)
 
-    def show_item(self, item: Attachment | ImagePart) -> None:
-        """Show a later state of the file."""
-        self.item = item
-        name, about, warning, again = _words(item)
-        is_failed = isinstance(item, Attachment) and item.phase is AttachmentPhase.FAILED
-        is_reading = isinstance(item, Attachment) and item.phase is AttachmentPhase.READING
-        self.name.show_words(name)
-        self.about.show_words(about)
-        self.warning.show_words(warning)
-        set_property(self.warning, "tone", "danger" if is_failed else "warning")
-        self._sign.setVisible(bool(warning))
-        self.bar.setVisible(is_reading)
-        self.bar.set_share(item.progress if isinstance(item, Attachment) else 0.0)
-        self.again_button.setText(again)
-        self.again_button.setVisible(bool(again))
-        self.again_button.setAccessibleName(tr("{what}: {name}", what=again, name=name))
-        self.remove_button.set_text(tr("Remove {name}", name=name))
-        self.remove_button.setToolTip(tr("Remove"))
-        self._show_accessible(name, about, warning)
+    def show_item(self, item: Item) -> None:
+        """Show a later state of the item."""
+        self.item, self._face = item, _face(item)
+        face = self._face
+        self.name.show_words(face.name)
+        self.about.show_words(face.about)
+        self.warning.show_words(face.warning)
+        set_property(self.warning, "tone", "danger" if face.is_failed else "warning")
+        self._sign.setVisible(bool(face.warning))
+        self.bar.setVisible(face.progress is not None)
+        self.bar.set_share(face.progress or 0.0)
+        self.again_button.setText(face.again)
+        self.again_button.setVisible(bool(face.again))
+        self.again_button.setAccessibleName(tr("{what}: {name}", what=face.again, name=face.name))
+        self.remove_button.set_text(face.remove)
+        self._show_accessible()
         self._show_icons()
         self._wanted_width = None
         self.updateGeometry()
 
-    def _show_accessible(self, name: str, about: str, warning: str) -> None:
-        item, kind, tip, remedy = self.item, "", "", ""
-        if isinstance(item, Attachment):
-            remedy = item.remedy
-        if isinstance(item, Attachment) and item.part is not None:
-            kind = kind_words(item.part.kind)
-            text = item.part.text
-            tip = text[:_TIP] + ("…" if len(text) > _TIP else "")
-        self.setAccessibleName(listed((name, kind, about.replace(" · ", ", "), warning)))
-        keys = tr("Enter shows its text, Delete removes it.") if self.can_open else ""
-        self.setAccessibleDescription(sentences(remedy, keys or tr("Delete removes it.")))
-        whole = "\n".join(filter(None, (name, about)))  # there may be no room for it
-        self.setToolTip("\n\n".join(filter(None, (whole, warning, remedy, tip))))
+    def _show_accessible(self) -> None:
+        face = self._face
+        self.setAccessibleName(
+            listed((face.name, face.kind, face.about.replace(" · ", ", "), face.warning))
+        )
+        self.setAccessibleDescription(
+            sentences(face.remedy, face.opens or tr("Delete removes it."))
+        )
+        whole = "\n".join(filter(None, (face.name, face.about)))  # there may be no room for it
+        self.setToolTip("\n\n".join(filter(None, (whole, face.warning, face.remedy, face.tip))))
         set_property(self, "opens", self.can_open)
         shapes = Qt.CursorShape
         self.setCursor(shapes.PointingHandCursor if self.can_open else shapes.ArrowCursor)
 
     @property
     def can_open(self) -> bool:
-        """Whether it has a text to be shown."""
-        return isinstance(self.item, Attachment) and self.item.part is not None
+        """Whether there is something to be shown of it."""
+        return bool(self._face.opens)
 
     def set_in_tabs(self, *, is_in: bool) -> None:
         """Set whether Tab stops at it; of many chips it stops at one."""
@@ -156,13 +179,9 @@ class AttachmentChip(QFrame):
         self._show_icons()
 
     def _show_icons(self) -> None:
-        item, palette, ratio = self.item, self._palette, self.devicePixelRatioF()
-        name = "image"
-        if isinstance(item, Attachment):
-            name = file_icon(item.name, item.part.kind if item.part else "")
-        self._icon.setPixmap(icons.pixmap(name, palette.secondary, _ICON, ratio))
-        is_failed = isinstance(item, Attachment) and item.phase is AttachmentPhase.FAILED
-        color = palette.danger if is_failed else palette.warning
+        face, palette, ratio = self._face, self._palette, self.devicePixelRatioF()
+        self._icon.setPixmap(icons.pixmap(face.icon, palette.secondary, _ICON, ratio))
+        color = palette.danger if face.is_failed else palette.warning
         self._sign.setPixmap(icons.pixmap("warning", color, 14, ratio))
 
     def sizeHint(self) -> QSize:
@@ -186,9 +205,7 @@ class AttachmentChip(QFrame):
     # --- keys and mouse -------------------------------------------------------------------------
 
     def _again(self) -> None:
-        item = self.item
-        is_failed = isinstance(item, Attachment) and item.phase is AttachmentPhase.FAILED
-        (self.retried if is_failed else self.reloaded).emit()
+        (self.retried if self._face.is_failed else self.reloaded).emit()
 
     def event(self, event: QEvent) -> bool:
         if event.type() in (QEvent.Type.Polish, QEvent.Type.StyleChange, QEvent.Type.FontChange):
@@ -235,25 +252,62 @@ class AttachmentChip(QFrame):
         self.focused.emit()
 
 
-def _words(item: Attachment | ImagePart) -> tuple[str, str, str, str]:
-    """The name, what is said of the file, what is wrong, and the words of the button."""
-    if isinstance(item, ImagePart):
-        return item.name or tr("Pasted picture"), image_words(item), "", ""
-    name = item.name or tr("Pasted text")
+def _face(item: Item) -> _Face:
+    match item:
+        case ShownCollection():
+            return _collection_face(item)
+        case ImagePart():
+            name = item.name or tr("Pasted picture")
+            return _Face(name, "image", image_words(item), remove=tr("Remove {name}", name=name))
+        case Attachment():
+            return _file_face(item)
+
+
+def _file_face(item: Attachment) -> _Face:
+    name, part = item.name or tr("Pasted text"), item.part
+    face = _Face(
+        name,
+        file_icon(item.name, part.kind if part else ""),
+        remedy=item.remedy,
+        remove=tr("Remove {name}", name=name),
+    )
+    if part is not None:
+        face = replace(
+            face,
+            kind=kind_words(part.kind),
+            about=_about(part, item),
+            warning=listed(map(warning_words, part.warnings)),
+            tip=part.text[:_TIP] + ("…" if len(part.text) > _TIP else ""),
+            opens=tr("Enter shows its text, Delete removes it."),
+        )
     match item.phase:
         case AttachmentPhase.READING:
             percent = round(100 * item.progress)
             about = tr("reading, {percent} %", percent=percent) if percent else tr("reading…")
-            return name, about, "", ""
+            return replace(face, about=about, warning="", progress=item.progress)
         case AttachmentPhase.FAILED:
-            return name, "", item.fault, tr("Try again")
+            again = tr("Try again")
+            return replace(face, about="", warning=item.fault, is_failed=True, again=again)
+        case AttachmentPhase.READY if item.changed:
+            return replace(face, warning=tr("Changed on disk"), again=tr("Read again"))
         case AttachmentPhase.READY:
-            pass
-    about = _about(item.part, item) if item.part else ""
-    if item.changed:
-        return name, about, tr("Changed on disk"), tr("Read again")
-    warnings = item.part.warnings if item.part else ()
-    return name, about, listed(map(warning_words, warnings)), ""
+            return face
+
+
+def _collection_face(item: ShownCollection) -> _Face:
+    collection, view = item.collection, item.view
+    is_reading = view.done < view.files or not view.scanned
+    return _Face(
+        collection.name,
+        "collection",
+        files_words(collection, view),
+        fault_words(view),
+        progress=view.done / max(view.files, 1) if is_reading else None,
+        kind=tr("collection"),
+        tip=sources_words(collection),
+        opens=tr("Enter shows its files, Delete stops using it in this chat."),
+        remove=tr("Stop using {name} in this chat", name=collection.name),
+    )
 
 
 def _about(part: FilePart, item: Attachment) -> str:

@@ -1,4 +1,4 @@
-"""Chips of the files that are attached to a message, in lines that scroll where they are many."""
+"""Chips of what a message is answered from, in lines that scroll where they are many."""
 
 from __future__ import annotations
 
@@ -10,22 +10,20 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QAccessible, QResizeEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QWidget
 
-from app.domain.parts import ImagePart
 from app.state.attachments import Attachment
+from app.state.collections import ShownCollection
 from app.system.translation import tr
-from app.ui.documents.chip import HEIGHT, AttachmentChip
+from app.ui.documents.chip import HEIGHT, AttachmentChip, Item
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.widgets import accessibility
 from app.ui.widgets.wrap import WrapLayout
-
-Item = Attachment | ImagePart
 
 _GAP = 6  # pixels between chips
 _MOST = 3 * (HEIGHT + _GAP) - _GAP  # pixels: lines shown at once; more scroll
 
 
 class Chips(QScrollArea):
-    """One chip per file; Tab stops at one of them, from which the arrow keys go to the others."""
+    """One chip per item; Tab stops at one of them, from which the arrow keys go to the others."""
 
     opened = Signal(object)  # the item
     removed = Signal(object)
@@ -50,7 +48,7 @@ class Chips(QScrollArea):
         policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
-        self.setAccessibleName(tr("Attached files"))
+        self.setAccessibleName(tr("Files and collections"))
         self.viewport().setAutoFillBackground(False)
         self._inside.setAutoFillBackground(False)
         self.hide()
@@ -71,7 +69,7 @@ class Chips(QScrollArea):
         self._set_stop(self._stop)
 
     def show_items(self, items: Sequence[Item]) -> bool:
-        """Show these files; a chip that stays keeps its focus. Returns whether others have chips."""
+        """Show these items; a chip that stays keeps its focus. Returns whether others have chips."""
         chips_before = self.chips
         focused = next(((n, each) for n, each in enumerate(self.chips) if _has_focus(each)), None)
         before = {_key(chip.item): chip for chip in self.chips}
@@ -163,7 +161,14 @@ def _id(item: Item) -> int:
 
 
 def _key(item: Item) -> object:
-    return item.id if isinstance(item, Attachment) else item
+    """What tells an item from the others while its state changes."""
+    match item:
+        case Attachment():
+            return item.id
+        case ShownCollection():
+            return ShownCollection, item.collection.id
+        case _:
+            return item
 
 
 def _has_focus(chip: AttachmentChip) -> bool:

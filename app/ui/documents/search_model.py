@@ -17,7 +17,7 @@ from app.ui.widgets.controls import TextButton, label, set_margins
 
 
 class SearchModelLine(QFrame):
-    """Is there while passages of attached files are read and no embedding model is installed."""
+    """Is there while passages are read and no embedding model is installed."""
 
     get_requested = Signal()
 
@@ -45,7 +45,9 @@ class SearchModelLine(QFrame):
             layout.addWidget(button)
         self.get_button.clicked.connect(self.get_requested)
         self.dismiss_button.clicked.connect(self._dismiss)
-        for signal in (attachments.changed, chat.conversation_changed, encoder.changed):
+        for signal in (
+            attachments.changed, chat.conversation_changed, chat.settings_changed, encoder.changed
+        ):  # fmt: skip
             signal.connect(self.refresh)
         self.refresh()
 
@@ -54,6 +56,7 @@ class SearchModelLine(QFrame):
         view = self._encoder.view
         parts = (each.part for each in self._attachments.of(self._chat.current))
         is_read = any(part is not None and part.reads is Reads.PASSAGES for part in parts)
+        is_read = is_read or bool(self._chat.settings(self._chat.current).collections)
         is_shown = is_read and view.offer is not None and not self._is_dismissed
         if is_shown:
             self._show(view)

@@ -18,7 +18,8 @@ from app.domain.parts import FilePart, ImagePart, Parts, TextPart, attachments, 
 from app.state.attachments import Attachment, AttachmentPhase
 from app.system.translation import tr
 from app.ui.blocks.style import ReadingStyle
-from app.ui.documents.chips import Chips, Item
+from app.ui.documents.chip import FileItem
+from app.ui.documents.chips import Chips
 from app.ui.theme.theme import RADIUS_CARD
 from app.ui.widgets.controls import TextButton, set_margins
 from app.ui.widgets.message_field import MessageField
@@ -99,7 +100,7 @@ class MessageEditor(QFrame):
         self.chips = Chips(self)
         number = count(-1, -1).__next__  # ids that the state has not
         ready = AttachmentPhase.READY
-        self._own: list[Item] = [
+        self._own: list[FileItem] = [
             Attachment(number(), each.name, each.path, ready, each)
             if isinstance(each, FilePart)
             else each
@@ -190,14 +191,15 @@ class MessageEditor(QFrame):
 
     def parts(self) -> Parts:
         """The attachments that were not removed, then the text."""
-        kept = (each if isinstance(each, ImagePart) else each.part for each in self.chips.items)
+        items = (*self._files, *self._own)
+        kept = (each if isinstance(each, ImagePart) else each.part for each in items)
         return (*filter(None, kept), *self._typed())
 
     def _typed(self) -> Parts:
         text = self.text()
         return (TextPart(text),) if text.strip() else ()
 
-    def _remove(self, item: Item) -> None:
+    def _remove(self, item: FileItem) -> None:
         if item in self._own:
             self._own.remove(item)
             self._show_chips()
