@@ -322,7 +322,7 @@ class Answers:
                         note = waiting_words(delta)
                         self._state.set_waiting(running.message, running.conversation, note)
                     case StepDelta():
-                        running.step = note = step_words(delta)
+                        running.begin_step(note := step_words(delta))
                         self._state.set_waiting(running.message, running.conversation, note)
                     case SectionDelta():
                         self._start(running)
@@ -412,7 +412,7 @@ class Answers:
         if self._check_adapters_again(running, failed.error):
             return
         error = replace(failed.error, file=failed.error.file or running.name)
-        has_begun = running.elsewhere is not None and used != AnswerUsage()
+        has_begun = replace(used, chat_tokens=0) != AnswerUsage()
         if not isinstance(error.fault, SearchFault):
             self._tell_reached(running, error.fault)
         ending = Ending(

@@ -41,7 +41,8 @@ def bytes_per_token(messages: Sequence[Message]) -> float:
     found: list[float] = []
     size = 0
     for message in messages:
-        if message.prompt_tokens and size >= _MEASURED:
+        is_whole = message.prompt_tokens + message.generated_tokens == message.chat_tokens
+        if message.prompt_tokens and is_whole and size >= _MEASURED:
             found.append(size / message.prompt_tokens)
         size += text_bytes(message)
     return min(max(min(found, default=_BYTES), _FEWEST_BYTES), _MOST_BYTES)

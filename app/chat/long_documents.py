@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from app.chat.part_sizes import MARKUP, PartSizes, part_sizes
 from app.chat.running_answer import QueuedAnswer
 from app.domain.answer_request import AnswerRequest, PromptMessage
 from app.domain.deltas import (
@@ -44,22 +45,30 @@ from app.domain.parts import (
     files,
     prompt_text,
     typed_text,
+    with_section,
     without_error,
 )
+from app.domain.remote_fault import RemoteFaultKind
 from app.engines.client import EngineClient
 from app.engines.local import LocalAnswer
 from app.engines.remote_client import RemoteAnswer, RemoteClient
 from app.engines.run import AnswerRun, RequestFailed
 from app.state.chat import State
-from app.system.translation import number, tr
-from engine import Chat, CountTokens, Fault, FaultKind, Priority, Role, TokensCounted, Turn
+from app.system.translation import listed, number, tr
+from engine import (
+    ApplyTemplate,
+    Chat,
+    CountTokens,
+    Fault,
+    FaultKind,
+    Priority,
+    Role,
+    TemplateApplied,
+    TokensCounted,
+    Turn,
+)
 
-_MOST_PART = 6144  # tokens of a part: of a longer one a summary says too little
-_FEWEST_PART = 96  # in a shorter one there is no sense
-_MOST_REWRITTEN = 1024  # tokens of a part that is rewritten: of a longer one something is left out
-_MOST_RESULT = 1024  # tokens of what is made of a part,
-_RESULT_SHARE = 4  # at most one part of so many of the context
-_MARKUP = 96  # tokens of the template, and of the borders of a part
+_FEWEST_CONTEXT = 512  # tokens: with less there is no sense in going on
 _USUAL_CONTEXT = 4096  # of an engine elsewhere that does not tell
 _BYTES = 3  # of a token, where the tokenizer is not here
 _BORDERS = ("\n\n", "\n", ". ", "\u3002", " ")  # the best first
@@ -94,6 +103,10 @@ class Door(Protocol):
         """Those of the chat."""
         ...
 
+    async def chat_tokens(self) -> int:
+        """Tokens of the chat with its question, without the documents read part by part."""
+        ...
+
     async def count(self, text: str) -> int:
         """Tokens of a text."""
         ...
@@ -115,6 +128,16 @@ class LocalDoor:
     def instructions(self) -> str:
         """Those of the chat."""
         return "".join(turn.text for turn in self.command.turns[:1] if turn.role is Role.SYSTEM)
+
+    async def chat_tokens(self) -> int:
+        """Tokens of the chat with its question; all that it reads at once if they are more."""
+        turns = self.command.turns
+        turns = turns[:-1] if turns and turns[-1].role is Role.ASSISTANT else turns
+        asked = ApplyTemplate(turns, self.command.thinking, self.command.policy)
+        try:
+            return (await self.engine.submit(asked).result(TemplateApplied)).tokens
+        except RequestFailed:
+            return self.context
 
     async def count(self, text: str) -> int:
         """Tokens of a text."""
@@ -159,6 +182,12 @@ class RemoteDoor:
     def _system(self) -> list[PromptMessage]:
         return [each for each in self.request.messages[:1] if each.role is Role.SYSTEM]
 
+    async def chat_tokens(self) -> int:
+        """About how many tokens the chat has with its question."""
+        messages = self.request.messages
+        messages = messages[:-1] if messages[-1].role is Role.ASSISTANT else messages
+        return await self.count("".join(prompt_text(each.parts) for each in messages))
+
     async def count(self, text: str) -> int:
         """About how many tokens a text has."""
         return math.ceil(len(text.encode("utf-8", "replace")) / _BYTES)
@@ -186,14 +215,6 @@ class LongRequest:
     def rewrites(self) -> bool:
         """Whether the sections are the answer."""
         return self.files[0].reads is Reads.REWRITE
-
-
-@dataclass(slots=True)
-class _Made:
-    """What comes of one request."""
-
-    text: str = ""
-    reason: EndReason = EndReason.END
 
 
 def long_request(question: Message | None, so_far: Parts) -> LongRequest | None:
@@ -246,8 +267,11 @@ class LongAnswer:
     def __init__(self, asked: LongRequest, door: Door) -> None:
         self.id = next(_ids)  # unique in the process
         self._asked, self._door = asked, door
+        self._done: Parts = asked.done  # the sections so far
         self._run: AnswerRun | None = None  # in progress
         self._cancelled = False
+        self._has_text = False  # of the answer itself
+        self._chat_tokens = 0  # of the chat with what there is of the answer
         self._usage = AnswerUsage()
 
     def cancel(self) -> None:
@@ -257,63 +281,80 @@ class LongAnswer:
             self._run.cancel()
 
     async def deltas(self) -> AsyncIterator[Delta]:
-        """The sections, then the text; raises AnswerFailed."""
-        room, most = await self._room()
-        sections = [each for each in self._asked.done if not each.level]
+        """The sections, then the text; raises AnswerFailed.
+
+        An engine may read less at once than it says: what is left is then done in smaller parts.
+        """
+        context = self._door.context
+        try:
+            self._chat_tokens = await self._door.chat_tokens()
+            if self._asked.begun:
+                self._chat_tokens += await self._door.count(self._asked.begun)
+            while True:
+                try:
+                    async for delta in self._steps(await self._sizes(context)):
+                        yield delta
+                    break
+                except AnswerFailed as failed:
+                    context //= 2
+                    if self._has_text or context < _FEWEST_CONTEXT or not _is_too_long(failed):
+                        raise
+        except AnswerFailed:
+            yield self._used()
+            raise
+
+    async def _steps(self, sizes: PartSizes) -> AsyncIterator[Delta]:
+        """What is left to do, with parts of such sizes."""
+        sections = self._level(0)
         is_read = bool(self._asked.begun and sections)
-        left = [] if is_read else await self._parts(sections, room)
+        left = [] if is_read else await self._parts(sections, sizes.text)
         count = len(sections) + len(left)
         rewrites = self._asked.rewrites
+        if not count:
+            names = listed([file.name for file in self._asked.files])
+            raise _failure(tr("There is no text in {name}.", name=names))
         if count == 1 and not (sections or rewrites):  # it fits in one prompt
             question = self._of_part(replace(left[0], count=1))
             async for delta in self._written(question):
                 yield delta
             return
-        numbered = (replace(part, number=at) for at, part in enumerate(left, len(sections) + 1))
+        numbered = [replace(part, number=at) for at, part in enumerate(left, len(sections) + 1)]
         again = [] if self._asked.begun else [each for each in sections if not each.text]
         for part in (*again, *numbered):
             part = replace(part, count=count, cut=False)
-            yield StepDelta(part.number, count)
-            made = _Made()
-            async for delta in self._section(self._of_part(part), most, made):
+            async for delta in self._section(part, self._of_part(part), sizes.result):
                 yield delta
-            if self._cancelled or made.reason is EndReason.CANCELLED:
-                yield self._usage
-                yield AnswerEnd(EndReason.CANCELLED)
-                return
-            done = _done(part, made)
-            if part.number > len(sections):
-                sections.append(done)
-            else:
-                sections[part.number - 1] = done
-            yield SectionDelta(done)
-        if rewrites:
-            yield self._usage
-            yield AnswerEnd()
+            if self._cancelled:
+                break
+        if rewrites or self._cancelled:
+            yield self._used()
+            yield AnswerEnd(EndReason.CANCELLED if self._cancelled else EndReason.END)
             return
+        if not any(section.text for section in self._level(0)):
+            raise _failure(tr("The model wrote nothing about any part."))
         level = 0
         while True:
-            above = [each for each in self._asked.done if each.level == level + 1]
-            groups = await self._groups(sections, above, room)
+            sections, above = self._level(level), self._level(level + 1)
+            groups = await self._groups(sections, above, sizes.text)
             if len(above) + len(groups) <= 1:
                 break
             level += 1
             for group in groups:
-                yield StepDelta(group.number, group.count, level)
-                made = _Made()
                 question = self._of_results(sections[group.start : group.end], group.start + 1)
-                async for delta in self._section(question, most, made):
+                async for delta in self._section(group, question, sizes.result):
                     yield delta
-                if self._cancelled or made.reason is EndReason.CANCELLED:
-                    yield self._usage
+                if self._cancelled:
+                    yield self._used()
                     yield AnswerEnd(EndReason.CANCELLED)
                     return
-                above.append(_done(group, made))
-                yield SectionDelta(above[-1])
-            sections = above
         yield StepDelta(0, 0, level + 1)
         async for delta in self._written(self._of_results(sections, 1)):
             yield delta
+
+    def _level(self, level: int) -> list[SectionPart]:
+        """The sections of a level so far, in order."""
+        made = [part for part in self._done if isinstance(part, SectionPart)]
+        return [part for part in made if part.level == level]
 
     # --- requests -------------------------------------------------------------------------------
 
@@ -329,31 +370,50 @@ class LongAnswer:
         read = results_prompt([each.text for each in sections if each.text], first)
         return f"{self._asked.wish}\n\n{_OF_RESULTS}\n\n{read}".lstrip()
 
-    async def _section(self, question: str, most: int, made: _Made) -> AsyncIterator[Delta]:
-        """Ask for a section; what is told on the way is its progress."""
+    async def _section(self, part: SectionPart, question: str, most: int) -> AsyncIterator[Delta]:
+        """Ask for a section, which is the last delta; what comes before is the progress."""
+        yield StepDelta(part.number, part.count, part.level)
+        text, reason = "", EndReason.END
         async for delta in self._told(self._door.ask(question, most_tokens=most)):
             match delta:
                 case TextDelta():
-                    made.text += delta.text
-                    yield replace(delta, text="", context_used=0)
+                    text += delta.text
+                    yield replace(delta, text="", context_used=self._chat_tokens)
                 case ThoughtDelta():
-                    yield TextDelta("", delta.generated_tokens)
+                    yield TextDelta("", delta.generated_tokens, self._chat_tokens)
                 case AnswerEnd():
-                    made.reason = delta.reason
+                    reason = delta.reason
                 case PromptProgressDelta() | WaitingDelta():
                     yield delta
                 case _:
                     pass
+        self._cancelled |= reason is EndReason.CANCELLED
+        if self._cancelled:
+            return
+        is_cut = reason in (EndReason.LENGTH, EndReason.CONTEXT, EndReason.REPETITION)
+        done = replace(part, text=text.strip(), cut=is_cut)
+        self._done = with_section(self._done, done)
+        yield SectionDelta(done)
 
     async def _written(self, question: str) -> AsyncIterator[Delta]:
         """Ask for the text of the answer."""
         if self._cancelled:
+            yield self._used()
             yield AnswerEnd(EndReason.CANCELLED)
             return
+        before, begun = self._chat_tokens, self._usage.generated_tokens
         async for delta in self._told(self._door.ask(question, self._asked.begun)):
+            if isinstance(delta, TextDelta | ThoughtDelta):
+                self._has_text |= bool(delta.text)
+                self._chat_tokens = before + delta.generated_tokens
+                delta = replace(delta, context_used=self._chat_tokens)
             if isinstance(delta, AnswerEnd):
-                yield self._usage
+                self._chat_tokens = before + self._usage.generated_tokens - begun
+                yield self._used()
             yield delta
+
+    def _used(self) -> AnswerUsage:
+        return replace(self._usage, chat_tokens=self._chat_tokens)
 
     async def _told(self, run: AnswerRun) -> AsyncIterator[Delta]:
         """What a request brings, whose usage is added to that of all."""
@@ -361,31 +421,29 @@ class LongAnswer:
         if self._cancelled:
             run.cancel()
         used = AnswerUsage()
-        async for delta in run.deltas():
-            if isinstance(delta, AnswerUsage):
-                used = delta
-                continue
-            if isinstance(delta, AnswerEnd):
-                self._usage = _sum(self._usage, used)
-            yield delta
+        try:
+            async for delta in run.deltas():
+                if isinstance(delta, AnswerEnd):
+                    self._usage, used = _sum(self._usage, used), AnswerUsage()
+                if isinstance(delta, AnswerUsage):
+                    used = delta
+                else:
+                    yield delta
+        except AnswerFailed:
+            self._usage = _sum(self._usage, used)
+            raise
 
     # --- parts ----------------------------------------------------------------------------------
 
-    async def _room(self) -> tuple[int, int]:
-        """Tokens of the text of a part, and of what is made of it."""
+    async def _sizes(self, context: int) -> PartSizes:
+        """How long parts are that fit in such a context."""
         fixed = f"{self._door.instructions}\n{self._asked.wish}\n{_OF_RESULTS}"
-        free = self._door.context - await self._door.count(fixed) - _MARKUP
-        most = min(self._door.context // _RESULT_SHARE, _MOST_RESULT)
-        room = free - most
-        if self._asked.rewrites:  # other languages may need twice as many
-            room = min(free // 3, _MOST_REWRITTEN)
-            most = free - room
-        if room < _FEWEST_PART:
-            fault = Fault(FaultKind.MESSAGE_TOO_LONG, context=self._door.context)
+        reads = self._asked.files[0].reads
+        sizes = part_sizes(context, await self._door.count(fixed), reads)
+        if sizes is None:
+            fault = Fault(FaultKind.MESSAGE_TOO_LONG, context=context)
             raise AnswerFailed(ErrorPart(fault, message="no room for a part of the document"))
-        if self._asked.rewrites:
-            return room, most
-        return min(room, _MOST_PART), min(most, max(room // 3, 1))
+        return sizes
 
     async def _parts(self, done: Sequence[SectionPart], room: int) -> list[SectionPart]:
         """The parts of the files behind the last section."""
@@ -425,7 +483,7 @@ class LongAnswer:
         groups: list[tuple[int, int]] = []
         start, used = above[-1].end if above else 0, 0
         for at, section in enumerate(sections[start:], start):
-            size = await self._door.count(section.text) + _MARKUP // 4
+            size = await self._door.count(section.text) + MARKUP // 4
             if used + size > room and at - start > 1:
                 groups.append((start, at))
                 start, used = at, 0
@@ -470,17 +528,24 @@ def _part_of(file: FilePart, at: int, start: int, end: int) -> SectionPart:
     )
 
 
-def _done(part: SectionPart, made: _Made) -> SectionPart:
-    """A part with what was made of it."""
-    is_cut = made.reason in (EndReason.LENGTH, EndReason.CONTEXT, EndReason.REPETITION)
-    return replace(part, text=made.text.strip(), cut=is_cut)
+def _failure(sentence: str) -> AnswerFailed:
+    return AnswerFailed(ErrorPart(message=sentence, remedy=tr("Try another document or model.")))
+
+
+def _is_too_long(failed: AnswerFailed) -> bool:
+    """Whether the engine reads less at once than the request has."""
+    kind = failed.error.fault.kind
+    return kind in (RemoteFaultKind.CONTEXT, FaultKind.MESSAGE_TOO_LONG, FaultKind.CHAT_FULL)
 
 
 def _sum(one: AnswerUsage, other: AnswerUsage) -> AnswerUsage:
-    """What two requests took together; the figures of one request alone are the last one's."""
+    """What two requests took together: the first text is the first one's, the times of tokens the
+    last one's.
+    """
     names = (
         "prompt_tokens", "cached_tokens", "generated_tokens", "thought_tokens", "prompt_seconds",
         "decode_seconds", "thought_seconds", "drafted_tokens", "accepted_tokens",
     )  # fmt: skip
     total = {name: getattr(one, name) + getattr(other, name) for name in names}
-    return replace(other, **total)
+    first = one.first_token_seconds or other.first_token_seconds
+    return replace(other, **total, first_token_seconds=first)

@@ -105,6 +105,10 @@ class RunningAnswer:
         """The answers before it have ended: the time to its first token counts from now."""
         self._began = time.monotonic()
 
+    def begin_step(self, words: str) -> None:
+        """The next one of several requests begins: its speed is measured anew."""
+        self.step, self._first_token = words, None
+
     def add(self, delta: TextDelta | ThoughtDelta) -> str:
         """Add new tokens, some of which decode to no text; returns their text with its markup."""
         last, now, text = delta, time.monotonic(), delta.text
@@ -116,7 +120,7 @@ class RunningAnswer:
             self.unsaved.append(text)
             self.parts = append_text(self.parts, text)
         if self._first_token is None:
-            self._waited = now - self._began
+            self._waited = self._waited or now - self._began
             self._first_token = now, last.generated_tokens
             self._speed_at = now
         elif now - self._speed_at > _SPEED_SECONDS:
@@ -156,6 +160,7 @@ class RunningAnswer:
             thought_budget=(asked.thinking_budget or 0)
             if used.thought_budget_reached
             else earlier.thought_budget,
+            chat_tokens=used.chat_tokens,
             edited=earlier.edited,
             extra=earlier.extra,
             **(self.elsewhere.details(end) if self.elsewhere else {}),

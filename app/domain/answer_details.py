@@ -35,6 +35,7 @@ class AnswerDetails:
     thought_tokens: int = 0  # also of the parts that were continued
     thought_seconds: float = 0.0  # the same
     thought_budget: int = 0  # tokens, if the budget ended the thoughts
+    chat_tokens: int = 0  # as in `AnswerUsage`
     edited: bool = False  # the user has changed the text
     extra: str = ""  # instruction for this answer only
     server: str = ""  # host and port of an engine elsewhere; "": written on this machine

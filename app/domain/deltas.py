@@ -106,6 +106,8 @@ class AnswerUsage:
     drafted_tokens: int = 0  # verified
     accepted_tokens: int = 0  # of these
     draft_gain: float = 0.0  # estimated speed relative to an answer without drafts
+    # Of the chat with this answer, if it took several requests; 0: prompt and answer together.
+    chat_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,12 @@ class Message:
         return prompt_text(self.parts)
 
     @property
+    def chat_tokens(self) -> int:
+        """Tokens of the chat with this answer, which the next question begins with."""
+        took = self.prompt_tokens + self.generated_tokens
+        return (self.details.chat_tokens if self.details else 0) or took
+
+    @property
     def is_greeting(self) -> bool:
         """Whether it is the first message of a chat, by a preset and not by a model."""
         return self.parent is None and self.role is Role.ASSISTANT and not self.model

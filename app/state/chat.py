@@ -315,7 +315,7 @@ class State(QObject):
             return self.shown_generation.context_used
         for message in reversed(self.messages):
             if message.prompt_tokens:
-                return message.prompt_tokens + message.generated_tokens
+                return message.chat_tokens
         return 0
 
     @property

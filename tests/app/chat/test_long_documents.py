@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PySide6.QtWidgets import QFileDialog
@@ -22,77 +21,13 @@ from app.domain.parts import FilePart, SectionPart, TextPart, prompt_text, rewri
 from app.ui.file_dialogs import choose_place
 from app.ui.transcript.message_tools import tools_for
 from engine import FinishReason, Priority
-from fakes import MODEL
-from stage import Stage, flush, until
-
-WISH = "Summarise this document."
+from long_stage import WISH, ask, asked, document, last, read_part, sections, settle, stages, write
+from stage import Stage, until
 
 
 @pytest.fixture
 def make(qtbot: QtBot, tmp_path: Path) -> Iterator[Callable[[], Stage]]:
-    """Makes stages over one store, one after the other: each is a start of the app."""
-    made: list[Stage] = []
-
-    def start() -> Stage:
-        if made:
-            made[-1].close()
-        made.append(Stage(tmp_path / "data"))
-        made[-1].ready(MODEL)
-        return made[-1]
-
-    (tmp_path / "data").mkdir()
-    yield start
-    made[-1].close()
-
-
-def document(words: int) -> str:
-    """Paragraphs of forty words, all different."""
-    each = [f"word{n}" for n in range(words)]
-    return "\n\n".join(" ".join(each[at : at + 40]) for at in range(0, words, 40))
-
-
-def ask(stage: Stage, tmp_path: Path, text: str, reads: Reads = Reads.SUMMARY) -> None:
-    """Send a document that is to be read part by part."""
-    path = tmp_path / "report.txt"
-    path.write_text(text, encoding="utf-8")
-    stage.controller.attachments.attach([path])
-    for _ in range(3):
-        stage.wait_until_idle()
-    stage.controller.attachments.read_by_parts(reads)
-    assert stage.controller.send(WISH)
-    settle(stage)
-
-
-def settle(stage: Stage) -> None:
-    """Until the next request for text: parts are counted one after the other."""
-    stage.drain()
-    until(lambda: bool(stage.engine.unfinished) or last(stage).state is not MessageState.STREAMING)
-    flush()
-
-
-def last(stage: Stage) -> Message:
-    return stage.state.messages[-1]
-
-
-def sections(stage: Stage) -> list[SectionPart]:
-    return [part for part in last(stage).parts if isinstance(part, SectionPart)]
-
-
-def write(stage: Stage, text: str) -> None:
-    stage.engine.write(text)
-    stage.engine.finish()
-    settle(stage)
-
-
-def asked(stage: Stage) -> Any:
-    """The request in progress."""
-    [found] = stage.engine.unfinished
-    return found
-
-
-def read_part(text: str) -> str:
-    """The text of the part in a prompt."""
-    return text.split(">\n", 1)[1].rsplit("\n</", 1)[0]
+    yield from stages(tmp_path / "data")
 
 
 def test_each_part_is_read_once_and_the_answer_is_made_of_all(

@@ -128,7 +128,7 @@ def test_nothing_found_is_part_of_the_question(stage: Stage, search: FakeSearch)
     search.found(missing=1)
     stage.wait_until_idle()
     assert passages_part(stage.state.messages[0].parts) == PassagesPart(missing=1)
-    assert asked(stage).startswith("No passage of \"manual.pdf\" was found for this question.")
+    assert asked(stage).startswith('No passage of "manual.pdf" was found for this question.')
     assert asked(stage).endswith("\n\nWhat is the capital of Peru?")
     assert passages_part(stored(stage)[0].parts) == PassagesPart(missing=1)
 

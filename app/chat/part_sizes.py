@@ -1,0 +1,39 @@
+"""Part sizes: how long the parts of a long document are, and what is made of each, in tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.domain.documents import Reads
+
+MARKUP = 96  # tokens of the template, and of the borders of a part
+_MOST_PART = 6144  # tokens of a part: of a longer one a summary says too little
+_FEWEST_PART = 96  # in a shorter one there is no sense
+_MOST_REWRITTEN = 1024  # tokens of a part that is rewritten: of a longer one something is left out
+_MOST_RESULT = 1024  # tokens of what is made of a part,
+_RESULT_SHARE = 4  # at most one part of so many of the context
+
+
+@dataclass(frozen=True, slots=True)
+class PartSizes:
+    """The most tokens of a part."""
+
+    text: int
+    result: int  # what is made of it
+
+
+def part_sizes(context: int, fixed: int, reads: Reads) -> PartSizes | None:
+    """Sizes of parts for a context, of which so many tokens are the same in all requests; None:
+    there is no room for a part.
+    """
+    free = context - fixed - MARKUP
+    result = min(context // _RESULT_SHARE, _MOST_RESULT)
+    text = free - result
+    if reads is Reads.REWRITE:  # other languages may need twice as many
+        text = min(free // 3, _MOST_REWRITTEN)
+        result = free - text
+    if text < _FEWEST_PART:
+        return None
+    if reads is Reads.REWRITE:
+        return PartSizes(text, result)
+    return PartSizes(min(text, _MOST_PART), min(result, max(text // 3, 1)))
