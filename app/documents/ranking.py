@@ -12,6 +12,7 @@ from app.documents.passages import SIZE
 from app.documents.terms import Question, question
 
 _MOST_POSTINGS = 40_000  # passages that one question's terms may be in together, a matter of time
+_MOST_RANKED = 20_000  # of passages that have a term that is in more, the newest
 _MOST_UNKNOWN = 3  # terms in no passage for which similar ones are looked for
 _SIMILAR = 0.8
 _AGAIN = 0.97  # what each further passage of the same document counts
@@ -68,7 +69,8 @@ def by_words(
     # The highest value that a passage with all terms could have.
     weights = (math.log((total - count + 0.5) / (count + 0.5)) for count in counts)
     most = (_K1 + 1) * sum(max(_LEAST_WEIGHT, each) for each in weights)
-    found = _match(base, match, ranges, limit)
+    ranked = _MOST_RANKED if sum(counts) > _MOST_POSTINGS else 0
+    found = _match(base, match, ranges, limit, ranked)
     return {number: min(1.0, max(0.0, -value / most)) for number, value in found}
 
 
@@ -77,8 +79,9 @@ def _match(
     match: str,
     ranges: list[tuple[int, int]] | None,
     limit: int,
+    ranked: int,
 ) -> list[tuple[int, float]]:
-    """Ids and BM25 (less is better) of the best passages."""
+    """Ids and BM25 (less is better) of the best passages, of the newest `ranked`; 0: of all."""
     among, bound = "", []
     if ranges is not None:
         among = "AND words.rowid BETWEEN ? AND ?"
@@ -90,14 +93,15 @@ def _match(
                 " AND (SELECT last FROM temp.wanted WHERE first <= words.rowid"
                 " ORDER BY first DESC LIMIT 1) >= words.rowid"
             )
-    return base.execute(
-        "SELECT words.rowid, words.rank FROM words"
+    found = (
+        "SELECT words.rowid AS id, words.rank AS value FROM words"
         " CROSS JOIN passage AS p ON p.id = words.rowid"
         " CROSS JOIN document AS d ON d.id = p.document"
         f" WHERE words MATCH ? {among} AND d.key IS NOT NULL"
-        " ORDER BY words.rank LIMIT ?",
-        (match, *bound, limit),
-    ).fetchall()
+    )
+    if ranked:
+        found = f"SELECT id, value FROM ({found} ORDER BY id DESC LIMIT {ranked})"
+    return base.execute(f"{found} ORDER BY value LIMIT ?", (match, *bound, limit)).fetchall()
 
 
 def _similar(base: sqlite3.Connection, term: str) -> list[str]:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import crash_index
+from app.documents import ranking
 from app.documents.index import BATCH, DocumentIndex, Found
 from app.domain.documents import Document, DocumentKind, Page, PageUnit
 
@@ -104,6 +105,23 @@ def test_rare_words_count_more_than_frequent_ones(index: DocumentIndex) -> None:
         index.add(f"report {number}", f"The annual report of the company, number {number}.")
     index.add("rare", "The dividend of the company.")
     assert index.search("dividend in the annual report")[0].key == "rare"
+
+
+def test_of_a_word_that_is_everywhere_the_newest_passages_are_searched(
+    index: DocumentIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranking, "_MOST_POSTINGS", 8)
+    monkeypatch.setattr(ranking, "_MOST_RANKED", 4)
+    for number in range(12):
+        index.add(str(number), f"The lease of house {number}." + " It is long." * (11 - number))
+    assert keys_of(index.search("lease")) == ["11", "10", "9", "8"]
+    assert keys_of(index.search("lease", ["0", "1", "2", "3", "9"])) == ["9", "3", "2", "1"]
+    assert keys_of(index.search("lease three house 7")) == ["7"]  # the rare word decides
+    index.remove(["11", "9"])
+    assert keys_of(index.search("lease")) == ["10", "8", "7", "6"]
+    for number in range(8):
+        index.remove([str(number)])
+    assert keys_of(index.search("lease")) == ["10", "8"]
 
 
 def test_only_documents_with_the_keys_are_searched(index: DocumentIndex) -> None:
