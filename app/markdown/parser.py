@@ -56,6 +56,7 @@ _MOST_LINES = 8  # of a paragraph's beginning that may be link definitions
 
 Leaf = TextLeaf | CodeLeaf | TableLeaf | FormulaLeaf
 Make = Callable[[References], list[Block]]
+_Bracketed = tuple[int, int, Make]  # block with brackets, references known then
 
 
 class _Kind(Enum):
@@ -102,7 +103,7 @@ class Parser:
         self._leaf: Leaf | None = None
         self._count = 0  # lines so far
         self._after_blank = True
-        self._bracketed: list[tuple[int, int, Make]] = []  # block, references known then
+        self._bracketed: list[_Bracketed] = []
         self._no_formula: set[int] = set()  # lines that begin none although they look like it
         self._piece = piece
         self._pieces = (
@@ -143,8 +144,12 @@ class Parser:
         return kept
 
     def preview(self, line: str) -> list[Block]:
-        """The blocks that are not finished, as if the text ended with the incomplete line."""
-        saved, leaf = self._save(), self._leaf
+        """The blocks that are not finished, as if the text ended with the incomplete line.
+
+        They stand in place of those from `finished` on.
+        """
+        saved, leaf, finished = self._save(), self._leaf, self.finished
+        undone = self._undoable() if isinstance(leaf, FormulaLeaf) else None
         header: list[str] = []  # perhaps of a table, whose delimiters are not complete
         if isinstance(leaf, TextLeaf) and begins_table(leaf.lines, line):
             header.append(leaf.lines.pop())
@@ -156,8 +161,10 @@ class Parser:
                 self._restore(saved)
         self._is_end = True
         self._close_to(0)
-        made = self.blocks[saved.counts[1] :]
+        made = self.blocks[finished:]
         self._restore(saved)
+        if undone:
+            self._redo(finished, *undone)
         self._is_preview = self._is_end = False
         if isinstance(leaf, TextLeaf):
             leaf.lines += header
@@ -192,6 +199,29 @@ class Parser:
             self._references.popitem()
         if saved.leaf:
             saved.leaf.shorten(saved.leaf_lines)
+
+    def _undoable(self) -> tuple[list[Block], list[_Bracketed], References, set[int]]:
+        """What goes back behind the state of `_save` if the open formula is none after all."""
+        references = References(self._references.passages)
+        references.update(self._references)
+        return (
+            self.blocks[self.finished :],
+            list(self._bracketed),
+            references,
+            set(self._no_formula),
+        )
+
+    def _redo(
+        self,
+        finished: int,
+        blocks: list[Block],
+        bracketed: list[_Bracketed],
+        references: References,
+        no_formula: set[int],
+    ) -> None:
+        """Restore what `_undoable` has returned."""
+        self.blocks[finished:] = blocks
+        self._bracketed, self._references, self._no_formula = bracketed, references, no_formula
 
     def _no_formula_after_all(self, leaf: FormulaLeaf, lines: list[str]) -> None:
         """Parse the lines from a formula's first one on again, as text."""

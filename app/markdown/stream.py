@@ -47,7 +47,8 @@ class Stream:
         if last:
             kept = min(kept, parser.finish())
         open_blocks = [] if last else parser.preview(self._lines.partial)
-        self.blocks[kept:] = [*parser.blocks[kept:], *open_blocks]
+        closed = len(parser.blocks) if last else parser.finished
+        self.blocks[kept:] = [*parser.blocks[kept:closed], *open_blocks]
         return kept
 
     def source(self, start: int, end: int) -> str:

@@ -65,6 +65,29 @@ def test_streaming_in_any_pieces_gives_the_same_blocks(
     assert stream.blocks == once.blocks
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a\n$$\n~~~$$",  # the fence is not complete, and the formula after all
+        "a\n$$\n```$$\n> $$",
+        "[a]: b\n$$\n```$$\n[a]",
+        "x\n\n- [a]\n  $$\n  ```$$\n\n[a]: b\n",
+        "a\n$$\n$$b\n$$c\nd",
+    ],
+)
+def test_a_line_that_may_end_a_formula_changes_nothing_before_it_is_complete(text: str) -> None:
+    stream, shown = Stream(), list[Block]()
+    for at in range(len(text)):
+        kept = stream.feed(text[at])
+        assert stream.blocks[:kept] == shown[:kept]
+        shown = list(stream.blocks)
+        once = Stream()
+        once.feed(text[: at + 1])
+        assert shown == once.blocks
+    stream.feed("", last=True)
+    assert stream.blocks == parse(text)
+
+
 @pytest.mark.sweep
 @given(st.lists(PIECES, max_size=30), st.integers(1, 12))
 def test_streaming_in_any_pieces_gives_the_same_thoughts_and_answer(
