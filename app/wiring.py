@@ -316,6 +316,9 @@ def connect_files(window: Window, controller: Controller) -> None:
         source.file_retried.connect(files.retry)
         source.file_reloaded.connect(files.reload)
     editing.files_pasted.connect(attach_in_editor)
+    editing.file_restored.connect(
+        lambda message, removed, place: files.undo_remove(removed, place, message)
+    )
     editing.began.connect(files.begin_edit)
     editing.cancelled.connect(files.cancel_edit)
     attaching.attached.connect(files.attach)

@@ -135,9 +135,9 @@ class Attachments:
             self._cancel(id)
             self._set(place, [each for each in self._shown.of(place) if each.id != id])
 
-    def undo_remove(self, removed: Attachment, index: int) -> None:
-        """Attach a file of the shown chat again that was removed, at its place among the others."""
-        place = self._state.current
+    def undo_remove(self, removed: Attachment, index: int, editing: int | None = None) -> None:
+        """Attach a file again that was removed, at its place among the others."""
+        place = self._place(editing)
         there = self._shown.of(place)
         self._set(place, (*there[:index], removed, *there[index:]))
         if removed.phase is AttachmentPhase.READING:

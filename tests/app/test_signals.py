@@ -51,8 +51,10 @@ SMALL = {
     "DocumentViewer.reads_chosen(int,PyObject)",
     "Editing.file_reloaded(int)",
     "Editing.file_removed(int)",
+    "Editing.file_restored(PyObject,PyObject,int)",  # the last is an index
     "Editing.file_retried(int)",
     "MessageEditor.file_removed(int)",
+    "MessageEditor.file_restored(PyObject,int)",  # the last is an index
     "PageList.opened(int)",  # index
     "Tools.sibling_requested(PyObject,int)",  # -1 or +1
     "Transcript.sibling_requested(PyObject,int)",

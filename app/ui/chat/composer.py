@@ -17,7 +17,6 @@ from PySide6.QtGui import (
     QFontMetrics,
     QInputMethodEvent,
     QKeyEvent,
-    QKeySequence,
     QResizeEvent,
     QTextCursor,
 )
@@ -59,7 +58,6 @@ class _Editor(MessageField):
     up_pressed = Signal()  # Up was pressed in an empty field
     focused = Signal(bool)
     long_pasted = Signal(object)  # a text that is too long for the field; as `str` Qt alters it
-    undo_pressed = Signal()
     typing = Signal()  # an input method is composing
     slash_typed = Signal()  # as the first character of the text
     at_typed = Signal()  # "@" was typed, anywhere
@@ -91,9 +89,6 @@ class _Editor(MessageField):
             e.accept()
         elif e.key() == Qt.Key.Key_Up and not plain and self.document().isEmpty():
             self.up_pressed.emit()
-            e.accept()
-        elif e.matches(QKeySequence.StandardKey.Undo):
-            self.undo_pressed.emit()
             e.accept()
         elif e.key() == Qt.Key.Key_Escape:
             e.ignore()  # handled by the window
@@ -198,7 +193,7 @@ class Composer(QFrame):
         self._below_chips: list[QWidget] = []
         self._own: list[FileItem] = []  # pasted texts, and what else came with a draft
         self._number = count(-1, -1).__next__  # ids of pasted texts, which the state has not
-        self._history = ChipHistory(self.editor)
+        self._history = ChipHistory(self.editor, self.chips)
         field = QHBoxLayout()
         field.setSpacing(8)
         field.addWidget(self.attach_button, 0, Qt.AlignmentFlag.AlignBottom)
@@ -224,7 +219,6 @@ class Composer(QFrame):
         self.attach_button.customContextMenuRequested.connect(self._open_attach_menu)
         self._connect_chips()
         self.editor.long_pasted.connect(self._on_long_pasted)
-        self.editor.undo_pressed.connect(self._history.undo)
         self.editor.textChanged.connect(self._on_text)
         self.editor.typing.connect(self.typing)
         self.editor.save_requested.connect(self.save_prompt)
@@ -384,7 +378,6 @@ class Composer(QFrame):
         chips.removed.connect(self._on_removed)
         chips.retried.connect(self.file_retried)
         chips.reloaded.connect(self.file_reloaded)
-        chips.undo_requested.connect(self._history.undo)
         chips.left.connect(self.editor.setFocus)
 
     def insert_pasted(self, part: FilePart) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtWidgets import QPlainTextEdit
-
+from app.ui.documents.chips import Chips
+from app.ui.widgets.message_field import MessageField
 from app.ui.widgets.text_undo import UNDOABLE
 
 
 class ChipHistory:
     """Changes of the chips that Undo in the text field takes back."""
 
-    def __init__(self, editor: QPlainTextEdit) -> None:
+    def __init__(self, editor: MessageField, chips: Chips) -> None:
         self._editor = editor
+        editor.undo_pressed.connect(self.undo)
+        chips.undo_requested.connect(self.undo)
         # How to take each change back, and the undo steps of the field at that time.
         self._changes: list[tuple[Callable[[], None], int]] = []
 

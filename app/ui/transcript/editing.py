@@ -34,7 +34,8 @@ class Editing(QObject):
     files_pasted = Signal(object, list)  # message, the paths; none: a picture was pasted
     file_opened = Signal(object)  # Attachment, whose text is to be shown
     file_removed = Signal(int)  # id of an attachment of the state
-    file_retried = Signal(int)  # the same
+    file_restored = Signal(object, object, int)  # message, removed Attachment, and its place
+    file_retried = Signal(int)  # as of `file_removed`
     file_reloaded = Signal(int)
 
     def __init__(
@@ -70,6 +71,8 @@ class Editing(QObject):
         chips = self.editor.chips
         chips.opened.connect(self.file_opened)
         self.editor.file_removed.connect(self.file_removed)
+        restored = partial(self.file_restored.emit, self.message_id)
+        self.editor.file_restored.connect(restored)
         chips.retried.connect(self.file_retried)
         chips.reloaded.connect(self.file_reloaded)
         self.editor.resized.connect(self.fit)

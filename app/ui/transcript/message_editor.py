@@ -20,6 +20,7 @@ from app.system.translation import tr
 from app.ui.blocks.style import ReadingStyle
 from app.ui.documents.chip import FileItem
 from app.ui.documents.chips import Chips
+from app.ui.documents.history import ChipHistory
 from app.ui.theme.theme import RADIUS_CARD
 from app.ui.widgets.controls import TextButton, set_margins
 from app.ui.widgets.message_field import MessageField
@@ -70,6 +71,7 @@ class MessageEditor(QFrame):
     cancelled = Signal()
     files_pasted = Signal(list)  # their paths; none: a picture was pasted
     file_removed = Signal(int)  # id of an attachment of the state
+    file_restored = Signal(object, int)  # removed Attachment, and its place
     resized = Signal()  # the text changed, and with it the needed height
     SUBMIT = Qt.KeyboardModifier.NoModifier  # with Enter
 
@@ -108,6 +110,7 @@ class MessageEditor(QFrame):
             if isinstance(each, FilePart | ImagePart)
         ]
         self._files: Sequence[Attachment] = ()  # of the state
+        self._history = ChipHistory(self._field, self.chips)
         self.chips.removed.connect(self._remove)
         self.chips.left.connect(self._field.setFocus)
         layout.addWidget(self.chips)
@@ -201,10 +204,18 @@ class MessageEditor(QFrame):
 
     def _remove(self, item: FileItem) -> None:
         if item in self._own:
-            self._own.remove(item)
+            place = self._own.index(item)
+            del self._own[place]
             self._show_chips()
+            self._history.add(lambda: self._put_back(item, place))
         elif isinstance(item, Attachment):
+            place = self._files.index(item)
             self.file_removed.emit(item.id)
+            self._history.add(lambda: self.file_restored.emit(item, place))
+
+    def _put_back(self, item: FileItem, place: int) -> None:
+        self._own.insert(place, item)
+        self._show_chips()
 
     def _submit(self) -> None:
         self._field.end_composition()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import QMimeData, Signal
-from PySide6.QtGui import QDragEnterEvent, QTextDocumentFragment
+from PySide6.QtGui import QDragEnterEvent, QKeyEvent, QKeySequence, QTextDocumentFragment
 
 from app.ui.widgets.plain_text import PlainTextField
 
@@ -14,6 +14,14 @@ class MessageField(PlainTextField):
     """Plain text field that says what was pasted that is no text."""
 
     files_pasted = Signal(list)  # their paths; none: it was a picture
+    undo_pressed = Signal()  # for its owner, which can undo more than edits of the text
+
+    def keyPressEvent(self, e: QKeyEvent) -> None:
+        if e.matches(QKeySequence.StandardKey.Undo):
+            self.undo_pressed.emit()
+            e.accept()
+        else:
+            super().keyPressEvent(e)
 
     def canInsertFromMimeData(self, source: QMimeData) -> bool:
         # Pictures and files are for the owner of the field.

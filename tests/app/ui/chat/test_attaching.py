@@ -244,6 +244,14 @@ def test_files_of_an_edited_message_are_chips(stage: Stage, qtbot: QtBot, tmp_pa
     editor = transcript.editing.editor
     assert isinstance(editor, MessageEditor)
     assert [chip.name.text() for chip in editor.chips.chips] == ["a.txt", "b.txt"]
+    field = editor.focusProxy()
+    assert field is not None
+    qtbot.keyClicks(field, "!")
+    editor.chips.chips[0].remove_button.click()
+    undo(stage, qtbot, field)
+    assert [chip.name.text() for chip in editor.chips.chips] == ["a.txt", "b.txt"]
+    undo(stage, qtbot, editor.chips.chips[1])  # what was typed before
+    assert editor.text() == "What is it?"
     editor.chips.chips[0].remove_button.click()
     assert [chip.name.text() for chip in editor.chips.chips] == ["b.txt"]
     (tmp_path / "c.txt").write_text("New\n", encoding="utf-8")

@@ -290,9 +290,12 @@ def test_editing_keeps_the_attachments_that_are_not_removed(view: Transcript, qt
     assert isinstance(field, QPlainTextEdit)
     assert field.toPlainText() == "What is it?"
     assert len(editor.chips.chips) == 3
-    height = editor.height()
+    height, before = editor.height(), editor.chips.items
     editor.chips.chips[1].remove_button.click()
     assert editor.height() < height
+    qtbot.keyClick(field, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    assert [chip.item for chip in editor.chips.chips] == before
+    editor.chips.chips[1].remove_button.click()
     field.setPlainText("And now?")
     with qtbot.waitSignal(view.edit_submitted) as submitted:
         qtbot.keyClick(field, Qt.Key.Key_Return)
