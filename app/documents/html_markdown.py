@@ -23,6 +23,7 @@ _DEEPEST_PREFIX = 10  # lists and quotes that are indented
 _MOST_ADDED_CELLS = 100_000  # by spans, in all tables
 _LONGEST_ADDRESS = 200  # characters; of a longer one the query is left out
 _LONGEST_NOTICE = 3000  # characters of a notice that may be left out
+_LONGEST_FORMULA = 20_000  # characters of TeX
 _LONGEST_CELL = 2000  # characters; a table with a longer one is for layout
 
 _ROWS = ("tr", "tbody", "td")
@@ -228,7 +229,7 @@ class _Converter:
         if self._counts.get("title") and not self._counts.get("body"):
             self._title += text[: 1000 - len(self._title)]
         elif self._counts.get("annotation"):
-            self._formula += text
+            self._formula += text[: _LONGEST_FORMULA - len(self._formula)]
         elif not (self._tables and self._is_between_cells() and text.isspace()):
             self._inline.append(text)
 
@@ -369,7 +370,7 @@ class _Converter:
         elif name in _QUOTES:
             self._inline.append(_QUOTES[name][0])
         elif name == "math":
-            self._formula = attributes.get("alttext", "")
+            self._formula = attributes.get("alttext", "")[:_LONGEST_FORMULA]
         elif name == "annotation":
             self._formula = ""
 

@@ -27,9 +27,11 @@ _ATTRIBUTE = re.compile(
     r"[\s/]*+([^\s/>=][^\s/>=]*+)"
     r"(?:\s*+=\s*+(?:\"([^\"]*+)\"|'([^']*+)'|([^\s>]*+)))?"
 )
-_SUBSET = re.compile(r"<!doctype[^>\[]*\[[^\]]*\]\s*>", re.IGNORECASE)  # with entities declared
+# Of a declaration with entities in it.
+_SUBSET = re.compile(r"<!doctype[^>\[]{0,500}+\[[^\]]{0,100000}+\]\s*+>", re.IGNORECASE)
 _DECLARATIONS = 2_000  # characters: a document begins with them
 _TAG_END = re.compile(r"[\s/=]*+>")
+_IGNORED = re.compile(r"[\s/=]++")
 _ENTITY = re.compile(
     r"&(?:#(\d{1,7})(?!\d)|#[xX]([0-9a-fA-F]{1,6})(?![0-9a-fA-F])|([a-zA-Z][a-zA-Z0-9]{1,31}));?"
 )
@@ -82,8 +84,8 @@ def _attributes(html: str, at: int) -> tuple[dict[str, str], int]:
     while not (closed := _TAG_END.match(html, at)):
         found = _ATTRIBUTE.match(html, at)
         if found is None:
-            if at < len(html) and html[at] in "=/ \t\r\n\f":
-                at += 1
+            if ignored := _IGNORED.match(html, at):
+                at = ignored.end()
                 continue
             return made, -1
         value = found[2] or found[3] or found[4] or ""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 MOST_COLUMNS = 60  # of a Markdown table; a wider one is kept as rows
 _BREAKS = str.maketrans({"\r": None, "\v": "\n", "\f": "\n"})
-_BAR = re.compile(r"(\\*)\|")
+_BAR = re.compile(r"(?<!\\)(\\*+)\|")
 
 
 def cell_text(text: str) -> str:

@@ -5,6 +5,7 @@ The words are English and never change, so that the cached text of a document st
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
@@ -115,5 +116,7 @@ def none_found_prompt(names: Sequence[str]) -> str:
 
 def _tag(word: str, texts: Sequence[str]) -> str:
     """A tag that none of the texts contains: the word, or the word with a number."""
+    ends = re.compile(rf"</({word}(?:-\d+)?)>")
+    used = {name for text in texts for name in ends.findall(text)}
     names = chain((word,), (f"{word}-{number}" for number in count(2)))
-    return next(name for name in names if not any(f"</{name}>" in text for text in texts))
+    return next(name for name in names if name not in used)

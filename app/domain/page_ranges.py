@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
-_DASHES = re.compile("\\s*[-\u2010-\u2015\u2212]\\s*")
+_DASHES = re.compile("[-\u2010-\u2015\u2212]")
+_MOST_DASHES = 20  # in a range: labels may have some
+_LONGEST_NUMBER = 9  # digits
 _SEPARATORS = re.compile("[,;\u060c\u061b\uff0c\u3001\uff1b\n]+")
 
 
@@ -21,7 +24,7 @@ def read_ranges(text: str, labels: Sequence[str]) -> tuple[int, ...] | None:
         if (single := _place(piece, by_label, len(labels))) is not None:
             found.add(single)
             continue
-        for dash in _DASHES.finditer(piece):
+        for dash in islice(_DASHES.finditer(piece), _MOST_DASHES):
             first = _place(piece[: dash.start()], by_label, len(labels), otherwise=0)
             last = _place(piece[dash.end() :], by_label, len(labels), otherwise=len(labels) - 1)
             if first is not None and last is not None and first <= last:
@@ -51,10 +54,10 @@ def _place(
     text: str, by_label: dict[str, int], count: int, otherwise: int | None = None
 ) -> int | None:
     """The index of the page with a label or, if there is none, with a number; None: no page."""
-    if not text.strip():
+    if not (label := text.strip()):
         return otherwise
-    at = by_label.get(text.strip().casefold())
-    if at is None and text.strip().isdecimal():
-        number = int(text)
+    at = by_label.get(label.casefold())
+    if at is None and label.isdecimal() and len(label) <= _LONGEST_NUMBER:
+        number = int(label)
         at = by_label.get(str(number), number - 1)
     return at if at is not None and 0 <= at < count else None

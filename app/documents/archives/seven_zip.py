@@ -146,7 +146,7 @@ def _read_folders(header: Cursor, made: _Streams) -> None:
     for _ in range(count):
         coders, outputs, bound = _folder(header)
         made.coders.append(coders)
-        mains.append((outputs, next(each for each in range(outputs) if each not in bound)))
+        mains.append((outputs, next((each for each in range(outputs) if each not in bound), 0)))
     while kind := header.byte():
         if kind == _UNPACKED_SIZES:
             for outputs, main in mains:

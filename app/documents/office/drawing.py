@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import islice
 from xml.etree.ElementTree import Element
 
 from app.documents.office.formulas import formula_text
@@ -19,7 +20,8 @@ _NUMBERS = {
     "romanUc": "upperRoman",
     "arabic": "decimal",
 }
-MOST_POINTS = 2_000  # of a chart
+MOST_POINTS = 2_000  # of a series
+_MOST_SERIES = 200  # of a chart
 
 
 def body_blocks(body: Element, found: dict[str, Relation], *, is_list: bool = False) -> Blocks:
@@ -117,7 +119,7 @@ def chart_blocks(chart: Element) -> Blocks:
     heading = whole.find("c:title") if whole is not None else None
     if heading is not None:
         made.paragraph("".join(each.text or "" for each in heading.iter("a:t")))
-    series = list(chart.iter("c:ser"))
+    series = list(islice(chart.iter("c:ser"), _MOST_SERIES))
     names: dict[int, str] = {}
     rows: dict[int, dict[int, str]] = {}
     for column, each in enumerate(series):

@@ -46,6 +46,7 @@ BUILT_IN = {
     49: "@",
     **dict.fromkeys(range(50, 59), "yyyy-mm-dd"),
 }
+_LONGEST_CODE = 255  # characters, as in Excel
 LAST_DAY = 2_958_466  # the number of the day after 9999-12-31
 
 _TOKEN = re.compile(
@@ -79,7 +80,7 @@ class _Section:
 def _sections(code: str) -> tuple[_Section, ...]:
     made: list[_Section] = []
     tokens: list[str] = []
-    for token in [*_TOKEN.findall(code), ";"]:
+    for token in [*_TOKEN.findall(code[:_LONGEST_CODE]), ";"]:
         if token != ";":
             tokens.append(GENERAL if token.casefold() == _GENERAL else token)
             continue

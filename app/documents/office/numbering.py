@@ -10,6 +10,7 @@ from app.documents.office.ooxml import number
 from app.documents.office.writing import BULLET
 
 DEEPEST = 9  # levels
+_MOST_LETTERS = 30  # of a number that is counted a to z, aa to zz, and so on
 _LEVEL = re.compile(r"%([1-9])")
 _ROMAN = (
     *((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l")),
@@ -34,7 +35,8 @@ class _List:
 def counted(value: int, form: str) -> str:
     """A number in the format of a list, such as `upperRoman`."""
     if form in ("lowerLetter", "upperLetter"):
-        text = chr(97 + (value - 1) % 26) * (1 + (value - 1) // 26) if value > 0 else ""
+        letters, letter = divmod(value - 1, 26)
+        text = chr(97 + letter) * (letters + 1) if letters < _MOST_LETTERS else str(value)
     elif form in ("lowerRoman", "upperRoman"):
         text = ""
         for size, sign in _ROMAN if 0 < value < 4000 else ():

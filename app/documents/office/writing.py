@@ -12,8 +12,7 @@ from app.domain.documents import Document, DocumentKind, Page, Warned
 
 DEEPEST_HEADING = 6
 BULLET = "-"  # label of an item without a number
-_SPACES = re.compile(r"[ \t\xa0]*\n[ \t\xa0]*")
-_TABS = re.compile(r"[ \t]*\t[ \t]*")
+_TABS = re.compile(r"(?<![ \t]) *+\t[ \t]*+")
 
 
 def link(text: str, address: str) -> str:
@@ -26,7 +25,8 @@ def link(text: str, address: str) -> str:
 
 def plain(text: str) -> str:
     """A paragraph's text without spaces around its lines."""
-    return _TABS.sub(" ", _SPACES.sub("\n", text)).strip()
+    lines = (line.strip(" \t\xa0") for line in text.split("\n"))
+    return _TABS.sub(" ", "\n".join(lines)).strip()
 
 
 def whole(document: Document) -> Document:

@@ -71,13 +71,11 @@ def page_content(page: Any, form: Any) -> Content:
     placed.extend((upright, box, text) for box, text in fields)
     turn = turns[upright]
     content.width, content.height = turn(area.left, area.bottom, area.right, area.top)[2:]
-    aside = ""
     for quarter, box, text in placed:
         if quarter == upright:
             content.words.append(Word(*turn(*box), text))
         else:
-            aside = f"{aside} {text}"
-    content.aside = [aside.strip()] if aside else []
+            content.aside.append(text)
     for rule in _rules(page, content):
         content.rules.append(Rule(*turn(*rule)))
     return content

@@ -26,6 +26,8 @@ from app.documents.source import Source
 from app.domain.documents import Document, DocumentKind
 
 DEEPEST_STYLE = 20  # styles based on each other
+_DEEPEST_FIELD = 50  # fields within each other
+_LONGEST_INSTRUCTION = 4_000  # characters of a field
 _HEADING = re.compile(r"heading (\d)")
 _TARGET = re.compile(r'HYPERLINK\s+"([^"]+)"')
 _LEFT_OUT = frozenset(("w:del", "w:moveFrom", "w:rPr", "w:pPr", "w:sdtPr", "w:instrText", "w:rt"))
@@ -183,7 +185,9 @@ class _Reader:
             tag = child.tag
             if tag in _LEFT_OUT:
                 if tag == "w:instrText" and self._fields and not self._fields[-1].in_result:
-                    self._fields[-1].instruction += child.text or ""
+                    open_field = self._fields[-1]
+                    room = _LONGEST_INSTRUCTION - len(open_field.instruction)
+                    open_field.instruction += (child.text or "")[:room]
             elif tag == "w:t":
                 self._add(child.text or "", line)
             elif tag == "w:r":
@@ -230,6 +234,7 @@ class _Reader:
 
     def _field(self, kind: str, line: _Line) -> None:
         if kind == "begin":
+            del self._fields[_DEEPEST_FIELD:]
             self._fields.append(_Field())
         elif kind == "separate" and self._fields:
             self._fields[-1].in_result = True

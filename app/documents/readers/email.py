@@ -168,16 +168,13 @@ def _unflowed(message: Message, decoded: Decoded) -> str:
     deletes = message.parameter("delsp").lower() == "yes"
     made: list[str] = []
     flows = False
-    for line in decoded.text.split("\n"):
-        plain = line.removeprefix(" ")
-        if flows and not line.startswith(">"):
-            made[-1] += plain
-        else:
-            made.append(plain)
+    for at, line in enumerate(decoded.text.split("\n")):
+        if at and (not flows or line.startswith(">")):
+            made.append("\n")
         flows = line.endswith(" ") and line != "-- " and not line.startswith(">")
-        if flows and deletes:
-            made[-1] = made[-1][:-1]
-    return "\n".join(made)
+        plain = line.removeprefix(" ")
+        made.append(plain[:-1] if flows and deletes else plain)
+    return "".join(made)
 
 
 def _size(size: int) -> str:

@@ -72,7 +72,8 @@ def _add(row: Element, at: int, sheet: Sheet, reader: TextReader) -> int:
     rows = max(1, number(row.get("table:number-rows-repeated"), 1))
     if cells:
         for i in range(repeated(row, "table:number-rows-repeated")):
-            sheet.add(at + i, cells)
+            if not sheet.is_full:
+                sheet.add(at + i, cells)
     return rows
 
 

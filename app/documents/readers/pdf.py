@@ -87,7 +87,8 @@ def _contents(document: Any, form: Any, count: int) -> Iterator[Content]:
 
 
 def _text(content: Content, headings: list[tuple[int, str]]) -> str:
-    blocks = reading_order(with_tables(content.words, content.rules)) + content.aside
+    blocks = reading_order(with_tables(content.words, content.rules))
+    blocks.append(" ".join(content.aside))
     for level, title in headings:
         blocks = _with_heading(blocks, "#" * level, title)
     return "\n\n".join(block for block in blocks if block)

@@ -120,7 +120,7 @@ class _Parser:
         self._ends: list[tuple[str, int] | None] = []  # what the end of each group does
         self._codec = "cp1252"
         self._fonts: dict[int, str] = {}
-        self._font = self._default_font = 0
+        self._font = 0
         self._styles: dict[int, int] = {}  # levels of those that are headings
         self._style = 0
         self._bytes = bytearray()  # not decoded yet

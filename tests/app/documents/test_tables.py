@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.documents.tables import MOST_COLUMNS, cell_text, markdown_table
+from text_files import MOST_SECONDS
 
 
 def test_a_table_has_a_header_and_its_ragged_rows_are_filled() -> None:
@@ -44,3 +47,9 @@ def test_every_line_of_a_table_has_as_many_cells(rows: list[list[str]]) -> None:
         for line in markdown_table(rows).splitlines()
     }
     assert len(bars) <= 1
+
+
+def test_a_cell_of_backslashes_takes_time_that_grows_with_it() -> None:
+    begins = time.process_time()
+    assert cell_text("\\" * 100_000 + "x\\|").endswith("x\\\\\\|")
+    assert time.process_time() - begins < MOST_SECONDS

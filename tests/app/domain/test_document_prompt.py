@@ -97,3 +97,8 @@ def test_pieces_are_the_prompt_and_say_where_they_are_in_the_file(
     for piece in pieces:
         if piece.start >= 0:
             assert document.text[piece.start : piece.start + len(piece.text)] == piece.text
+
+
+def test_a_text_with_many_ends_of_tags_takes_time_that_grows_with_it() -> None:
+    text = "</document>" + "".join(f"</document-{number}>" for number in range(2, 100_000))
+    assert file_prompt("a.txt", text).startswith("<document-100000 ")

@@ -32,6 +32,9 @@ SHEETS = ["Jan", "Feb-Mar", "2024"]
         ("3-1", NUMBERS, None),
         ("2-99", NUMBERS, None),
         ("one", NUMBERS, None),
+        ("9" * 5_000, NUMBERS, None),
+        ("1" + " " * 30_000 + "x", NUMBERS, None),
+        ("-" * 30_000, NUMBERS, None),
     ],
 )
 def test_what_a_range_means(text: str, labels: list[str], pages: tuple[int, ...] | None) -> None:

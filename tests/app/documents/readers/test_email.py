@@ -214,6 +214,7 @@ def test_an_empty_message_is_said(mail: Read) -> None:
         ("Content-Type: multipart/mixed; boundary=b\n\n", "--b\n" * 3),
         ("", "Content-Type: multipart/mixed; boundary=b\n\n--b\n"),
         ("", "Content-Type: message/rfc822\n\n"),
+        ("Content-Type: text/plain; format=flowed\n\n", "x \n"),
         ("Subject: ", "=?a?q?"),
         ("Content-Type: a; ", '";'),
         ("Content-Disposition: attachment; ", "filename*0=a;"),

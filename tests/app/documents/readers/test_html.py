@@ -231,6 +231,10 @@ def test_a_web_archive_is_its_page(html: Read) -> None:
     [
         ("", "<"),
         ("", "<a "),
+        ("<a ", "="),
+        ("<a ", "= "),
+        ("", "<!doctype["),
+        ("<math><annotation encoding=tex>", "a<b>"),
         ("", "<!--"),
         ("", "<![CDATA["),
         ("", "<script>"),
