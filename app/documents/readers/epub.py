@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice, pairwise
 
 from app.documents.decoding import Decoded, declared, decode
 from app.documents.html_markdown import markdown
@@ -26,6 +27,8 @@ _FONTS_ONLY = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/en
 _TEXTS = (".xhtml", ".html", ".htm", ".xml")
 _HEADING = re.compile(r"#{1,6} (.+)")
 _LONGEST_LABEL = 150  # characters
+_MOST_ENTRIES = 10_000  # of the table of contents
+_ID = re.compile(r"id=([\"'])(.{1,500}?)\1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,9 @@ def _document(package: Package, book: _Book) -> Document:
     chapters: list[tuple[str, list[str]]] = []  # label, texts
     warned: dict[DocumentWarning, None] = {}
     length = 0
+    entries: dict[str, list[_Entry]] = {}
+    for entry in book.contents:
+        entries.setdefault(entry.path, []).append(entry)
     for path in book.spine:
         if path not in package:
             warned[DocumentWarning.DAMAGED] = None
@@ -71,7 +77,7 @@ def _document(package: Package, book: _Book) -> Document:
             continue
         if not decoded.sure:
             warned[DocumentWarning.UNSURE_ENCODING] = None
-        for label, html in _pieces(decoded.text, [e for e in book.contents if e.path == path]):
+        for label, html in _pieces(decoded.text, entries.get(path, [])):
             text = markdown(html, is_book=True).text
             length += len(text)
             begins = label is not None or not chapters or not book.contents
@@ -100,31 +106,22 @@ def _pieces(html: str, entries: list[_Entry]) -> Iterator[tuple[str | None, str]
         yield None, html
         return
     top = min(entry.depth for entry in entries)
-    cuts: list[tuple[int, str]] = []
+    ids: dict[str, int] = {}
+    for found in _ID.finditer(html):
+        ids.setdefault(found[2], found.start())
+    labels: dict[int, str] = {}  # by where their chapters begin
     for entry in entries:
-        if entry.depth > top:
-            continue
-        at = _place(html, entry.fragment) if entry.fragment else 0
-        if at >= 0 and not any(at == other for other, _ in cuts):
-            cuts.append((at, entry.label))
-    cuts.sort()
-    if not cuts or (len(cuts) == 1 and len(entries) == 1):
+        at = html.rfind("<", 0, ids.get(entry.fragment, 0)) if entry.fragment else 0
+        if entry.depth == top and at >= 0:
+            labels.setdefault(at, entry.label)
+    if not labels or (len(labels) == 1 and len(entries) == 1):
         # A fragment of the only chapter stands below its beginning as often as at it.
-        cuts = [(0, entries[0].label)]
-    if cuts[0][0] > 0:
-        yield None, html[: cuts[0][0]]
-    ends = [at for at, _ in cuts[1:]] + [len(html)]
-    for (at, label), end in zip(cuts, ends, strict=True):
-        yield label, html[at:end]
-
-
-def _place(html: str, fragment: str) -> int:
-    """Where the element with an id begins; -1: nowhere."""
-    for quote in ('"', "'"):
-        at = html.find(f"id={quote}{fragment}{quote}")
-        if at >= 0:
-            return html.rfind("<", 0, at)
-    return -1
+        labels = {0: entries[0].label}
+    begins = sorted(labels)
+    if begins[0] > 0:
+        yield None, html[: begins[0]]
+    for at, end in pairwise((*begins, len(html))):
+        yield labels[at], html[at:end]
 
 
 def _heading(text: str) -> str:
@@ -187,11 +184,13 @@ def _opf(package: Package, path: str) -> _Book:
             in_title = not token.is_end and not title
         elif in_title:
             title += token.text
-    spine = list(dict.fromkeys(spine))
-    contents = [entry for entry in _nav(package, nav) if entry.path in spine and entry.path != nav]
+    texts = dict.fromkeys(spine)
+    listed = islice(_nav(package, nav), _MOST_ENTRIES)
+    contents = [entry for entry in listed if entry.path in texts and entry.path != nav]
     if not contents:
-        contents = [entry for entry in _ncx(package, ncx) if entry.path in spine]
-    spine = [each for each in spine if each != nav or len(spine) == 1]
+        listed = islice(_ncx(package, ncx), _MOST_ENTRIES)
+        contents = [entry for entry in listed if entry.path in texts]
+    spine = [each for each in texts if each != nav or len(texts) == 1]
     return _Book(" ".join(title.split()), spine, contents)
 
 
