@@ -7,16 +7,20 @@ ending are not extracted again.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from stat import S_ISREG
 from typing import Protocol
 
-from app.documents.source import MOST_BYTES, ExtractionError, ExtractionFault
+from app.documents.source import (
+    ExtractionError,
+    ExtractionFault,
+    file_state,
+    pieces,
+    sha256_of,
+)
 from app.domain.documents import Document
 from app.domain.parts import FilePart
 from app.store.blobs import Blobs
@@ -24,7 +28,6 @@ from app.store.part_rows import from_row, to_row
 from app.store.schema import StoreError
 
 EXTRACTION = 1  # version of the readers: the texts of another one are extracted again
-_PIECE = 1 << 20  # bytes
 
 
 class TextExtractor(Protocol):
@@ -85,15 +88,12 @@ class FileTexts:
         if not part.path or not part.sha256:
             return False
         try:
-            path = Path(part.path)
-            now = path.stat()
-            if (now.st_mtime, now.st_size) == (part.modified, part.size_bytes):
-                return False
-            if not S_ISREG(now.st_mode):
-                return False
-            with path.open("rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest() != part.sha256
-        except OSError:
+            now = file_state(Path(part.path))
+            if part.size_bytes not in (0, now.st_size):  # 0: not known
+                return True
+            is_same = now.st_mtime == part.modified
+            return not is_same and sha256_of(Path(part.path)) != part.sha256
+        except ExtractionError:
             return False
 
     def close(self) -> None:
@@ -106,13 +106,8 @@ class FileTexts:
     def _kept(self, wanted: FilePart, cancelled: Callable[[], bool]) -> FilePart:
         """The part with the hash of its file, whose bytes are kept."""
         path = Path(wanted.path)
-        with _readable():
-            facts = path.stat()
-        if not S_ISREG(facts.st_mode):
-            raise ExtractionError(ExtractionFault.NOT_A_FILE)
-        if facts.st_size > MOST_BYTES:
-            raise ExtractionError(ExtractionFault.TOO_LARGE)
-        sha256 = self._blobs.add(_pieces(path, cancelled))
+        facts = file_state(path)
+        sha256 = self._blobs.add(pieces(path, cancelled))
         return replace(wanted, sha256=sha256, modified=facts.st_mtime, size_bytes=facts.st_size)
 
     def _extracted(
@@ -150,23 +145,3 @@ class FileTexts:
 def _ending(part: FilePart) -> str:
     """The ending of its name, by which text formats are told apart."""
     return Path(part.name).suffix.lower()
-
-
-@contextmanager
-def _readable() -> Generator[None]:
-    """Errors of the file system as ExtractionError."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise ExtractionError(ExtractionFault.MISSING) from error
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ExtractionError(ExtractionFault.UNREADABLE, reason) from error
-
-
-def _pieces(path: Path, cancelled: Callable[[], bool]) -> Iterator[bytes]:
-    with _readable(), path.open("rb") as file:
-        while piece := file.read(_PIECE):
-            if cancelled():
-                raise ExtractionError(ExtractionFault.CANCELLED)
-            yield piece

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from app.documents.source import (
     MOST_CHARACTERS,
     ExtractionError,
     ExtractionFault,
+    file_state,
 )
 from app.domain.documents import Document
 from app.processes.pool import ChildError, ChildFault, ChildLimits, ChildPool
@@ -24,7 +23,6 @@ _FAULTS = {
     ChildFault.OUTPUT: ExtractionFault.TOO_LARGE,
     ChildFault.CANCELLED: ExtractionFault.CANCELLED,
 }
-_MISSING = (errno.ENOENT, errno.ENOTDIR)
 
 
 class Extractor:
@@ -54,9 +52,7 @@ class Extractor:
         `cancelled` is called every few milliseconds, and `progress` with the share that is done, 0
         to 1, if the format allows it; both on this thread.
         """
-        before = _state(path)
-        if before.st_size > self._most_bytes:
-            raise ExtractionError(ExtractionFault.TOO_LARGE, f"{before.st_size} bytes")
+        before = file_state(path, self._most_bytes)
         request = {
             "path": str(path.absolute()),
             "name": name,
@@ -83,26 +79,9 @@ def _extraction_error(error: ChildError | ExtractionError) -> ExtractionError:
     return ExtractionError(_FAULTS.get(error.fault, ExtractionFault.CRASHED), error.detail)
 
 
-def _state(path: Path) -> os.stat_result:
-    """What the system says of a file. Raises ExtractionError for one that is none to read."""
-    try:
-        found = path.stat()
-        if stat.S_ISREG(found.st_mode) and not os.access(path, os.R_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    except (OSError, ValueError) as error:
-        number = getattr(error, "errno", None)
-        fault = ExtractionFault.MISSING if number in _MISSING else ExtractionFault.UNREADABLE
-        raise ExtractionError(fault, getattr(error, "strerror", None) or str(error)) from None
-    if not stat.S_ISREG(found.st_mode):
-        is_folder = stat.S_ISDIR(found.st_mode)
-        raise ExtractionError(ExtractionFault.NOT_A_FILE, "folder" if is_folder else "device")
-    return found
-
-
 def _check_unchanged(path: Path, before: os.stat_result) -> None:
     """Raise ExtractionError if a file is not as it was."""
-    after = _state(path)
-    if _identity(after) != _identity(before):
+    if _identity(file_state(path)) != _identity(before):
         raise ExtractionError(ExtractionFault.CHANGED)
 
 

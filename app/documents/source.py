@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import os
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from errno import EACCES
 from functools import cached_property
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import BinaryIO
 
 MOST_CHARACTERS = 40_000_000  # of a document's text; what is longer is cut, with a warning
 MOST_BYTES = 2_000_000_000  # of a file
+_PIECE = 1 << 20  # bytes
 
 
 class ExtractionFault(StrEnum):
@@ -59,6 +65,64 @@ class ExtractionError(Exception):
         super().__init__(detail or fault.value)
         self.fault = fault
         self.detail = detail  # technical
+
+
+@contextmanager
+def _readable() -> Generator[None]:
+    """Errors of the file system as ExtractionError."""
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ExtractionError(ExtractionFault.MISSING) from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ExtractionError(ExtractionFault.UNREADABLE, reason) from error
+
+
+def file_state(path: Path, most_bytes: int = MOST_BYTES) -> os.stat_result:
+    """What the system says of a file. Raises ExtractionError for one that is none to read."""
+    with _readable():
+        found = _checked(path.stat(), most_bytes)
+    if not os.access(path, os.R_OK):
+        raise ExtractionError(ExtractionFault.UNREADABLE, os.strerror(EACCES))
+    return found
+
+
+def pieces(path: Path, cancelled: Callable[[], bool] | None = None) -> Iterator[bytes]:
+    """The bytes of a file as it is when it is opened, which waits for no pipe. Raises
+    ExtractionError, also for a file that grows beyond the limit.
+    """
+    left = MOST_BYTES
+    with _readable(), open(path, "rb", opener=_open_at_once) as file:
+        _checked(os.fstat(file.fileno()), MOST_BYTES)
+        while piece := file.read(min(_PIECE, left + 1)):
+            left -= len(piece)
+            if left < 0:
+                raise ExtractionError(ExtractionFault.TOO_LARGE)
+            if cancelled is not None and cancelled():
+                raise ExtractionError(ExtractionFault.CANCELLED)
+            yield piece
+
+
+def sha256_of(path: Path, cancelled: Callable[[], bool] | None = None) -> str:
+    """The hash of the bytes of a file. Raises ExtractionError."""
+    made = hashlib.sha256()
+    for piece in pieces(path, cancelled):
+        made.update(piece)
+    return made.hexdigest()
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _checked(found: os.stat_result, most_bytes: int) -> os.stat_result:
+    if not S_ISREG(found.st_mode):
+        detail = "folder" if S_ISDIR(found.st_mode) else "device"
+        raise ExtractionError(ExtractionFault.NOT_A_FILE, detail)
+    if found.st_size > most_bytes:
+        raise ExtractionError(ExtractionFault.TOO_LARGE, f"{found.st_size} bytes")
+    return found
 
 
 @dataclass(frozen=True)
