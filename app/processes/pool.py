@@ -208,7 +208,7 @@ class Child:
                 start_new_session=True,
                 creationflags=_creation_flags(),
             )
-        except OSError as error:
+        except (OSError, ValueError, MemoryError, subprocess.SubprocessError) as error:
             self._answers.put(ChildError(ChildFault.NOT_STARTED, str(error)))
             self._started.set()
             return
@@ -221,7 +221,7 @@ class Child:
             process.wait(_END_SECONDS)
         except FrameError as error:
             self._answers.put(ChildError(ChildFault.OUTPUT, str(error)))
-        except (OSError, subprocess.TimeoutExpired):
+        except (OSError, MemoryError, subprocess.TimeoutExpired):
             pass
         self.kill()
         code = process.wait()
