@@ -23,7 +23,7 @@ from app.chat.collection_reader import READER, CollectionReader, ReadFile
 from app.chat.file_texts import TextExtractor
 from app.chat.indexed_files import IndexedFiles
 from app.chat.indexing import Indexing
-from app.chat.retrieval import Found, Read, Retrieval, passage_of
+from app.chat.retrieval import Read, Retrieval, passage_of
 from app.documents.folder_scan import Scan, scan
 from app.domain.collection import (
     Collection,
@@ -32,7 +32,7 @@ from app.domain.collection import (
     FileState,
     Problem,
 )
-from app.domain.documents import Passage
+from app.domain.documents import FoundPassage, Passage
 from app.domain.ids import new_id
 from app.domain.message import Message
 from app.state.chat import State
@@ -202,7 +202,7 @@ class Collections(QObject):
         del branch
         files = {file.sha256: file for file in self._searched(conversation)}
 
-        def read(found: Found) -> Passage | None:
+        def read(found: FoundPassage) -> Passage | None:
             file = files.get(found.key)
             if file is None:
                 return None

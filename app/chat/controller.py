@@ -260,7 +260,7 @@ class Controller(QObject):
         self.indexed_files = IndexedFiles(
             state, states.attachments, self.indexing, store_queue, self
         )
-        self.retrieval.search = self.indexed_files.search
+        self.retrieval.search = self.indexing.search
         self.deletions = Deletions(
             state,
             store_queue,

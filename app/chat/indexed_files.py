@@ -4,28 +4,24 @@ last chat.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterator
 
 from PySide6.QtCore import QObject, QTimer
 
-from app.chat.indexing import DocumentText, Indexing, Offered, SearchResult
-from app.chat.retrieval import document_key
+from app.chat.indexing import DocumentText, Indexing, Offered
 from app.domain.documents import DocumentKind, Reads
 from app.domain.parts import FilePart
+from app.domain.passages import document_key
 from app.state.attachments import AttachmentsState, Place
 from app.state.chat import State
 from app.store.store import Store
 from app.store.writer import StoreQueue
 
-if TYPE_CHECKING:
-    from app.documents.index import Found
-
 _PURGED_MILLISECONDS = 1_000  # from a change of the trash until what nothing names is forgotten
 
 
 class IndexedFiles(QObject):
-    """Keeps the index of attached files up to date, and searches it for questions."""
+    """Keeps the index of attached files up to date."""
 
     def __init__(
         self,
@@ -46,24 +42,6 @@ class IndexedFiles(QObject):
         self._purged = QTimer(self, singleShot=True, interval=_PURGED_MILLISECONDS)
         self._purged.timeout.connect(self.forget_unnamed)
         state.trash_changed.connect(self._purged.start)
-
-    def search(
-        self,
-        question: str,
-        keys: Sequence[str],
-        then: Callable[[Sequence[Found], int], None],
-        failed: Callable[[str], None],
-        limit: int,
-    ) -> None:
-        """Search documents for a question, as `Retrieval` does."""
-
-        def found(result: SearchResult) -> None:
-            if result.fault:
-                failed(result.fault)
-            else:
-                then(result.found, result.missing)
-
-        self._indexing.search(question, keys, found, limit)
 
     def forget_unnamed(self) -> None:
         """Forget the documents that neither the store names nor is attached to an unsent message."""

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Protocol
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.chat.encoder import TextKind, Vectors
-from app.domain.documents import DocumentKind, PageStart
+from app.domain.documents import DocumentKind, FoundPassage, PageStart
 from app.state.chat import State
 from app.state.encoder import EncoderState
 from app.state.indexing import IndexingState, IndexingView
 from app.system.worker import BackgroundWorker
 
 if TYPE_CHECKING:
-    from app.documents.index import DocumentIndex, Found
+    from app.documents.index import DocumentIndex
 
 _log = logging.getLogger(__name__)
 _STEP_SECONDS = 0.02  # of the worker, after which a question or a pause gets its turn
@@ -85,7 +85,7 @@ class Encoding(Protocol):
 class SearchResult:
     """What was found for a question."""
 
-    found: tuple[Found, ...]
+    found: tuple[FoundPassage, ...]
     by_meaning: bool = False  # not only by words
     missing: int = 0  # documents that are not indexed yet, or only a part of each
     fault: str = ""  # why nothing could be found, technical; "": nothing went wrong

@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from app.chat.context_room import answer_room, bytes_per_token, context_of, text_bytes
-from app.domain.documents import PageUnit, Passage, Reads, SearchFault
+from app.chat.indexing import SearchResult
+from app.domain.documents import FoundPassage, PageUnit, Passage, Reads, SearchFault
 from app.domain.message import Message
 from app.domain.parts import FilePart, Parts, PassagesPart, typed_text
 from app.domain.passages import (
@@ -44,67 +45,9 @@ _SHARE = 3  # one part of so many of the free context is for passages
 Ended = Callable[[SearchFault | None], None]
 
 
-class Found(Protocol):
-    """A passage as the index finds it."""
-
-    @property
-    def key(self) -> str:
-        """Of its document."""
-        ...
-
-    @property
-    def start(self) -> int:
-        """Its first character in the document's text."""
-        ...
-
-    @property
-    def end(self) -> int:
-        """The character behind it."""
-        ...
-
-    @property
-    def score(self) -> float:
-        """How well it fits, 0 to 1."""
-        ...
-
-    @property
-    def text(self) -> str:
-        """Its text, as it is in the index."""
-        ...
-
-    @property
-    def page(self) -> str:
-        """The label of the page it begins on, as it is in the index."""
-        ...
-
-    @property
-    def headings(self) -> str:
-        """Those above it and in it, from the outermost on, with " > " between them."""
-        ...
-
-    @property
-    def table_head(self) -> str:
-        """That of the table which it continues; "": it continues none."""
-        ...
-
-
-class Search(Protocol):
-    """Searches documents; calls one of the two functions later, on the GUI thread.
-
-    `then` gets what was found, and how many of the documents could not be searched yet.
-    """
-
-    def __call__(
-        self,
-        question: str,
-        keys: Sequence[str],
-        then: Callable[[Sequence[Found], int], None],
-        failed: Callable[[str], None],
-        limit: int,
-    ) -> None: ...
-
-
-Read = Callable[[Found], Passage | None]  # None: it is of another document
+# Searches documents with these keys for a question; calls later, on the GUI thread.
+Search = Callable[[str, Sequence[str], Callable[[SearchResult], None], int], None]
+Read = Callable[[FoundPassage], Passage | None]  # None: it is of another document
 
 
 class Documents(Protocol):
@@ -143,14 +86,14 @@ class AttachedFiles:
         }
 
 
-def _passage(part: FilePart, found: Found) -> Passage:
+def _passage(part: FilePart, found: FoundPassage) -> Passage:
     """A passage of a file."""
     at = bisect_right(part.pages, found.start, key=lambda page: page.start) - 1
     page = part.pages[at].label if at >= 0 else ""
     return passage_of(found, part.text[found.start : found.end], part.name, page, part.unit)
 
 
-def passage_of(found: Found, inside: str, name: str, page: str, unit: PageUnit) -> Passage:
+def passage_of(found: FoundPassage, inside: str, name: str, page: str, unit: PageUnit) -> Passage:
     """The passage with this text of a document, with what is above it there."""
     above = " > ".join(each for each in found.headings.split(" > ") if each not in inside)
     return Passage(
@@ -224,7 +167,7 @@ class Retrieval:
 
     def answer_with_more(self, message_id: int) -> None:
         """Answer a question of the shown branch again, with more passages than it has."""
-        question = next((each for each in self._state.messages if each.id == message_id), None)
+        question = self._state.message(message_id)
         if question is None or self._state.busy:
             return
         had = passages_part(question.parts) or PassagesPart()
@@ -315,25 +258,25 @@ class Retrieval:
         conversation = question.conversation
         words = searched_words(question, branch[:-1])
 
-        def found(places: Sequence[Found], missing: int = 0) -> None:
-            passages = self._passages(conversation, branch, places)
+        def found(result: SearchResult) -> None:
+            if result.fault:
+                then(SearchFault(result.fault))
+                return
+            passages = self._passages(conversation, branch, result.found)
             count = most(passages)
             made = numbered(passages[:count], branch[:-1])
             shown = "" if words == typed_text(question.parts).strip() else words
-            then(PassagesPart(made, shown, max(_worth(passages) - count, 0), missing))
+            then(PassagesPart(made, shown, max(_worth(passages) - count, 0), result.missing))
 
-        def failed(about: str) -> None:
-            then(SearchFault(about))
-
-        if words and self.search is None:
-            failed("no index")
-        elif words and self.search is not None:
-            self.search(words, self._keys(conversation, branch), found, failed, DEEPEST)
+        if not words:
+            found(SearchResult(()))
+        elif self.search is None:
+            found(SearchResult((), fault="no index"))
         else:
-            found(())
+            self.search(words, self._keys(conversation, branch), found, DEEPEST)
 
     def _passages(
-        self, conversation: int, branch: Sequence[Message], places: Sequence[Found]
+        self, conversation: int, branch: Sequence[Message], places: Sequence[FoundPassage]
     ) -> list[Passage]:
         """The passages at places that were found, the best first."""
         readers = [each.reader(conversation, branch) for each in self.documents]

@@ -21,14 +21,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from app.documents.index_file import OtherVersion, open_index, set_state, transaction
 from app.documents.passages import Span, parts_of, spans
-from app.documents.ranking import Found, by_words, fused, passage_ranges
+from app.documents.ranking import by_words, fused, passage_ranges
 from app.documents.terms import folded, name_words, question
-from app.domain.documents import DocumentKind, PageStart, page_spans
+from app.domain.documents import DocumentKind, FoundPassage, PageStart, page_spans
 
 if TYPE_CHECKING:
     from app.documents.vectors import VectorTable
-
-__all__ = ["DocumentIndex", "Found", "IndexSize", "Unembedded"]
 
 T = TypeVar("T")
 _Row = tuple[int, int, int, int, str, str, str, str]  # columns of a passage, without its id
@@ -305,7 +303,7 @@ class DocumentIndex:
         vector: Sequence[float] | None = None,
         model: str = "",
         limit: int = 8,
-    ) -> list[Found]:
+    ) -> list[FoundPassage]:
         """The passages that fit a question best, also only those of documents with these keys.
 
         With the question's vector of a model, its words and its meaning count.
@@ -315,7 +313,7 @@ class DocumentIndex:
             return []
         asked = question(_encodable(text))
 
-        def work(base: sqlite3.Connection) -> list[Found]:
+        def work(base: sqlite3.Connection) -> list[FoundPassage]:
             ranges = None if wanted is None else passage_ranges(base, wanted)
             if ranges == []:
                 return []

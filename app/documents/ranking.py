@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 
 from app.documents.passages import SIZE
 from app.documents.terms import Question, question
+from app.domain.documents import FoundPassage
 
 _MOST_POSTINGS = 40_000  # passages that one question's terms may be in together, a matter of time
 _MOST_RANKED = 20_000  # of passages that have a term that is in more, the newest
@@ -19,21 +20,6 @@ _AGAIN = 0.97  # what each further passage of the same document counts
 _MERGED = 2 * SIZE  # most characters of a passage that overlapping ones are merged to
 _K1 = 1.2  # of FTS5's BM25
 _LEAST_WEIGHT = 1e-6  # of a term, there
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A passage that was found, its place in the text of the document with this key."""
-
-    key: str
-    start: int
-    end: int
-    score: float  # 0 to 1, how well it fits
-    text: str
-    page_index: int = 0
-    page: str = ""  # the page's label
-    headings: str = ""  # above the passage
-    table_head: str = ""  # of the table that it continues
 
 
 def by_words(
@@ -125,7 +111,7 @@ def fused(
     by_words: dict[int, float],
     by_meaning: dict[int, float],
     limit: int,
-) -> list[Found]:
+) -> list[FoundPassage]:
     """The best of both, by the sum of their values; overlapping ones merged, copies left out.
 
     Ranks alone would let the best of words that say little outweigh a clear meaning.
@@ -140,7 +126,7 @@ def fused(
             (json.dumps(list(scores)),),
         )
     }
-    made: list[Found] = []
+    made: list[FoundPassage] = []
     texts: set[str] = set()
     of_document: dict[str, int] = {}
     while scores:
@@ -159,7 +145,7 @@ def fused(
         values = [by_words.get(number, 0.0)]
         if by_meaning:
             values.append(max(0.0, by_meaning.get(number, 0.0)))
-        found = Found(key, start, end, sum(values) / len(values), text, *place)
+        found = FoundPassage(key, start, end, sum(values) / len(values), text, *place)
         if _merge(made, found):
             continue
         if len(made) == limit:
@@ -204,7 +190,7 @@ def passage_ranges(base: sqlite3.Connection, keys: list[str]) -> list[tuple[int,
     return made
 
 
-def _merge(made: list[Found], found: Found) -> bool:
+def _merge(made: list[FoundPassage], found: FoundPassage) -> bool:
     """Merge a passage with one that it overlaps; False: there is none."""
     for at, other in enumerate(made):
         first, second = sorted((other, found), key=lambda each: each.start)

@@ -139,6 +139,21 @@ def page_spans(text: str, starts: tuple[PageStart, ...]) -> Iterator[tuple[str, 
 
 
 @dataclass(frozen=True, slots=True)
+class FoundPassage:
+    """A passage as the index of documents found it, and its place in the text of its document."""
+
+    key: str  # of the document
+    start: int  # characters
+    end: int
+    score: float  # 0 to 1, how well it fits
+    text: str = ""
+    page_index: int = 0
+    page: str = ""  # label of the page it begins on
+    headings: str = ""  # those above it and in it, from the outermost on, with " > " between them
+    table_head: str = ""  # of the table that it continues
+
+
+@dataclass(frozen=True, slots=True)
 class SearchFault:
     """The documents of a chat could not be searched."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from app.chat.retrieval import Found
-from app.domain.documents import DocumentKind, PageStart, PageUnit, Reads
+from app.chat.indexing import SearchResult
+from app.domain.documents import DocumentKind, FoundPassage, PageStart, PageUnit, Reads
 from app.domain.parts import FilePart
 
 PAGES = (
@@ -17,28 +17,13 @@ PAGES = (
 )
 
 
-@dataclass(frozen=True)
-class Place:
-    """A passage that was found."""
-
-    key: str
-    start: int
-    end: int
-    score: float = 0.5
-    text: str = ""
-    page: str = ""
-    headings: str = ""
-    table_head: str = ""
-
-
 @dataclass
 class Asked:
     """One search."""
 
     question: str
     keys: list[str]
-    then: Callable[[Sequence[Found], int], None]
-    failed: Callable[[str], None]
+    then: Callable[[SearchResult], None]
     limit: int
 
 
@@ -50,21 +35,16 @@ class FakeSearch:
     open: list[Asked] = field(default_factory=list[Asked])
 
     def __call__(
-        self,
-        question: str,
-        keys: Sequence[str],
-        then: Callable[[Sequence[Found], int], None],
-        failed: Callable[[str], None],
-        limit: int,
+        self, question: str, keys: Sequence[str], then: Callable[[SearchResult], None], limit: int
     ) -> None:
-        self.asked.append(Asked(question, list(keys), then, failed, limit))
+        self.asked.append(Asked(question, list(keys), then, limit))
         self.open.append(self.asked[-1])
 
-    def found(self, *places: Place, missing: int = 0) -> None:
-        self.open.pop(0).then(places, missing)
+    def found(self, *passages: FoundPassage, missing: int = 0) -> None:
+        self.open.pop(0).then(SearchResult(passages, missing=missing))
 
     def fail(self, about: str = "disk I/O error") -> None:
-        self.open.pop(0).failed(about)
+        self.open.pop(0).then(SearchResult((), fault=about))
 
 
 def manual(name: str = "manual.pdf", pages: Sequence[str] = PAGES, key: str = "a1") -> FilePart:
@@ -84,8 +64,8 @@ def manual(name: str = "manual.pdf", pages: Sequence[str] = PAGES, key: str = "a
     )
 
 
-def page(part: FilePart, number: int, score: float = 0.5) -> Place:
+def page(part: FilePart, number: int, score: float = 0.5) -> FoundPassage:
     """The passage that is a page of a file, counted from 1."""
     start = part.pages[number - 1].start
     end = part.pages[number].start - 2 if number < len(part.pages) else len(part.text)
-    return Place(part.sha256, start, end, score)
+    return FoundPassage(part.sha256, start, end, score)

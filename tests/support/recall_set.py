@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+
+from app.domain.documents import FoundPassage
 
 FOLDER = Path(__file__).parents[1] / "app" / "documents" / "recall"
 LIMIT = 5  # passages that are looked at
@@ -22,36 +23,7 @@ _STOP_WORDS = (
     "while who whole whom whose why will with without would yet you your make made take use"
 )
 _STOP = frozenset(_STOP_WORDS.split())
-_ENDINGS = (
-    *(
-        "ational",
-        "fulness",
-        "iveness",
-        "ization",
-        "ations",
-        "ingly",
-        "ation",
-        "ments",
-        "ness",
-        "ment",
-    ),
-    *(
-        "ings",
-        "able",
-        "ible",
-        "ally",
-        "edly",
-        "ing",
-        "ies",
-        "ied",
-        "ers",
-        "est",
-        "ful",
-        "ity",
-        "ive",
-    ),
-    *("ous", "ion", "ed", "er", "es", "ly", "al", "s", "e", "y"),
-)
+_ENDINGS = ["ational", "fulness", "iveness", "ization", "ations", "ingly", "ation", "ments", "ness", "ment", "ings", "able", "ible", "ally", "edly", "ing", "ies", "ied", "ers", "est", "ful", "ity", "ive", "ous", "ion", "ed", "er", "es", "ly", "al", "s", "e", "y"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,25 +40,6 @@ class Question:
     def shared(self) -> frozenset[str]:
         """Stems of words with a meaning that question and answer both have."""
         return stems(self.text) & stems(self.answer)
-
-
-class Span(Protocol):
-    """A passage that a search has found."""
-
-    @property
-    def key(self) -> str:
-        """The document."""
-        ...
-
-    @property
-    def start(self) -> int:
-        """First character."""
-        ...
-
-    @property
-    def end(self) -> int:
-        """After the last character."""
-        ...
 
 
 def documents(folder: str = "documents") -> dict[str, str]:
@@ -139,7 +92,9 @@ class Recall:
         return f"recall@{LIMIT} {self.recall:.3f}, MRR {self.rank:.3f}"
 
 
-def measure(asked: Sequence[Question], search: Callable[[Question], Iterable[Span]]) -> Recall:
+def measure(
+    asked: Sequence[Question], search: Callable[[Question], Iterable[FoundPassage]]
+) -> Recall:
     """Ask all questions; a passage counts that overlaps the answer's span."""
     ranks: list[float] = []
     for one in asked:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import crash_index
 from app.documents import ranking
-from app.documents.index import BATCH, DocumentIndex, Found
-from app.domain.documents import Document, DocumentKind, Page, PageUnit
+from app.documents.index import BATCH, DocumentIndex
+from app.domain.documents import Document, DocumentKind, FoundPassage, Page, PageUnit
 
 LEASE = "The notice period of this lease is three months to the end of a quarter."
 FRUIT = 'Apples and pears are fruit. The "force majeure" clause does not cover them.'
@@ -42,7 +42,7 @@ def long_text(paragraphs: int, name: str = "word", seed: int = 1) -> str:
     )
 
 
-def keys_of(found: list[Found]) -> list[str]:
+def keys_of(found: list[FoundPassage]) -> list[str]:
     return [each.key for each in found]
 
 

@@ -16,7 +16,6 @@ from app.documents.index import DocumentIndex
 from app.domain.documents import DocumentKind
 from engine.loading.loader import load
 from engine.messages import Pooling
-from recall_set import Question
 from sessions import finish
 
 MODEL = "all-MiniLM-L6-v2"
@@ -81,16 +80,13 @@ def test_words_and_meaning_together_are_better_than_each_alone(
 ) -> None:
     index, vectors = searched
     asked = recall_set.questions()
-
-    def by_meaning(one: Question) -> list[recall_set.Span]:
-        return [*index.search("", vector=vectors[one.text], model=MODEL)]
-
-    def by_both(one: Question) -> list[recall_set.Span]:
-        return [*index.search(one.text, vector=vectors[one.text], model=MODEL)]
-
     words = recall_set.measure(asked, lambda one: index.search(one.text))
-    meaning = recall_set.measure(asked, by_meaning)
-    both = recall_set.measure(asked, by_both)
+    meaning = recall_set.measure(
+        asked, lambda one: index.search("", vector=vectors[one.text], model=MODEL)
+    )
+    both = recall_set.measure(
+        asked, lambda one: index.search(one.text, vector=vectors[one.text], model=MODEL)
+    )
     assert both.recall >= max(words.recall, meaning.recall)
     assert both.rank >= max(words.rank, meaning.rank)
     assert meaning.recall >= 0.87, meaning
