@@ -22,67 +22,41 @@ _ARCHIVES = (b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07", b"\x1f\x8b", b"BZh", b"\xfd
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
-# What begins with these bytes, at an offset, has no text.
-_LOOKS = (
-    (0, b"\x89PNG\r\n\x1a\n", Look.PICTURE),
-    (0, b"\xff\xd8\xff", Look.PICTURE),
-    (0, b"GIF87a", Look.PICTURE),
-    (0, b"GIF89a", Look.PICTURE),
-    (0, b"II*\x00", Look.PICTURE),
-    (0, b"MM\x00*", Look.PICTURE),
-    (0, b"\x00\x00\x01\x00", Look.PICTURE),
-    (0, b"8BPS", Look.PICTURE),
-    (0, b"\xff\x0a", Look.PICTURE),
-    (0, b"\x00\x00\x00\x0cJXL ", Look.PICTURE),
-    (0, b"\x00\x00\x00\x0cjP  ", Look.PICTURE),
-    (0, b"gimp xcf", Look.PICTURE),
+# What begins with these bytes has no text.
+_BEGINNINGS = {
+    Look.PICTURE: (
+        *(b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"II*\x00", b"MM\x00*"),
+        *(b"\x00\x00\x01\x00", b"8BPS", b"\xff\x0a", b"\x00\x00\x00\x0cJXL "),
+        *(b"\x00\x00\x00\x0cjP  ", b"gimp xcf"),
+    ),
+    Look.AUDIO: (
+        *(b"ID3", b"fLaC", b"OggS", b"MThd", b"#!AMR", b"\xff\xfb", b"\xff\xf3", b"\xff\xf1"),
+    ),
+    Look.VIDEO: (b"\x1aE\xdf\xa3", b"FLV\x01", b"\x00\x00\x01\xba", b"0&\xb2u\x8ef\xcf\x11"),
+    Look.MODEL: (b"GGUF", b"\x93NUMPY", b"\x89HDF\r\n\x1a\n"),
+    Look.PROGRAM: (
+        *(b"\x7fELF", b"\xca\xfe\xba\xbe", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\x00asm"),
+        b"dex\n",
+    ),
+    Look.FONT: (b"OTTO\x00", b"\x00\x01\x00\x00\x00", b"ttcf", b"wOFF", b"wOF2"),
+    Look.DATABASE: (b"SQLite format 3\x00", b"PAR1"),
+    Look.EBOOK: (b"ITSF", b"AT&TFORM"),
+    Look.COMPRESSED: (
+        *(b"\x28\xb5\x2f\xfd", b"MSCF\x00", b"\xed\xab\xee\xdb", b"!<arch>\n", b"LZIP"),
+        *(b"\x1f\x9d", b"\x04\x22\x4d\x18", b"xar!"),
+    ),
+    Look.DISK: (b"QFI\xfb",),
+}
+_LOOKS = (  # offset, bytes there
+    *((0, magic, look) for look, magics in _BEGINNINGS.items() for magic in magics),
+    (4, b"Standard Jet DB", Look.DATABASE),
+    (4, b"Standard ACE DB", Look.DATABASE),
     (8, b"WEBP", Look.PICTURE),
     (8, b"WAVE", Look.AUDIO),
     (8, b"AVI ", Look.VIDEO),
-    (0, b"ID3", Look.AUDIO),
-    (0, b"fLaC", Look.AUDIO),
-    (0, b"OggS", Look.AUDIO),
-    (0, b"MThd", Look.AUDIO),
-    (0, b"#!AMR", Look.AUDIO),
-    (0, b"\xff\xfb", Look.AUDIO),
-    (0, b"\xff\xf3", Look.AUDIO),
-    (0, b"\xff\xf1", Look.AUDIO),
-    (0, b"\x1aE\xdf\xa3", Look.VIDEO),
-    (0, b"FLV\x01", Look.VIDEO),
-    (0, b"\x00\x00\x01\xba", Look.VIDEO),
-    (0, b"0&\xb2u\x8ef\xcf\x11", Look.VIDEO),
-    (0, b"GGUF", Look.MODEL),
     (8, b'{"', Look.MODEL),  # safetensors, if the length before it fits
-    (0, b"\x93NUMPY", Look.MODEL),
-    (0, b"\x89HDF\r\n\x1a\n", Look.MODEL),
-    (0, b"\x7fELF", Look.PROGRAM),
-    (0, b"\xca\xfe\xba\xbe", Look.PROGRAM),
-    (0, b"\xcf\xfa\xed\xfe", Look.PROGRAM),
-    (0, b"\xce\xfa\xed\xfe", Look.PROGRAM),
-    (0, b"\x00asm", Look.PROGRAM),
-    (0, b"dex\n", Look.PROGRAM),
-    (0, b"OTTO\x00", Look.FONT),
-    (0, b"\x00\x01\x00\x00\x00", Look.FONT),
-    (0, b"ttcf", Look.FONT),
-    (0, b"wOFF", Look.FONT),
-    (0, b"wOF2", Look.FONT),
-    (0, b"SQLite format 3\x00", Look.DATABASE),
-    (0, b"PAR1", Look.DATABASE),
-    (4, b"Standard Jet DB", Look.DATABASE),
-    (4, b"Standard ACE DB", Look.DATABASE),
     (60, b"BOOKMOBI", Look.EBOOK),
-    (0, b"ITSF", Look.EBOOK),
-    (0, b"AT&TFORM", Look.EBOOK),
-    (0, b"\x28\xb5\x2f\xfd", Look.COMPRESSED),
-    (0, b"MSCF\x00", Look.COMPRESSED),
-    (0, b"\xed\xab\xee\xdb", Look.COMPRESSED),
-    (0, b"!<arch>\n", Look.COMPRESSED),
-    (0, b"LZIP", Look.COMPRESSED),
-    (0, b"\x1f\x9d", Look.COMPRESSED),
-    (0, b"\x04\x22\x4d\x18", Look.COMPRESSED),
-    (0, b"xar!", Look.COMPRESSED),
     (32769, b"CD001", Look.DISK),
-    (0, b"QFI\xfb", Look.DISK),
 )
 _PROGRAM_AT = 0x3C  # of `MZ` programs: where their next header is
 _ISO_MEDIA = {b"M4A": Look.AUDIO, b"hei": Look.PICTURE, b"avi": Look.PICTURE, b"mif": Look.PICTURE}
@@ -239,7 +213,7 @@ def _package_reader(package: zipfile.ZipFile) -> str:
         if _BINARY_SHEETS in types:
             raise ExtractionError(ExtractionFault.UNKNOWN, Look.OLD_SHEETS)
         for start, reader in _OFFICE_TYPES:
-            if re.search(re.escape(start) + rb"[a-zA-Z.]*\.main\+xml", types):
+            if re.search(re.escape(start) + rb"[a-zA-Z.]{0,40}\.main\+xml", types):
                 return reader
     if "META-INF/container.xml" in names and any(name.endswith(".opf") for name in names):
         return "epub"

@@ -8,19 +8,14 @@ from app.system.translation import tr
 
 def page_words(unit: PageUnit, label: str) -> str:
     """A page, such as "page 3"; "" in a document of one text."""
-    match unit:
-        case PageUnit.NONE:
-            return ""
-        case PageUnit.PAGE:
-            return tr("page {label}", label=label)
-        case PageUnit.SHEET:
-            return tr("sheet {label}", label=label)
-        case PageUnit.SLIDE:
-            return tr("slide {label}", label=label)
-        case PageUnit.CHAPTER:
-            return tr("chapter {label}", label=label)
-        case PageUnit.MESSAGE:
-            return tr("message {label}", label=label)
+    return {
+        PageUnit.NONE: "",
+        PageUnit.PAGE: tr("page {label}", label=label),
+        PageUnit.SHEET: tr("sheet {label}", label=label),
+        PageUnit.SLIDE: tr("slide {label}", label=label),
+        PageUnit.CHAPTER: tr("chapter {label}", label=label),
+        PageUnit.MESSAGE: tr("message {label}", label=label),
+    }[unit]
 
 
 def place_words(passage: Passage) -> str:

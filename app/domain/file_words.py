@@ -22,7 +22,7 @@ def is_long(text: str) -> bool:
 
 def kind_words(kind: str) -> str:
     """What a file is, for those who do not see its icon; "" if that is not known."""
-    names = {
+    names: dict[str, str] = {
         DocumentKind.TEXT: tr("text"),
         DocumentKind.CODE: tr("code"),
         DocumentKind.MARKDOWN: "Markdown",
@@ -40,24 +40,19 @@ def kind_words(kind: str) -> str:
         DocumentKind.SUBTITLES: tr("subtitles"),
         DocumentKind.ARCHIVE: tr("archive, only its list of files"),
     }
-    return next((words for each, words in names.items() if each.value == kind), "")
+    return names.get(kind, "")
 
 
 def pages_words(unit: PageUnit, count: int) -> str:
     """How many pages, such as "12 pages"; "" in a document of one text."""
-    match unit:
-        case PageUnit.NONE:
-            return ""
-        case PageUnit.PAGE:
-            return trn("{count} page", "{count} pages", count)
-        case PageUnit.SHEET:
-            return trn("{count} sheet", "{count} sheets", count)
-        case PageUnit.SLIDE:
-            return trn("{count} slide", "{count} slides", count)
-        case PageUnit.CHAPTER:
-            return trn("{count} chapter", "{count} chapters", count)
-        case PageUnit.MESSAGE:
-            return trn("{count} message", "{count} messages", count)
+    return {
+        PageUnit.NONE: "",
+        PageUnit.PAGE: trn("{count} page", "{count} pages", count),
+        PageUnit.SHEET: trn("{count} sheet", "{count} sheets", count),
+        PageUnit.SLIDE: trn("{count} slide", "{count} slides", count),
+        PageUnit.CHAPTER: trn("{count} chapter", "{count} chapters", count),
+        PageUnit.MESSAGE: trn("{count} message", "{count} messages", count),
+    }[unit]
 
 
 def length_words(part: FilePart) -> str:
@@ -129,17 +124,13 @@ def chosen_words(unit: PageUnit, chosen: Sequence[int], labels: Sequence[str]) -
 
 
 def _named(unit: PageUnit, count: int, names: str) -> str:
-    match unit:
-        case PageUnit.NONE | PageUnit.PAGE:
-            return trn("page {pages}", "pages {pages}", count, pages=names)
-        case PageUnit.SHEET:
-            return trn("sheet {pages}", "sheets {pages}", count, pages=names)
-        case PageUnit.SLIDE:
-            return trn("slide {pages}", "slides {pages}", count, pages=names)
-        case PageUnit.CHAPTER:
-            return trn("chapter {pages}", "chapters {pages}", count, pages=names)
-        case PageUnit.MESSAGE:
-            return trn("message {pages}", "messages {pages}", count, pages=names)
+    pages = trn("page {pages}", "pages {pages}", count, pages=names)
+    return {
+        PageUnit.SHEET: trn("sheet {pages}", "sheets {pages}", count, pages=names),
+        PageUnit.SLIDE: trn("slide {pages}", "slides {pages}", count, pages=names),
+        PageUnit.CHAPTER: trn("chapter {pages}", "chapters {pages}", count, pages=names),
+        PageUnit.MESSAGE: trn("message {pages}", "messages {pages}", count, pages=names),
+    }.get(unit, pages)
 
 
 def section_words(section: SectionPart) -> str:

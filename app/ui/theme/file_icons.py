@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.domain.documents import DocumentKind
 
-_BY_KIND = {
+_BY_KIND: dict[str, str] = {
     DocumentKind.CODE: "code",
     DocumentKind.JSON: "code",
     DocumentKind.NOTEBOOK: "code",
@@ -18,5 +18,4 @@ _BY_KIND = {
 
 def file_icon(name: str, kind: str = "") -> str:
     """The icon of a file; `name` is "" for a pasted text, and `kind` a `DocumentKind`."""
-    found = (icon for each, icon in _BY_KIND.items() if each.value == kind)
-    return next(found, "document") if name else "paste"
+    return _BY_KIND.get(kind, "document") if name else "paste"
