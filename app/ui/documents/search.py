@@ -5,30 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from PySide6.QtCore import Qt, QTimer
-from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QWidget
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QWidget
 
 from app.system.text_search import normalize_query, occurrences
 from app.system.translation import tr
 from app.ui.blocks.text import units
 from app.ui.documents.text import DocumentText, Match
-from app.ui.theme import icons
-from app.ui.theme.palette import LIGHT, Palette
-from app.ui.theme.theme import SMALL
-from app.ui.widgets import accessibility
-from app.ui.widgets.controls import IconButton, label
+from app.ui.widgets.find_row import FindRow
 
 _SLICE = 0.006  # seconds of searching between two events
 _SHOW_SECONDS = 0.1  # between two times that the matches so far are shown
 _PIECE = 4000  # characters that are searched at once, up to the end of a line
 
 
-class DocumentSearch(QWidget):
-    """Enter and Shift+Enter step through the matches."""
+class DocumentSearch(FindRow):
+    """Finds a query in the text of a document."""
 
     def __init__(self, text: DocumentText, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(tr("Find in this file"), parent)
         self._text = text
         self._pieces: Iterator[tuple[int, str]] = iter(())
         self._query = ""
@@ -38,33 +33,8 @@ class DocumentSearch(QWidget):
         self._next_show = 0.0
         self._timer = QTimer(self, singleShot=True, interval=0)
         self._timer.timeout.connect(self._search_some)
-        self.field = QLineEdit(placeholderText=tr("Find in this file"))
-        self.field.setAccessibleName(tr("Find in this file"))
-        self._icon = self.field.addAction(
-            icons.icon("search", LIGHT.secondary, 16), QLineEdit.ActionPosition.LeadingPosition
-        )
-        self._icon.setText(tr("Find"))  # the accessible name of its button
-        self.count = label("", "secondary", SMALL)
-        self.previous_button = IconButton("chevron_up", tr("Previous match (Shift+Enter)"))
-        self.next_button = IconButton("chevron_down", tr("Next match (Enter)"))
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(4)
-        row.addWidget(self.field, 1)
-        row.addSpacing(4)
-        row.addWidget(self.count)
-        row.addWidget(self.previous_button)
-        row.addWidget(self.next_button)
         self.field.textChanged.connect(self.search)
-        self.previous_button.clicked.connect(lambda: self.step(forward=False))
-        self.next_button.clicked.connect(lambda: self.step(forward=True))
         self._show()
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Recolour the icons."""
-        self._icon.setIcon(icons.icon("search", palette.secondary, 16))
-        for button in (self.previous_button, self.next_button):
-            button.apply_palette(palette)
 
     def clear(self) -> None:
         """Forget the query, for another document."""
@@ -85,7 +55,7 @@ class DocumentSearch(QWidget):
             step = 1 if forward else -1
             self.current = (self.current + step) % len(self.matches)
             self._show()
-            accessibility.announce(self, self.count.text())
+            self.announce()
 
     def _search_some(self) -> None:
         """Search for one time slice, then continue after other events."""
@@ -111,32 +81,11 @@ class DocumentSearch(QWidget):
             self._show()
 
     def _show(self) -> None:
-        total = len(self.matches)
-        place = self.current + 1
-        if not self._query:
-            words = ""
-        elif not total:
-            words = tr("Searching…") if self.searching else tr("Not found")
-        elif self.searching:
-            words = tr("{place} of {total}…", place=place, total=total)
-        else:
-            words = tr("{place} of {total}", place=place, total=total)
-        if self.count.text() != words:
-            self.count.setText(words)
-            if words and not self.searching and place <= 1:
-                accessibility.announce(self, words)
-        self.previous_button.setEnabled(total > 0)
-        self.next_button.setEnabled(total > 0)
+        total, place = len(self.matches), self.current + 1
+        is_other = self.show_count(self._query, place, total, searching=self.searching)
+        if is_other and not self.searching and place <= 1:
+            self.announce()
         self._text.set_matches(self.matches, self.current)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        shift = event.modifiers() & Qt.KeyboardModifier.ShiftModifier
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self.step(forward=not shift)
-        elif event.key() in (Qt.Key.Key_Down, Qt.Key.Key_Up) and self.field.hasFocus():
-            self.step(forward=event.key() == Qt.Key.Key_Down)
-        else:
-            super().keyPressEvent(event)
 
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
