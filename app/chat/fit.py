@@ -57,7 +57,6 @@ _MARKUP = 32  # tokens of the template around a turn, at most
 _STEP = 1024  # a longer context is a multiple of it
 _MOST_MODELS = 12  # that are looked at for one that can read the prompt
 
-
 _FileKey = tuple[object, str, str, Reads, tuple[int, ...]]
 
 
@@ -107,9 +106,7 @@ class Fit:
         self._library, self._model_use, self._user_files = library, model_use, user_files
         self._report = report
         self._typed = ""
-        self._to_send: tuple[_Asked, str] | None = (
-            None  # the user has sent it, before it was counted
-        )
+        self._to_send: tuple[_Asked, str] | None = None  # sent before it was counted
         self._wanted = False  # the user wants to send: it is counted during answers too
         self._counting = self._answering = False
         self._counted: _Counted | None = None
@@ -155,7 +152,7 @@ class Fit:
             return False
         counted = self._counted
         if counted is not None and counted.asked == asked:
-            others = counted.tokens - len(_bytes(counted.typed))  # without a typed text, at least
+            others = counted.tokens - _size(counted.typed)  # without a typed text, at least
             never_fits = others + answer_room(asked.context) > asked.context
             if counted.typed == typed or never_fits:
                 self._show()
@@ -280,7 +277,10 @@ class Fit:
         """Count the tokens of the next file that is not sent, by the tokenizer that reads it."""
         state = self._state
         exact, model, _ = self._reader()
-        for each in [each for place in self._shown.places() for each in self._shown.of(place)]:
+        unsent = [each for place in self._shown.places() for each in self._shown.of(place)]
+        if not unsent:
+            self._file_tokens.clear()
+        for each in unsent:
             if each.part is None:
                 continue
             tokens = self._file_tokens.get(_key(model, each.part)) if exact else None
@@ -342,7 +342,7 @@ class Fit:
         exact, model, context = self._reader()
         unsent = tuple(each.part for each in self._shown.of(place) if each.part)
         settings = state.settings(place)
-        is_long = 0 < context // 2 < len(_bytes(self._typed))
+        is_long = 0 < context // 2 < _size(self._typed)
         may_forget = settings.policy is ContextPolicy.DROP_OLDEST and any(
             files(message.parts) for message in state.messages
         )
@@ -370,18 +370,14 @@ class Fit:
         known = tuple((each.id, each.prompt_tokens) for each in messages)
         if known != self._measured[0]:
             self._measured = known, bytes_per_token(messages)
-        return math.ceil(len(_bytes(text)) / self._measured[1])
+        return math.ceil(_size(text) / self._measured[1])
 
     def _most_tokens(self, asked: _Asked, typed: str) -> int:
         """The most tokens that the prompt can have with this text: none is less than a byte."""
-
-        def size(text: str) -> int:
-            return len(_bytes(text))
-
         counted = self._counted
         if counted is None or counted.asked != asked or counted.failed:
-            return sum(size(turn.text) + _MARKUP for turn in self._turns(asked, typed))
-        return counted.tokens + (0 if counted.typed == typed else size(typed))
+            return sum(_size(turn.text) + _MARKUP for turn in self._turns(asked, typed))
+        return counted.tokens + (0 if counted.typed == typed else _size(typed))
 
     # --- what is shown --------------------------------------------------------------------------
 
@@ -485,8 +481,9 @@ def _key(model: object, part: FilePart) -> _FileKey:
     return model, part.sha256 or part.text, part.name, part.reads, part.chosen
 
 
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "replace")
+def _size(text: str) -> int:
+    """Bytes."""
+    return len(text.encode("utf-8", "replace"))
 
 
 def _forgotten(messages: Sequence[Message], first: int | None) -> tuple[str, ...]:
