@@ -36,6 +36,7 @@ from app.ui.widgets.tray import ServerTray
 from app.ui.window import Window
 
 if TYPE_CHECKING:
+    from app.state.attachments import Attachment
     from app.ui.collections.page import CollectionsPage
     from app.ui.connections.page import ConnectionsPage
     from app.ui.library.page import LibraryPage
@@ -299,6 +300,9 @@ def connect_files(window: Window, controller: Controller) -> None:
         else:
             controller.opening.paste(paths)
 
+    def restore_in_editor(message: int, removed: Attachment, place: int) -> None:
+        files.undo_remove(removed, place, message)
+
     def read_passages(ids: list[int]) -> None:
         for each in ids:
             files.set_reads(each, Reads.PASSAGES)
@@ -316,9 +320,7 @@ def connect_files(window: Window, controller: Controller) -> None:
         source.file_retried.connect(files.retry)
         source.file_reloaded.connect(files.reload)
     editing.files_pasted.connect(attach_in_editor)
-    editing.file_restored.connect(
-        lambda message, removed, place: files.undo_remove(removed, place, message)
-    )
+    editing.file_restored.connect(restore_in_editor)
     editing.began.connect(files.begin_edit)
     editing.cancelled.connect(files.cancel_edit)
     attaching.attached.connect(files.attach)
