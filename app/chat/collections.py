@@ -1,9 +1,13 @@
 """Collections of documents: made, changed and deleted; their files read, indexed and watched.
 
 Folders are looked through again every few seconds while the shown chat uses them, else every
-minute. A file is read when its size or time has changed, one after another, and never while an
-answer is written. What cannot be reached, such as a drive that is not connected, stays in the
-index until it is there again and its files are not.
+minute: notifications of the system have limits on folders, and say nothing of network drives. A
+file is read when its size or time has changed, one after another, and never while an answer is
+written. What cannot be reached, such as a drive that is not connected, stays in the index until it
+is there again and its files are not, or the user lets it go.
+
+What is known of files and what is in the index are kept in two files of their own, so that a crash
+may leave either behind. They are compared at the start, and when all is read.
 """
 
 from __future__ import annotations
@@ -11,7 +15,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +29,8 @@ from app.chat.file_texts import TextExtractor
 from app.chat.indexed_files import IndexedFiles
 from app.chat.indexing import Indexing
 from app.chat.retrieval import Read, Retrieval, passage_of
-from app.documents.folder_scan import Scan, scan
+from app.documents.folder_scan import Difference, Scan, difference, inside, is_in, scan
+from app.documents.source import ExtractionFault
 from app.domain.collection import (
     Collection,
     CollectionFile,
@@ -36,7 +42,14 @@ from app.domain.documents import FoundPassage, Passage
 from app.domain.ids import new_id
 from app.domain.message import Message
 from app.state.chat import State
-from app.state.collection_words import gone_problem, problem_of, source_problem
+from app.state.collection_words import (
+    emptied_problem,
+    gone_problem,
+    more_gone_problem,
+    more_problem,
+    problem_of,
+    source_problem,
+)
 from app.state.collections import CollectionsState
 from app.store.store import Store, StoreError
 from app.store.writer import StoreQueue
@@ -52,7 +65,7 @@ _SHARE = 20  # at most one part of so many of the time is spent with looking
 _MOST_INDEXING = 8  # documents that wait to be indexed, with their texts in memory
 _SAVE_MILLISECONDS = 500
 _SHOW_MILLISECONDS = 200
-_MOST_GONE = 100  # files that disappeared, which are said until the end of the program
+_MOST_SAID = 100  # problems of a kind that are said one by one
 
 
 class Collections(QObject):
@@ -84,12 +97,19 @@ class Collections(QObject):
         self._closed = self._has_read = False
         self._files: dict[str, CollectionFile] | None = None  # by path; None: not known yet
         self._loading = False
-        self._of: dict[int, tuple[str, ...]] = {}  # paths of the files of a collection
+        self._failed: dict[str, None] = {}  # paths of files without a text
+        self._of: dict[int, frozenset[str]] = {}  # paths of the files of a collection
         self._scans: dict[int, Scan] = {}  # the last one
-        self._gone: dict[int, dict[str, str]] = {}  # hashes by path
+        self._hidden: dict[
+            int, Counter[str]
+        ] = {}  # files that may still be there, by what hides them
+        self._devices: dict[str, int] = {}  # of folders, as they were when their files were seen
+        self._gone: dict[int, dict[str, str]] = {}  # until the end of the program: hashes by path
+        self._missed = set[str]()  # hashes of texts that were once not in the index
         self._texts: dict[str, CollectionFile] = {}  # those that are read, by hash
         self._waiting: dict[str, None] = {}  # paths of files to read, in order
-        self._reading = self._untidy = False
+        self._reading = ""  # path of the file that is read
+        self._untidy = False  # texts may have become unused, or the index may lack some
         self._scanning = set[int]()
         self._looked: dict[int, tuple[float, float]] = {}  # when, and seconds it took
         self._unsaved: dict[str, CollectionFile | None] = {}  # None: it is to be forgotten
@@ -181,11 +201,24 @@ class Collections(QObject):
             self._write(gone)
             self._set([*self.state.collections, gone])
 
+    def let_go(self, id: int, path: str) -> None:
+        """Forget the files in a folder that cannot be read, or is empty now."""
+        files, found = self._of.get(id, frozenset()), self._scans.get(id)
+        if found is None:
+            return
+        gone = {each for each in files if is_in(each, path) and each not in found.files}
+        self._of[id] = files - gone
+        self._hidden[id] = Counter({k: n for k, n in self._hidden[id].items() if k != path})
+        found.emptied[:] = (each for each in found.emptied if each != path)
+        self._keep_devices(id, found)
+        self._drop_unused()
+        self._advance()
+        self._show()
+
     def look_now(self, id: int) -> None:
         """Look through the folders of a collection now, and read again what had no text."""
-        for path in self._of.get(id, ()):
-            file = self._file(path)
-            if file is not None and file.state is FileState.FAILED:
+        for path in self._of.get(id, frozenset()).intersection(self._failed):
+            if (file := self._file(path)) is not None:
                 self._put(replace(file, state=FileState.WAITING))
         self._scan(id)
         self._advance()
@@ -222,7 +255,7 @@ class Collections(QObject):
     def _searched(self, conversation: int) -> Iterable[CollectionFile]:
         for id in self._state.settings(conversation).collections:
             if self.state.collection(id) is not None:
-                files = map(self._file, self._of.get(id, ()))
+                files = map(self._file, self._of.get(id, frozenset()))
                 yield from (file for file in files if file is not None and file.version)
 
     # --- looking --------------------------------------------------------------------------------
@@ -230,8 +263,9 @@ class Collections(QObject):
     def _set(self, collections: Sequence[Collection], deleted: Collection | None = None) -> None:
         before = self.state.deleted
         self.state.set(collections, deleted)
-        if collections:
+        if collections or self._path.exists():  # else nothing was read for one that was deleted
             self._load()
+        if collections:
             self._look_again.start()
             for each in collections:
                 if each.id not in self._of and self._files is not None:
@@ -248,13 +282,14 @@ class Collections(QObject):
             return
         self._loading = True
 
-        def load() -> dict[str, CollectionFile]:
+        def load() -> tuple[dict[str, CollectionFile], dict[str, int]]:
             from app.documents.known_files import KnownFiles  # after the first paint
 
             self._known = KnownFiles(self._path, READER)
-            return self._known.read()
+            return self._known.read(), self._known.devices()
 
-        def loaded(files: dict[str, CollectionFile]) -> None:
+        def loaded(found: tuple[dict[str, CollectionFile], dict[str, int]]) -> None:
+            files, self._devices = found
             ready = {f.sha256: f.version for f in files.values() if f.version}
             self._indexing.find_known(ready, partial(checked, files))
 
@@ -269,15 +304,16 @@ class Collections(QObject):
                 self._scan(each.id)
             self._drop_unused()
             self._untidy = True
+            self._advance()
             self._show()
 
         self._worker.run(load, loaded)
 
     def _take_known(self, collection: Collection) -> None:
         """Files that were read before are searched before the folders are looked through."""
-        starts = tuple(str(Path(each)).rstrip(os.sep) + os.sep for each in collection.sources)
+        starts = tuple(map(inside, collection.sources))
         whole = set(collection.sources)
-        self._of[collection.id] = tuple(
+        self._of[collection.id] = frozenset(
             path for path in self._files or () if path in whole or path.startswith(starts)
         )
 
@@ -295,67 +331,82 @@ class Collections(QObject):
         if collection is None or self._files is None or id in self._scanning or self._closed:
             return
         self._scanning.add(id)
+        known, before = dict(self._files), self._of.get(id, frozenset())
+        folders = {e: d for e, d in self._devices.items() if _is_in_any(e, collection.sources)}
 
-        def look() -> tuple[Scan, float]:
+        def look() -> tuple[Scan, Difference, float]:
             begun = time.monotonic()
             try:
                 found = scan(collection.sources, lambda: self._closed)
             except Exception:  # noqa: BLE001  (as if nothing could be reached)
                 _log.exception("the folders of a collection cannot be looked through")
                 found = Scan(missing=list(collection.sources))
-            return found, time.monotonic() - begun
+            changes = difference(found, known, before, folders)
+            return found, changes, time.monotonic() - begun
 
-        def looked(found: tuple[Scan, float]) -> None:
+        def looked(result: tuple[Scan, Difference, float]) -> None:
+            found, changes, took = result
             self._scanning.discard(id)
-            self._looked[id] = time.monotonic(), found[1]
+            self._looked[id] = time.monotonic(), took
             now = self.state.collection(id)
             if now is not None and now.sources != collection.sources:
                 self._scan(id)
             elif now is not None and not self._closed:
-                self._on_scanned(id, found[0])
+                self._on_scanned(id, found, changes)
 
         self._looker.run(look, looked)
 
-    def _on_scanned(self, id: int, found: Scan) -> None:
+    def _on_scanned(self, id: int, found: Scan, changes: Difference) -> None:
         """Read what is new or has changed, and forget what is gone."""
-        for seen in found.files.values():
+        for seen in changes.changed:
             file = self._file(seen.path)
             if file is None:
                 self._put(CollectionFile(seen.path, seen.size, seen.modified))
             elif (file.size, file.modified) != (seen.size, seen.modified):
                 changed = replace(file, size=seen.size, modified=seen.modified)
                 self._put(replace(changed, state=FileState.WAITING))  # its old text is kept so far
-            elif file.state is FileState.WAITING:
-                self._waiting[seen.path] = None
-        before = self._of.get(id, ())
-        missing = [path for path in before if path not in found.files]
-        kept = [path for path in missing if found.may_have(path)]
-        self._of[id] = (*found.files, *kept)
+        for path in changes.waiting:
+            if (file := self._file(path)) is not None and file.state is FileState.WAITING:
+                self._waiting[path] = None
+        kept = self._of.get(id, frozenset()).intersection(changes.kept)
+        self._of[id] = changes.paths | kept
+        self._hidden[id] = Counter(changes.kept[path] for path in kept)
         said = self._gone.setdefault(id, {})
-        for path in found.files:
-            said.pop(path, None)
-        for path in dict.fromkeys(missing).keys() - set(kept):
-            if (file := self._file(path)) is not None:
-                said[path] = file.sha256
-        self._drop_unused()
-        while len(said) > _MOST_GONE:
-            del said[next(iter(said))]
+        for path in said.keys() & changes.paths:
+            del said[path]
+        said |= {path: file.sha256 for path in changes.gone if (file := self._file(path))}
+        self._keep_devices(id, found)
         self._scans[id] = found
+        self._drop_unused()
         self._advance()
         self._show_later.start()
 
+    def _keep_devices(self, id: int, found: Scan) -> None:
+        """Learn the devices of folders from a scan, but not of those whose files may be there."""
+        collection = self.state.collection(id)
+        sources = collection.sources if collection is not None else ()
+        new = dict(self._devices)
+        other = [e for e in new if e not in found.devices and _is_in_any(e, sources)]
+        for each in set(other) - found.may_have(other).keys():
+            del new[each]
+        new |= {each: on for each, on in found.devices.items() if each not in found.emptied}
+        if new != self._devices:
+            self._devices = new
+            self._worker.run(lambda: self._known and self._known.write_devices(new))
+
     def _drop_unused(self) -> None:
         """Forget the files that are in no collection any more, but for one that can be restored."""
-        if self._files is None:
+        if self._files is None or not self._has_read:
             return
         ids = {each.id for each in (*self.state.collections, self.state.deleted) if each}
         for id in self._of.keys() - ids:
             del self._of[id]
-        used = {path for paths in self._of.values() for path in paths}
+        used = frozenset[str]().union(*self._of.values())
         for path in self._files.keys() - used:
             del self._files[path]
             self._unsaved[path] = None
             self._waiting.pop(path, None)
+            self._failed.pop(path, None)
             self._untidy = True
         if self._unsaved and not self._save.isActive():
             self._save.start()
@@ -370,8 +421,11 @@ class Collections(QObject):
         assert self._files is not None
         self._files[file.path] = file
         self._unsaved[file.path] = file
+        self._failed.pop(file.path, None)
         if file.state is FileState.WAITING:
             self._waiting[file.path] = None
+        elif file.state is FileState.FAILED:
+            self._failed[file.path] = None
         elif file.version:
             self._texts[file.sha256] = file
         if not self._save.isActive():
@@ -386,28 +440,48 @@ class Collections(QObject):
             settled = not self._scanning and view.documents == view.documents_done
             if self._untidy and settled:
                 self._untidy = False
-                read = (file for file in self._files.values() if file.version)
-                self._texts = {f.sha256: f for f in read if f.state is FileState.READY}
-                self._forget()
+                self._tidy(self._files.values())
             return
         if view.documents - view.documents_done >= _MOST_INDEXING:
             return
         path = next(iter(self._waiting))
         del self._waiting[path]
-        file = self._files[path]
-        self._reading = True
+        file, self._reading = self._files[path], path
         texts = self._texts
         self._worker.run(
             lambda: self._reader.read(file, texts, lambda: self._closed),
             lambda read: self._on_read(file, read),
         )
 
+    def _tidy(self, files: Iterable[CollectionFile]) -> None:
+        """Let the index forget what is not used any more, and read again what it lacks."""
+        self._texts = {f.sha256: f for f in files if f.version and f.state is FileState.READY}
+        texts = dict(self._texts)
+        self._forget()
+
+        def checked(known: set[str]) -> None:
+            for file in texts.values() if len(known) < len(texts) else ():
+                if file.sha256 not in known and self._file(file.path) is file:
+                    self._read_again(file)
+            self._advance()
+
+        self._indexing.find_known(dict.fromkeys(texts), checked)
+
+    def _read_again(self, file: CollectionFile) -> None:
+        """Read a file whose text is not in the index, but once only if it cannot be indexed."""
+        self._texts.pop(file.sha256, None)
+        if file.sha256 in self._missed:
+            fault = ExtractionFault.CRASHED
+            self._put(replace(file, state=FileState.FAILED, version="", fault=fault))
+        else:
+            self._missed.add(file.sha256)
+            self._put(replace(file, state=FileState.WAITING, version=""))
+
     def _on_read(self, wanted: CollectionFile, read: ReadFile) -> None:
-        self._reading = False
+        self._reading = ""
         now = self._file(wanted.path)
         if now is not None and not read.cancelled:
-            if wanted.sha256 not in ("", read.file.sha256):
-                self._untidy = True  # its old text is of no more use
+            self._untidy = True
             known = read.text is None and bool(read.file.version)
             if known and read.file.sha256 not in self._texts:  # the index was lost meanwhile
                 self._put(wanted)
@@ -430,9 +504,9 @@ class Collections(QObject):
     def _write_known(self) -> None:
         """Keep what was learnt, in one transaction."""
         unsaved, self._unsaved = self._unsaved, {}
-        changed = [file for file in unsaved.values() if file is not None]
-        gone = [path for path, file in unsaved.items() if file is None]
         if unsaved:
+            changed = (file for file in unsaved.values() if file is not None)
+            gone = (path for path, file in unsaved.items() if file is None)
             self._worker.run(lambda: self._known and self._known.write(changed, gone))
 
     # --- steps ----------------------------------------------------------------------------------
@@ -458,28 +532,47 @@ class Collections(QObject):
         self.state.set_views({each.id: self._view(each) for each in self.state.collections})
 
     def _view(self, collection: Collection) -> CollectionView:
-        found = self._scans.get(collection.id)
-        files = [f for f in map(self._file, self._of.get(collection.id, ())) if f is not None]
-        problems: list[Problem] = []
-        left_out = found.left_out if found else 0
-        if found is not None:
-            problems += [source_problem(path) for path in found.missing]
-            problems += [source_problem(path, why) for path, why in found.unreadable.items()]
-        for file in files:
-            if file.state is FileState.FAILED:
-                problem = problem_of(file)
-                if problem is None:
-                    left_out += 1
-                else:
-                    problems.append(problem)
-        there = {file.sha256 for file in files}
-        gone: Mapping[str, str] = self._gone.get(collection.id, {})
-        problems += [gone_problem(path) for path, key in gone.items() if key not in there]
-        done = sum(file.state is not FileState.WAITING for file in files)
+        id = collection.id
+        found, files = self._scans.get(id), self._of.get(id, frozenset())
+        waiting = sum(path in files for path in self._waiting) + (self._reading in files)
+        failed = [each for path in self._failed if path in files and (each := self._file(path))]
+        said = [problem for each in failed if (problem := problem_of(each)) is not None]
+        problems = self._scan_problems(id, found) if found is not None else []
+        problems += said[:_MOST_SAID]
+        if len(said) > _MOST_SAID:
+            problems.append(more_problem(said[-1].path, len(said) - _MOST_SAID))
+        if not waiting:  # else it may be read under another name
+            problems += self._gone_problems(id, files)
+        left_out = (found.left_out if found else 0) + len(failed) - len(said)
         return CollectionView(
-            len(files), done, left_out, tuple(problems), found is not None,
+            len(files), len(files) - waiting, left_out, tuple(problems), found is not None,
             found is not None and found.cut,
         )  # fmt: skip
+
+    def _scan_problems(self, id: int, found: Scan) -> list[Problem]:
+        """What could not be read, and how many files are known to be in it."""
+        hidden = self._hidden.get(id, Counter[str]())
+        made = [source_problem(path, kept=hidden[path]) for path in found.missing]
+        made += [emptied_problem(path, hidden[path]) for path in found.emptied]
+        unreadable = list(found.unreadable.items())
+        made += [source_problem(p, why, hidden[p]) for p, why in unreadable[:_MOST_SAID]]
+        if len(unreadable) > _MOST_SAID:
+            made.append(more_problem(unreadable[-1][0], len(unreadable) - _MOST_SAID))
+        return made
+
+    def _gone_problems(self, id: int, files: Iterable[str]) -> list[Problem]:
+        """The files that disappeared, and are not there under other names."""
+        gone = self._gone.get(id)
+        if not gone:
+            return []
+        there = {file.sha256 for path in files if (file := self._file(path))} - {""}
+        for path in [path for path, key in gone.items() if key in there]:
+            del gone[path]
+        paths = list(gone)
+        said = [gone_problem(path) for path in paths[:_MOST_SAID]]
+        if len(paths) > _MOST_SAID:
+            said.append(more_gone_problem(paths[-1], len(paths) - _MOST_SAID))
+        return said
 
 
 def _paths(sources: Iterable[Path]) -> tuple[str, ...]:
@@ -489,3 +582,7 @@ def _paths(sources: Iterable[Path]) -> tuple[str, ...]:
 
 def _one_line(name: str) -> str:
     return " ".join(name.split())[:200].rstrip()
+
+
+def _is_in_any(path: str, folders: Iterable[str]) -> bool:
+    return any(is_in(path, each) for each in folders)

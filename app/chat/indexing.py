@@ -238,8 +238,12 @@ class Indexing(QObject):
         versions = {key: offered[key].version if key in offered else None for key in wanted}
         self._worker.run(lambda: self._known(versions), checked)
 
-    def find_known(self, versions: Mapping[str, str], then: Callable[[set[str]], None]) -> None:
-        """Call `then` with the keys of the documents that are indexed in these versions."""
+    def find_known(
+        self, versions: Mapping[str, str | None], then: Callable[[set[str]], None]
+    ) -> None:
+        """Call `then` with the keys of the documents that are indexed in these versions; None: in
+        any.
+        """
         self._used = self.is_used
         if not self._used or not versions:
             QTimer.singleShot(0, self, lambda: then(set()))

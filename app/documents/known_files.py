@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from app.domain.documents import PageUnit
 
 _log = logging.getLogger(__name__)
 _VERSION = 1  # of the schema
+_FOLDERS = "CREATE TABLE IF NOT EXISTS folder (path BLOB PRIMARY KEY, device TEXT NOT NULL)"
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS file (
     path BLOB PRIMARY KEY,  -- as the system has it
@@ -69,6 +70,26 @@ class KnownFiles:
         except sqlite3.Error as error:  # they are read again at the next start
             _log.warning("files of collections could not be kept: %s", error)
 
+    def devices(self) -> dict[str, int]:
+        """The devices that folders were on, by their paths."""
+        try:
+            rows = self._open().execute("SELECT path, device FROM folder").fetchall()
+            return {os.fsdecode(path): int(device) for path, device in rows}
+        except (sqlite3.Error, ValueError) as error:
+            _log.warning("the devices of folders are not known: %s", error)
+        return {}
+
+    def write_devices(self, devices: Mapping[str, int]) -> None:
+        """Keep the devices of folders, in place of all that were kept."""
+        rows = [(os.fsencode(path), str(device)) for path, device in devices.items()]
+        try:
+            base = self._open()
+            with transaction(base):
+                base.execute("DELETE FROM folder")
+                base.executemany("INSERT INTO folder VALUES (?, ?)", rows)
+        except sqlite3.Error as error:
+            _log.warning("the devices of folders could not be kept: %s", error)
+
     def close(self) -> None:
         """Close the file."""
         if self._database is not None:
@@ -105,6 +126,7 @@ class KnownFiles:
                     base.execute("DROP TABLE IF EXISTS file")
                     base.execute(_SCHEMA)
                     base.execute(f"PRAGMA user_version = {self._version}")
+            base.execute(_FOLDERS)
         except BaseException:
             base.close()
             raise

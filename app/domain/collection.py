@@ -48,6 +48,7 @@ class Problem:
     path: str
     sentence: str
     remedy: str = ""
+    kept: int = 0  # files in it whose texts are kept, which the user may let go
 
 
 @dataclass(frozen=True, slots=True)

@@ -362,3 +362,67 @@ def test_copies_with_other_endings_have_one_text(table: Table) -> None:
     table.restart()
     table.settle()
     assert table.extractor.names == []
+
+
+def test_an_emptied_folder_keeps_its_texts_until_the_user_lets_them_go(table: Table) -> None:
+    away = table.folder.with_name("away")
+    table.folder.rename(away)
+    table.folder.mkdir()  # on which the drive was mounted
+    table.settle()
+    words = f"{table.folder} is empty now: all 2 files that were in it are gone."
+    assert table.problems() == [words]
+    assert [each.kept for each in table.collections.state.view(table.id).problems] == [2]
+    table.use()
+    assert table.ask("When do I clean the filter?") == [("manual.txt", FILTER)]
+    table.restart()
+    table.settle()
+    assert table.problems() == [words]
+    table.folder.rmdir()
+    away.rename(table.folder)
+    table.settle()
+    assert table.problems() == []
+    assert table.extractor.names == []
+    shutil.rmtree(table.folder)
+    table.folder.mkdir()
+    table.settle()
+    table.collections.let_go(table.id, str(table.folder))
+    table.settle()
+    assert table.problems() == []
+    assert table.collections.state.view(table.id).files == 0
+    until(lambda: len(table.indexed()) == 1)  # a chat cites it
+
+
+def test_files_that_are_gone_are_counted_once_all_is_read(table: Table) -> None:
+    for number in range(120):
+        table.write(f"many/{number:03}.txt", f"Number {number}.")
+    table.settle()
+    for number in range(120):
+        path = table.folder / "many" / f"{number:03}.txt"
+        if number < 10:
+            path.rename(path.with_name(f"renamed {number}.txt"))
+        else:
+            path.unlink()
+    table.extractor.free.clear()
+    table.write("new.txt", "This takes a while.")
+    table.collections._scan(table.id)
+    until(lambda: not table.collections._scanning)
+    table.collections._show()
+    assert table.problems() == []  # they may have other names
+    table.extractor.free.set()
+    table.settle()
+    problems = table.problems()
+    assert problems[0] == "010.txt is no longer there."
+    assert problems[-1] == "10 more files are no longer there."
+    assert len(problems) == 101
+    until(lambda: len(table.indexed()) == 13)
+
+
+def test_a_text_that_the_index_lacks_is_read_again(table: Table) -> None:
+    own, indexing = table.collections, table.stage.controller.indexing
+    key = own._files[str(table.folder / "manual.txt")].sha256  # type: ignore[index]
+    indexing.forget([key])  # whatever the cause may be
+    until(lambda: key not in table.indexed())
+    table.write("letters/two.txt", "Dear Bo, all is well.")
+    table.settle()
+    until(lambda: key in table.indexed())
+    assert table.extractor.names[2:] == ["two.txt", "manual.txt"]
