@@ -325,6 +325,8 @@ def connect_files(window: Window, controller: Controller) -> None:
     editing.cancelled.connect(files.cancel_edit)
     attaching.attached.connect(files.attach)
     attaching.folder_requested.connect(show_in_folder)
+    attaching.document_requested.connect(controller.passage_documents.open)
+    controller.passage_documents.opened.connect(attaching.show_passage)
     attaching.viewer.pages_chosen.connect(files.set_pages)
     attaching.viewer.reads_chosen.connect(files.set_reads)
     attaching.list.wanted.connect(offer_files)

@@ -42,6 +42,7 @@ from app.chat.navigation import Navigation
 from app.chat.network import Network, Outside
 from app.chat.opening import Opening
 from app.chat.outbox import Outbox
+from app.chat.passage_documents import PassageDocuments
 from app.chat.performance import Performance
 from app.chat.presets import Presets
 from app.chat.prompts import PromptBuilder
@@ -321,6 +322,9 @@ class Controller(QObject):
             index.with_name("collections.sqlite"), extractor or default_extractor,
             self.indexed_files, self.retrieval, self,
         )  # fmt: skip
+        self.passage_documents = PassageDocuments(
+            self.indexing, extractor or default_extractor, self
+        )
         self._faults = StoreFaults(
             state,
             store_queue,
@@ -412,6 +416,7 @@ class Controller(QObject):
         self.attachments.close()
         self.titles.close()
         self.collections.close()
+        self.passage_documents.close()
         self.indexing.close()
         self.encoder.close()
         self._answers.close()

@@ -250,6 +250,19 @@ class Indexing(QObject):
             return
         self._worker.run(lambda: self._known({**versions}), then)
 
+    def read_text(self, key: str, then: Callable[[DocumentText | None], None]) -> None:
+        """Call `then` with the text of a document as it is in the index; None: it is not there."""
+
+        def read() -> DocumentText | None:
+            try:
+                found = self._index().text(key) if self.is_used else None
+            except Exception:  # noqa: BLE001  (the caller goes on without it)
+                _log.exception("a text of the index cannot be read")
+                found = None
+            return DocumentText(*found) if found else None
+
+        self._worker.run(read, then)
+
     def close(self) -> None:
         """End after the step in progress; what waits is not done."""
         self._closed = True

@@ -148,6 +148,31 @@ class DocumentIndex:
         )
         return {key for (key,) in found if key is not None}
 
+    def text(self, key: str) -> tuple[str, tuple[PageStart, ...]] | None:
+        """The text of a complete document as its passages have it, and where its pages begin.
+
+        Places in it are those of the text that was indexed: what is between the passages, which is
+        white space, is newlines.
+        """
+        rows = self._guarded(
+            lambda base: base.execute(
+                "SELECT p.start, p.end, p.page_index, p.page, p.text FROM document AS d"
+                " JOIN passage AS p ON p.id BETWEEN d.first AND d.last"
+                " WHERE d.key = ? AND d.complete ORDER BY p.start, p.end",
+                (key,),
+            ).fetchall(),
+            [],
+        )
+        pieces: list[str] = []
+        pages: dict[int, PageStart] = {}
+        done = 0
+        for start, end, page_index, page, text in rows:
+            pages.setdefault(page_index, PageStart(page, start))
+            pieces += ("\n" * (start - done), text[max(0, done - start) :])
+            done = max(done, end)
+        starts = tuple(pages[each] for each in sorted(pages)) if any(r[3] for r in rows) else ()
+        return ("".join(pieces), starts) if rows else None
+
     def remove(self, keys: Iterable[str]) -> None:
         """Forget documents: they are not found from now on, and erased by `tidy`."""
         wanted = json.dumps(list(keys))

@@ -26,12 +26,14 @@ class Attaching(QObject):
 
     attached = Signal(list)  # paths of files and folders
     folder_requested = Signal(object)  # Path of a file, to be shown in its folder
+    document_requested = Signal(object)  # Passage whose document is to be read
     chat_requested = Signal()  # files are about to be attached: show where
 
     def __init__(self, window: QWidget, states: States, chat: ChatPage) -> None:
         super().__init__(window)
         self._window, self._chat, self._state = window, chat, states.chat
         self._folder = Path.home()  # of the last dialog
+        self._passage: tuple[Passage, FilePart] | None = None  # whose document is read, as shown
         self.viewer = DocumentViewer(window, states.attachments)
         self.list = FileList(states, chat.composer, chat)
         composer, transcript = chat.composer, chat.transcript
@@ -91,7 +93,18 @@ class Attaching(QObject):
         self.viewer.show_document(part, insertable=True)
 
     def _open_passage(self, passage: Passage) -> None:
-        self.viewer.show_document(*passage_file(passage, self._state.messages))
+        part, start, end = passage_file(passage, self._state.messages)
+        self.viewer.show_document(part, start, end)
+        if passage.path and not part.sha256:  # only the passage is known so far
+            self._passage = passage, part
+            self.document_requested.emit(passage)
+
+    def show_passage(self, passage: Passage, part: FilePart, place: range, note: str) -> None:
+        """Show a document that was read, at a place of it, if its passage is still shown."""
+        if self._passage is not None and self._passage[0] is passage:
+            if self.viewer.is_shown(self._passage[1]):
+                self.viewer.show_document(part, place.start, place.stop, note=note)
+            self._passage = None
 
     def _choose_pages(self, attachment: int) -> None:
         self.viewer.show_attachment(attachment, choose=True)

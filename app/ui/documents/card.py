@@ -147,12 +147,23 @@ class DocumentCard(QWidget):
         """The id of the shown attachment; 0: the file is sent."""
         return self._attachment
 
+    @property
+    def part(self) -> FilePart:
+        """The shown file."""
+        return self._part
+
     def show_file(
-        self, part: FilePart, attachment: Attachment | None = None, *, insertable: bool = False
+        self,
+        part: FilePart,
+        attachment: Attachment | None = None,
+        *,
+        insertable: bool = False,
+        note: str = "",
     ) -> None:
         """Show a file; that of an `attachment` is not sent, and what is read can be chosen.
 
-        One that is `insertable` is a pasted text that can be put into the message field.
+        One that is `insertable` is a pasted text that can be put into the message field. The `note`
+        is said above the text.
         """
         is_other = part.text != self._part.text or part.name != self._part.name
         self._part, self._attachment = part, attachment.id if attachment else 0
@@ -168,8 +179,9 @@ class DocumentCard(QWidget):
         self.name.show_words(part.name or tr("Pasted text"))
         self.folder_button.setVisible(bool(part.path))
         self.insert_button.setVisible(insertable)
-        self.warning.setText("\n".join(map(warning_words, part.warnings)))
-        self.warning.setVisible(bool(part.warnings))
+        words = "\n".join(filter(None, (note, *map(warning_words, part.warnings))))
+        self.warning.setText(words)
+        self.warning.setVisible(bool(words))
         self.choices[Reads.PAGES].setVisible(len(part.pages) > 1)
         self._choice.setVisible(attachment is not None and bool(part.name))
         self._show_reads(part)

@@ -46,14 +46,21 @@ class DocumentViewer(QObject):
             self.popover.apply_palette(palette)
 
     def show_document(
-        self, part: FilePart, start: int = 0, end: int = 0, *, insertable: bool = False
+        self,
+        part: FilePart,
+        start: int = 0,
+        end: int = 0,
+        *,
+        insertable: bool = False,
+        note: str = "",
     ) -> None:
         """Show a file, with the characters [start, end) of its text marked.
 
-        One that is `insertable` is a pasted text that can be put into the message field.
+        One that is `insertable` is a pasted text that can be put into the message field. The `note`
+        is said above the text.
         """
         card, popover = self._made()
-        card.show_file(part, insertable=insertable)
+        card.show_file(part, insertable=insertable, note=note)
         popover.open_centred()
         if end > start:
             card.show_passage(start, end)
@@ -68,6 +75,11 @@ class DocumentViewer(QObject):
         popover.open_centred()
         if choose:
             card.choose_pages()
+
+    def is_shown(self, part: FilePart) -> bool:
+        """Whether this file is what is shown now."""
+        is_open = self.popover is not None and not self.popover.isHidden()
+        return is_open and self.card is not None and self.card.part is part
 
     def _made(self) -> tuple[DocumentCard, Popover]:
         if self.card is None or self.popover is None:

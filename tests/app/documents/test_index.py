@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 import crash_index
 from app.documents import ranking
 from app.documents.index import BATCH, DocumentIndex
-from app.domain.documents import Document, DocumentKind, FoundPassage, Page, PageUnit
+from app.domain.documents import (
+    Document,
+    DocumentKind,
+    FoundPassage,
+    Page,
+    PageStart,
+    PageUnit,
+)
 
 LEASE = "The notice period of this lease is three months to the end of a quarter."
 FRUIT = 'Apples and pears are fruit. The "force majeure" clause does not cover them.'
@@ -493,3 +500,23 @@ def test_an_index_copied_in_the_middle_of_a_document_is_consistent(path: Path) -
 def test_a_killed_process_loses_no_document_that_was_complete(tmp_path: Path) -> None:
     for kill in crash_index.rounds(tmp_path, kills=2, seed=7):
         assert kill.kept, kill
+
+
+@pytest.mark.parametrize("kind", [DocumentKind.TEXT, DocumentKind.MARKDOWN, DocumentKind.TABLE])
+def test_the_text_of_a_document_is_had_from_its_passages(kind: DocumentKind) -> None:
+    rows = "".join(f"| {n} | value {n} of a table |\n" for n in range(400))
+    long = "One sentence of many. " * 900
+    text = f"\n\n# Head\n\nFirst.\n\n\n{long}\n\n## Table\n\n| a | b |\n| - | - |\n{rows}\nEnd.\n"
+    starts = (PageStart("i", 0), PageStart("ii", text.index("First.")))
+    index = DocumentIndex(None)
+    index.add("key", text, starts, kind)
+    found = index.text("key")
+    assert found is not None
+    made, pages = found
+    assert made.split() == text.split()
+    for word in ("First.", "value 399", "End."):
+        assert made.index(word) == text.index(word)
+    assert [page.label for page in pages][-1] == "ii"
+    assert index.text("other") is None
+    index.remove(["key"])
+    assert index.text("key") is None
