@@ -63,6 +63,8 @@ _log = logging.getLogger(__name__)
 SHOWN_SECONDS, OTHER_SECONDS = 3, 60  # between two looks through the folders
 _SHARE = 20  # at most one part of so many of the time is spent with looking
 _MOST_INDEXING = 8  # documents that wait to be indexed, with their texts in memory
+_MOST_WAITED_FOR = 32  # files; a question does not wait until more are read,
+_WAIT_MILLISECONDS = 20_000  # nor longer
 _SAVE_MILLISECONDS = 500
 _SHOW_MILLISECONDS = 200
 _MOST_SAID = 100  # problems of a kind that are said one by one
@@ -105,6 +107,7 @@ class Collections(QObject):
         ] = {}  # files that may still be there, by what hides them
         self._devices: dict[str, int] = {}  # of folders, as they were when their files were seen
         self._gone: dict[int, dict[str, str]] = {}  # until the end of the program: hashes by path
+        self._waits: list[Callable[[], None]] = []  # questions, to be looked at when files are read
         self._missed = set[str]()  # hashes of texts that were once not in the index
         self._texts: dict[str, CollectionFile] = {}  # those that are read, by hash
         self._waiting: dict[str, None] = {}  # paths of files to read, in order
@@ -244,6 +247,36 @@ class Collections(QObject):
 
         return read
 
+    def unread(self, conversation: int) -> int:
+        """How many files that a chat is to be answered from are not read yet; 1: not known."""
+        ids = self._used(conversation)
+        if any(self._is_unknown(id) for id in ids):
+            return 1
+        paths = frozenset[str]().union(*(self._of.get(id, frozenset()) for id in ids))
+        waiting = (self._file(path) for path in (*self._waiting, self._reading) if path in paths)
+        return sum(file is not None and not file.version for file in waiting)
+
+    def when_read(self, conversation: int, then: Callable[[], None]) -> None:
+        """Call `then` when they are read, or at once if there are many; later if it takes long."""
+        done = False
+
+        def go_on() -> None:
+            nonlocal done
+            if not done:
+                done = True
+                self._waits.remove(look)
+                then()
+
+        def look() -> None:
+            few = self.unread(conversation) <= _MOST_WAITED_FOR
+            if not few or not self.unread(conversation):
+                go_on()
+
+        self._waits.append(look)
+        look()
+        if not done:
+            QTimer.singleShot(_WAIT_MILLISECONDS, self, go_on)
+
     def named(self) -> set[str] | None:
         """The keys of the files of all collections; None: they are not known yet."""
         if not self._has_read or (self._files is None and self.state.collections):
@@ -253,10 +286,19 @@ class Collections(QObject):
         return {file.sha256 for file in files if file.sha256}
 
     def _searched(self, conversation: int) -> Iterable[CollectionFile]:
-        for id in self._state.settings(conversation).collections:
-            if self.state.collection(id) is not None:
-                files = map(self._file, self._of.get(id, frozenset()))
-                yield from (file for file in files if file is not None and file.version)
+        for id in self._used(conversation):
+            files = map(self._file, self._of.get(id, frozenset()))
+            yield from (file for file in files if file is not None and file.version)
+
+    def _used(self, conversation: int) -> list[int]:
+        """The collections that a chat is answered from."""
+        ids = self._state.settings(conversation).collections
+        return [id for id in ids if not self._has_read or self.state.collection(id) is not None]
+
+    def _is_unknown(self, id: int) -> bool:
+        """Whether it is not known yet which files a collection has."""
+        looked = id in self._scans or bool(self._of.get(id))
+        return not self._has_read or self._files is None or not looked
 
     # --- looking --------------------------------------------------------------------------------
 
@@ -432,8 +474,14 @@ class Collections(QObject):
             self._save.start()
 
     def _advance(self) -> None:
-        """Read the next file, unless an answer is written or too many wait to be indexed."""
-        if self._reading or self._closed or self._files is None or self._state.generations:
+        """Read the next file, unless too many wait to be indexed, or an answer is written and no
+        question waits.
+        """
+        for look in list(self._waits):
+            look()
+        if self._reading or self._closed or self._files is None:
+            return
+        if self._state.generations and not self._waits:
             return
         view = self._indexing.state.view
         if not self._waiting:

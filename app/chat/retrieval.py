@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from app.chat.context_room import answer_room, bytes_per_token, context_of, text_bytes
@@ -61,6 +62,14 @@ class Documents(Protocol):
         """What makes passages, without numbers, of what was found for a question of a branch."""
         ...
 
+    def unread(self, conversation: int) -> int:
+        """How many documents there are without a key yet, as their texts are not extracted."""
+        ...
+
+    def when_read(self, conversation: int, then: Callable[[], None]) -> None:
+        """Call `then` when those are read, or at once if that takes long."""
+        ...
+
 
 class AttachedFiles:
     """The files of a branch of which the model reads the passages that fit."""
@@ -75,6 +84,16 @@ class AttachedFiles:
         del conversation
         files = self._files(branch)
         return lambda found: _passage(files[found.key], found) if found.key in files else None
+
+    def unread(self, conversation: int) -> int:
+        """None: a file is read before it is sent."""
+        del conversation
+        return 0
+
+    def when_read(self, conversation: int, then: Callable[[], None]) -> None:
+        """At once."""
+        del conversation
+        then()
 
     @staticmethod
     def _files(branch: Sequence[Message]) -> Mapping[str, FilePart]:
@@ -140,7 +159,8 @@ class Retrieval:
         if question is None or passages_part(question.parts) is not None:
             return False
         branch = self._to(question.id, branch)
-        if not self._keys(question.conversation, branch):
+        conversation = question.conversation
+        if not self._keys(conversation, branch) and not self._unread(conversation):
             return False
         waiting = self._searching.setdefault(question.id, [])
         waiting.append(ended)
@@ -247,6 +267,9 @@ class Retrieval:
         found = (each.keys(conversation, branch) for each in self.documents)
         return list(dict.fromkeys(key for keys in found for key in keys))
 
+    def _unread(self, conversation: int) -> int:
+        return sum(each.unread(conversation) for each in self.documents)
+
     def _look(
         self,
         question: Message,
@@ -257,6 +280,7 @@ class Retrieval:
         """Search for a question, the last of a branch; `most` says how many passages it gets."""
         conversation = question.conversation
         words = searched_words(question, branch[:-1])
+        unread = 0
 
         def found(result: SearchResult) -> None:
             if result.fault:
@@ -266,14 +290,23 @@ class Retrieval:
             count = most(passages)
             made = numbered(passages[:count], branch[:-1])
             shown = "" if words == typed_text(question.parts).strip() else words
-            then(PassagesPart(made, shown, max(_worth(passages) - count, 0), result.missing))
+            missing = result.missing + unread
+            then(PassagesPart(made, shown, max(_worth(passages) - count, 0), missing))
 
-        if not words:
-            found(SearchResult(()))
-        elif self.search is None:
-            found(SearchResult((), fault="no index"))
-        else:
-            self.search(words, self._keys(conversation, branch), found, DEEPEST)
+        def search() -> None:
+            nonlocal unread
+            unread = self._unread(conversation)
+            keys = self._keys(conversation, branch)
+            if words and self.search is None:
+                found(SearchResult((), fault="no index"))
+            elif words and keys and self.search is not None:
+                self.search(words, keys, found, DEEPEST)
+            else:
+                found(SearchResult(()))
+
+        for each in self.documents:
+            search = partial(each.when_read, conversation, search)
+        search()
 
     def _passages(
         self, conversation: int, branch: Sequence[Message], places: Sequence[FoundPassage]

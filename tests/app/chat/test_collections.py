@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import QTimer
 
 from app.chat.collection_reader import ReadFile
 from app.domain.chat_settings import ChatSettings
@@ -16,6 +17,7 @@ from app.domain.passages import passages_part
 from app.store.store import Store
 from collection_table import FILTER, Table
 from fakes import MODEL
+from plain_extractor import PlainExtractor
 from stage import Stage, flush, until
 
 
@@ -339,3 +341,60 @@ def test_a_text_that_the_index_lacks_is_read_again(table: Table) -> None:
     table.settle()
     until(lambda: key in table.indexed())
     assert table.extractor.names[2:] == ["two.txt", "manual.txt"]
+
+
+def missing(table: Table) -> int | None:
+    part = passages_part(table.stage.state.messages[-2].parts)
+    return part.missing if part else None
+
+
+def test_a_question_waits_for_a_few_files_that_are_not_read_yet(table: Table) -> None:
+    table.use()
+    table.extractor.free.clear()
+    for number in range(5):
+        table.write(f"new {number}.txt", f"The turbine {number} is made of titanium.")
+    table.collections._scan(table.id)
+    until(lambda: "new 0.txt" in table.extractor.names)
+    QTimer.singleShot(200, table.extractor.free.set)
+    found = table.ask("What is the turbine made of?")
+    assert sorted(name for name, _ in found) == [f"new {number}.txt" for number in range(5)]
+    assert missing(table) == 0
+
+
+def test_a_question_does_not_wait_for_many_files_and_says_how_many(table: Table) -> None:
+    table.use()
+    table.extractor.free.clear()
+    for number in range(50):
+        table.write(f"new {number}.txt", f"The turbine {number} is made of titanium.")
+    table.collections._scan(table.id)
+    until(lambda: len(table.collections._waiting) == 49 and bool(table.collections._reading))
+    assert table.stage.controller.send((TextPart("When do I clean the filter?"),))
+    until(lambda: missing(table) is not None)
+    assert missing(table) == 50
+    table.extractor.free.set()
+
+
+def test_a_question_right_after_the_start_waits_until_collections_are_known(
+    table: Table,
+) -> None:
+    table.use()
+    assert table.ask("When do I clean the filter?") == [("manual.txt", FILTER)]
+    settings = table.stage.state.settings(table.stage.state.current)
+    table.stage.close()
+    table.stage = Stage(table.place, extractor=PlainExtractor())
+    table.stage.start(MODEL)
+    table.stage.engine.finish_load()
+    table.stage.drain()
+    table.stage.controller.new_conversation()
+    table.stage.controller.chat_settings.change(None, settings)
+    assert table.ask("When do I clean the filter?") == [("manual.txt", FILTER)]
+
+
+def test_a_question_about_files_that_are_new_to_the_app(tmp_path: Path, qapp: object) -> None:
+    table = Table(tmp_path)
+    table.stage.ready(MODEL)
+    table.write("manual.txt", FILTER)
+    table.id = table.collections.add([table.folder])
+    table.use()
+    assert table.ask("When do I clean the filter?") == [("manual.txt", FILTER)]
+    table.stage.close()
