@@ -482,11 +482,18 @@ def connect_presets(window: Window, controller: Controller) -> None:
 
 def connect_collections(window: Window, controller: Controller) -> None:
     """Connect the page of collections, and what switches them in a chat, to the controller."""
-    collections = controller.collections
+    collections, choices = controller.collections, controller.collection_choices
+    use = controller.chat_settings.use_collection
 
     def wire(page: CollectionsPage) -> None:
-        page.added.connect(collections.add)
-        page.sources_added.connect(collections.add_sources)
+        def add(paths: list[Path]) -> None:
+            page.show_collection(choices.make(paths))
+
+        page.added.connect(add)
+        page.sources_added.connect(choices.extend)
+        page.source_removed.connect(collections.remove_source)
+        page.used.connect(use)
+        page.used.connect(window.close_page)
         page.renamed.connect(collections.rename)
         page.deleted.connect(collections.delete)
         page.undone.connect(collections.restore)
@@ -495,7 +502,6 @@ def connect_collections(window: Window, controller: Controller) -> None:
     def show(id: int) -> None:
         window.collections.open().show_collection(id)
 
-    use = controller.chat_settings.use_collection
     composer, offered = window.composer, window.attaching.list
     window.collections.made.connect(wire)
     composer.collection_switched.connect(use)

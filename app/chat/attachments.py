@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from pathlib import Path
@@ -34,7 +34,7 @@ from app.state.document_faults import fault_sentence
 from app.store.blobs import Blobs
 from app.store.schema import StoreError
 from app.store.writer import StoreQueue
-from app.system.translation import number, sentences, tr, trn
+from app.system.translation import listed, number, tr, trn
 from app.system.worker import BackgroundWorker
 
 NOTICE = "attachments"  # kind of the notice about files that cannot be attached
@@ -90,6 +90,7 @@ class Attachments:
         self._number = count(1).__next__
         self._cancels: dict[int, threading.Event] = {}  # of the files that are being read
         self._folders: dict[int, _Folder] = {}  # by the files of folders
+        self._large: dict[Path, int] = {}  # files of the folders that were refused last
         self._editing = set[int]()  # messages whose files are at the place of their editor
         state.conversation_changed.connect(self.check_changed)
 
@@ -109,6 +110,7 @@ class Attachments:
         place = self._place(editing)
         self._began()
         self._state.set_notice(NOTICE, None)
+        self._large.clear()
         there = {each.path: each for each in self._shown.of(place)}
         for path in dict.fromkeys(map(str, paths)):
             if (known := there.get(path)) and known.phase is not AttachmentPhase.READING:
@@ -121,6 +123,13 @@ class Attachments:
                 lambda path=path: _files_in(path),
                 lambda found, each=each: self._on_looked_at(each.id, found),
             )
+
+    def take_large_folders(self) -> list[Path]:
+        """The folders that were refused because they have too many files; ends their notice."""
+        self._state.set_notice(NOTICE, None)
+        folders = list(self._large)
+        self._large.clear()
+        return folders
 
     def attach_known(self, known: KnownFile, editing: int | None = None) -> None:
         """Attach a file by what is known of it; one that has changed is read from its path."""
@@ -321,7 +330,9 @@ class Attachments:
             return
         if not found or len(found) > MOST_FILES:
             self._set(place, [each for each in self._shown.of(place) if each.id != id])
-            self._state.set_notice(NOTICE, _folder_notice(attachment.name, len(found)))
+            if found:
+                self._large[Path(attachment.path)] = len(found)
+            self._state.set_notice(NOTICE, _folder_notice(attachment.name, self._large))
             return
         made = [self._new(FilePart(path.name, path=str(path))) for path in found]
         folder = _Folder(attachment.name, {each.id for each in made})
@@ -478,10 +489,21 @@ def _walk(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def _folder_notice(name: str, found: int) -> Notice:
-    if not found:
+def _folder_notice(name: str, large: Mapping[Path, int]) -> Notice:
+    """Why nothing of a folder is attached: it is empty, or among those with too many files."""
+    if not large:
         return Notice(tr("There are no files in the folder {name}.", name=name))
-    count = tr("{count} or more", count=number(found)) if found == _MOST_COUNTED else number(found)
-    sentence = tr("The folder {name} has {count} files.", name=name, count=count)
-    remedy = tr("Up to {most} files of a folder can be attached at once.", most=number(MOST_FILES))
-    return Notice(sentence, sentences(remedy, tr("Choose some of them.")))
+    count = sum(large.values())
+    files = tr("{count} or more", count=number(count)) if count >= _MOST_COUNTED else number(count)
+    sentence = trn(
+        "The folder {names} has {files} files.",
+        "The folders {names} have {files} files.",
+        len(large),
+        names=listed(path.name for path in large),
+        files=files,
+    )
+    remedy = tr(
+        "Up to {most} files of a folder can be attached at once. A collection takes all of them.",
+        most=number(MOST_FILES),
+    )
+    return Notice(sentence, remedy, tr("Make a collection"))

@@ -15,9 +15,11 @@ from PySide6.QtCore import QObject, Signal
 
 from app.chat.adapters import Adapters
 from app.chat.answers import FULL_NOTICE, Answers
+from app.chat.attachments import NOTICE as ATTACHMENTS_NOTICE
 from app.chat.attachments import Attachments, default_extractor
 from app.chat.chat_models import ChatModels
 from app.chat.chat_settings import ChatSettingsController
+from app.chat.collection_choices import CollectionChoices
 from app.chat.collections import Collections
 from app.chat.comparison import Comparisons
 from app.chat.continuation import Continuation
@@ -325,6 +327,9 @@ class Controller(QObject):
         self.passage_documents = PassageDocuments(
             self.indexing, extractor or default_extractor, self
         )
+        self.collection_choices = CollectionChoices(
+            state, self.collections, self.chat_settings, store_queue.path.parent
+        )
         self._faults = StoreFaults(
             state,
             store_queue,
@@ -468,6 +473,8 @@ class Controller(QObject):
             self.switch.do_now()
         elif kind == DONE_NOTICE:
             self.transfer.undo()
+        elif kind == ATTACHMENTS_NOTICE:
+            self.collection_choices.use(self.attachments.take_large_folders())
         elif kind == FULL_NOTICE:
             self.messages.go_on_without_oldest()
         else:

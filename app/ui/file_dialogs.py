@@ -21,20 +21,22 @@ def choose_model(parent: QWidget, folder: Path, chosen: Callable[[Path], object]
     dialog.open()
 
 
-def choose_files(parent: QWidget, folder: Path, chosen: Chosen) -> None:
-    """Ask for files to be attached."""
-    dialog = _dialog(parent, tr("Attach files"), folder, chosen)
+def choose_files(parent: QWidget, folder: Path, chosen: Chosen, *, attach: bool = True) -> None:
+    """Ask for files to be attached, or to be added to a collection."""
+    title = tr("Attach files") if attach else tr("Add files")
+    dialog = _dialog(parent, title, folder, chosen)
     dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
-    dialog.setLabelText(QFileDialog.DialogLabel.Accept, tr("Attach"))
+    dialog.setLabelText(QFileDialog.DialogLabel.Accept, tr("Attach") if attach else tr("Add"))
     dialog.open()
 
 
-def choose_folder(parent: QWidget, folder: Path, chosen: Chosen) -> None:
-    """Ask for a folder whose files are to be attached."""
-    dialog = _dialog(parent, tr("Attach a folder"), folder, chosen)
+def choose_folder(parent: QWidget, folder: Path, chosen: Chosen, *, attach: bool = True) -> None:
+    """Ask for a folder whose files are to be attached, or that is to be added to a collection."""
+    title = tr("Attach a folder") if attach else tr("Add a folder")
+    dialog = _dialog(parent, title, folder, chosen)
     dialog.setFileMode(QFileDialog.FileMode.Directory)
     dialog.setOption(QFileDialog.Option.ShowDirsOnly)
-    dialog.setLabelText(QFileDialog.DialogLabel.Accept, tr("Attach"))
+    dialog.setLabelText(QFileDialog.DialogLabel.Accept, tr("Attach") if attach else tr("Add"))
     dialog.open()
 
 

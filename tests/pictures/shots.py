@@ -25,6 +25,7 @@ from PySide6.QtWidgets import QApplication
 import scenes_adapters
 import scenes_answers
 import scenes_chat
+import scenes_collections
 import scenes_comparison
 import scenes_composer
 import scenes_connections
@@ -51,6 +52,7 @@ OUT = Path(__file__).parents[2] / "build" / "shots"
 SCENES: dict[str, Scene] = {
     **scenes_chat.SCENES,
     **scenes_answers.SCENES,
+    **scenes_collections.SCENES,
     **scenes_comparison.SCENES,
     **scenes_composer.SCENES,
     **scenes_files.SCENES,
@@ -87,6 +89,8 @@ HIGH_CONTRAST = (
     "comparison_card",
     "trash",
     "import_preview",
+    "collections",
+    "collection_chips",
     "files",
     "files_too_long",
     "file_card",

@@ -1,31 +1,47 @@
-"""Page of collections: the list of all, how far they are read, and what is wrong with the chosen."""
+"""Page of collections: the list of all, and of the chosen one what is in it and what is wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal, SignalInstance
 from PySide6.QtGui import QAccessible
-from PySide6.QtWidgets import QFileDialog, QInputDialog, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QInputDialog, QVBoxLayout, QWidget
 
+from app.domain.collection import Collection, CollectionView
 from app.state.collections import CollectionsState
-from app.system.translation import tr
+from app.system.translation import number, tr
 from app.ui.collections.words import sources_words, state_words
-from app.ui.theme.palette import Palette
+from app.ui.file_dialogs import Chosen, choose_files, choose_folder
+from app.ui.theme import icons
+from app.ui.theme.palette import LIGHT, Palette
 from app.ui.widgets import accessibility
-from app.ui.widgets.controls import Column, IconButton, TextButton, label, page_head
+from app.ui.widgets.controls import (
+    Column,
+    IconButton,
+    TextButton,
+    label,
+    page_head,
+    with_scroll_bar_margin,
+)
+from app.ui.widgets.drop_area import DropArea
+from app.ui.widgets.file_drops import FileDrops
 from app.ui.widgets.row_list import RowList
 from app.ui.widgets.undo_line import UndoLine
 from app.ui.widgets.wrap import WrapLayout
+
+_MOST_PROBLEMS = 200  # rows
+_ICON = 18  # pixels
 
 
 class CollectionsPage(QWidget):
     """Shows the collections of the state; emits the user's requests as signals."""
 
     added = Signal(list)  # paths: a collection of them
+    used = Signal(object)  # id: the chat is to be answered from it
     sources_added = Signal(object, list)  # id, paths
+    source_removed = Signal(object, str)  # id, path
     renamed = Signal(object, str)  # id, name
     deleted = Signal(object)  # id
     undone = Signal()
@@ -38,11 +54,13 @@ class CollectionsPage(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         accessibility.register_role(CollectionsPage, QAccessible.Role.Pane)
         self.setAccessibleName(tr("Collections"))
-        self._state = state
+        self._state, self._palette = state, LIGHT
         self._known = {each.id for each in state.collections}
+        self._folder = Path.home()  # of the last dialog
         self.close_button = IconButton("close", tr("Back to the chat"))
         self.folder_button = TextButton(tr("New from a folder…"), "outlined", "plus")
         self.files_button = TextButton(tr("New from files…"), "outlined", "plus")
+        self.use_button = TextButton(tr("Use in this chat"), "primary")
         self.more_folder = TextButton(tr("Add a folder…"), "outlined")
         self.more_files = TextButton(tr("Add files…"), "outlined")
         self.rename_button = TextButton(tr("Rename…"), "outlined")
@@ -54,10 +72,18 @@ class CollectionsPage(QWidget):
         self.delete_button.setToolTip(tr("Your files stay where they are"))
         self.undo = UndoLine()
         self.list = RowList(tr("Collections"), several=False)
-        self.nothing = label(tr("There is no collection yet."), "secondary")
-        self.problems_title = label(tr("Problems"), "secondary")
-        self.problems = RowList(tr("Problems"), several=False)
-        self.first = self.list  # has the focus first; Tab would skip what is before a focus proxy
+        self.nothing = label(
+            tr("There is no collection yet. Drop a folder here, or choose one."), "secondary"
+        )
+        self.nothing.setWordWrap(True)
+        self.contents_title = label(tr("Folders, files and problems"), "secondary")
+        self.contents = RowList(tr("Folders, files and problems"), several=False)
+        self.contents.setIconSize(QSize(_ICON, _ICON))
+        self.remove_button = TextButton(tr("Take out of the collection"), "link")
+        self.remove_button.setToolTip(tr("Your files stay where they are"))
+        self._rows: list[tuple[str, str, str, bool]] = []  # of `contents`
+        self.drop_area = DropArea(self, collects=True)
+        self.drops = FileDrops(self, self.drop_area, lambda: False)
         self._lay_out()
         self._connect()
         self.refresh()
@@ -73,42 +99,61 @@ class CollectionsPage(QWidget):
         self._all, self._one = QWidget(), QWidget()
         _row(self._all, self.folder_button, self.files_button)
         _row(
-            self._one, self.more_folder, self.more_files, self.rename_button, self.look_button,
-            self.delete_button,
+            self._one, self.use_button, self.more_folder, self.more_files, self.rename_button,
+            self.look_button, self.delete_button,
         )  # fmt: skip
         content = QWidget()
         column = QVBoxLayout(content)
         column.setContentsMargins(0, 0, 0, 12)
         column.setSpacing(12)
-        for part in (words, self._all, self.undo, self._one, self.nothing):
+        for part in (words, self._all, self.undo, self.nothing):
             column.addWidget(part)
-        column.addWidget(self.list, 2)
-        column.addWidget(self.problems_title)
-        column.addWidget(self.problems, 1)
+        column.addWidget(self.list, 3)
+        column.addWidget(self._one)
+        head = QHBoxLayout()
+        head.addWidget(self.contents_title, 1)
+        head.addWidget(self.remove_button)
+        column.addLayout(head)
+        column.addWidget(self.contents, 2)
+        column.addStretch()  # takes the room of lists that are hidden while they are empty
         page = QVBoxLayout(self)
         page.setContentsMargins(0, 0, 0, 0)
         page.addWidget(page_head(tr("Collections"), self.close_button))
-        page.addWidget(Column(content), 1)
+        page.addWidget(with_scroll_bar_margin(Column(content)), 1)
 
     def _connect(self) -> None:
+        new, more = self.added.emit, self._add_sources
         self.close_button.clicked.connect(self.closed)
-        self.folder_button.clicked.connect(partial(self._ask_for_folder, self.added.emit))
-        self.files_button.clicked.connect(partial(self._ask_for_files, self.added.emit))
-        self.more_folder.clicked.connect(partial(self._ask_for_folder, self._add_sources))
-        self.more_files.clicked.connect(partial(self._ask_for_files, self._add_sources))
+        self.folder_button.clicked.connect(partial(self._ask, new, folder=True))
+        self.files_button.clicked.connect(partial(self._ask, new, folder=False))
+        self.more_folder.clicked.connect(partial(self._ask, more, folder=True))
+        self.more_files.clicked.connect(partial(self._ask, more, folder=False))
+        for button, signal in (
+            (self.use_button, self.used),
+            (self.look_button, self.look_requested),
+            (self.delete_button, self.deleted),
+        ):
+            button.clicked.connect(partial(self._request, signal))
         self.rename_button.clicked.connect(self._ask_for_name)
-        self.look_button.clicked.connect(self._look)
-        self.delete_button.clicked.connect(self._delete)
         self.undo.undone.connect(self.undone)
-        self.list.removed.connect(self._delete)
+        self.list.removed.connect(partial(self._request, self.deleted))
         self.list.entered.connect(self._ask_for_name)
         self.list.currentRowChanged.connect(self._show_chosen)
+        self.remove_button.clicked.connect(self._remove_source)
+        self.contents.removed.connect(self._remove_source)
+        self.contents.currentRowChanged.connect(self._show_removable)
+        self.drops.files_dropped.connect(self.added)
         self._state.changed.connect(self.refresh)
         self._state.views_changed.connect(self.refresh)
 
     # --- called by the window -------------------------------------------------------------------
 
-    def show_collection(self, id: int) -> None:
+    @property
+    def first(self) -> QWidget:
+        """What has the focus first; Tab would skip what is before a focus proxy."""
+        return self.list if self.list.count() else self.folder_button
+
+    def show_collection(self, id: int | None) -> None:
         """Choose a collection."""
         for row in range(self.list.count()):
             if self.list.entry(row) == id:
@@ -116,11 +161,14 @@ class CollectionsPage(QWidget):
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
+        self._palette = palette
         for part in (
             self.close_button, self.folder_button, self.files_button, self.delete_button,
-            self.list, self.problems,
+            self.list, self.contents, self.drop_area,
         ):  # fmt: skip
             part.apply_palette(palette)
+        self._rows = []  # its icons have the old colours
+        self._show_chosen()
 
     def refresh(self) -> None:
         """Show the collections of the state; the choice is kept, and a new one is chosen."""
@@ -140,9 +188,9 @@ class CollectionsPage(QWidget):
             item = self.list.item(n)
             if item.text() != text:
                 item.setText(text)
-            item.setToolTip(sources_words(each))
+            item.setToolTip(f"{each.name}\n{sources_words(each)}")
         self.list.blockSignals(blocked)
-        if not shown and self.list.hasFocus():
+        if not shown and any(each.hasFocus() for each in (self.list, self.contents)):
             self.folder_button.setFocus()  # a hidden list would pass the focus out of the page
         self.list.setVisible(bool(shown))
         deleted = self._state.deleted
@@ -161,31 +209,45 @@ class CollectionsPage(QWidget):
     # --- steps ----------------------------------------------------------------------------------
 
     def _show_chosen(self, *_: object) -> None:
-        id = self.chosen
-        self._one.setEnabled(id is not None)
-        problems = () if id is None else self._state.view(id).problems
-        texts = [f"{each.sentence}\n{each.remedy or each.path}" for each in problems]
-        if texts != [self.problems.item(n).text() for n in range(self.problems.count())]:
-            self.problems.clear()
-            for each, text in zip(problems, texts, strict=True):
-                self.problems.add_row(text, each.path)
-                self.problems.item(self.problems.count() - 1).setToolTip(each.path)
-        if not problems and self.problems.hasFocus():
-            self.list.setFocus()
-        self.problems.setVisible(bool(problems))
-        self.problems_title.setVisible(bool(problems))
+        collection = self._state.collection(self.chosen)
+        for part in (self._one, self.contents_title, self.contents, self.remove_button):
+            part.setVisible(collection is not None)
+        rows = _contents(collection, self._state.view(collection.id)) if collection else []
+        if rows != self._rows:
+            row = self.contents.currentRow()
+            self._rows = rows
+            self.contents.clear()
+            for icon, text, path, is_source in rows:
+                self.contents.add_row(text, path if is_source else "")
+                item, palette = self.contents.item(self.contents.count() - 1), self._palette
+                item.setIcon(icons.icon(icon, _color(icon, palette), _ICON))
+                item.setToolTip(path)
+            if self.contents.hasFocus():
+                self.contents.setCurrentRow(min(max(row, 0), len(rows) - 1))
+        self._show_removable()
+
+    def _show_removable(self, *_: object) -> None:
+        self.remove_button.setEnabled(bool(self._source))
+
+    @property
+    def _source(self) -> str:
+        """The chosen folder or file of the collection; "": none."""
+        row = self.contents.currentRow()
+        return self.contents.entry(row) if row >= 0 else ""
+
+    def _remove_source(self) -> None:
+        if (id := self.chosen) is not None and (source := self._source):
+            if self.remove_button.hasFocus():
+                self.contents.setFocus()  # the button is disabled until another is chosen
+            self.source_removed.emit(id, source)
 
     def _add_sources(self, paths: list[Path]) -> None:
         if (id := self.chosen) is not None:
             self.sources_added.emit(id, paths)
 
-    def _look(self) -> None:
+    def _request(self, signal: SignalInstance) -> None:
         if (id := self.chosen) is not None:
-            self.look_requested.emit(id)
-
-    def _delete(self) -> None:
-        if (id := self.chosen) is not None:
-            self.deleted.emit(id)
+            signal.emit(id)
 
     def _ask_for_name(self) -> None:
         collection = self._state.collection(self.chosen)
@@ -199,34 +261,32 @@ class CollectionsPage(QWidget):
         dialog.textValueSelected.connect(partial(self.renamed.emit, collection.id))
         dialog.open()
 
-    def _ask_for_folder(self, then: Callable[[list[Path]], object]) -> None:
-        dialog = choose_folder(self)
+    def _ask(self, then: Chosen, *, folder: bool) -> None:
+        def chosen(paths: list[Path]) -> None:
+            self._folder = paths[0].parent
+            then(paths)
 
-        def chosen(names: list[str]) -> None:
-            then([Path(name) for name in names])
-
-        dialog.filesSelected.connect(chosen)
-        dialog.open()
-
-    def _ask_for_files(self, then: Callable[[list[Path]], object]) -> None:
-        dialog = QFileDialog(self, tr("Add files"), str(Path.home()))
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
-
-        def chosen(names: list[str]) -> None:
-            then([Path(name) for name in names])
-
-        dialog.filesSelected.connect(chosen)
-        dialog.open()
+        (choose_folder if folder else choose_files)(self, self._folder, chosen, attach=False)
 
 
-def choose_folder(parent: QWidget) -> QFileDialog:
-    """A dialog to choose a folder of documents, to be connected and opened."""
-    dialog = QFileDialog(parent, tr("Add a folder"), str(Path.home()))
-    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-    dialog.setFileMode(QFileDialog.FileMode.Directory)
-    dialog.setOption(QFileDialog.Option.ShowDirsOnly)
-    return dialog
+def _contents(collection: Collection, view: CollectionView) -> list[tuple[str, str, str, bool]]:
+    """Icon, words, path and whether it is a source: the sources, then what is wrong."""
+    rows = [(_icon(each), f"{Path(each).name}\n{each}", each, True) for each in collection.sources]
+    for each in view.problems[:_MOST_PROBLEMS]:
+        words = f"{each.sentence}\n{each.remedy or each.path}"
+        rows.append(("warning", words, each.path, False))
+    if (more := len(view.problems) - _MOST_PROBLEMS) > 0:
+        rows.append(("warning", tr("And {count} more", count=number(more)), "", False))
+    return rows
+
+
+def _icon(source: str) -> str:
+    """That of a folder or a file, as the name looks: the path may be on a drive that is away."""
+    return "document" if Path(source).suffix else "folder"
+
+
+def _color(icon: str, palette: Palette) -> str:
+    return palette.warning if icon == "warning" else palette.secondary
 
 
 def _row(parent: QWidget, *buttons: QWidget) -> None:

@@ -8,7 +8,8 @@ from app.system.translation import listed, number, tr, trn
 
 def state_words(collection: Collection, view: CollectionView) -> str:
     """How far a collection is read, and what is wrong with it, in one line."""
-    return " · ".join(filter(None, (files_words(collection, view), fault_words(view))))
+    out = trn("{count} left out", "{count} left out", view.left_out) if view.left_out else ""
+    return " · ".join(filter(None, (files_words(collection, view), out, fault_words(view))))
 
 
 def files_words(collection: Collection, view: CollectionView) -> str:
@@ -20,10 +21,7 @@ def files_words(collection: Collection, view: CollectionView) -> str:
     if view.done < view.files:
         done, files = number(view.done), number(view.files)
         return tr("Reading: {done} of {files} files", done=done, files=files)
-    words = trn("{count} file", "{count} files", view.files)
-    if not view.left_out:
-        return words
-    return f"{words} · {trn('{count} left out', '{count} left out', view.left_out)}"
+    return trn("{count} file", "{count} files", view.files)
 
 
 def fault_words(view: CollectionView) -> str:

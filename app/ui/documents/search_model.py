@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.domain.documents import Reads
 from app.downloads.queue import Phase
@@ -13,7 +13,7 @@ from app.state.encoder import EncoderState, EncoderView
 from app.system.byte_size import size
 from app.system.translation import number, sentences, tr
 from app.ui.theme.theme import SMALL, figures, font
-from app.ui.widgets.controls import TextButton, label, set_margins
+from app.ui.widgets.controls import TextButton, align_text_at_start, label, set_margins
 
 
 class SearchModelLine(QFrame):
@@ -36,13 +36,18 @@ class SearchModelLine(QFrame):
         self.words.setWordWrap(True)
         self.get_button = TextButton("", "link")
         self.dismiss_button = TextButton(tr("Not now"), "link")
-        layout = QHBoxLayout(self)
+        layout = QVBoxLayout(self)
         set_margins(layout, 8, 0, 8, 2)
-        layout.setSpacing(8)
-        layout.addWidget(self.words, 1)
+        layout.setSpacing(0)
+        layout.addWidget(self.words)
+        row = QHBoxLayout()
+        row.setSpacing(16)
         for button in (self.get_button, self.dismiss_button):
             button.setFont(font(SMALL))
-            layout.addWidget(button)
+            align_text_at_start(button)
+            row.addWidget(button)
+        row.addStretch(1)
+        layout.addLayout(row)
         self.get_button.clicked.connect(self.get_requested)
         self.dismiss_button.clicked.connect(self._dismiss)
         for signal in (

@@ -21,9 +21,10 @@ _MODEL = ".gguf"
 class DropArea(QWidget):
     """Overlay with a frame and one line of text; transparent for mouse events."""
 
-    def __init__(self, parent: QWidget) -> None:
+    def __init__(self, parent: QWidget, *, collects: bool = False) -> None:
+        """`collects`: what is dropped becomes a collection."""
         super().__init__(parent)
-        self._over = parent
+        self._over, self._collects = parent, collects
         self._palette = LIGHT
         self._models: list[Path] = []
         self._others: list[Path] = []
@@ -34,7 +35,7 @@ class DropArea(QWidget):
 
     def show_for(self, paths: Sequence[Path]) -> None:
         """Cover the parent and say what a drop of these files does: a model is opened."""
-        models = [path for path in paths if path.suffix.lower() == _MODEL]
+        models = [path for path in paths if path.suffix.lower() == _MODEL and not self._collects]
         self._show(models, [path for path in paths if path not in models])
 
     def show_models(self, paths: Sequence[Path]) -> None:
@@ -59,6 +60,14 @@ class DropArea(QWidget):
 
     def _words(self, name: str) -> str:
         count = len(self._others)
+        if self._collects and count == 1:
+            return tr("Drop to make a collection of {name}", name=name)
+        if self._collects:
+            return trn(
+                "Drop to make a collection of {count} file",
+                "Drop to make a collection of {count} files",
+                count,
+            )
         if self._models and self._others:
             return trn(
                 "Drop to open {name} and attach {count} file",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,14 @@ from app.ui.documents.chip import AttachmentChip
 from engine import Chat
 from fakes import MODEL
 from stage import Stage, flush, until
+
+
+@pytest.fixture
+def stage(qtbot: QtBot, tmp_path: Path) -> Iterator[Stage]:
+    (tmp_path / "data").mkdir()
+    made = Stage(tmp_path / "data")
+    yield made
+    made.close()
 
 
 @pytest.fixture
@@ -131,3 +140,24 @@ def test_chips_are_those_of_the_shown_chat(stage: Stage, letters: int) -> None:
     assert chips(stage) == []
     stage.controller.collections.restore()
     assert len(chips(stage)) == 1
+
+
+def test_a_large_folder_becomes_a_collection_with_a_click(stage: Stage, tmp_path: Path) -> None:
+    folders = [tmp_path / "data" / ".." / "Harbour", tmp_path / "Council"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        for number in range(26):
+            (folder / f"{number}.txt").write_text(f"Letter {number}")
+    stage.ready(MODEL)
+    stage.window.attaching.attached.emit(folders[:1])
+    stage.window.attaching.attached.emit(folders)
+    until(lambda: "52" in str(stage.state.notices.get("attachments")))
+    notice = stage.state.notices["attachments"]
+    assert notice.sentence == "The folders Harbour, Council have 52 files."
+    stage.window.banners.acted.emit("attachments")
+    (made,) = stage.states.collections.collections
+    assert used(stage) == (made.id,)
+    assert stage.state.notices == {}
+    assert stage.states.attachments.of(None) == ()
+    until(lambda: stage.states.collections.view(made.id).files == 52)
+    assert [chip.name.text() for chip in chips(stage)] == [made.name]

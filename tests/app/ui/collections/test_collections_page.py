@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QInputDialog
+from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtWidgets import QApplication, QInputDialog
+from pytestqt.qtbot import QtBot
 
 from app.domain.chat_settings import ChatSettings
 from app.ui.collections.page import CollectionsPage
 from fakes import MODEL
 from stage import Stage, flush, until
+
+
+@pytest.fixture
+def stage(qtbot: QtBot, tmp_path: Path) -> Iterator[Stage]:
+    (tmp_path / "data").mkdir()
+    made = Stage(tmp_path / "data")
+    yield made
+    made.close()
 
 
 @pytest.fixture
@@ -30,6 +43,15 @@ def rows(page: CollectionsPage) -> list[str]:
     return [page.list.item(row).text() for row in range(page.list.count())]
 
 
+def contents(page: CollectionsPage) -> list[str]:
+    return [page.contents.item(row).text() for row in range(page.contents.count())]
+
+
+def notice(stage: Stage) -> str:
+    found = stage.state.notices.get("collection")
+    return found.sentence if found else ""
+
+
 def read(stage: Stage) -> None:
     state = stage.states.collections
     until(lambda: all(v.scanned and v.done == v.files > 0 for v in state.views.values()))
@@ -44,7 +66,8 @@ def test_a_collection_is_made_renamed_and_deleted(
     page.added.emit([tmp_path / "Letters"])
     read(stage)
     assert rows(page) == ["Letters\n2 files · 1 problem"]
-    assert page.problems.item(0).text().startswith("There is no text in empty.txt.")
+    assert contents(page)[0] == f"Letters\n{tmp_path / 'Letters'}"
+    assert contents(page)[1].startswith("There is no text in empty.txt.")
     page.rename_button.click()
     dialog = page.findChild(QInputDialog)
     assert dialog is not None
@@ -74,8 +97,10 @@ def test_more_is_added_to_the_chosen_one(
     assert page.chosen == stage.states.collections.collections[1].id
 
 
-def test_a_file_that_failed_is_tried_again(stage: Stage, page: CollectionsPage) -> None:
-    folder = stage.folder / "Locked"
+def test_a_file_that_failed_is_tried_again(
+    stage: Stage, page: CollectionsPage, tmp_path: Path
+) -> None:
+    folder = tmp_path / "Locked"
     folder.mkdir()
     (folder / "a.txt").write_text("protected")
     page.added.emit([folder])
@@ -84,7 +109,7 @@ def test_a_file_that_failed_is_tried_again(stage: Stage, page: CollectionsPage) 
     (folder / "a.txt").write_text("open text")
     page.look_button.click()
     until(lambda: rows(page) == ["Locked\n1 file"])
-    assert not page.problems.isVisible()
+    assert contents(page) == [f"Locked\n{folder}"]
 
 
 def test_a_chat_uses_a_collection_by_its_switch(
@@ -117,3 +142,117 @@ def test_the_section_follows_the_collections(
     assert row.words.text() == "2 files · 1 problem"
     stage.controller.collections.delete(next(iter(section.rows)))
     assert section.rows == {}
+
+
+def test_a_source_is_taken_out(
+    stage: Stage, page: CollectionsPage, tmp_path: Path, qtbot: QtBot
+) -> None:
+    (tmp_path / "two.txt").write_text("The turbine is made of titanium.")
+    page.added.emit([tmp_path / "Letters"])
+    page._add_sources([tmp_path / "two.txt"])
+    read(stage)
+    assert not page.remove_button.isEnabled()
+    page.contents.setCurrentRow(2)  # the file without a text, which is no source
+    assert not page.remove_button.isEnabled()
+    page.contents.setCurrentRow(0)
+    qtbot.keyClick(page.contents, Qt.Key.Key_Delete)
+    until(lambda: rows(page)[0].startswith("Letters\n1 file"))
+    assert contents(page)[0] == f"two.txt\n{tmp_path / 'two.txt'}"
+    assert (tmp_path / "Letters" / "one.txt").exists()
+
+
+def test_a_collection_is_used_in_the_chat(
+    stage: Stage, page: CollectionsPage, tmp_path: Path
+) -> None:
+    page.added.emit([tmp_path / "Letters"])
+    page.use_button.click()
+    assert stage.state.settings(None).collections == (page.chosen,)
+    assert stage.window.chat.isVisible()
+    assert len(stage.window.composer.chips.chips) == 1
+
+
+def test_what_is_dropped_on_the_page_becomes_a_collection(
+    stage: Stage, page: CollectionsPage, tmp_path: Path
+) -> None:
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(tmp_path / "Letters"))])
+    copy, buttons, keys = Qt.DropAction.CopyAction, Qt.MouseButton, Qt.KeyboardModifier
+    where, left, none = QPointF(50, 50), buttons.LeftButton, keys.NoModifier
+    over = QDragEnterEvent(where.toPoint(), copy, data, left, none)
+    QApplication.sendEvent(page, over)
+    assert over.isAccepted()
+    assert page.drop_area.sentence() == "Drop to make a collection of Letters"
+    QApplication.sendEvent(page, QDropEvent(where, copy, data, left, none))
+    read(stage)
+    assert rows(page) == ["Letters\n2 files · 1 problem"]
+    assert stage.states.attachments.of(None) == ()
+    assert not page.drop_area.isVisible()
+
+
+def test_the_same_folder_again_chooses_its_collection(
+    stage: Stage, page: CollectionsPage, tmp_path: Path
+) -> None:
+    (tmp_path / "Notes").mkdir()
+    page.added.emit([tmp_path / "Letters"])
+    page.added.emit([tmp_path / "Notes"])
+    assert page.list.currentRow() == 1
+    page.added.emit([tmp_path / "Notes" / ".." / "Letters"])
+    assert page.list.count() == 2
+    assert page.list.currentRow() == 0
+
+
+def test_another_folder_of_the_same_name_gets_a_number(
+    stage: Stage, page: CollectionsPage, tmp_path: Path
+) -> None:
+    (tmp_path / "Old" / "Letters").mkdir(parents=True)
+    page.added.emit([tmp_path / "Letters"])
+    page.added.emit([tmp_path / "Old" / "Letters"])
+    assert [row.split("\n")[0] for row in rows(page)] == ["Letters", "Letters 2"]
+
+
+def test_several_files_are_named_after_their_folder(
+    stage: Stage, page: CollectionsPage, tmp_path: Path
+) -> None:
+    folder = tmp_path / "Letters"
+    page.added.emit([folder / "one.txt", folder / "empty.txt"])
+    assert rows(page)[0].startswith("Letters\n")
+
+
+def test_a_folder_in_a_folder_is_read_once(
+    stage: Stage, page: CollectionsPage, tmp_path: Path
+) -> None:
+    inner = tmp_path / "Letters" / "1926"
+    inner.mkdir()
+    (inner / "two.txt").write_text("The turbine is made of titanium.")
+    page.added.emit([inner])
+    page._add_sources([inner / "two.txt"])
+    assert notice(stage) == "two.txt is in “1926” already."
+    page._add_sources([tmp_path / "Letters"])
+    assert notice(stage) == ""
+    (collection,) = stage.states.collections.collections
+    assert collection.sources == (str(tmp_path / "Letters"),)
+    until(lambda: rows(page) == ["1926\n3 files · 1 problem"])
+
+
+def test_a_disk_and_the_data_of_the_app_are_refused(
+    stage: Stage, page: CollectionsPage, tmp_path: Path
+) -> None:
+    root = Path(os.path.abspath(os.sep))
+    page.added.emit([root])
+    assert notice(stage) == f"The whole disk {root} cannot be a collection."
+    page.added.emit([tmp_path / "data" / "blobs"])
+    assert notice(stage) == f"The folder {tmp_path / 'data' / 'blobs'} has the app's own data."
+    assert rows(page) == []
+    page.added.emit([root, tmp_path / "Letters"])  # the other is taken
+    assert notice(stage) == f"The whole disk {root} cannot be a collection."
+    assert [row.split("\n")[0] for row in rows(page)] == ["Letters"]
+
+
+def test_a_page_without_collections_has_the_focus_where_one_is_made(
+    stage: Stage, page: CollectionsPage, tmp_path: Path
+) -> None:
+    assert page.folder_button.hasFocus()
+    page.added.emit([tmp_path / "Letters"])
+    stage.window.close_page()
+    stage.window.collections.open()
+    assert page.list.hasFocus()
