@@ -485,6 +485,11 @@ def connect_collections(window: Window, controller: Controller) -> None:
     collections, choices = controller.collections, controller.collection_choices
     use = controller.chat_settings.use_collection
 
+    def use_from_page(id: int, used: bool) -> None:
+        use(id, used)
+        if used:
+            window.close_page()
+
     def wire(page: CollectionsPage) -> None:
         def add(paths: list[Path]) -> None:
             page.show_collection(choices.make(paths))
@@ -492,8 +497,7 @@ def connect_collections(window: Window, controller: Controller) -> None:
         page.added.connect(add)
         page.sources_added.connect(choices.extend)
         page.source_removed.connect(collections.remove_source)
-        page.used.connect(use)
-        page.used.connect(window.close_page)
+        page.use_switched.connect(use_from_page)
         page.renamed.connect(collections.rename)
         page.deleted.connect(collections.delete)
         page.undone.connect(collections.restore)
@@ -507,7 +511,8 @@ def connect_collections(window: Window, controller: Controller) -> None:
     composer.collection_switched.connect(use)
     composer.collection_opened.connect(show)
     offered.collection_chosen.connect(use)
-    offered.manage_requested.connect(window.collections.open)
+    for source in (offered.manage_requested, composer.collections_requested):
+        source.connect(window.collections.open)
 
 
 def connect_network(window: Window, controller: Controller) -> None:

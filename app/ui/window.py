@@ -510,7 +510,7 @@ class Window(QWidget):
     def _make_collections(self) -> CollectionsPage:
         from app.ui.collections.page import CollectionsPage
 
-        return CollectionsPage(self._states.collections)
+        return CollectionsPage(self._state, self._states.collections)
 
     @property
     def shown_page(self) -> QWidget | None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from PySide6.QtTest import QTest
 
+import scenes_passages
 from app.domain.collection import Collection, CollectionView, Problem
+from app.domain.parts import PassagesPart
 from app.state.collection_words import gone_problem, source_problem
 from app.ui.collections.page import CollectionsPage
 from scenes_chat import Scene, ready
@@ -119,6 +123,15 @@ def collections_panel(stage: Stage) -> None:
     flush()
 
 
+def collection_passages(stage: Stage) -> None:
+    """Passages of files in a collection, with the folders that these are in."""
+    one, two, *_ = scenes_passages.PASSAGES
+    path = f"{_HOME}/Harbour/Pumps/{one.name}"
+    part = PassagesPart((replace(one, path=path), replace(two, path=f"{_HOME}/Letters/{two.name}")))
+    scenes_passages.show(stage, part)
+    scenes_passages.unfold(stage)
+
+
 SCENES: dict[str, Scene] = {
     "collections": collections,
     "collections_empty": collections_empty,
@@ -128,4 +141,5 @@ SCENES: dict[str, Scene] = {
     "collections_at": collections_at,
     "collections_offer": collections_offer,
     "collections_panel": collections_panel,
+    "collection_passages": collection_passages,
 }

@@ -14,7 +14,7 @@ from engine import Role
 from scenes_chat import NAME, Scene, ready
 from stage import Stage, flush
 
-_PASSAGES = (
+PASSAGES = (
     Passage(
         1,
         "Pump P-200 manual.pdf",
@@ -58,8 +58,8 @@ _PASSAGES = (
 )
 _PAGES = (
     "Pump P-200\n\nPut the pump on a firm floor, and let it stand upright for an hour.",
-    f"Warranty\n\n{_PASSAGES[0].text}\n\nThis does not touch your rights by law.",
-    f"Care\n\n{_PASSAGES[2].text}",
+    f"Warranty\n\n{PASSAGES[0].text}\n\nThis does not touch your rights by law.",
+    f"Care\n\n{PASSAGES[2].text}",
 )
 _TEXT = "\n\n".join(_PAGES)
 _FILE = FilePart(
@@ -91,7 +91,7 @@ def _placed(passage: Passage) -> Passage:
     return passage if start < 0 else replace(passage, start=start, end=start + len(passage.text))
 
 
-def _show(
+def show(
     stage: Stage,
     part: PassagesPart,
     answer: tuple[Part, ...] = (TextPart(_SAID),),
@@ -112,7 +112,7 @@ def _show(
     stage.wait_until_idle()
 
 
-def _unfold(stage: Stage) -> None:
+def unfold(stage: Stage) -> None:
     view = stage.window.transcript
     rows = view.stack.views[0].rows
     view.message_layout.toggle_row(0, len(rows) - 1)
@@ -121,20 +121,20 @@ def _unfold(stage: Stage) -> None:
 
 
 def passages(stage: Stage) -> None:
-    _show(stage, PassagesPart(_PASSAGES, unread=5))
+    show(stage, PassagesPart(PASSAGES, unread=5))
 
 
 def passages_unfolded(stage: Stage) -> None:
-    _show(stage, PassagesPart(_PASSAGES, unread=5))
-    _unfold(stage)
+    show(stage, PassagesPart(PASSAGES, unread=5))
+    unfold(stage)
 
 
 def passages_struck(stage: Stage) -> None:
     """One is pinned, one was struck out before, and one is struck out now; it is not sent."""
-    one, two, three, four = _PASSAGES
+    one, two, three, four = PASSAGES
     made = (replace(one, pinned=True), two, three, replace(four, struck=True))
-    _show(stage, PassagesPart(made, searched="How long is the warranty of the pump?\nand for me?"))
-    _unfold(stage)
+    show(stage, PassagesPart(made, searched="How long is the warranty of the pump?\nand for me?"))
+    unfold(stage)
     stage.controller.retrieval.toggle(stage.state.messages[0].id, 3)
     stage.window.transcript.scroller.scroll_to(0)
     flush()
@@ -142,7 +142,7 @@ def passages_struck(stage: Stage) -> None:
 
 def passages_hover(stage: Stage) -> None:
     """The keyboard is at a reference, and the mouse at another."""
-    _show(stage, PassagesPart(_PASSAGES))
+    show(stage, PassagesPart(PASSAGES))
     view = stage.window.transcript
     view.setFocus()
     view.keys.enter(backwards=False)
@@ -157,17 +157,17 @@ def passages_hover(stage: Stage) -> None:
 
 def passages_opened(stage: Stage) -> None:
     """A reference was followed: the passage is marked in its document."""
-    _show(stage, PassagesPart(_PASSAGES))
+    show(stage, PassagesPart(PASSAGES))
     stage.window.transcript.message_layout.use_link(1, "passage:1")
     flush()
 
 
 def passages_none(stage: Stage) -> None:
-    _show(stage, PassagesPart(), (TextPart("I know nothing of that."),))
+    show(stage, PassagesPart(), (TextPart("I know nothing of that."),))
 
 
 def passages_failed(stage: Stage) -> None:
-    _show(stage, PassagesPart(), (), ErrorPart(SearchFault("disk I/O error")))
+    show(stage, PassagesPart(), (), ErrorPart(SearchFault("disk I/O error")))
 
 
 SCENES: dict[str, Scene] = {

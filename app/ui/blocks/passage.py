@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QGuiApplication, QPen
@@ -44,7 +45,9 @@ def passage_entry(passage: Passage, line: int) -> PassageEntry:
     title = f"[{passage.number}] {place_words(passage)}"  # the number as answers write it
     title = f"{_RIGHT_TO_LEFT}{title}" if mirrored else title
     runs = [Run(title, bold=True, strike=struck, link=passage_link(passage.number))]
-    about = [score_words(passage)] if passage.score else []
+    about = [tr("in {folder}", folder=Path(passage.path).parent.name)] if passage.path else []
+    if passage.score:
+        about.append(score_words(passage))
     if passage.above and not struck:
         about.append(tr("read above"))
     runs += [Run(f" · {words}") for words in about]

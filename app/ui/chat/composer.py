@@ -64,6 +64,7 @@ class _Editor(MessageField):
     save_requested = Signal()  # the text is to be kept as a prompt
     attach_requested = Signal()
     folder_requested = Signal()  # whose files are to be attached
+    collections_requested = Signal()
     resized = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -123,6 +124,7 @@ class _Editor(MessageField):
         menu.addSeparator()
         menu.addAction(tr("Attach files…"), self.attach_requested.emit)
         menu.addAction(tr("Attach a folder…"), self.folder_requested.emit)
+        menu.addAction(tr("Collections…"), self.collections_requested.emit)
         save = menu.addAction(tr("Save as a prompt"), self.save_requested.emit)
         save.setEnabled(bool(self.text().strip()))
         menu.popup(e.globalPos())
@@ -163,6 +165,7 @@ class Composer(QFrame):
     files_pasted = Signal(list)  # their paths; none: a picture was pasted
     attach_requested = Signal()  # the user is to choose files
     folder_requested = Signal()  # the user is to choose a folder
+    collections_requested = Signal()  # the collections are to be shown
     file_opened = Signal(object)  # Attachment, whose text is to be shown
     pasted_opened = Signal(object)  # FilePart of a pasted text, which is to be shown
     file_removed = Signal(int)  # id of an attachment
@@ -216,6 +219,7 @@ class Composer(QFrame):
         for source in (self.editor.attach_requested, self.attach_button.clicked):
             source.connect(self.attach_requested.emit)
         self.editor.folder_requested.connect(self.folder_requested)
+        self.editor.collections_requested.connect(self.collections_requested)
         self.attach_button.customContextMenuRequested.connect(self._open_attach_menu)
         self._connect_chips()
         self.editor.long_pasted.connect(self._on_long_pasted)
@@ -460,6 +464,7 @@ class Composer(QFrame):
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.addAction(tr("Attach files…"), self.attach_requested.emit)
         menu.addAction(tr("Attach a folder…"), self.folder_requested.emit)
+        menu.addAction(tr("Collections…"), self.collections_requested.emit)
         menu.popup(self.attach_button.mapToGlobal(point))
 
     # --- steps ----------------------------------------------------------------------------------

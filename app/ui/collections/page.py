@@ -10,6 +10,7 @@ from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import QHBoxLayout, QInputDialog, QVBoxLayout, QWidget
 
 from app.domain.collection import Collection, CollectionView
+from app.state.chat import State
 from app.state.collections import CollectionsState
 from app.system.translation import number, tr
 from app.ui.collections.words import sources_words, state_words
@@ -39,7 +40,7 @@ class CollectionsPage(QWidget):
     """Shows the collections of the state; emits the user's requests as signals."""
 
     added = Signal(list)  # paths: a collection of them
-    used = Signal(object)  # id: the chat is to be answered from it
+    use_switched = Signal(object, bool)  # id, and whether the shown chat is to be answered from it
     sources_added = Signal(object, list)  # id, paths
     source_removed = Signal(object, str)  # id, path
     renamed = Signal(object, str)  # id, name
@@ -48,19 +49,19 @@ class CollectionsPage(QWidget):
     look_requested = Signal(object)  # id
     closed = Signal()
 
-    def __init__(self, state: CollectionsState) -> None:
+    def __init__(self, chat: State, state: CollectionsState) -> None:
         super().__init__()
         self.setObjectName("page")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         accessibility.register_role(CollectionsPage, QAccessible.Role.Pane)
         self.setAccessibleName(tr("Collections"))
-        self._state, self._palette = state, LIGHT
+        self._chat, self._state, self._palette = chat, state, LIGHT
         self._known = {each.id for each in state.collections}
         self._folder = Path.home()  # of the last dialog
         self.close_button = IconButton("close", tr("Back to the chat"))
         self.folder_button = TextButton(tr("New from a folder…"), "outlined", "plus")
         self.files_button = TextButton(tr("New from files…"), "outlined", "plus")
-        self.use_button = TextButton(tr("Use in this chat"), "primary")
+        self.use_button = TextButton("", "primary")
         self.more_folder = TextButton(tr("Add a folder…"), "outlined")
         self.more_files = TextButton(tr("Add files…"), "outlined")
         self.rename_button = TextButton(tr("Rename…"), "outlined")
@@ -81,6 +82,9 @@ class CollectionsPage(QWidget):
         self.contents.setIconSize(QSize(_ICON, _ICON))
         self.remove_button = TextButton(tr("Take out of the collection"), "link")
         self.remove_button.setToolTip(tr("Your files stay where they are"))
+        kept = self.remove_button.sizePolicy()
+        kept.setRetainSizeWhenHidden(True)
+        self.remove_button.setSizePolicy(kept)
         self._rows: list[tuple[str, str, str, bool]] = []  # of `contents`
         self.drop_area = DropArea(self, collects=True)
         self.drops = FileDrops(self, self.drop_area, lambda: False)
@@ -129,11 +133,11 @@ class CollectionsPage(QWidget):
         self.more_folder.clicked.connect(partial(self._ask, more, folder=True))
         self.more_files.clicked.connect(partial(self._ask, more, folder=False))
         for button, signal in (
-            (self.use_button, self.used),
             (self.look_button, self.look_requested),
             (self.delete_button, self.deleted),
         ):
             button.clicked.connect(partial(self._request, signal))
+        self.use_button.clicked.connect(self._switch_use)
         self.rename_button.clicked.connect(self._ask_for_name)
         self.undo.undone.connect(self.undone)
         self.list.removed.connect(partial(self._request, self.deleted))
@@ -143,6 +147,8 @@ class CollectionsPage(QWidget):
         self.contents.removed.connect(self._remove_source)
         self.contents.currentRowChanged.connect(self._show_removable)
         self.drops.files_dropped.connect(self.added)
+        self._chat.settings_changed.connect(self._show_use)
+        self._chat.conversation_changed.connect(self._show_use)
         self._state.changed.connect(self.refresh)
         self._state.views_changed.connect(self.refresh)
 
@@ -210,7 +216,7 @@ class CollectionsPage(QWidget):
 
     def _show_chosen(self, *_: object) -> None:
         collection = self._state.collection(self.chosen)
-        for part in (self._one, self.contents_title, self.contents, self.remove_button):
+        for part in (self._one, self.contents_title, self.contents):
             part.setVisible(collection is not None)
         rows = _contents(collection, self._state.view(collection.id)) if collection else []
         if rows != self._rows:
@@ -225,9 +231,22 @@ class CollectionsPage(QWidget):
             if self.contents.hasFocus():
                 self.contents.setCurrentRow(min(max(row, 0), len(rows) - 1))
         self._show_removable()
+        self._show_use()
+
+    def _show_use(self) -> None:
+        words = tr("Stop using in this chat") if self._is_used else tr("Use in this chat")
+        self.use_button.setText(words)
 
     def _show_removable(self, *_: object) -> None:
-        self.remove_button.setEnabled(bool(self._source))
+        self.remove_button.setVisible(bool(self._source))
+
+    @property
+    def _is_used(self) -> bool:
+        return self.chosen in self._chat.settings(self._chat.current).collections
+
+    def _switch_use(self) -> None:
+        if (id := self.chosen) is not None:
+            self.use_switched.emit(id, not self._is_used)
 
     @property
     def _source(self) -> str:
@@ -238,7 +257,7 @@ class CollectionsPage(QWidget):
     def _remove_source(self) -> None:
         if (id := self.chosen) is not None and (source := self._source):
             if self.remove_button.hasFocus():
-                self.contents.setFocus()  # the button is disabled until another is chosen
+                self.contents.setFocus()  # the button is hidden until another is chosen
             self.source_removed.emit(id, source)
 
     def _add_sources(self, paths: list[Path]) -> None:

@@ -151,10 +151,11 @@ def test_a_source_is_taken_out(
     page.added.emit([tmp_path / "Letters"])
     page._add_sources([tmp_path / "two.txt"])
     read(stage)
-    assert not page.remove_button.isEnabled()
+    assert not page.remove_button.isVisible()
     page.contents.setCurrentRow(2)  # the file without a text, which is no source
-    assert not page.remove_button.isEnabled()
+    assert not page.remove_button.isVisible()
     page.contents.setCurrentRow(0)
+    assert page.remove_button.isVisible()
     qtbot.keyClick(page.contents, Qt.Key.Key_Delete)
     until(lambda: rows(page)[0].startswith("Letters\n1 file"))
     assert contents(page)[0] == f"two.txt\n{tmp_path / 'two.txt'}"
@@ -169,6 +170,12 @@ def test_a_collection_is_used_in_the_chat(
     assert stage.state.settings(None).collections == (page.chosen,)
     assert stage.window.chat.isVisible()
     assert len(stage.window.composer.chips.chips) == 1
+    stage.window.collections.open()
+    assert page.use_button.text() == "Stop using in this chat"
+    page.use_button.click()
+    assert stage.state.settings(None).collections == ()
+    assert page.use_button.text() == "Use in this chat"
+    assert page.isVisible()
 
 
 def test_what_is_dropped_on_the_page_becomes_a_collection(
