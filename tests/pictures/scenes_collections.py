@@ -23,31 +23,35 @@ LIBRARY = Collection(
     ("/media/ada/Library of the harbour authority/Books and papers, scanned, 1890 to 1970",),
 )
 NEW = Collection(4, "Minutes", (f"{_HOME}/Minutes",))
-VIEWS = {
-    1: CollectionView(
-        214, 214, 3,
-        (
-            Problem(
-                f"{_HOME}/Harbour/plans.pdf", "plans.pdf is protected by a password.",
-                "Save it without the password.",
-            ),
-            gone_problem(f"{_HOME}/Harbour/walls 1926.docx"),
-        ),
-        scanned=True,
-    ),
-    2: CollectionView(31, 31, scanned=True),
-    3: CollectionView(
-        10_000, 4_312, problems=(source_problem(LIBRARY.sources[0]),), scanned=True
-    ),
-    4: CollectionView(),
-}  # fmt: skip
 ALL = (HARBOUR, LETTERS, LIBRARY, NEW)
+
+
+def _views() -> dict[int, CollectionView]:
+    """In the language of the window."""
+    return {
+        1: CollectionView(
+            214, 214, 3,
+            (
+                Problem(
+                    f"{_HOME}/Harbour/plans.pdf", "plans.pdf is protected by a password.",
+                    "Save it without the password.",
+                ),
+                gone_problem(f"{_HOME}/Harbour/walls 1926.docx"),
+            ),
+            scanned=True,
+        ),
+        2: CollectionView(31, 31, scanned=True),
+        3: CollectionView(
+            10_000, 4_312, problems=(source_problem(LIBRARY.sources[0]),), scanned=True
+        ),
+        4: CollectionView(),
+    }  # fmt: skip
 
 
 def _collect(stage: Stage, *collections: Collection) -> None:
     ready(stage)
     stage.states.collections.set(collections)
-    stage.states.collections.set_views({each.id: VIEWS[each.id] for each in collections})
+    stage.states.collections.set_views({each.id: _views()[each.id] for each in collections})
 
 
 def _use(stage: Stage, *collections: Collection) -> None:
