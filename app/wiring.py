@@ -307,6 +307,12 @@ def connect_files(window: Window, controller: Controller) -> None:
         for each in ids:
             files.set_reads(each, Reads.PASSAGES)
 
+    def read_by_parts() -> None:
+        if composer.editor.text().strip():  # that is asked of each part
+            files.read_by_parts(Reads.SUMMARY)
+        else:
+            window.prompt_list.offer_all()
+
     def offer_files() -> None:
         here = files.known_files(controller.state.current)
         attaching.list.show_files(here)
@@ -333,6 +339,7 @@ def connect_files(window: Window, controller: Controller) -> None:
     for chosen in (attaching.list.chosen, window.chat.changed_line.attach_requested):
         chosen.connect(files.attach_known)
     fit_line.passages_requested.connect(read_passages)
+    fit_line.parts_requested.connect(read_by_parts)
     window.chat.search_model_line.get_requested.connect(controller.encoder.get)
     fit_line.longer_requested.connect(controller.fit.use_longer_context)
     fit_line.model_requested.connect(window.open_picker)

@@ -292,6 +292,7 @@ class Controller(QObject):
             self.library,
             self.model_use,
             user_files,
+            store_queue,
             self.report,
             self,
         )

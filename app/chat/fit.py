@@ -17,8 +17,11 @@ from pathlib import Path
 from PySide6.QtCore import QObject, QTimer
 
 from app.chat.context_room import answer_room, bytes_per_token
+from app.chat.measured_speed import ANSWERS, Speed, speed_of
 from app.chat.model_use import ModelUse
+from app.chat.part_sizes import TASK, USUAL_CONTEXT, long_cost, part_sizes
 from app.chat.prompts import PromptBuilder, memory_start
+from app.domain.answer_details import AnswerRecord
 from app.domain.documents import Reads
 from app.domain.message import Message, MessageState
 from app.domain.model_ref import Local, ModelRef, Remote
@@ -28,6 +31,7 @@ from app.engines.run import RequestFailed, start
 from app.library.service import Library
 from app.settings.model_settings import ModelDefaults
 from app.state.attachments import (
+    Attachment,
     AttachmentsState,
     FitEstimate,
     LongerContext,
@@ -35,6 +39,7 @@ from app.state.attachments import (
     Place,
 )
 from app.state.chat import ModelPhase, Notice, State
+from app.store.writer import StoreQueue
 from app.system.translation import number, tr, trn
 from app.system.worker import BackgroundWorker
 from engine import (
@@ -98,12 +103,15 @@ class Fit:
         library: Library,
         model_use: ModelUse,
         user_files: BackgroundWorker,
+        store_queue: StoreQueue,
         report: Callable[[Exception], None],
         parent: QObject,
     ) -> None:
         """`report` is called with an unexpected exception."""
         self._state, self._shown, self._engine, self._prompts = state, shown, engine, prompts
         self._library, self._model_use, self._user_files = library, model_use, user_files
+        self._store_queue = store_queue
+        self._speeds: dict[str, Speed | None] = {}  # by the name of a model; None: is being read
         self._report = report
         self._typed = ""
         self._to_send: tuple[_Asked, str] | None = None  # sent before it was counted
@@ -174,7 +182,7 @@ class Fit:
         """
         self._state.set_notice(NOTICE, None)
         exact, _, context = self._reader()
-        counted = [each for each in self._shown.of(place) if not each.approximate]
+        counted = [each for each in self._shown.of(place) if not (each.approximate or _cut(each))]
         tokens = sum(each.tokens or 0 for each in counted)
         if not exact or tokens + answer_room(context) <= context:
             return False
@@ -223,6 +231,7 @@ class Fit:
         if was_answering and not self._answering:
             self._later()
             self._counted = None  # another part of the prompt is cached now
+            self._speeds.clear()
 
     def _update(self) -> None:
         """Show what is known of the prompt, and count it again if it has changed."""
@@ -289,7 +298,7 @@ class Fit:
                 continue
             about = each.tokens if each.tokens is not None and each.approximate else None
             if about is None:
-                about = self._about(prompt_text((each.part,)))
+                about = self._about(_read(each.part))
                 self._set_tokens(each.part, about, approximate=True)
             if exact and not self._counting_files and not state.generations:
                 self._counting_files = True
@@ -299,7 +308,7 @@ class Fit:
         """Count a file; `about` is taken where that fails, so that it is not tried again."""
         tokens = about
         with suppress(RequestFailed):
-            request = CountTokens(prompt_text((part,)))
+            request = CountTokens(_read(part))
             tokens = (await self._engine.submit(request).result(TokensCounted)).tokens
         self._counting_files = False
         self._file_tokens[_key(model, part)] = tokens
@@ -398,17 +407,48 @@ class Fit:
             tokens,
             asked.context,
             answer_room(asked.context),
-            sum(each.tokens or 0 for each in unsent),
+            sum(each.tokens or 0 for each in unsent if not _cut(each)),
             counted.cached,
             counted.seconds,
             not asked.exact or more != 0,
             counted.forgotten,
         )
+        if cut := [each for each in unsent if _cut(each)]:
+            estimate = self._with_parts(estimate, asked, cut)
         if not estimate.fits:
             self._look_for_ways(asked, tokens + estimate.answer_tokens)
             estimate = replace(estimate, longer_context=self._longer, models=self._models)
         refused = self._shown.refused and not estimate.fits
         self._shown.set_fit(estimate, refused=refused)
+
+    def _with_parts(
+        self, estimate: FitEstimate, asked: _Asked, cut: Sequence[Attachment]
+    ) -> FitEstimate:
+        """The estimate with what the files cost that are read part by part."""
+        tokens = [each.tokens or 0 for each in cut]
+        estimate = replace(estimate, part_tokens=sum(tokens))
+        reads = next(each.part.reads for each in cut if each.part)
+        fixed = self._about(self._prompts.instructions(asked.chat) + self._typed) + TASK
+        sizes = part_sizes(asked.context or USUAL_CONTEXT, fixed, reads)
+        if sizes is None:
+            return estimate
+        cost = long_cost(tokens, sizes, fixed, reads)
+        seconds = self._speed().seconds(cost.read, cost.written)
+        return replace(estimate, parts=cost.parts, part_seconds=seconds)
+
+    def _speed(self) -> Speed:
+        """That of the model of the shown chat in its last answers, once it was read."""
+        model = self._state.settings(self._state.current).model
+        name = self._state.model_name(model) if model else self._state.model.name
+        if name not in self._speeds:
+            self._speeds[name] = None
+
+            def read(records: list[AnswerRecord]) -> None:
+                self._speeds[name] = speed_of(name, records)
+                self._later()
+
+            self._store_queue.read(lambda store: store.last_answers(ANSWERS), read)
+        return self._speeds[name] or Speed()
 
     # --- ways out -------------------------------------------------------------------------------
 
@@ -458,6 +498,16 @@ class Fit:
     def _set_context(self, path: Path, tokens: int) -> None:
         defaults = self._library.defaults
         defaults.change(path, replace(defaults.own(path), context=tokens))
+
+
+def _cut(attached: Attachment) -> bool:
+    """Whether it is read part by part."""
+    return attached.part is not None and attached.part.reads.has_sections
+
+
+def _read(part: FilePart) -> str:
+    """What the model reads of a file, at once or part by part."""
+    return part.text if part.reads.has_sections else prompt_text((part,))
 
 
 def _inspected(path: Path, values: ModelDefaults, reclaimable: int, context: int) -> ModelFacts:

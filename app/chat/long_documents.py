@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from app.chat.part_sizes import MARKUP, PartSizes, part_sizes
+from app.chat.part_sizes import MARKUP, USUAL_CONTEXT, PartSizes, part_sizes
 from app.chat.running_answer import QueuedAnswer
 from app.domain.answer_request import AnswerRequest, PromptMessage
 from app.domain.deltas import (
@@ -69,7 +69,6 @@ from engine import (
 )
 
 _FEWEST_CONTEXT = 512  # tokens: with less there is no sense in going on
-_USUAL_CONTEXT = 4096  # of an engine elsewhere that does not tell
 _BYTES = 3  # of a token, where the tokenizer is not here
 _BORDERS = ("\n\n", "\n", ". ", "\u3002", " ")  # the best first
 _OF_PART = (
@@ -242,7 +241,7 @@ def long_elsewhere(
     """The run of an answer that an engine elsewhere writes part by part, if it is one."""
     asked = _asked(state, job)
     context = next((each.context for each in state.served if each.model == model), 0)
-    door = RemoteDoor(client, model, request, context or _USUAL_CONTEXT)
+    door = RemoteDoor(client, model, request, context or USUAL_CONTEXT)
     return LongAnswer(asked, door) if asked else None
 
 

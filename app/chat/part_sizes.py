@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.domain.documents import Reads
@@ -12,6 +14,8 @@ _FEWEST_PART = 96  # in a shorter one there is no sense
 _MOST_REWRITTEN = 1024  # tokens of a part that is rewritten: of a longer one something is left out
 _MOST_RESULT = 1024  # tokens of what is made of a part,
 _RESULT_SHARE = 4  # at most one part of so many of the context
+USUAL_CONTEXT = 4096  # of an engine elsewhere that does not tell
+TASK = 80  # tokens of what is asked of each part, beside what the user asks
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +41,30 @@ def part_sizes(context: int, fixed: int, reads: Reads) -> PartSizes | None:
     if reads is Reads.REWRITE:
         return PartSizes(text, result)
     return PartSizes(min(text, _MOST_PART), min(result, max(text // 3, 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class LongCost:
+    """What a long document takes, about."""
+
+    parts: int
+    read: int = 0  # tokens of all prompts
+    written: int = 0  # tokens, at most
+
+
+def long_cost(files: Sequence[int], sizes: PartSizes, fixed: int, reads: Reads) -> LongCost:
+    """The cost of files of so many tokens, if as many as `fixed` are the same in all requests."""
+    tokens = sum(files)
+    parts = sum(math.ceil(each / sizes.text) for each in files)
+    read = tokens + parts * (fixed + MARKUP)
+    if reads is Reads.REWRITE:
+        return LongCost(parts, read, tokens)
+    if parts <= 1:
+        return LongCost(parts, read, sizes.result)
+    written, results = 0, parts
+    while True:  # results of a level, which the next one is made of
+        written += results * sizes.result
+        read += results * sizes.result + fixed + MARKUP
+        if results * sizes.result <= sizes.text:
+            return LongCost(parts, read, written + sizes.result)
+        results = math.ceil(results / max(sizes.text // sizes.result, 2))

@@ -145,6 +145,7 @@ class RunningAnswer:
             ended=time.time(),
             reused_tokens=used.cached_tokens,
             first_token_seconds=round(used.first_token_seconds or self._waited, 4),
+            prompt_seconds=round(used.prompt_seconds, 4),
             decode_seconds=round(used.decode_seconds, 4),
             token_seconds_p50=round(used.token_seconds_p50, 5),
             token_seconds_p95=round(used.token_seconds_p95, 5),

@@ -16,6 +16,7 @@ class AnswerDetails:
     ended: float = 0.0  # seconds since 1970; 0: not recorded
     reused_tokens: int = 0  # of the prompt, those that were in the KV cache
     first_token_seconds: float = 0.0  # from the request to the first token
+    prompt_seconds: float = 0.0  # reading what was not in the KV cache; 0: not known
     decode_seconds: float = 0.0  # from the first token to the last
     temperature: float = 0.0  # 0: greedy
     top_k: int = 0  # 0: off

@@ -71,6 +71,11 @@ class Reads(StrEnum):
         return self is Reads.SUMMARY or self is Reads.REWRITE
 
     @property
+    def has_sections(self) -> bool:
+        """Whether something is made of each part of it."""
+        return self is Reads.SUMMARY or self is Reads.REWRITE
+
+    @property
     def is_counted(self) -> bool:
         """Whether it is known before sending how much of it a prompt has."""
         return self is Reads.WHOLE or self is Reads.PAGES

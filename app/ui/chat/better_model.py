@@ -9,11 +9,11 @@ from app.downloads.queue import Download, Phase
 from app.state.chat import ModelPhase, State
 from app.state.library import LibraryState, Offer
 from app.system.byte_size import size
+from app.system.durations import time_left
 from app.system.translation import listed, sentences, tr
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, figures
 from app.ui.widgets.controls import IconButton, TextButton, label
-from app.ui.widgets.units import time_left
 
 
 class BetterModelLine(QWidget):

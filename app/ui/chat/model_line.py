@@ -7,7 +7,8 @@ from PySide6.QtGui import QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QWidget
 
 from app.state.chat import ChatModel, ModelPhase, State
-from app.system.translation import number, tr
+from app.system.durations import rough_time
+from app.system.translation import tr
 from app.ui.theme.theme import SMALL, figures
 from app.ui.widgets.controls import TextButton, label
 
@@ -99,11 +100,5 @@ def sentence(chat: ChatModel) -> str:
         return chat.missing
     if chat.load_seconds <= 0:
         return tr("This chat uses {name} · sending loads it", name=chat.name)
-    time = _about(chat.load_seconds)
+    time = rough_time(chat.load_seconds)
     return tr("This chat uses {name} · sending loads it, about {time}", name=chat.name, time=time)
-
-
-def _about(seconds: float) -> str:
-    if seconds < 90:
-        return tr("{count} s", count=number(max(1, round(seconds))))
-    return tr("{count} min", count=number(round(seconds / 60)))

@@ -46,6 +46,12 @@ class PromptList(OfferList):
         self._presets.changed.connect(self.follow)
         self._chat.conversation_changed.connect(self.follow)
 
+    def offer_all(self) -> None:
+        """Show all that there is, as if its key was typed."""
+        self._composer.replace_text(SLASHES[0])
+        self._composer.editor.setFocus()
+        self.open_list()
+
     def _query(self) -> str | None:
         text = self._composer.editor.text()
         return text[1:] if text.startswith(SLASHES) and "\n" not in text else None

@@ -11,6 +11,7 @@ from app.domain.file_words import tokens_words
 from app.state.attachments import Attachment, AttachmentsState, FitEstimate
 from app.state.chat import ModelPhase, State
 from app.system.byte_size import size
+from app.system.durations import rough_time
 from app.system.translation import listed, number, tr, trn
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
@@ -22,9 +23,10 @@ from app.ui.widgets.wrap import WrapLayout
 
 
 class FitLine(QFrame):
-    """A quiet line while all fits; else a card with one sentence and four ways."""
+    """A quiet line while all fits; else a card with one sentence and five ways."""
 
     pages_requested = Signal(object)  # id of the attachment whose pages are to be chosen
+    parts_requested = Signal()  # read the files part by part
     passages_requested = Signal(object)  # ids of the attachments of which passages are to be read
     longer_requested = Signal()  # load the model with the longer context
     model_requested = Signal()  # choose another model
@@ -41,16 +43,19 @@ class FitLine(QFrame):
         self.words.setWordWrap(True)
         self.pages_button = TextButton(tr("Choose pages…"), "outlined")
         self.passages_button = TextButton(tr("Only passages that fit the question"), "outlined")
+        self.parts_button = TextButton(tr("All of it, part by part"), "outlined")
         self.longer_button = TextButton(tr("A longer context"), "outlined")
         self.model_button = TextButton(tr("Another model…"), "outlined")
         self.buttons = (
-            self.pages_button, self.passages_button, self.longer_button, self.model_button
+            self.pages_button, self.passages_button, self.parts_button, self.longer_button,
+            self.model_button,
         )  # fmt: skip
         self.reasons = label("", "secondary", SMALL)
         self.reasons.setWordWrap(True)
         self._lay_out()
         self.pages_button.clicked.connect(self._choose_pages)
         self.passages_button.clicked.connect(self._choose_passages)
+        self.parts_button.clicked.connect(self.parts_requested)
         self.longer_button.clicked.connect(self.longer_requested)
         self.model_button.clicked.connect(self._choose_model)
         for signal in (
@@ -158,6 +163,7 @@ class FitLine(QFrame):
         whole = [e for e in files if e.part and e.part.name and e.part.reads.is_counted]
         none = tr("Only passages are read already.") if files else tr("No file is attached.")
         self._enable(self.passages_button, "" if whole else none, reasons)
+        self.parts_button.setVisible(bool(whole))
         longer = fit.longer_context
         if longer is None:
             why = tr("{model} cannot read more at once.", model=self._model)
@@ -214,21 +220,23 @@ class FitLine(QFrame):
 
 
 def cost_words(fit: FitEstimate, files: int) -> str:
-    """What the files cost: tokens, the time until the first words, and what is read already."""
-    tokens = fit.file_tokens or fit.tokens
+    """What the files cost: tokens, the time until the first words, and what is read already.
+
+    Of those that are read part by part, the parts and the time until all are done.
+    """
+    tokens = (fit.file_tokens + fit.part_tokens) or fit.tokens
     parts = [
         trn("{count} file", "{count} files", files) if files else "",
         tokens_words(tokens, approximate=fit.approximate) if tokens else "",
     ]
+    if fit.parts:
+        parts.append(trn("read in about {count} part", "read in about {count} parts", fit.parts))
+        if fit.part_seconds:
+            parts.append(tr("done in {time} at most", time=rough_time(fit.part_seconds)))
+        return listed(parts)
     if fit.seconds >= 0.5:
-        parts.append(tr("first words in about {time}", time=_time(fit.seconds)))
+        parts.append(tr("first words in about {time}", time=rough_time(fit.seconds)))
     words = listed(parts)
     if fit.cached_tokens:
         return tr("{words}; {count} already read", words=words, count=number(fit.cached_tokens))
     return words
-
-
-def _time(seconds: float) -> str:
-    if seconds < 90:
-        return tr("{count} s", count=number(max(1, round(seconds))))
-    return tr("{count} min", count=number(round(seconds / 60)))

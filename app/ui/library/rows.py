@@ -23,11 +23,12 @@ from app.state.library import (
     Offer,
 )
 from app.system.byte_size import size
+from app.system.durations import time_left
 from app.system.translation import listed, number, sentences, tr, trn
 from app.ui.library.installed_rows import GET, on_this_machine
 from app.ui.library.row_values import Action, HeadingView, RowView, Verb, View
 from app.ui.library.words import DOTS, bits_each, exact_numbers, joined, model_count, predicted
-from app.ui.widgets.units import parameters, progress, speed, time_left
+from app.ui.widgets.units import parameters, progress, speed
 from engine import model_label
 
 DOWNLOADING, HUB, FOLDERS = "downloading", "hub", "folders"

@@ -37,21 +37,6 @@ def speed(bytes_per_second: float) -> str:
     return tr("{amount}/s", amount=size(bytes_per_second))
 
 
-def time_left(seconds: float | None) -> str:
-    """`3 min left`; rounded coarsely, so that it does not change with every measurement."""
-    if seconds is None or seconds < 0:
-        return ""
-    if seconds < 50:
-        return tr("{seconds} s left", seconds=max(5, 5 * round(seconds / 5)))
-    minutes = round(seconds / 60)
-    if minutes < 60:
-        return tr("{minutes} min left", minutes=max(1, minutes))
-    hours, rest = divmod(minutes, 60)
-    if hours < 24:
-        return tr("{hours} h {minutes} min left", hours=hours, minutes=rest)
-    return tr("more than a day left")
-
-
 def moment(seconds: float) -> str:
     """A time in seconds since 1970 as the user's locale writes it: `26 Nov 2026 14:05`."""
     then = QDateTime.fromSecsSinceEpoch(int(seconds))

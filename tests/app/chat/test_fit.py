@@ -388,3 +388,38 @@ def test_chats_with_one_document_share_the_beginning_of_their_prompts(
         stage.engine.finish()
         stage.wait_until_idle()
     assert prompts[0].removesuffix("Who?") == prompts[1].removesuffix("Where?")
+
+
+def test_the_parts_of_a_long_document_and_their_time_are_known_before_it_is_sent(
+    stage: Stage, write: Write
+) -> None:
+    text = "\n\n".join(f"Paragraph {n} of a report." for n in range(5_000))
+    [attached] = attach(stage, write("long.txt", text))
+    controller, state = stage.controller, stage.state
+    controller.attachments.read_by_parts(Reads.SUMMARY)
+    estimate = settled(stage)
+    assert estimate is not None
+    assert estimate.fits
+    assert estimate.part_tokens == len(text.split())
+    assert estimate.parts == -(-estimate.part_tokens // 6144)
+    assert estimate.file_tokens == 0
+    assert estimate.part_seconds == 0  # no answer has shown the speed
+    [attached] = stage.states.attachments.of(state.current)
+    assert not controller.fit.refuses_files(state.current)
+    controller.attachments.remove(attached.id)
+    assert controller.send("Hello")
+    stage.engine.write("Hello.")
+    stage.engine.finish()
+    stage.wait_until_idle()
+    answer = state.messages[-1]
+    assert answer.details is not None
+    assert answer.details.prompt_seconds > 0
+    attach(stage, write("long.txt", text))
+    controller.attachments.read_by_parts(Reads.SUMMARY)
+    estimate = settled(stage)
+    assert estimate is not None
+    reading = (answer.prompt_tokens - answer.details.reused_tokens) / answer.details.prompt_seconds
+    writing = answer.generated_tokens / answer.details.decode_seconds
+    least = estimate.part_tokens / reading + estimate.parts * 500 / writing
+    most = 1.5 * estimate.part_tokens / reading + 2 * estimate.parts * 1024 / writing
+    assert least < estimate.part_seconds < most

@@ -10,6 +10,7 @@ import pytest
 from app.library.offers import RUNS, file_of, in_words, layout_of, offers, runs
 from app.net.hub import HubFile, kind_of
 from app.state.library import Offer
+from app.system import durations
 from app.ui.widgets import units as words
 from engine import BeginningFacts, Fault, FaultKind
 from kernels.formats import FORMATS
@@ -120,12 +121,12 @@ def test_installed_and_downloading_files_are_marked() -> None:
         (words.speed(3_420_000), "3.4 MB/s"),
         (words.speed(14_200_000), "14 MB/s"),
         (words.speed(90_000), "90 kB/s"),
-        (words.time_left(None), ""),
-        (words.time_left(1), "5 s left"),
-        (words.time_left(44), "45 s left"),
-        (words.time_left(91), "2 min left"),
-        (words.time_left(3700), "1 h 2 min left"),
-        (words.time_left(400_000), "more than a day left"),
+        (durations.time_left(None), ""),
+        (durations.time_left(1), "5 s left"),
+        (durations.time_left(44), "45 s left"),
+        (durations.time_left(91), "2 min left"),
+        (durations.time_left(3700), "1 h 2 min left"),
+        (durations.time_left(400_000), "more than a day left"),
         (words.parameters(134_515_008), "135M"),
         (words.parameters(8_030_000_000), "8B"),
         (words.parameters(1_720_028_160), "1.7B"),

@@ -1,4 +1,4 @@
-"""What the next prompt costs, and the four ways when it does not fit."""
+"""What the next prompt costs, and the ways out when it does not fit."""
 
 from __future__ import annotations
 
@@ -50,6 +50,36 @@ def test_a_quiet_line_says_what_it_costs(stage: Stage) -> None:
     assert not shown(stage, FITS).isVisible()
 
 
+def test_what_is_read_part_by_part_has_its_parts_and_their_time(stage: Stage) -> None:
+    stage.ready(MODEL)
+    part = replace(REPORT, reads=Reads.SUMMARY)
+    fit = FitEstimate(43, 8192, 1024, cached_tokens=24, parts=4, part_tokens=20_026)
+    line = shown(stage, fit, replace(LARGE, part=part))
+    assert line.words.text() == "1 file, 20,026 tokens, read in about 4 parts"
+    line = shown(stage, replace(fit, part_seconds=140), replace(LARGE, part=part))
+    words = "1 file, 20,026 tokens, read in about 4 parts, done in 2 min at most"
+    assert line.words.text() == words
+    hours = replace(fit, parts=400, part_seconds=8_100)
+    assert shown(stage, hours, LARGE).words.text().endswith("done in 2 h 15 min at most")
+
+
+def test_a_document_that_is_too_long_is_offered_to_be_read_part_by_part(stage: Stage) -> None:
+    stage.ready(MODEL)
+    line = shown(stage, TOO_LONG, LARGE)
+    stage.window.composer.insert("What was decided about the quay?")
+    line.parts_button.click()
+    [attached] = stage.states.attachments.of(stage.state.current)
+    assert attached.part is not None
+    assert attached.part.reads is Reads.SUMMARY
+    assert stage.window.composer.editor.text() == "What was decided about the quay?"
+    line = shown(stage, TOO_LONG, LARGE)
+    stage.window.composer.editor.clear()
+    line.parts_button.click()
+    assert stage.window.prompt_list.isVisible()
+    first = stage.window.prompt_list._offered[0]
+    assert first.words == "Summarise a long document, part by part"
+
+
 def test_a_file_that_is_too_long_is_named(stage: Stage) -> None:
     stage.ready(MODEL)
     line = shown(stage, TOO_LONG, SMALL, LARGE)
@@ -57,7 +87,7 @@ def test_a_file_that_is_too_long_is_named(stage: Stage) -> None:
     words = f"report.pdf has 120,000 tokens; {name} reads 8,192 at once."
     assert line.words.text() == words
     assert all(button.isVisible() for button in line.buttons)
-    assert [button.isEnabled() for button in line.buttons] == [True, True, False, True]
+    assert [button.isEnabled() for button in line.buttons] == [True, True, True, False, True]
 
 
 def test_files_and_chats_that_are_too_long_are_named(stage: Stage) -> None:
