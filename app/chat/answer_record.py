@@ -81,8 +81,12 @@ class AnswerRecord:
 
     def section(self, running: RunningAnswer, delta: SectionDelta) -> None:
         """A part of a long document is done: it is shown, and stored at once."""
+        before = len(running.parts)
         running.parts = parts = with_section(running.parts, delta.section)
-        self._store_queue.write(lambda store: store.set_parts(running.message, parts))
+        if len(parts) > before:
+            self._store_queue.write(lambda store: store.add_part(running.message, parts[-1]))
+        else:
+            self._store_queue.write(lambda store: store.set_parts(running.message, parts))
         if (message := self._state.message(running.message)) is not None:
             self._state.change(replace(message, parts=parts))
 

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Protocol
 
-from app.chat.part_sizes import MARKUP, USUAL_CONTEXT, PartSizes, part_sizes
+from app.chat.part_sizes import MARKUP, USUAL_CONTEXT, PartSizes, part_sizes, rewritten_most
 from app.chat.running_answer import QueuedAnswer
 from app.domain.answer_request import AnswerRequest, PromptMessage
 from app.domain.deltas import (
@@ -32,7 +35,7 @@ from app.domain.deltas import (
     WaitingDelta,
 )
 from app.domain.document_prompt import part_prompt, results_prompt
-from app.domain.documents import Reads, page_spans
+from app.domain.documents import PageStart, Reads, page_spans
 from app.domain.message import Message
 from app.domain.model_ref import Remote
 from app.domain.page_ranges import write_ranges
@@ -54,6 +57,7 @@ from app.engines.local import LocalAnswer
 from app.engines.remote_client import RemoteAnswer, RemoteClient
 from app.engines.run import AnswerRun, RequestFailed
 from app.state.chat import State
+from app.system.durations import time_left
 from app.system.translation import listed, number, tr
 from engine import (
     ApplyTemplate,
@@ -68,6 +72,7 @@ from engine import (
     Turn,
 )
 
+_MEASURED = 8  # sections by whose time that of the others is estimated
 _FEWEST_CONTEXT = 512  # tokens: with less there is no sense in going on
 _BYTES = 3  # of a token, where the tokenizer is not here
 _BORDERS = ("\n\n", "\n", ". ", "\u3002", " ")  # the best first
@@ -257,6 +262,8 @@ def step_words(step: StepDelta) -> str:
     at, count = number(step.number), number(step.count)
     if step.level:
         return tr("Putting parts together: {number} of {count}…", number=at, count=count)
+    if left := time_left(step.seconds) if step.seconds else "":
+        return tr("Reading part {number} of {count}, {left}…", number=at, count=count, left=left)
     return tr("Reading part {number} of {count}…", number=at, count=count)
 
 
@@ -269,6 +276,7 @@ class LongAnswer:
         self._done: Parts = asked.done  # the sections so far
         self._run: AnswerRun | None = None  # in progress
         self._cancelled = False
+        self._took: list[float] = []  # seconds, for each section
         self._has_text = False  # of the answer itself
         self._chat_tokens = 0  # of the chat with what there is of the answer
         self._usage = AnswerUsage()
@@ -321,7 +329,10 @@ class LongAnswer:
         again = [] if self._asked.begun else [each for each in sections if not each.text]
         for part in (*again, *numbered):
             part = replace(part, count=count, cut=False)
-            async for delta in self._section(part, self._of_part(part), sizes.result):
+            question, most = self._of_part(part), sizes.result
+            if rewrites:  # what repeats itself ends
+                most = min(most, rewritten_most(await self._door.count(question)))
+            async for delta in self._section(part, question, most):
                 yield delta
             if self._cancelled:
                 break
@@ -371,8 +382,10 @@ class LongAnswer:
 
     async def _section(self, part: SectionPart, question: str, most: int) -> AsyncIterator[Delta]:
         """Ask for a section, which is the last delta; what comes before is the progress."""
-        yield StepDelta(part.number, part.count, part.level)
-        text, reason = "", EndReason.END
+        left = part.count - part.number + 1
+        seconds = self._section_seconds * left if not part.level else 0.0
+        yield StepDelta(part.number, part.count, part.level, seconds)
+        began, text, reason = time.monotonic(), "", EndReason.END
         async for delta in self._told(self._door.ask(question, most_tokens=most)):
             match delta:
                 case TextDelta():
@@ -392,6 +405,7 @@ class LongAnswer:
         is_cut = reason in (EndReason.LENGTH, EndReason.CONTEXT, EndReason.REPETITION)
         done = replace(part, text=text.strip(), cut=is_cut)
         self._done = with_section(self._done, done)
+        self._took.append(time.monotonic() - began)
         yield SectionDelta(done)
 
     async def _written(self, question: str) -> AsyncIterator[Delta]:
@@ -410,6 +424,12 @@ class LongAnswer:
                 self._chat_tokens = before + self._usage.generated_tokens - begun
                 yield self._used()
             yield delta
+
+    @property
+    def _section_seconds(self) -> float:
+        """Of a section, by the last ones; 0: not known."""
+        last = self._took[-_MEASURED:]
+        return sum(last) / len(last) if last else 0.0
 
     def _used(self) -> AnswerUsage:
         return replace(self._usage, chat_tokens=self._chat_tokens)
@@ -451,8 +471,9 @@ class LongAnswer:
         for at in range(first, len(self._asked.files)):
             file = self._asked.files[at]
             start = done[-1].end if done and at == first else 0
-            for begin, end in await self._cut(file, start, room):
-                found.append(_part_of(file, at, begin, end))
+            cuts = await self._cut(file, start, room)
+            spans = [*page_spans(file.text, file.pages)] if file.pages else []
+            found += [_part_of(file, at, begin, end, spans) for begin, end in cuts]
         return found
 
     async def _cut(self, file: FilePart, start: int, room: int) -> list[tuple[int, int]]:
@@ -501,9 +522,9 @@ def part_end(file: FilePart, start: int, most: int) -> int:
     text, last, least = file.text, start + most, start + max(most // 2, 1)
     if last >= len(text):
         return len(text)
-    page = max((page.start for page in file.pages if least <= page.start <= last), default=0)
-    if page:
-        return page
+    at = bisect_right(file.pages, last, key=_start) - 1
+    if at >= 0 and file.pages[at].start >= least:
+        return file.pages[at].start
     for border in _BORDERS:
         at = text.rfind(border, least, last)
         if at >= 0:
@@ -511,9 +532,17 @@ def part_end(file: FilePart, start: int, most: int) -> int:
     return last
 
 
-def _part_of(file: FilePart, at: int, start: int, end: int) -> SectionPart:
-    spans = page_spans(file.text, file.pages) if file.pages else ()
-    inside = [n for n, (_, begin, stop) in enumerate(spans) if begin < end and stop > start]
+def _start(page: PageStart) -> int:
+    return page.start
+
+
+def _part_of(
+    file: FilePart, at: int, start: int, end: int, spans: Sequence[tuple[str, int, int]]
+) -> SectionPart:
+    """A part of a file whose pages are `spans`."""
+    first = max(bisect_right(spans, start, key=itemgetter(1)) - 1, 0)
+    pages = itertools.takewhile(lambda n: spans[n][1] < end, range(first, len(spans)))
+    inside = [n for n in pages if spans[n][2] > start]
     labels = [page.label for page in file.pages]
     return SectionPart(
         "",

@@ -43,6 +43,11 @@ def part_sizes(context: int, fixed: int, reads: Reads) -> PartSizes | None:
     return PartSizes(min(text, _MOST_PART), min(result, max(text // 3, 1)))
 
 
+def rewritten_most(tokens: int) -> int:
+    """The most tokens of a rewritten part, if its prompt has so many."""
+    return 3 * tokens
+
+
 @dataclass(frozen=True, slots=True)
 class LongCost:
     """What a long document takes, about."""

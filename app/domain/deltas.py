@@ -79,6 +79,7 @@ class StepDelta:
     number: int  # of this part, from 1; 0: the final answer
     count: int  # of all parts of this level
     level: int = 0  # as in `SectionPart`
+    seconds: float = 0.0  # about, until all parts of this level are done; 0: not known
 
 
 @dataclass(frozen=True, slots=True)

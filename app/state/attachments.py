@@ -107,7 +107,7 @@ class FitEstimate:
     forgotten: tuple[str, ...] = ()  # names of earlier files that are no longer read
     parts: int = 0  # about, in which files are read; 0: no file is read part by part
     part_tokens: int = 0  # of these files, which are not in `tokens`
-    part_seconds: float = 0.0  # until the last part is done, at most; 0: not known
+    part_seconds: float = 0.0  # until all is done, about; 0: not known
     longer_context: LongerContext | None = None
     models: tuple[OtherModel, ...] = ()
 

@@ -15,7 +15,7 @@ from app.domain.chat import Conversation
 from app.domain.chat_settings import settings_of, settings_text
 from app.domain.growing import append_text
 from app.domain.message import Message, MessageState
-from app.domain.parts import ErrorPart, Parts, search_text
+from app.domain.parts import ErrorPart, Part, Parts, search_text
 from app.domain.unsent import Unsent
 from app.store.adapters import marks_of, marks_text
 from app.store.part_rows import from_row, to_row
@@ -143,6 +143,19 @@ def write_parts(database: sqlite3.Connection, message_id: int, parts: Parts) -> 
     database.executemany(
         "INSERT INTO part(message, kind, data, text) VALUES (?, ?, ?, ?)",
         [(message_id, *map(clean, to_row(part))) for part in parts],
+    )
+
+
+def add_part(database: sqlite3.Connection, message_id: int, part: Part) -> None:
+    """Append a part to an answer, which is streaming and has not failed from now on.
+
+    Without the search index: it is in that when it has ended.
+    """
+    database.execute("UPDATE message SET state = 'streaming' WHERE id = ?", (message_id,))
+    database.execute("DELETE FROM part WHERE message = ? AND kind = 'error'", (message_id,))
+    database.execute(
+        "INSERT INTO part(message, kind, data, text) VALUES (?, ?, ?, ?)",
+        (message_id, *map(clean, to_row(part))),
     )
 
 

@@ -29,7 +29,7 @@ from app.domain.chat_settings import AdapterChoice
 from app.domain.chat_tree import ChatTree, FolderRecord
 from app.domain.ids import id_seen, new_id
 from app.domain.message import AdapterMark, Message, MessageState, StopReason
-from app.domain.parts import Content, ErrorPart, FilePart, Parts, parts_of
+from app.domain.parts import Content, ErrorPart, FilePart, Part, Parts, parts_of
 from app.domain.unsent import Unsent
 from app.store import adapters as store_adapters
 from app.store import chat_trees, comparisons, deleted_messages, folder_records, folders
@@ -45,6 +45,7 @@ from app.store.queries import (
     IMPORTING,
     NEW_CHAT,
     NEW_CHAT_FOLDER,
+    add_part,
     any_deleted,
     find,
     find_conversations,
@@ -450,6 +451,14 @@ class Store(UserRecords):
         """Replace the parts of a message that is not being written."""
         with self._writing(durable=True) as database:
             replace_parts(database, message_id, parts)
+
+    def add_part(self, message_id: int, part: Part) -> None:
+        """Append a part to an answer; a finished one becomes streaming again.
+
+        Its cost does not depend on the others.
+        """
+        with self._writing(durable=True) as database:
+            add_part(database, message_id, part)
 
     def append_text(self, message_id: int, text: str) -> None:
         """Append a chunk to a streaming message; a finished one becomes streaming again.

@@ -98,7 +98,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.child:
         smoke.run = lambda controller, window: stream(controller, options.child)
-        return app_main._run(options.model, Settings(), smoke_test=True)
+        return app_main._run([options.model], Settings(), smoke_test=True)
     chance, worst, broken = random.Random(options.seed), 0.0, 0
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)

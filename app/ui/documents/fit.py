@@ -232,7 +232,7 @@ def cost_words(fit: FitEstimate, files: int) -> str:
     if fit.parts:
         parts.append(trn("read in about {count} part", "read in about {count} parts", fit.parts))
         if fit.part_seconds:
-            parts.append(tr("done in {time} at most", time=rough_time(fit.part_seconds)))
+            parts.append(tr("done in about {time}", time=rough_time(fit.part_seconds)))
         return listed(parts)
     if fit.seconds >= 0.5:
         parts.append(tr("first words in about {time}", time=rough_time(fit.seconds)))

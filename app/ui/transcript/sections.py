@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 
 from PySide6.QtCore import QRectF
 
@@ -35,6 +36,8 @@ from app.markdown.blocks import Block, Paragraph, Place, Run
 from app.markdown.stream import PlainText, Reply, Stream
 from app.system.translation import number, tr, trn
 from app.ui.blocks.passage import passage_entry
+
+_MOST_SECTIONS = 2048  # whose blocks are kept
 
 
 class Kind(Enum):
@@ -180,9 +183,8 @@ def _row_sections(part: Part) -> list[Section]:
         case PassagesPart():
             return [_passages_section(part)]
         case SectionPart():
-            stream = Stream()
-            stream.feed(part.text, last=True)
-            return [Section(Kind.SECTION, section_words(part), stream.blocks, stream.source)]
+            stream = _read_section(part.text)
+            return [Section(Kind.SECTION, section_words(part), [*stream.blocks], stream.source)]
         case ImagePart():
             return [Section(Kind.IMAGE, image_words(part))]
         case ToolCallPart():
@@ -193,6 +195,14 @@ def _row_sections(part: Part) -> list[Section]:
             return reply_sections(read_reply(prompt_text((part,)), frozenset(), last=True))
         case _:  # an error is a line below the message
             return []
+
+
+@lru_cache(_MOST_SECTIONS)
+def _read_section(text: str) -> Stream:
+    """Parse what a model made of a part: an answer is shown again whenever it has one more."""
+    stream = Stream()
+    stream.feed(text, last=True)
+    return stream
 
 
 def _passages_section(part: PassagesPart) -> Section:

@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from app.chat import running_answer
 from app.chat.context_room import bytes_per_token
-from app.chat.long_documents import LongAnswer, LongRequest
+from app.chat.long_documents import LongAnswer, LongRequest, step_words
 from app.domain.deltas import (
     AnswerEnd,
     AnswerFailed,
@@ -19,9 +19,11 @@ from app.domain.deltas import (
     Delta,
     EndReason,
     SectionDelta,
+    StepDelta,
     TextDelta,
 )
-from app.domain.documents import Reads
+from app.domain.documents import PageStart, PageUnit, Reads
+from app.domain.file_words import section_words
 from app.domain.message import MessageState
 from app.domain.parts import ErrorPart, FilePart, SectionPart
 from app.domain.remote_fault import RemoteFault, RemoteFaultKind
@@ -174,3 +176,57 @@ def test_a_part_that_fails_leaves_what_the_others_took() -> None:
     deltas = collect(LongAnswer(request(done=tuple(made(got))), again))
     assert read_part(again.asked[0]).split()[0] == read_part(door.asked[1]).split()[0]
     assert deltas[-1] == AnswerEnd(EndReason.END)
+
+
+def test_a_rewritten_part_is_at_most_three_times_as_long() -> None:
+    file = FilePart("a.txt", document(120), reads=Reads.REWRITE)
+    door = ScriptedDoor(lambda _: "x", 8192)
+    collect(LongAnswer(request(file), door))
+    [question], [most] = door.asked, door.most
+    assert 3 * 120 <= most <= 3 * len(question.split())
+
+
+def test_the_time_that_is_left_is_said_from_the_second_part_on() -> None:
+    deltas = collect(LongAnswer(request(), ScriptedDoor(lambda _: "Short.", 2048)))
+    steps = [each for each in deltas if isinstance(each, StepDelta) and each.number]
+    assert len(steps) > 2
+    assert steps[0].seconds == 0
+    assert all(step.seconds > 0 for step in steps[1:])
+    assert step_words(StepDelta(2, 4, seconds=31)) == "Reading part 2 of 4, 30 s left…"
+    assert step_words(StepDelta(2, 4)) == "Reading part 2 of 4…"
+
+
+def test_parts_of_thousands_of_pages_have_their_pages() -> None:
+    pages = tuple(PageStart(str(n + 1), n * 10) for n in range(3000))
+    text = "one two\n\n\f" * 3000
+    file = FilePart("a.pdf", text, unit=PageUnit.PAGE, pages=pages, reads=Reads.REWRITE)
+    parts = made(collect(LongAnswer(request(file), ScriptedDoor(lambda _: "x", 2048))))
+    assert "".join(text[part.start : part.end] for part in parts) == text
+    assert sum(part.page_count for part in parts) == 3000
+    assert parts[0].pages.startswith("1-")
+    assert parts[-1].pages.endswith("-3000")
+
+
+@pytest.mark.parametrize("reads", [Reads.SUMMARY, Reads.REWRITE])
+def test_a_document_of_pictures_is_one_sentence(reads: Reads) -> None:
+    file = FilePart("scan.pdf", "\n\n\f\n\n", unit=PageUnit.PAGE, reads=reads)
+    door = ScriptedDoor(lambda _: "x")
+    with pytest.raises(AnswerFailed) as failed:
+        collect(LongAnswer(request(file), door))
+    assert failed.value.error.message == "There is no text in scan.pdf."
+    assert not door.asked
+
+
+def test_nothing_is_put_together_of_nothing() -> None:
+    door = ScriptedDoor(lambda _: "")
+    with pytest.raises(AnswerFailed) as failed:
+        collect(LongAnswer(request(), door))
+    assert failed.value.error.message == "The model wrote nothing about any part."
+    assert all("<part " in text for text in door.asked)
+
+
+def test_a_part_that_repeats_itself_is_marked_and_the_others_are_made() -> None:
+    door = ScriptedDoor(lambda text: EndReason.REPETITION if 'number="2"' in text else "x", 2048)
+    parts = made(collect(LongAnswer(request(), door)))
+    assert [part.cut for part in parts] == [part.number == 2 for part in parts]
+    assert section_words(parts[1]).endswith("not complete")

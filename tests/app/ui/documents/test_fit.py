@@ -57,10 +57,10 @@ def test_what_is_read_part_by_part_has_its_parts_and_their_time(stage: Stage) ->
     line = shown(stage, fit, replace(LARGE, part=part))
     assert line.words.text() == "1 file, 20,026 tokens, read in about 4 parts"
     line = shown(stage, replace(fit, part_seconds=140), replace(LARGE, part=part))
-    words = "1 file, 20,026 tokens, read in about 4 parts, done in 2 min at most"
+    words = "1 file, 20,026 tokens, read in about 4 parts, done in about 2 min"
     assert line.words.text() == words
     hours = replace(fit, parts=400, part_seconds=8_100)
-    assert shown(stage, hours, LARGE).words.text().endswith("done in 2 h 15 min at most")
+    assert shown(stage, hours, LARGE).words.text().endswith("done in about 2 h 15 min")
 
 
 def test_a_document_that_is_too_long_is_offered_to_be_read_part_by_part(stage: Stage) -> None:
