@@ -21,7 +21,7 @@ from app.documents.source import (
     pieces,
     sha256_of,
 )
-from app.domain.documents import Document
+from app.domain.documents import Document, Reads
 from app.domain.parts import FilePart
 from app.store.blobs import Blobs
 from app.store.part_rows import from_row, to_row
@@ -74,8 +74,11 @@ class FileTexts:
             content = [EXTRACTION, _ending(part), to_row(found)]
             with suppress(StoreError):  # then it is extracted again next time
                 self._blobs.keep_extracted(part.sha256, json.dumps(content).encode())
+        chosen = tuple(each for each in part.chosen if each < len(found.pages))
         return replace(
             part,
+            reads=Reads.WHOLE if part.reads is Reads.PAGES and not chosen else part.reads,
+            chosen=chosen,
             text=found.text,
             kind=found.kind,
             unit=found.unit,

@@ -36,9 +36,12 @@ def read_ranges(text: str, labels: Sequence[str]) -> tuple[int, ...] | None:
 
 
 def write_ranges(chosen: Iterable[int], labels: Sequence[str]) -> str:
-    """The labels of some pages, with neighbours as ranges: the text that `read_ranges` reads."""
+    """The labels of some pages, with neighbours as ranges: the text that `read_ranges` reads.
+
+    Indexes of pages that are not there are left out.
+    """
     runs: list[list[int]] = []
-    for at in sorted(chosen):
+    for at in sorted(at for at in chosen if 0 <= at < len(labels)):
         if runs and runs[-1][1] == at - 1:
             runs[-1][1] = at
         else:

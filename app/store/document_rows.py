@@ -16,7 +16,7 @@ def with_records(values: Mapping[str, Any]) -> dict[str, Any]:
     read: dict[str, Callable[[Any], Any]] = {
         "unit": PageUnit,
         "reads": Reads,
-        "pages": lambda found: _each(found, lambda page: PageStart(**page)),
+        "pages": lambda found: _each(found, _page),
         "chosen": lambda found: _each(found, int),
         "warnings": lambda found: _each(found, _warned),
         "passages": lambda found: _each(found, _passage),
@@ -25,13 +25,17 @@ def with_records(values: Mapping[str, Any]) -> dict[str, Any]:
     for name in made.keys() & read.keys():
         try:
             made[name] = read[name](made[name])
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
             del made[name]
     return made
 
 
 def _each(found: Any, make: Callable[[Any], T]) -> tuple[T, ...]:
     return tuple(make(each) for each in found)
+
+
+def _page(found: Any) -> PageStart:
+    return PageStart(str(found["label"]), int(found["start"]))
 
 
 def _warned(found: Any) -> Warned:
@@ -44,7 +48,7 @@ def _passage(found: Any) -> Passage:
     kept: dict[str, Any] = {
         "number": int(values["number"]),
         "name": str(values["name"]),
-        "text": values["text"],
+        "text": str(values["text"]),
     }
     for field in fields(Passage)[3:]:
         value = values.get(field.name)

@@ -46,6 +46,7 @@ def test_what_is_written() -> None:
     assert write_ranges((0, 1, 8, 9), NUMBERS) == "1, 2, 9, 10"
     assert write_ranges((1, 2, 3), BOOK) == "ii-1"
     assert write_ranges((), BOOK) == ""
+    assert write_ranges((-1, 2, 99), BOOK) == "iii"
 
 
 @given(st.sets(st.integers(0, 9)), st.sampled_from((NUMBERS, [f"p{n}" for n in range(10)])))

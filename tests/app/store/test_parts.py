@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,6 +23,7 @@ from app.domain.documents import (
     SearchFault,
     Warned,
 )
+from app.domain.file_words import attachment_words
 from app.domain.growing import append_text
 from app.domain.message import Message, MessageState
 from app.domain.parts import (
@@ -39,6 +41,7 @@ from app.domain.parts import (
     split,
     without_empty_ends,
 )
+from app.domain.passages import first_words
 from app.store.part_rows import error_of_text, from_row, to_row
 from app.store.store import Store
 from engine import Fault, FaultKind, FileLook, Role
@@ -215,6 +218,35 @@ def test_damaged_data_does_not_lose_the_part(kind: str, data: str) -> None:
     assert to_row(part)[0] == kind
     if kind not in ("image", "error"):
         assert to_row(part)[2] == "kept"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"chosen": [999], "reads": "pages", "unit": "page"},
+        {"chosen": [999], "reads": "pages", "pages": [{"label": "1", "start": 0}] * 2},
+        {"chosen": [math.inf]},
+        {"unit": "page", "pages": [{"label": 1, "start": "x"}]},
+        {"unit": "page", "pages": [{"label": "1", "start": 9}, {"label": "2", "start": -1}]},
+        {"unit": ["page"], "reads": {}, "warnings": [{"warning": "cut", "pages": 5}]},
+    ],
+)
+def test_a_file_with_damaged_fields_is_read_and_named(values: dict[str, object]) -> None:
+    part = from_row("file", json.dumps({"name": "a.pdf", **values}), "kept")
+    assert to_row(part)[2] == "kept"
+    assert prompt_text((part,)).startswith('<document name="a.pdf"')
+    assert attachment_words(part).startswith("a.pdf, ")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"number": math.inf, "text": "t"}, {"number": 1, "text": 5}, {"number": 1, "text": None}, 5],
+)
+def test_passages_with_damaged_fields_are_read(values: object) -> None:
+    named = {"name": "a.pdf", **values} if isinstance(values, dict) else values
+    part = from_row("passages", json.dumps({"passages": [named]}), "")
+    assert isinstance(part, PassagesPart)
+    assert all(first_words(each, 10) for each in part.passages)
 
 
 def test_a_part_of_an_unknown_kind_is_a_text() -> None:
