@@ -59,7 +59,6 @@ class Vectors:
 
     model: str  # id of the vectors: only those of one id are comparable
     rows: tuple[tuple[float, ...], ...]
-    cut: int = 0  # texts that were longer than the model reads: of these the beginning was read
 
 
 Then = Callable[[Vectors | None], None]
@@ -72,7 +71,6 @@ class _Job:
     kind: TextKind
     model: EmbedderFacts | None = None  # that read the first of them
     rows: list[tuple[float, ...]] = field(default_factory=list[tuple[float, ...]])
-    cut: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -268,7 +266,6 @@ class Encoder(QObject):
                 break
             if job.model is not None and job.model.weights != model.weights:
                 job.rows.clear()  # another model was chosen meanwhile
-                job.cut = 0
             job.model = model
             if not await self._read_batch(lane, job, model):
                 break
@@ -289,11 +286,10 @@ class Encoder(QObject):
                 self._drop()
                 return False
             job.rows += found.vectors
-            job.cut += found.cut
         if job in lane.jobs and len(job.rows) == len(job.texts):  # else dropped, or not done
             lane.jobs.remove(job)
             id = vectors_id(model, _most_tokens(model))
-            self._give(job, Vectors(id, tuple(job.rows), job.cut))
+            self._give(job, Vectors(id, tuple(job.rows)))
         return True
 
     async def _vectors(

@@ -48,15 +48,6 @@ class Unembedded:
     parts: tuple[str, ...] = ()  # of the text; a question may be near to one of them only
 
 
-@dataclass(frozen=True, slots=True)
-class IndexSize:
-    """What is in an index."""
-
-    documents: int
-    passages: int
-    file_bytes: int
-
-
 class DocumentIndex:
     """The index at `path`, or in memory; used by one thread at a time, and raises no `sqlite3.Error`.
 
@@ -70,11 +61,6 @@ class DocumentIndex:
         self._tables: dict[str, VectorTable] = {}  # by model
         self._embedded: dict[str, int] = {}  # by model: up to this passage all have vectors
         self.lost = 0
-
-    @property
-    def in_memory(self) -> bool:
-        """Whether the index is lost at the end of the program."""
-        return self._path is None
 
     # --- documents ------------------------------------------------------------------------------
 
@@ -188,21 +174,6 @@ class DocumentIndex:
 
         self._guarded(work, None)
 
-    def size(self) -> IndexSize:
-        """How much is in the index, and the size of its file."""
-
-        def work(base: sqlite3.Connection) -> IndexSize:
-            documents, passages = base.execute(
-                "SELECT count(*), ifnull(sum(last - first + 1), 0) FROM document"
-                " WHERE key IS NOT NULL"
-            ).fetchone()
-            pages = base.execute("PRAGMA page_count").fetchone()[0]
-            return IndexSize(
-                documents, passages, pages * base.execute("PRAGMA page_size").fetchone()[0]
-            )
-
-        return self._guarded(work, IndexSize(0, 0, 0))
-
     def tidy(self) -> bool:
         """Erase some of what was removed from the file; False: there is nothing left to do."""
         return self._guarded(self._tidy, False)
@@ -262,36 +233,21 @@ class DocumentIndex:
 
         return self._guarded(work, 0)
 
-    def set_vectors(
-        self,
-        model: str,
-        vectors: Iterable[tuple[int, Sequence[float]]],
-        parts: Mapping[int, Sequence[Sequence[float]]] | None = None,
-    ) -> None:
-        """Set vectors of passages, and those of their parts if they are known; those of passages that
-        are gone are ignored.
-        """
+    def set_vectors(self, model: str, vectors: Iterable[tuple[int, Sequence[float]]]) -> None:
+        """Set vectors of passages, without those of their parts; passages that are gone are ignored."""
         from app.documents.vectors import packed  # numpy
 
         rows = [(number, packed(vector)) for number, vector in vectors]
-        tails = {number: [*map(packed, some)] for number, some in (parts or {}).items()}
 
         def work(base: sqlite3.Connection) -> None:
             known = self._model(base, model)
             with transaction(base):
-                for number, row in rows:
-                    tail = tails.get(number)
-                    base.execute(
-                        "INSERT OR REPLACE INTO vector SELECT ?, p.id, ?, ? FROM passage AS p"
-                        " JOIN document AS d ON d.id = p.document"
-                        " WHERE p.id = ? AND d.key IS NOT NULL",
-                        (
-                            known,
-                            None if tail is None else len(tail),
-                            b"".join((row, *(tail or ()))),
-                            number,
-                        ),
-                    )
+                base.executemany(
+                    "INSERT OR REPLACE INTO vector SELECT ?, p.id, NULL, ? FROM passage AS p"
+                    " JOIN document AS d ON d.id = p.document"
+                    " WHERE p.id = ? AND d.key IS NOT NULL",
+                    [(known, row, number) for number, row in rows],
+                )
             if (table := self._tables.get(model)) is not None:
                 table.add(rows)
 

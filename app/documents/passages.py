@@ -88,23 +88,13 @@ class _Block:
     table_head: str = ""
 
 
-def cut(
-    text: str,
-    starts: tuple[PageStart, ...] = (),
-    kind: DocumentKind = DocumentKind.TEXT,
-    size: int = SIZE,
-) -> list[Span]:
-    """The passages of a text, of about `size` characters; all that is not blank is in one."""
-    return list(spans(text, starts, kind, size))
-
-
 def spans(
     text: str,
     starts: tuple[PageStart, ...] = (),
     kind: DocumentKind = DocumentKind.TEXT,
     size: int = SIZE,
 ) -> Iterator[Span]:
-    """Yield the passages of a text one by one, in their order."""
+    """Yield the passages of a text, of about `size` characters; all that is not blank is in one."""
     return _Cutter(text, starts, kind, size).spans()
 
 

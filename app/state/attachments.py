@@ -152,10 +152,6 @@ class AttachmentsState(QObject):
                     return place, each
         return None
 
-    def is_reading(self, place: Place) -> bool:
-        """Whether a file has no text yet: the message cannot be sent."""
-        return any(each.phase is AttachmentPhase.READING for each in self.of(place))
-
     # --- changing: app.chat.attachments and app.chat.fit only -----------------------------------
 
     def set(self, place: Place, attachments: Sequence[Attachment]) -> None:

@@ -67,8 +67,8 @@ def searched() -> Iterator[tuple[DocumentIndex, dict[str, tuple[float, ...]]]]:
     index = indexed()
     while todo := index.without_vectors(MODEL, 32):
         rows = zip((one.id for one in todo), vectors(tuple(one.text for one in todo)), strict=True)
-        parts = {one.id: vectors(one.parts) for one in todo if one.parts}
-        index.set_vectors(MODEL, rows, parts)
+        index.set_vectors(MODEL, rows)
+        index.set_parts(MODEL, {one.id: vectors(one.parts) if one.parts else [] for one in todo})
     texts = tuple(one.text for one in recall_set.questions())
     yield index, dict(zip(texts, vectors(texts), strict=True))
     index.close()

@@ -6,7 +6,6 @@ import pytest
 
 from app.state.attachments import (
     Attachment,
-    AttachmentPhase,
     AttachmentsState,
     Editing,
     FitEstimate,
@@ -25,13 +24,6 @@ def test_places_have_their_own_files_in_order() -> None:
     assert state.of(None) == ()
     assert state.find(2) == (Editing(5), second)
     assert state.find(1) is None
-
-
-def test_a_file_without_text_yet_keeps_its_message_waiting() -> None:
-    state = AttachmentsState()
-    state.set(3, (Attachment(1, "a", phase=AttachmentPhase.FAILED), Attachment(2, "b")))
-    assert state.is_reading(3)
-    assert not state.is_reading(None)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def attach(stage: Stage, tmp_path: Path, *names: str) -> list[Path]:
         paths.append(path)
     stage.window.attaching.attached.emit(paths)
     place = stage.state.current
-    until(lambda: not stage.states.attachments.is_reading(place))
+    until(lambda: all(each.part for each in stage.states.attachments.of(place)))
     stage.wait_until_idle()
     return paths
 
@@ -258,7 +258,7 @@ def test_files_of_an_edited_message_are_chips(stage: Stage, qtbot: QtBot, tmp_pa
     transcript.editing.files_pasted.emit(message, [tmp_path / "c.txt"])
     place = Editing(message)
     until(lambda: len(stage.states.attachments.of(place)) == 2)
-    until(lambda: not stage.states.attachments.is_reading(place))
+    until(lambda: all(each.part for each in stage.states.attachments.of(place)))
     assert [chip.name.text() for chip in editor.chips.chips] == ["b.txt", "c.txt"]
     editor.submitted.emit(editor.parts())
     stage.wait_until_idle()
@@ -293,7 +293,7 @@ def test_a_file_is_attached_again_by_its_name(stage: Stage, qtbot: QtBot, tmp_pa
     line.attach_button.click()
     assert not line.isVisible()
     place = stage.state.current
-    until(lambda: not stage.states.attachments.is_reading(place))
+    until(lambda: all(each.part for each in stage.states.attachments.of(place)))
     (made,) = stage.states.attachments.of(place)
     assert made.part is not None
     assert made.part.text == "Another text\n"
