@@ -31,8 +31,7 @@ _SPACE = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
 _SPECIAL = re.compile(r"[\\`*_~<>$&#|!]|(?<=http|ttps)://|(?<=\d)[.)]")
 _LINE_MARK = re.compile(r"^[ \t]*(?=[-+=])", re.MULTILINE)
 _ONLY_BULLETS = re.compile(r"(?:- *){3,}|(?:\* *){3,}")  # which would be a rule
-_BRACKET_ENDS = re.compile("^[0-9\\s,;\u2013-]*\\]?")  # of a reference to passages
-_BRACKET_BEGINS = re.compile("\\[?[0-9\\s,;\u2013-]*$")
+_IN_BRACKETS = "0123456789 \t\n\xa0,;\u2013-"  # of a reference to passages
 _BRACKETS = {"[": "&#91;", "]": "&#93;"}  # escaped by a backslash they begin a formula
 Show = Callable[[Code | Formula | Run], str]
 Cite = Callable[[int, str], str]  # the source of a reference to a passage, with its text here
@@ -332,11 +331,11 @@ def _in_brackets(runs: Runs, at: int, text: str) -> tuple[str, str, str]:
     behind = runs[at + 1] if at + 1 < len(runs) else Run("")
     first = last = ""
     if passage_number(before.link) and not before.text.endswith("]"):
-        first = "".join(_BRACKET_ENDS.findall(text)[:1])
-        text = text.removeprefix(first)
+        rest = text.lstrip(_IN_BRACKETS).removeprefix("]")
+        first, text = text.removesuffix(rest), rest
     if passage_number(behind.link) and not behind.text.startswith("["):
-        last = "".join(_BRACKET_BEGINS.findall(text)[:1])
-        text = text.removesuffix(last)
+        rest = text.rstrip(_IN_BRACKETS).removesuffix("[")
+        text, last = rest, text.removeprefix(rest)
     return first, text, last
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from app.markdown.blocks import Block, Heading, Paragraph, Runs, Table, passage_number
 
-_REFERENCES = re.compile("\\s*\0(?:\\s*[,;\u2013-]?\\s*\0)*")  # to passages
+_REFERENCES = re.compile(" ?\0(?: ?[,;\u2013-]? ?\0)*")  # to passages
 
 
 def to_speech(blocks: Sequence[Block]) -> str:
@@ -27,4 +27,4 @@ def to_speech(blocks: Sequence[Block]) -> str:
 
 def _words(runs: Runs) -> str:
     text = "".join("\0" if passage_number(run.link) else run.text for run in runs)
-    return " ".join(_REFERENCES.sub("", text).split())
+    return _REFERENCES.sub("", " ".join(text.split())).strip()

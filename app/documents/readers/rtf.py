@@ -425,6 +425,7 @@ class _Parser:
     def _end_row(self) -> None:
         if "".join(self._text).strip():
             self._end_cell()
+        self._text.clear()
         self._rows.append(self._row)
         self._row = []
 

@@ -113,7 +113,7 @@ def test_damaged_files(rtf: Read) -> None:
 @pytest.mark.parametrize("size", HOSTILE)
 @pytest.mark.parametrize(
     "piece",
-    ["{", "{}", "}", "\\", "\\'", "\\u1", "\\u1?", "a\\par ", "{\\field{\\fldrslt ", "\\cell ", "\\row ",
+    ["{", "{}", "}", "\\", "\\'", "\\u1", "\\u1?", "a\\par ", "{\\field{\\fldrslt ", "\\cell ", "\\row ", "\\row  ",
      "\\intbl a\\cell\\row ", "{\\footnote ", "{\\listtext a}", "{\\*\\x ", "\\bin0 ", "\\nestcell\\nestrow ",
      "{\\fonttbl{\\f1 ", "\\trowd\\clvmrg\\cellx1 ", "{\\listtext -}a\\par "],
 )  # fmt: skip
