@@ -17,7 +17,8 @@ from PySide6.QtCore import QTimer
 
 from app.chat.adapters import OF_ADAPTERS, Adapters
 from app.chat.answer_record import AnswerRecord, Ending
-from app.chat.long_documents import long_elsewhere, long_here, step_words
+from app.chat.document_answers import answer_elsewhere, answer_here
+from app.chat.long_documents import step_words
 from app.chat.planner import Branch, Uses
 from app.chat.retrieval import Retrieval
 from app.chat.runner import Runner
@@ -343,7 +344,7 @@ class Answers:
         self._record.name_model(job, self._state.model.name)
         parts, loaded = without_error(job.parts), self._state.model.loaded
         name = self._state.model.name
-        run: AnswerRun | None = long_here(self._state, self._engine, job, command)
+        run: AnswerRun | None = answer_here(self._state, self._engine, job, command)
         if run is None:
             found = self._runner.answer(
                 job.branch, uses, command, is_alternative=job.is_alternative
@@ -363,7 +364,7 @@ class Answers:
         request = job.request()
         name = self._state.model_name(model)
         self._record.name_model(job, name)
-        long = long_elsewhere(self._state, self._remote, job, model, request)
+        long = answer_elsewhere(self._state, self._remote, job, model, request)
         run = long or RemoteAnswer(self._remote, model, request)
         parts = without_error(job.parts)
         elsewhere = Elsewhere(model.id, *self._remote.place(model), request.sampling)

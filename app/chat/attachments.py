@@ -21,6 +21,7 @@ from app.chat.file_texts import FileTexts, TextExtractor
 from app.documents.source import ExtractionError, ExtractionFault
 from app.domain.documents import Reads
 from app.domain.parts import FilePart, Parts, files, without_files
+from app.domain.table_marks import has_table
 from app.state.attachments import (
     Attachment,
     AttachmentPhase,
@@ -161,7 +162,8 @@ class Attachments:
         """Read a file again that has changed on disk; what was chosen of its pages is given up."""
         if (found := self._shown.find(id)) and found[1].path:
             was = found[1].kept
-            reads = Reads.PASSAGES if was.reads is Reads.PASSAGES else Reads.WHOLE
+            kept = was.reads in (Reads.PASSAGES, Reads.TABLES)
+            reads = was.reads if kept else Reads.WHOLE
             self._read(id, FilePart(was.name, path=was.path, reads=reads))
 
     def set_pages(self, id: int, indexes: Collection[int]) -> None:
@@ -188,17 +190,26 @@ class Attachments:
         place = self._state.current
         if self.refuses(place):
             return
-        named = [each for each in self._shown.of(place) if each.part and each.part.name]
-        for each in named:
+        fits = has_table if reads is Reads.TABLES else bool
+        here = [each for each in self._shown.of(place) if each.part and each.part.name]
+        fitting = [each for each in here if each.part and fits(each.part)]
+        for each in fitting:
             self.set_reads(each.id, reads)
-        if named:
+        if fitting:
             return
-        messages = [[f for f in files(m.parts) if f.name] for m in self._state.messages]
-        if last := next(filter(None, reversed(messages)), None):
+        messages = [[f for f in files(m.parts) if fits(f)] for m in self._state.messages]
+        last = next(filter(None, reversed(messages)), None)
+        if last and not here:
             self.restore(place, [replace(part, reads=reads, chosen=()) for part in last])
-        else:
-            sentence = tr("This prompt is for a document.")
-            self._state.set_notice(NOTICE, Notice(sentence, tr("Attach a document first.")))
+            return
+        notice = Notice(tr("This prompt is for a document."), tr("Attach a document first."))
+        if reads is Reads.TABLES:
+            names = listed([each.part.name for each in here if each.part])
+            sentence = tr("There is no table in {name}.", name=names)
+            if not here:
+                sentence = tr("This prompt is for a table.")
+            notice = Notice(sentence, tr("Attach a file with a table."))
+        self._state.set_notice(NOTICE, notice)
 
     def begin_edit(self, message_id: int) -> None:
         """Show the files of a sent message at its editor, where they can be removed and added to."""

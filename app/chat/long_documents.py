@@ -62,6 +62,8 @@ from app.system.translation import listed, number, tr
 from engine import (
     ApplyTemplate,
     Chat,
+    Constraint,
+    ConstraintKind,
     CountTokens,
     Fault,
     FaultKind,
@@ -115,8 +117,11 @@ class Door(Protocol):
         """Tokens of a text."""
         ...
 
-    def ask(self, text: str, begun: str = "", most_tokens: int = 0) -> AnswerRun:
-        """Ask for an answer, or for the rest of one; with `most_tokens` it is made of a part."""
+    def ask(self, text: str, begun: str = "", most_tokens: int = 0, schema: str = "") -> AnswerRun:
+        """Ask for an answer, or for the rest of one; with `most_tokens` it is made of a part.
+
+        Such an answer is JSON that a schema describes, if there is one and the engine can do that.
+        """
         ...
 
 
@@ -152,7 +157,7 @@ class LocalDoor:
             error = ErrorPart(event.fault, "", event.message, event.remedy)
             raise AnswerFailed(error) from failed
 
-    def ask(self, text: str, begun: str = "", most_tokens: int = 0) -> AnswerRun:
+    def ask(self, text: str, begun: str = "", most_tokens: int = 0, schema: str = "") -> AnswerRun:
         """Ask behind the answers of other chats; nothing is made of a part by thinking."""
         turns = [turn for turn in self.command.turns[:1] if turn.role is Role.SYSTEM]
         turns += [Turn(Role.USER, text), *([Turn(Role.ASSISTANT, begun)] if begun else [])]
@@ -163,8 +168,10 @@ class LocalDoor:
                 max_tokens=most_tokens,
                 thinking=False,
                 thinking_budget=0,
-                constraint=None,
+                constraint=Constraint(ConstraintKind.JSON_SCHEMA, schema) if schema else None,
             )
+        if schema:  # the most probable one
+            made = replace(made, sampling=replace(made.sampling, temperature=0.0))
         return LocalAnswer(self.engine.submit(made, Priority.BACKGROUND))
 
 
@@ -176,6 +183,7 @@ class RemoteDoor:
     model: Remote
     request: AnswerRequest  # whose settings are used
     context: int
+    formats: frozenset[ConstraintKind] = frozenset()  # that its answers can be held to
 
     @property
     def instructions(self) -> str:
@@ -196,13 +204,15 @@ class RemoteDoor:
         """About how many tokens a text has."""
         return math.ceil(len(text.encode("utf-8", "replace")) / _BYTES)
 
-    def ask(self, text: str, begun: str = "", most_tokens: int = 0) -> AnswerRun:
+    def ask(self, text: str, begun: str = "", most_tokens: int = 0, schema: str = "") -> AnswerRun:
         """Ask; nothing is made of a part by thinking."""
         said = [PromptMessage(Role.USER, (TextPart(text),))]
         said += [PromptMessage(Role.ASSISTANT, (TextPart(begun),))] if begun else []
         made = replace(self.request, messages=(*self._system, *said))
         if most_tokens:
-            made = replace(made, max_tokens=most_tokens, thinking=False, constraint=None)
+            kind = ConstraintKind.JSON_SCHEMA
+            wanted = Constraint(kind, schema) if schema and kind in self.formats else None
+            made = replace(made, max_tokens=most_tokens, thinking=False, constraint=wanted)
         return RemoteAnswer(self.client, self.model, made)
 
 
@@ -235,9 +245,8 @@ def long_here(
     state: State, engine: EngineClient, job: QueuedAnswer, command: Chat
 ) -> LongAnswer | None:
     """The run of an answer that the engine in this process writes part by part, if it is one."""
-    asked, loaded = _asked(state, job), state.model.loaded
-    context = loaded.context if loaded else 0
-    return LongAnswer(asked, LocalDoor(engine, command, context)) if asked else None
+    asked = _asked(state, job)
+    return LongAnswer(asked, door_here(state, engine, command)) if asked else None
 
 
 def long_elsewhere(
@@ -245,9 +254,21 @@ def long_elsewhere(
 ) -> LongAnswer | None:
     """The run of an answer that an engine elsewhere writes part by part, if it is one."""
     asked = _asked(state, job)
+    return LongAnswer(asked, door_elsewhere(state, client, model, request)) if asked else None
+
+
+def door_here(state: State, engine: EngineClient, command: Chat) -> LocalDoor:
+    """The engine in this process, with the settings of a request."""
+    loaded = state.model.loaded
+    return LocalDoor(engine, command, loaded.context if loaded else 0)
+
+
+def door_elsewhere(
+    state: State, client: RemoteClient, model: Remote, request: AnswerRequest
+) -> RemoteDoor:
+    """An engine elsewhere, with the settings of a request."""
     context = next((each.context for each in state.served if each.model == model), 0)
-    door = RemoteDoor(client, model, request, context or USUAL_CONTEXT)
-    return LongAnswer(asked, door) if asked else None
+    return RemoteDoor(client, model, request, context or USUAL_CONTEXT, client.formats(model))
 
 
 def _asked(state: State, job: QueuedAnswer) -> LongRequest | None:
@@ -257,6 +278,13 @@ def _asked(state: State, job: QueuedAnswer) -> LongRequest | None:
 
 def step_words(step: StepDelta) -> str:
     """What a long answer does now."""
+    if step.query:
+        words = (
+            tr("Writing the answer from the result…"),
+            tr("Writing a query over the table…"),
+            tr("Looking into the table…"),
+        )
+        return words[step.number]
     if not step.number:
         return tr("Writing the answer from all parts…")
     at, count = number(step.number), number(step.count)

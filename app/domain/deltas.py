@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from app.domain.parts import ErrorPart, SectionPart
+from app.domain.parts import ErrorPart, SectionPart, TablePart
 
 
 class EndReason(StrEnum):
@@ -80,13 +80,14 @@ class StepDelta:
     count: int  # of all parts of this level
     level: int = 0  # as in `SectionPart`
     seconds: float = 0.0  # about, until all parts of this level are done; 0: not known
+    query: bool = False  # instead: the query over a table is asked for, or evaluated
 
 
 @dataclass(frozen=True, slots=True)
 class SectionDelta:
-    """A part of a long document is done."""
+    """A part of a long document is done, or a query over a table is evaluated."""
 
-    section: SectionPart
+    section: SectionPart | TablePart
 
 
 @dataclass(frozen=True, slots=True)

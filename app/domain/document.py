@@ -21,12 +21,14 @@ from app.domain.parts import (
     Part,
     PassagesPart,
     SectionPart,
+    TablePart,
     TextPart,
     ThoughtPart,
     ToolCallPart,
     ToolResultPart,
 )
 from app.domain.passages import cited, first_words
+from app.domain.table_words import result_notes, result_text, table_words
 from app.markdown.blocks import (
     Block,
     Code,
@@ -143,6 +145,9 @@ def _blocks(role: Role, part: Part, known: Mapping[int, Passage]) -> Sequence[Bl
             return [_label(f"[{each.number}] {place_words(each)}") for each in read]
         case SectionPart(text):
             return _quoted([_label(section_words(part)), *parse(text)])
+        case TablePart():
+            notes = " ".join(result_notes(part))
+            return [_label(table_words(part)), *parse(result_text(part)), _label(notes)]
         case ImagePart(name):
             words = tr("Picture: {name}", name=name) if name else tr("Picture")
             return [_label(words)]

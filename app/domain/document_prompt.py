@@ -78,6 +78,14 @@ def results_prompt(texts: Sequence[str], first: int) -> str:
     return "\n".join(made)
 
 
+def table_prompt(name: str, query: str, rows: str, notes: Sequence[str]) -> str:
+    """The result of a query over a table."""
+    tag = _tag("result", [rows, query])
+    said = "\n".join(f"Note: {each}" for each in notes)
+    opens = f'<{tag} table="{escape(name)}">\nQuery: {query}\n'
+    return f"{opens}\n{rows}\n\n{said}\n</{tag}>"
+
+
 def _strip(pieces: list[Piece]) -> None:
     """Take the line breaks at both ends of the pieces away."""
     for at, piece in enumerate(pieces):

@@ -64,11 +64,12 @@ class Reads(StrEnum):
     PASSAGES = "passages"  # those that fit each question
     SUMMARY = "summary"  # all of it, part by part, and then what was made of the parts
     REWRITE = "rewrite"  # all of it, part by part, each to be replaced by what is made of it
+    TABLES = "tables"  # what a query over its tables finds, which answers each question
 
     @property
     def by_parts(self) -> bool:
-        """Whether one answer reads it part by part, and no later prompt has it."""
-        return self is Reads.SUMMARY or self is Reads.REWRITE
+        """Whether an answer is made of what several requests read, and no prompt has all of it."""
+        return self in (Reads.SUMMARY, Reads.REWRITE, Reads.TABLES)
 
     @property
     def has_sections(self) -> bool:
@@ -143,6 +144,11 @@ def page_spans(text: str, starts: tuple[PageStart, ...]) -> Iterator[tuple[str, 
         yield page.label, page.start, max(page.start, end)
 
 
+NO_TABLE = "no table"  # in the documents
+NO_QUERY = "no query"  # that fits the table was written
+TABLE_FAULTS = (NO_TABLE, NO_QUERY)
+
+
 @dataclass(frozen=True, slots=True)
 class FoundPassage:
     """A passage as the index of documents found it, and its place in the text of its document."""
@@ -160,10 +166,10 @@ class FoundPassage:
 
 @dataclass(frozen=True, slots=True)
 class SearchFault:
-    """The documents of a chat could not be searched."""
+    """The documents of a chat could not be searched, or no table in them be asked."""
 
     about: str = ""  # the reason, technical
-    kind: str = "search"  # beside the kinds of other faults
+    kind: str = "search"  # beside the kinds of other faults; or one of `TABLE_FAULTS`
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,8 @@ def reads_words(part: FilePart) -> str:
             return tr("passages that fit the question")
         case Reads.SUMMARY | Reads.REWRITE:
             return tr("all of it, part by part")
+        case Reads.TABLES:
+            return tr("its tables, by a query for each question")
         case Reads.PAGES:
             return chosen_words(part.unit, part.chosen, [page.label for page in part.pages])
 

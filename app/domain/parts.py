@@ -1,4 +1,5 @@
-"""Parts of a message: text, thought, tool call and result, file, passages, section, image, error.
+"""Parts of a message: text, thought, tool call and result, file, passages, section, table, image,
+error.
 
 The parts of an answer reproduce what the model wrote to the last character: a part keeps the exact
 characters of its markup, so `written(split(text)) == text` for every text. The raw text is not
@@ -106,6 +107,17 @@ class SectionPart:
 
 
 @dataclass(frozen=True, slots=True)
+class TablePart:
+    """The result of a query over a table, from which a model writes its answer."""
+
+    text: str  # Markdown; its first row names expressions of the query
+    name: str = ""  # of the table
+    query: str = ""  # JSON, see `app.domain.table_query`
+    facts: str = ""  # JSON, see `app.domain.table_result`
+    columns: tuple[str, ...] = ()  # of the table, which the query names
+
+
+@dataclass(frozen=True, slots=True)
 class ImagePart:
     """An attached image; its bytes are in a file named by their hash."""
 
@@ -135,6 +147,7 @@ Part = (
     | FilePart
     | PassagesPart
     | SectionPart
+    | TablePart
     | ImagePart
     | ErrorPart
 )
@@ -191,7 +204,7 @@ def prompt_text(parts: Iterable[Part]) -> str:
                 piece = part.opens + part.text + part.ends
             case ToolCallPart():
                 piece = part.source or _call_source(part)
-            case ToolResultPart() | SectionPart() | ImagePart() | ErrorPart():
+            case ToolResultPart() | SectionPart() | TablePart() | ImagePart() | ErrorPart():
                 continue
         is_file = isinstance(part, FilePart | PassagesPart)
         text = f"{text}\n\n{piece}" if text and (is_file or after_file) else text + piece
@@ -269,7 +282,11 @@ def clipboard_text(parts: Parts) -> str:
 
 
 def _unsaid(part: Part) -> str:
-    return part.text if isinstance(part, ThoughtPart | ToolResultPart | SectionPart) else ""
+    return (
+        part.text
+        if isinstance(part, ThoughtPart | ToolResultPart | SectionPart | TablePart)
+        else ""
+    )
 
 
 def typed_text(parts: Iterable[Part]) -> str:
@@ -290,8 +307,10 @@ def edited_answer(parts: Parts, text: str) -> Parts:
     return (*kept, TextPart(blank + text.strip("\n")))
 
 
-def with_section(parts: Parts, section: SectionPart) -> Parts:
+def with_section(parts: Parts, section: SectionPart | TablePart) -> Parts:
     """The parts of an answer with a section more, or with a better one in its place."""
+    if isinstance(section, TablePart):
+        return (*parts, section)
 
     def is_same(part: Part) -> bool:
         place = (section.level, section.file, section.start, section.end)
@@ -322,7 +341,7 @@ def search_text(parts: Iterable[Part]) -> str:
                 pieces.append(part.text)
             case ToolCallPart():
                 pieces += [part.name, part.arguments]
-            case ToolResultPart() | SectionPart():
+            case ToolResultPart() | SectionPart() | TablePart():
                 pieces.append(part.text)
             case FilePart():
                 pieces += [part.name, part.text]

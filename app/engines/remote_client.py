@@ -24,6 +24,7 @@ from app.domain.remote_fault import RemoteFaultKind
 from app.engines.remote.engines import RemoteEngines
 from app.engines.remote.errors import RemoteError
 from app.engines.run import Waiting
+from engine import ConstraintKind
 
 _log = logging.getLogger(__name__)
 _DRAIN_MILLISECONDS = 16
@@ -80,6 +81,10 @@ class RemoteClient(QObject):
     def place(self, ref: Remote) -> tuple[str, str]:
         """The name of a model's connection, and its host and port; "" if it was deleted."""
         return self._engines.place(ref)
+
+    def formats(self, ref: Remote) -> frozenset[ConstraintKind]:
+        """The formats that answers of a model can be held to; none if its connection was deleted."""
+        return self._engines.formats(ref)
 
     def submit(self, ref: Remote, request: AnswerRequest, deliver: Deliver) -> RemoteHandle:
         """Ask for an answer; returns at once, before anything of it is delivered.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.domain.documents import SearchFault
+from app.domain.documents import NO_QUERY, NO_TABLE, SearchFault
 from app.domain.remote_fault import RemoteFault
 from app.state.remote_faults import remote_words
 from app.system.byte_size import size
@@ -38,6 +38,17 @@ def explain(
     found = None
     if isinstance(fault, RemoteFault):
         return Explanation(*remote_words(fault), detail=message)
+    if isinstance(fault, SearchFault) and fault.kind == NO_TABLE:
+        return Explanation(
+            tr("There is no table in the documents of this question."),
+            tr("Attach a file with a table, or choose “All of it” on the card of the file."),
+        )
+    if isinstance(fault, SearchFault) and fault.kind == NO_QUERY:
+        return Explanation(
+            tr("The model wrote no query that fits the table."),
+            tr("Name the columns in the question, or choose another model."),
+            fault.about,
+        )
     if isinstance(fault, SearchFault):
         return Explanation(
             tr("The documents could not be searched."),

@@ -17,6 +17,7 @@ def with_records(values: Mapping[str, Any]) -> dict[str, Any]:
         "unit": PageUnit,
         "reads": Reads,
         "pages": lambda found: _each(found, _page),
+        "columns": lambda found: _each(found, str),
         "chosen": lambda found: _each(found, int),
         "warnings": lambda found: _each(found, _warned),
         "passages": lambda found: _each(found, _passage),

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, fields
 from typing import Any, cast
 
-from app.domain.documents import SearchFault
+from app.domain.documents import TABLE_FAULTS, SearchFault
 from app.domain.growing import plain
 from app.domain.parts import (
     ErrorPart,
@@ -15,6 +15,7 @@ from app.domain.parts import (
     Part,
     PassagesPart,
     SectionPart,
+    TablePart,
     TextPart,
     ThoughtPart,
     ToolCallPart,
@@ -33,6 +34,7 @@ _KINDS: dict[str, type[Part]] = {
     "file": FilePart,
     "passages": PassagesPart,
     "section": SectionPart,
+    "table": TablePart,
     "image": ImagePart,
     "error": ErrorPart,
 }
@@ -73,7 +75,7 @@ def from_row(kind: str, data: str, text: str) -> Part:
     values = _object(data)
     if made is ErrorPart:
         values["fault"] = _fault(values.get("fault"))
-    elif made is FilePart or made is PassagesPart:
+    elif made in (FilePart, PassagesPart, TablePart):
         values = with_records(values)
     if long := _LONG.get(kind, "text"):
         values[long] = text
@@ -105,8 +107,8 @@ def _fault(stored: object) -> Fault | RemoteFault | SearchFault:
         return _NO_CODE
     try:
         values = {**cast("dict[str, Any]", stored)}
-        if values.get("kind") == SearchFault().kind:
-            return SearchFault(str(values.get("about", "")))
+        if (kind := values.get("kind")) in (SearchFault().kind, *TABLE_FAULTS):
+            return SearchFault(str(values.get("about", "")), str(kind))
         if "server" in values:
             return RemoteFault(RemoteFaultKind(values.pop("kind")), **values)
         return Fault(FaultKind(values.pop("kind")), **values)

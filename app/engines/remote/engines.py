@@ -19,6 +19,7 @@ from app.domain.parts import ImagePart
 from app.engines.remote.addresses import server_name
 from app.engines.remote.connections import ConnectionStore
 from app.engines.remote.errors import RemoteError
+from engine import ConstraintKind
 
 if TYPE_CHECKING:
     from app.engines.remote.engine import RemoteEngine
@@ -65,6 +66,15 @@ class RemoteEngines:
         except RemoteError:
             return "", ""
         return connection.name, server_name(connection.address)
+
+    def formats(self, ref: Remote) -> frozenset[ConstraintKind]:
+        """The formats that answers of a model can be held to; none if its connection was deleted."""
+        from app.engines.remote.wire import formats_of
+
+        try:
+            return formats_of(self.store.get(ref.connection).kind)
+        except RemoteError:
+            return frozenset()
 
     def models(self) -> tuple[tuple[Connection, RemoteModel], ...]:
         """The models that chat, as the connections last listed or the user named them."""

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.domain.chat import Preset
 from app.domain.documents import Reads
+from app.domain.language_names import language_names
 from app.domain.snippet import Snippet, has_words, matching
 from app.domain.variables import resolved
 from app.state.states import States
@@ -60,6 +61,9 @@ class PromptList(OfferList):
         return not query
 
     def _offers(self, query: str) -> Sequence[Offer]:
+        begin = _translate_into()
+        if query.casefold().startswith(begin.casefold()):
+            return self._languages(query[len(begin) :].strip())
         prompts = [
             Offer(_words(each), partial(self._composer.replace_text, each.text), each.text)
             for each in matching(self._snippets.snippets, query)
@@ -80,21 +84,48 @@ class PromptList(OfferList):
                 tr("Summarise this document. Keep names, numbers and conclusions."),
                 Reads.SUMMARY,
             ),
+            (tr("Translate a document, part by part"), "", Reads.REWRITE),
             (
-                tr("Translate or rewrite a document, part by part"),
-                tr("Translate this document into English."),
+                tr("Rewrite a document, part by part"),
+                tr("Rewrite this document in plain language."),
                 Reads.REWRITE,
+            ),
+            (
+                tr("Ask a table: sums, counts and rows are looked up exactly"),
+                tr("How many rows does this table have?"),
+                Reads.TABLES,
             ),
         )
         return [
-            Offer(words, partial(self._use_for_parts, reads, text), text)
+            Offer(
+                words,
+                partial(self._use_for_parts, reads, text) if text else self._choose_language,
+                text,
+            )
             for words, text, reads in prompts
             if has_words(words, query)
         ]
 
     def _use_for_parts(self, reads: Reads, text: str) -> None:
         self._composer.replace_text(text)
+        if reads is Reads.TABLES:  # an example, to be replaced by what is typed
+            self._composer.editor.selectAll()
         self.parts_wanted.emit(reads)
+
+    def _choose_language(self) -> None:
+        """Offer languages to translate into; another one can be typed."""
+        self._composer.replace_text(f"/{_translate_into()}")
+        self.open_list()
+
+    def _languages(self, query: str) -> list[Offer]:
+        names = [name for name in language_names() if has_words(name, query)]
+        if query and query.casefold() not in map(str.casefold, names):
+            names.append(query)
+        return [
+            Offer(name, partial(self._use_for_parts, Reads.REWRITE, text), text)
+            for name in names
+            if (text := tr("Translate this document into {language}.", language=name))
+        ]
 
     def _usable(self, query: str) -> list[Preset]:
         """The presets named so that would change something here."""
@@ -124,6 +155,11 @@ class PromptList(OfferList):
         self.close_list()
         self._composer.replace_text("")
         self.manage_requested.emit()
+
+
+def _translate_into() -> str:
+    """What is typed before the name of a language."""
+    return tr("Translate into:") + " "
 
 
 def _text(found: Preset) -> str:

@@ -20,6 +20,7 @@ from app.domain.file_words import (
     warning_words,
 )
 from app.domain.parts import FilePart
+from app.domain.table_marks import has_table
 from app.state.attachments import Attachment
 from app.system.byte_size import size
 from app.system.translation import tr
@@ -89,6 +90,7 @@ class DocumentCard(QWidget):
             (Reads.PAGES, tr("Chosen pages")),
             (Reads.PASSAGES, tr("Passages that fit the question")),
             (Reads.SUMMARY, tr("Part by part")),
+            (Reads.TABLES, tr("Tables by query")),
         ):
             button = TextButton(words, "chip")
             button.setFont(font(SMALL))
@@ -183,6 +185,7 @@ class DocumentCard(QWidget):
         self.warning.setText(words)
         self.warning.setVisible(bool(words))
         self.choices[Reads.PAGES].setVisible(len(part.pages) > 1)
+        self.choices[Reads.TABLES].setVisible(has_table(part))
         self._choice.setVisible(attachment is not None and bool(part.name))
         self._show_reads(part)
         if attachment is not None:
@@ -225,7 +228,7 @@ class DocumentCard(QWidget):
         """Show which pages are read, in the list, in the text and in words."""
         every = range(len(part.pages))
         read = {Reads.PAGES: part.chosen, Reads.PASSAGES: ()}.get(part.reads, every)
-        shown = Reads.SUMMARY if part.reads.by_parts else part.reads
+        shown = Reads.SUMMARY if part.reads is Reads.REWRITE else part.reads
         self.choices[shown].setChecked(True)
         self.pages.show_chosen(read)
         is_whole = part.reads is Reads.WHOLE or part.reads.by_parts or len(read) == len(every) > 0

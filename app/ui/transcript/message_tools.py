@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QGuiApplication, QPainter, QPen
 
-from app.domain.documents import SearchFault
+from app.domain.documents import TABLE_FAULTS, SearchFault
 from app.domain.message import AdapterMark, Message, MessageState, StopReason
 from app.domain.parts import clipboard_text, rewritten_text
 from app.system.translation import listed, number, tr
@@ -80,7 +80,9 @@ def tools_for(
     if message.details and message.details.edited:
         tools.append(Tool("word", tr("Edited"), lasting=True))
     cut = message.state is MessageState.FAILED and bool(clipboard_text(message.parts))
-    if message.error and isinstance(message.error.fault, SearchFault) and last and not busy:
+    fault = message.error.fault if message.error else None
+    is_unsearched = isinstance(fault, SearchFault) and fault.kind not in TABLE_FAULTS
+    if is_unsearched and last and not busy:
         tools.append(
             Tool("try_again", tr("Look for passages again"), tr("Try again"), lasting=True)
         )

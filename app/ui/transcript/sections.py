@@ -26,12 +26,14 @@ from app.domain.parts import (
     Parts,
     PassagesPart,
     SectionPart,
+    TablePart,
     TextPart,
     ThoughtPart,
     ToolCallPart,
     ToolResultPart,
     prompt_text,
 )
+from app.domain.table_words import result_notes, result_text, table_words
 from app.markdown.blocks import Block, Paragraph, Place, Run
 from app.markdown.stream import PlainText, Reply, Stream
 from app.system.translation import number, tr, trn
@@ -49,6 +51,8 @@ class Kind(Enum):
     FILE = "file"
     PASSAGES = "passages"
     SECTION = "section"
+    QUERY = "query"  # over a table
+    RESULT = "result"  # of the query before it
     IMAGE = "image"
     INSTRUCTIONS = "instructions"
 
@@ -67,7 +71,7 @@ class Section:
     @property
     def has_row(self) -> bool:
         """Whether a row stands for it."""
-        return self.kind is not Kind.TEXT
+        return self.kind not in (Kind.TEXT, Kind.RESULT)
 
     @property
     def foldable(self) -> bool:
@@ -185,6 +189,8 @@ def _row_sections(part: Part) -> list[Section]:
         case SectionPart():
             stream = _read_section(part.text)
             return [Section(Kind.SECTION, section_words(part), [*stream.blocks], stream.source)]
+        case TablePart():
+            return _table_sections(part)
         case ImagePart():
             return [Section(Kind.IMAGE, image_words(part))]
         case ToolCallPart():
@@ -223,6 +229,25 @@ def _passages_section(part: PassagesPart) -> Section:
         blocks,
         lambda start, end: "\n".join(lines[start:end]),
     )
+
+
+def _table_sections(part: TablePart) -> list[Section]:
+    """The query over a table, as it is written below its row, and what it has found."""
+    query, result = Stream(), Stream()
+    query.feed(_fenced(_pretty(part.query), "json"), last=True)
+    result.feed(result_text(part), last=True)
+    lines = result.source(0, sys.maxsize).split("\n")
+    notes = "\n".join(result_notes(part))
+    blocks = [*result.blocks, Paragraph(Place(len(lines), len(lines) + 1), (Run(notes),))]
+    return [
+        Section(Kind.QUERY, table_words(part), query.blocks, query.source),
+        Section(
+            Kind.RESULT,
+            "",
+            blocks,
+            lambda start, end: "\n".join([*lines, notes][start:end]),
+        ),
+    ]
 
 
 def _answers(result: ToolResultPart, call: ToolCallPart) -> bool:

@@ -39,7 +39,10 @@ def type_in(qtbot: QtBot, composer: Composer, text: str) -> None:
 
 
 LONG = "Summarise a long document, part by part"
-REWRITE = "Translate or rewrite a document, part by part"
+TRANSLATE = "Translate a document, part by part"
+REWRITE = "Rewrite a document, part by part"
+TABLE = "Ask a table: sums, counts and rows are looked up exactly"
+BUILT_IN = [LONG, TRANSLATE, REWRITE, TABLE]
 
 
 def press(qtbot: QtBot, composer: Composer, key: Qt.Key) -> None:
@@ -48,9 +51,7 @@ def press(qtbot: QtBot, composer: Composer, key: Qt.Key) -> None:
 
 def shown(stage: Stage) -> list[str]:
     """The saved prompts in the list, without the presets and built-in prompts behind them."""
-    return [
-        words for words in rows(stage) if "preset" not in words and words not in (LONG, REWRITE)
-    ]
+    return [words for words in rows(stage) if "preset" not in words and words not in BUILT_IN]
 
 
 def rows(stage: Stage) -> list[str]:
@@ -179,7 +180,7 @@ def test_without_prompts_the_card_is_offered(qtbot: QtBot, stage: Stage) -> None
     composer.setFocus()
     type_in(qtbot, composer, "/")
     assert stage.window.prompt_list.isVisible()
-    assert rows(stage) == [LONG, REWRITE]  # which are always there
+    assert rows(stage) == BUILT_IN  # which are always there
     stage.window.prompt_list.manage.click()
     assert stage.window.prompts_card.isVisible()
     assert composer.editor.text() == ""
@@ -243,7 +244,7 @@ def test_a_preset_with_a_greeting_begins_a_chat(
 def test_prompts_come_before_presets(qtbot: QtBot, stage: Stage, composer: Composer) -> None:
     stage.controller.snippets.add("Code review")
     type_in(qtbot, composer, "/")
-    assert [row.startswith("Use the preset") for row in rows(stage)] == [False] * 5 + [True] * 6
+    assert [row.startswith("Use the preset") for row in rows(stage)] == [False] * 7 + [True] * 6
     type_in(qtbot, composer, "code")
     assert rows(stage)[:2] == ["Code review", REVIEW]
     assert rows(stage)[2].startswith("Use the preset “Code”")
@@ -341,3 +342,56 @@ def test_a_prompt_for_long_documents_lets_the_files_be_read_by_parts(
     assert not stage.state.notices
     chip = composer.chips.chips[0]
     assert "all of it, part by part" in chip.accessibleName()
+
+
+def test_the_language_of_a_translation_is_chosen_or_typed(
+    qtbot: QtBot, stage: Stage, composer: Composer, tmp_path: Path
+) -> None:
+    path = tmp_path / "report.txt"
+    path.write_text("A report.")
+    stage.controller.attachments.attach([path])
+    for _ in range(3):
+        stage.wait_until_idle()
+    for typed, text in (
+        ("", "Translate this document into English."),  # the language of the window is first
+        ("ger", "Translate this document into German."),
+        ("Plattdeutsch", "Translate this document into Plattdeutsch."),
+    ):
+        composer.set_text("")
+        type_in(qtbot, composer, "/translate a")
+        assert rows(stage) == [TRANSLATE]
+        press(qtbot, composer, Qt.Key.Key_Return)
+        assert len(rows(stage)) > 20
+        type_in(qtbot, composer, typed)
+        press(qtbot, composer, Qt.Key.Key_Return)
+        assert composer.editor.text() == text
+        assert not stage.window.prompt_list.isVisible()
+    [file] = stage.states.attachments.of(None)
+    assert file.part is not None
+    assert file.part.reads is Reads.REWRITE
+
+
+def test_the_prompt_for_tables_needs_a_table(
+    qtbot: QtBot, stage: Stage, composer: Composer, tmp_path: Path
+) -> None:
+    def choose(*paths: Path) -> set[tuple[str, str]]:
+        if paths:
+            stage.controller.attachments.attach(list(paths))
+            for _ in range(3):
+                stage.wait_until_idle()
+        composer.set_text("")
+        type_in(qtbot, composer, "/ask a table")
+        press(qtbot, composer, Qt.Key.Key_Return)
+        return {(each.sentence, each.remedy) for each in stage.state.notices.values()}
+
+    remedy = "Attach a file with a table."
+    assert choose() == {("This prompt is for a table.", remedy)}
+    (tmp_path / "report.txt").write_text("A report.")
+    assert choose(tmp_path / "report.txt") == {("There is no table in report.txt.", remedy)}
+    (tmp_path / "orders.md").write_text("| A | B |\n| --- | --- |\n| x | 1 |\n")
+    choose(tmp_path / "orders.md")
+    reads = [each.part.reads for each in stage.states.attachments.of(None) if each.part]
+    assert reads == [Reads.WHOLE, Reads.TABLES]
+    assert "by a query for each question" in composer.chips.chips[1].accessibleName()
+    type_in(qtbot, composer, "What is the sum?")  # in place of the example
+    assert composer.editor.text() == "What is the sum?"

@@ -1,0 +1,655 @@
+"""Evaluation of queries over tables: exact decimals, and everything that was left out is counted.
+
+Rows are read one by one, and only groups and the rows that are shown are kept, so that a table of a
+million rows needs little memory. It runs on a thread: now and then it lets others go first.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
+
+from app.documents.table_cells import (
+    Mark,
+    Order,
+    date_order,
+    decimal_mark,
+    is_ambiguous,
+    is_empty,
+    number_reading,
+    read_date,
+)
+from app.documents.table_text import ColumnKind, Table
+from app.domain.documents import DocumentKind
+from app.domain.table_query import (
+    MOST_ROWS,
+    Compare,
+    Condition,
+    Do,
+    Expression,
+    Query,
+    QueryError,
+)
+from app.domain.table_result import Facts, LeftOut, Reading, TableResult
+
+_DIGITS = 100  # of a sum, which is exact
+_MEAN_DECIMALS = 6
+_MOST_GROUPS = 100_000
+_MOST_VALUES = 1_000_000  # different ones that are counted
+_MOST_CACHED = 20_000  # cells whose value is remembered
+_PAUSE_ROWS = 500
+_EXAMPLES = 3
+_LONGEST_EXAMPLE = 40
+_BEFORE = frozenset("$\u00a3\u00a5")  # currencies that stand before the number
+_TOTAL = re.compile(
+    r"(?:(?:grand |sub-?)?totals?|sums?|summe|gesamt|zwischensumme|insgesamt|totale?)\b"
+    r"|\u5408\u8ba1|\u603b\u8ba1|\u5c0f\u8ba1|\u0627\u0644\u0645\u062c\u0645\u0648\u0639",
+    re.IGNORECASE,
+)
+
+Value = Decimal | datetime | str
+
+
+class Stopped(Exception):
+    """Raised when the evaluation is not wanted any more."""
+
+
+@dataclass(slots=True)
+class _Cells:
+    """How the cells of a column are read, and what could not be."""
+
+    name: str
+    at: int
+    kind: ColumnKind
+    mark: Mark = Mark.POINT
+    order: Order = Order.DAY
+    unit: str = ""
+    assumed: bool = False  # nothing says which of two readings is right
+    empty: int = 0
+    others: int = 0  # with a text that is no value
+    units: int = 0  # in another unit
+    examples: list[str] = field(default_factory=list[str])
+    reading: Reading | None = None  # an example of what was assumed
+    known: dict[str, Value | None] = field(default_factory=dict[str, Value | None])
+
+    def value(self, text: str) -> Value | None:
+        """The value of a cell; None: it has none, or of another kind."""
+        try:
+            return self.known[text]
+        except KeyError:
+            value = self._read(text)
+            if len(self.known) < _MOST_CACHED:
+                self.known[text] = value
+            return value
+
+    def counted(self, text: str) -> Value | None:
+        """The same; a cell without a value is counted."""
+        value = self.value(text)
+        if value is None:
+            if is_empty(text):
+                self.empty += 1
+                return None
+            found = number_reading(text) if self.kind is ColumnKind.NUMBER else None
+            if found and found.value(self.mark) is not None:
+                self.units += 1
+            else:
+                self.others += 1
+            example = text[:_LONGEST_EXAMPLE]
+            if len(self.examples) < _EXAMPLES and example not in self.examples:
+                self.examples.append(example)
+        return value
+
+    def _read(self, text: str) -> Value | None:
+        if is_empty(text):
+            return None
+        if self.kind is ColumnKind.NUMBER:
+            found = number_reading(text)
+            if found is None or (found.unit and self.unit and found.unit != self.unit):
+                return None
+            value = found.value(self.mark)
+            if self.assumed and value is not None and found.point != found.comma:
+                self.reading = self.reading or Reading(self.name, text, str(value))
+            return value
+        if self.kind is ColumnKind.DATE:
+            date = read_date(text, self.order)
+            if self.assumed and date is not None and is_ambiguous(text):
+                self.reading = self.reading or Reading(self.name, text, f"{date:%Y-%m-%d}")
+            return date
+        return " ".join(text.split()).casefold()
+
+    def shown(self, value: Decimal) -> str:
+        """A number with the unit of the column."""
+        text = f"{value:f}"
+        if self.mark is Mark.COMMA:  # as its cells are written
+            text = text.replace(".", ",")
+        if not self.unit:
+            return text
+        if self.unit == "%":
+            return f"{text}%"
+        return f"{self.unit}{text}" if self.unit in _BEFORE else f"{text} {self.unit}"
+
+
+@dataclass(slots=True)
+class _Total:
+    """What an aggregate has seen of a group."""
+
+    count: int = 0
+    total: Decimal = Decimal(0)
+    best: Value | None = None
+    text: str = ""  # of the best one
+    values: set[str] = field(default_factory=set[str])
+
+
+class _Evaluation:
+    """One query over one table."""
+
+    def __init__(self, table: Table, query: Query, stopped: Callable[[], bool]) -> None:
+        self._table, self._query, self._stopped = table, query, stopped
+        self._cells: dict[tuple[str, ColumnKind], _Cells] = {}
+        self._places = {column.name: at for at, column in enumerate(table.columns)}
+        self._values = 0  # different ones that are kept
+        self._rounded = False
+        self._last = table.row_count
+        self._total_row = ""
+
+    def result(self) -> TableResult:
+        """What the query finds; raises QueryError and Stopped."""
+        query, table = self._query, self._table
+        grouped = query.is_grouped
+        of_rows = [each for each in query.where if not each.about.do.is_aggregate]
+        of_groups = [each for each in query.where if each.about.do.is_aggregate]
+        self._prepare()
+        self._find_total_row()
+        tests = [self._test(each) for each in of_rows]
+        wanted = any if query.any_of else all
+        compared = Counter[str]()  # cells that could not be compared
+        groups: dict[tuple[str, ...], list[_Total]] = {}
+        top = _Top(query)
+        sort = query.sort
+        used, like_totals = 0, 0
+        for row in self._rows():
+            like_totals += _is_like_total(row)
+            if tests and not wanted([test(row, compared) for test in tests]):
+                continue
+            used += 1
+            if grouped:
+                self._add(groups, row)
+            else:
+                key = None if sort is None else self._sort_value(sort, row)
+                top.add(key, [self._shown(each, row) for each in query.show])
+        if grouped:
+            rows, found, ties = self._of_groups(groups, of_groups)
+        else:
+            rows, found, ties = top.rows, used, top.ties
+        facts = Facts(
+            found,
+            self._last,
+            used,
+            tuple(self._left_out(compared)),
+            tuple(each.reading for each in self._cells.values() if each.reading),
+            self._total_row,
+            like_totals,
+            ties,
+            self._rounded,
+            not table.is_named,
+            table.titles,
+            table.file.kind == DocumentKind.SHEETS.value and self._has_numbers,
+        )
+        return TableResult(query, tuple(tuple(row) for row in rows), facts)
+
+    # --- how cells are read ---------------------------------------------------------------------
+
+    @property
+    def _has_numbers(self) -> bool:
+        return any(each.kind is ColumnKind.NUMBER for each in self._cells.values())
+
+    def _prepare(self) -> None:
+        """Find how the columns of the query are read, from all their cells."""
+        query = self._query
+        for each in (*query.show, *(c.about for c in query.where), *filter(None, (query.sort,))):
+            if each.do in (Do.SUM, Do.MEAN):
+                self._reader(each.column, ColumnKind.NUMBER)
+            elif each.do in (Do.YEAR, Do.MONTH):
+                self._reader(each.column, ColumnKind.DATE)
+        for each in query.show:
+            if each.do in (Do.SUM, Do.MEAN, Do.YEAR, Do.MONTH):
+                kind = ColumnKind.DATE if each.do in (Do.YEAR, Do.MONTH) else ColumnKind.NUMBER
+                cells = self._reader(each.column, kind)
+                if not any(cells.value(row[cells.at]) is not None for row in self._table.rows()):
+                    what = "dates" if kind is ColumnKind.DATE else "numbers"
+                    raise QueryError(f'The column "{each.column}" has no {what}.')
+
+    def _reader(self, column: str, kind: ColumnKind | None = None) -> _Cells:
+        """How the cells of a column are read; as what most of them are, if no kind is given."""
+        at = self._places[column]
+        kind = kind or self._table.columns[at].kind
+        if kind is ColumnKind.EMPTY:
+            kind = ColumnKind.TEXT
+        found = self._cells.get((column, kind))
+        if found is None:
+            found = self._cells[column, kind] = _Cells(column, at, kind)
+            self._judge(found)
+        return found
+
+    def _judge(self, cells: _Cells) -> None:
+        at, table = cells.at, self._table
+        if cells.kind is ColumnKind.DATE:
+            order = date_order(row[at] for row in self._paused())
+            if order is None and table.order in (Order.DAY, Order.MONTH):
+                order = table.order
+            cells.order, cells.assumed = order or Order.DAY, order is None
+        elif cells.kind is ColumnKind.NUMBER:
+            mark = decimal_mark(row[at] for row in self._paused())
+            if mark is None and table.mark in (Mark.POINT, Mark.COMMA):
+                mark = table.mark
+            cells.mark, cells.assumed = mark or Mark.POINT, mark is None
+            units = Counter[str]()
+            for row in self._paused():
+                text = row[at]
+                if not text.isdecimal() and (found := number_reading(text)) and found.unit:
+                    units[found.unit] += 1
+            cells.unit = units.most_common(1)[0][0] if units else ""
+
+    def _paused(self) -> Iterator[list[str]]:
+        """The rows of the table, with pauses for other threads; raises Stopped."""
+        for at, row in enumerate(self._table.rows()):
+            if not at % _PAUSE_ROWS:
+                time.sleep(0)
+                if self._stopped():
+                    raise Stopped
+            yield row
+
+    def _rows(self) -> Iterator[list[str]]:
+        """The rows without one of totals at the end."""
+        for at, row in enumerate(self._paused()):
+            if at < self._last:
+                yield row
+
+    def _find_total_row(self) -> None:
+        """Leave the last row out if it has the sums of the rows above it."""
+        found = deque(self._paused(), maxlen=1)
+        last = found[0] if found else [""]
+        label = next(filter(None, last), "")
+        if self._table.row_count < 3 or (last[0] and not _is_like_total(last)):
+            return
+        for column in self._table.columns:
+            if column.kind is not ColumnKind.NUMBER:
+                continue
+            cells = self._reader(column.name)
+            wanted = cells.value(last[cells.at])
+            if not isinstance(wanted, Decimal) or not wanted:
+                continue
+            total = Decimal(0)
+            with localcontext(Context(_DIGITS)):
+                for at, row in enumerate(self._paused()):
+                    value = cells.value(row[cells.at])
+                    if at < self._table.row_count - 1 and isinstance(value, Decimal):
+                        total += value
+            if total == wanted:
+                self._total_row = label[:_LONGEST_EXAMPLE]
+                self._last -= 1
+                break
+
+    # --- conditions -----------------------------------------------------------------------------
+
+    def _test(self, condition: Condition) -> Callable[[list[str], Counter[str]], bool]:
+        """Whether a row meets a condition; cells that cannot be compared are counted."""
+        about, compare = condition.about, condition.compare
+        if about.do in (Do.YEAR, Do.MONTH):
+            return self._part_test(condition)
+        at = self._places[about.column]
+        wanted = " ".join(condition.value.split()).casefold()
+        match compare:
+            case Compare.EMPTY:
+                return lambda row, _: is_empty(row[at])
+            case Compare.FILLED:
+                return lambda row, _: not is_empty(row[at])
+            case Compare.CONTAINS:
+                return lambda row, _: wanted in row[at].casefold()
+            case Compare.WITHOUT:
+                return lambda row, _: wanted not in row[at].casefold()
+            case _:
+                pass
+        cells = self._reader(about.column)
+        if cells.kind is ColumnKind.DATE and (until := _date_of(condition.value, cells.order)):
+            target, precision = until
+            return _compared(cells, compare, target[:precision], precision, wanted)
+        if cells.kind is ColumnKind.NUMBER and (found := number_reading(condition.value)):
+            number = found.value(cells.mark)
+            number = found.point if number is None else number
+            if number is not None:
+                return _compared(cells, compare, number, 0, wanted)
+        if compare not in (Compare.EQUAL, Compare.OTHER) and cells.kind is not ColumnKind.TEXT:
+            kind = "date" if cells.kind is ColumnKind.DATE else "number"
+            raise QueryError(f'"{condition.value[:40]}" is no {kind}, as "{about.column}" has.')
+        text = _Cells(about.column, at, ColumnKind.TEXT)
+        return _compared(text, compare, wanted, 0, wanted)
+
+    def _part_test(self, condition: Condition) -> Callable[[list[str], Counter[str]], bool]:
+        """The same about the year or the month of a date."""
+        cells = self._reader(condition.about.column, ColumnKind.DATE)
+        if not condition.compare.has_value:
+            is_wanted = condition.compare is Compare.EMPTY
+            return lambda row, _: (cells.value(row[cells.at]) is None) is is_wanted
+        digits = condition.value
+        if condition.about.do is Do.MONTH and digits.isdecimal() and 1 <= int(digits) <= 12:
+            return _month_test(cells, condition.compare, int(digits))
+        found = _date_of(condition.value, cells.order)
+        if found is None or condition.compare in (Compare.CONTAINS, Compare.WITHOUT):
+            raise QueryError(f'"{condition.value[:40]}" is no {condition.about.do}.')
+        precision = 1 if condition.about.do is Do.YEAR else min(found[1], 2)
+        return _compared(cells, condition.compare, found[0][:precision], precision, "")
+
+    # --- groups ---------------------------------------------------------------------------------
+
+    def _shown(self, expression: Expression, row: list[str]) -> str:
+        """A cell, or the year or month of a date; "" if it has none."""
+        text = row[self._places[expression.column]]
+        if expression.do is Do.VALUE:
+            return text
+        value = self._reader(expression.column, ColumnKind.DATE).value(text)
+        if not isinstance(value, datetime):
+            return ""
+        return f"{value.year:04}" if expression.do is Do.YEAR else f"{value:%Y-%m}"
+
+    def _sort_value(self, expression: Expression, row: list[str]) -> Value | None:
+        if expression.do is not Do.VALUE:
+            return self._shown(expression, row) or None
+        return self._reader(expression.column).counted(row[self._places[expression.column]])
+
+    def _add(self, groups: dict[tuple[str, ...], list[_Total]], row: list[str]) -> None:
+        """Add a row to its group."""
+        show = self._query.show
+        key = tuple(self._shown(each, row) for each in show if not each.do.is_aggregate)
+        totals = groups.get(key)
+        if totals is None:
+            if len(groups) >= _MOST_GROUPS:
+                raise QueryError(f"There are more than {_MOST_GROUPS:,} groups.")
+            totals = groups[key] = [_Total() for each in show if each.do.is_aggregate]
+        counted: dict[int, Value | None] = {}  # by reader: of one cell only once
+        for total, each in zip(totals, self._aggregates, strict=True):
+            if not each.column:
+                total.count += 1
+                continue
+            text = row[self._places[each.column]]
+            if each.do is Do.COUNT:
+                total.count += not is_empty(text)
+                continue
+            if each.do is Do.DISTINCT:
+                self._keep(total, text)
+                continue
+            is_sum = each.do in (Do.SUM, Do.MEAN)
+            cells = self._reader(each.column, ColumnKind.NUMBER if is_sum else None)
+            if id(cells) not in counted:
+                counted[id(cells)] = cells.counted(text)
+            value = counted[id(cells)]
+            if value is None:
+                continue
+            total.count += 1
+            if is_sum and isinstance(value, Decimal):
+                total.total += value
+            elif not is_sum and _is_better(value, total.best, largest=each.do is Do.MAX):
+                total.best, total.text = value, text
+
+    @property
+    def _aggregates(self) -> list[Expression]:
+        return [each for each in self._query.show if each.do.is_aggregate]
+
+    def _keep(self, total: _Total, text: str) -> None:
+        """Count a value among the different ones."""
+        text = " ".join(text.split())
+        if is_empty(text) or text in total.values:
+            return
+        self._values += 1
+        if self._values > _MOST_VALUES:
+            raise QueryError(f"There are more than {_MOST_VALUES:,} different values.")
+        total.values.add(text)
+
+    def _of_groups(
+        self, groups: dict[tuple[str, ...], list[_Total]], conditions: list[Condition]
+    ) -> tuple[list[list[str]], int, int]:
+        """The rows to show of the groups, how many there are, and how many equal the last one."""
+        query = self._query
+        keys = [each for each in query.show if not each.do.is_aggregate]
+        if not groups and not keys:
+            groups = {(): [_Total() for _ in self._aggregates]}  # of no row: a count is 0
+        top, found = _Top(query), 0
+        sort = query.sort
+        if sort is None and len(keys) == 1 and keys[0].do in (Do.YEAR, Do.MONTH):
+            sort = keys[0]
+        for key, totals in groups.items():
+            values = {
+                each: self._value(each, total)
+                for each, total in zip(self._aggregates, totals, strict=True)
+            }
+            met = [_holds(values.get(each.about), each) for each in conditions]
+            if conditions and not (any(met) if query.any_of else all(met)):
+                continue
+            found += 1
+            parts = dict(zip(keys, key, strict=True))
+            row = [
+                parts[each] if each in parts else self._text(each, values[each], totals)
+                for each in query.show
+            ]
+            by: Value | None = None
+            if sort in parts:
+                by = self._key(sort, parts[sort])
+            elif sort is not None:
+                by = values[sort]
+            top.add(by, row)
+        return top.rows, found, top.ties
+
+    def _key(self, expression: Expression, text: str) -> Value | None:
+        if expression.do is not Do.VALUE:
+            return text or None
+        return self._reader(expression.column).value(text)
+
+    def _value(self, expression: Expression, total: _Total) -> Value | None:
+        match expression.do:
+            case Do.COUNT:
+                return Decimal(total.count)
+            case Do.DISTINCT:
+                return Decimal(len(total.values))
+            case Do.SUM:
+                return total.total if total.count else None
+            case Do.MEAN:
+                return self._mean(total)
+            case _:
+                return total.best
+
+    def _mean(self, total: _Total) -> Decimal | None:
+        if not total.count:
+            return None
+        with localcontext(Context(_DIGITS)):
+            exact = total.total / total.count
+            rounded = exact.quantize(Decimal(1).scaleb(-_MEAN_DECIMALS), ROUND_HALF_EVEN)
+            self._rounded |= rounded * total.count != total.total
+            least = max(-int(total.total.as_tuple().exponent), 0)
+            text = f"{rounded:f}"
+            whole, _, decimals = text.partition(".")
+            decimals = decimals.rstrip("0").ljust(min(least, _MEAN_DECIMALS), "0")
+            return Decimal(f"{whole}.{decimals}" if decimals else whole)
+
+    def _text(self, each: Expression, value: Value | None, totals: list[_Total]) -> str:
+        if value is None:
+            return ""
+        if each.do in (Do.COUNT, Do.DISTINCT):
+            return str(value)
+        if isinstance(value, Decimal) and each.do in (Do.SUM, Do.MEAN):
+            return self._reader(each.column, ColumnKind.NUMBER).shown(value)
+        return totals[self._aggregates.index(each)].text
+
+    def _left_out(self, compared: Counter[str]) -> Iterator[LeftOut]:
+        """What could not be read in the columns of the query."""
+        for cells in self._cells.values():
+            if cells.empty or cells.others or cells.units:
+                is_date = cells.kind is ColumnKind.DATE
+                yield LeftOut(
+                    cells.name, cells.empty, cells.others, cells.units, cells.unit, is_date,
+                    tuple(cells.examples),
+                )  # fmt: skip
+        for name, count in compared.items():
+            yield LeftOut(name, others=count, compared=True)
+
+
+class _Top:
+    """The rows that are shown: the first ones, as the query sorts them."""
+
+    def __init__(self, query: Query) -> None:
+        self._most = min(query.limit or MOST_ROWS, MOST_ROWS)
+        self._is_limited = 0 < query.limit <= MOST_ROWS
+        self._largest = query.largest_first
+        self._kept: list[tuple[Value | None, list[str]]] = []
+        self._ties = 0
+
+    @property
+    def rows(self) -> list[list[str]]:
+        return [row for _, row in self._kept]
+
+    @property
+    def ties(self) -> int:
+        """Further rows with the same value as the last one, where only so many were wanted."""
+        return self._ties if self._is_limited else 0
+
+    def add(self, key: Value | None, row: list[str]) -> None:
+        """Keep a row, if it is among the first."""
+        kept = self._kept
+        if len(kept) == self._most:
+            last = kept[-1][0]
+            if not self._is_before(key, last):
+                self._ties += key is not None and key == last
+                return
+        at = len(kept)
+        while at and self._is_before(key, kept[at - 1][0]):
+            at -= 1
+        kept.insert(at, (key, row))
+        if len(kept) > self._most:
+            gone, _ = kept.pop()
+            self._ties = self._ties + 1 if gone is not None and gone == kept[-1][0] else 0
+
+    def _is_before(self, one: Value | None, other: Value | None) -> bool:
+        return one is not None and _is_better(one, other, largest=self._largest)
+
+
+def evaluate(table: Table, query: Query, stopped: Callable[[], bool]) -> TableResult:
+    """What a query finds in a table.
+
+    Raises QueryError if it does not fit what is in the columns, and Stopped.
+    """
+    with localcontext(Context(_DIGITS)):
+        return _Evaluation(table, query, stopped).result()
+
+
+def _is_like_total(row: list[str]) -> bool:
+    """Whether a row calls itself a total."""
+    return _TOTAL.match(next(filter(None, row), "")) is not None
+
+
+def _is_better(value: Value, other: Value | None, *, largest: bool) -> bool:
+    if other is None:
+        return True
+    if isinstance(value, Decimal) and isinstance(other, Decimal):
+        return value > other if largest else value < other
+    if isinstance(value, datetime) and isinstance(other, datetime):
+        return value > other if largest else value < other
+    return str(value) > str(other) if largest else str(value) < str(other)
+
+
+def _date_of(text: str, order: Order) -> tuple[tuple[int, ...], int] | None:
+    """A date as numbers from its year on, and how many of them are said."""
+    text = text.strip()
+    if text.isdecimal() and len(text) == 4:
+        return (int(text),), 1
+    date = read_date(text, Order.DAY if order is Order.BOTH else order)
+    if date is None:
+        return None
+    numbers = (date.year, date.month, date.day, date.hour, date.minute, date.second)
+    is_month = read_date(f"1 {text}") is not None or (text.count("-") == 1 and len(text) <= 7)
+    return numbers, 2 if is_month else 6 if ":" in text else 3
+
+
+def _compared(
+    cells: _Cells,
+    compare: Compare,
+    target: Decimal | str | tuple[int, ...],
+    precision: int,
+    wanted: str,
+) -> Callable[[list[str], Counter[str]], bool]:
+    """The test of a cell by its value; a date is compared as far as the other one is said."""
+
+    def test(row: list[str], missed: Counter[str]) -> bool:
+        text = row[cells.at]
+        value = cells.value(text)
+        if value is None:
+            if not is_empty(text):
+                missed[cells.name] += 1
+            is_same = bool(wanted) and " ".join(text.split()).casefold() == wanted
+            if compare is Compare.EQUAL:
+                return is_same
+            return compare is Compare.OTHER and not is_same
+        if isinstance(value, datetime):
+            return _is(value.timetuple()[:precision], compare, target)
+        return _is(value, compare, target)
+
+    return test
+
+
+def _month_test(
+    cells: _Cells, compare: Compare, month: int
+) -> Callable[[list[str], Counter[str]], bool]:
+    """The test of the month of a date, in any year."""
+
+    def test(row: list[str], missed: Counter[str]) -> bool:
+        value = cells.value(row[cells.at])
+        if not isinstance(value, datetime):
+            missed[cells.name] += not is_empty(row[cells.at])
+            return compare is Compare.OTHER
+        return _is(value.month, compare, month)
+
+    return test
+
+
+def _is(value: object, compare: Compare, target: object) -> bool:
+    """Whether a value compares so with another of its kind."""
+    match compare:
+        case Compare.EQUAL:
+            return value == target
+        case Compare.OTHER:
+            return value != target
+        case Compare.LESS:
+            return value < target  # type: ignore[operator]
+        case Compare.AT_MOST:
+            return value <= target  # type: ignore[operator]
+        case Compare.MORE:
+            return value > target  # type: ignore[operator]
+        case _:
+            return value >= target  # type: ignore[operator]
+
+
+def _holds(value: Value | None, condition: Condition) -> bool:
+    """Whether a group meets a condition."""
+    compare = condition.compare
+    if not compare.has_value:
+        return (value is None) is (compare is Compare.EMPTY)
+    if isinstance(value, Decimal):
+        found = number_reading(condition.value)
+        number = found and (found.comma if found.point is None else found.point)
+        if number is None or compare in (Compare.CONTAINS, Compare.WITHOUT):
+            raise QueryError(f'"{condition.value[:40]}" is no number.')
+        return _is(value, compare, number)
+    if isinstance(value, datetime):
+        date = _date_of(condition.value, Order.DAY)
+        if date is None or compare in (Compare.CONTAINS, Compare.WITHOUT):
+            raise QueryError(f'"{condition.value[:40]}" is no date.')
+        return _is(value.timetuple()[: date[1]], compare, date[0][: date[1]])
+    if value is None:
+        return compare is Compare.OTHER
+    wanted = " ".join(condition.value.split()).casefold()
+    if compare in (Compare.CONTAINS, Compare.WITHOUT):
+        return (wanted in value) is (compare is Compare.CONTAINS)
+    return _is(value, compare, wanted)
