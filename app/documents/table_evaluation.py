@@ -43,12 +43,14 @@ _MOST_GROUPS = 100_000
 _MOST_VALUES = 1_000_000  # different ones that are counted
 _MOST_CACHED = 20_000  # cells whose value is remembered
 _PAUSE_ROWS = 500
+_MOST_SUMMED = 8  # columns by which rows of totals are found
+_MOST_LEVELS = 50  # groups of rows of which a later row may be the total
 _EXAMPLES = 3
 _LONGEST_EXAMPLE = 40
 _BEFORE = frozenset("$\u00a3\u00a5")  # currencies that stand before the number
 _TOTAL = re.compile(
-    r"(?:(?:grand |sub-?)?totals?|sums?|summe|gesamt|zwischensumme|insgesamt|totale?)\b"
-    r"|\u5408\u8ba1|\u603b\u8ba1|\u5c0f\u8ba1|\u0627\u0644\u0645\u062c\u0645\u0648\u0639",
+    r"(?:grand |sub-?)?totals?\b|(?:.*\W)?(?:sub-?)?totals?:?$|sums?\b|summe\b|gesamt|zwischensumme"
+    r"|insgesamt|totale?\b|.*\bgesamt$|\u5408\u8ba1|\u603b\u8ba1|\u5c0f\u8ba1|\u0627\u0644\u0645\u062c\u0645\u0648\u0639",
     re.IGNORECASE,
 )
 
@@ -154,8 +156,8 @@ class _Evaluation:
         self._places = {column.name: at for at, column in enumerate(table.columns)}
         self._values = 0  # different ones that are kept
         self._rounded = False
-        self._last = table.row_count
-        self._total_row = ""
+        self._totals = set[int]()  # rows that have the totals of others
+        self._total_name = ""
 
     def result(self) -> TableResult:
         """What the query finds; raises QueryError and Stopped."""
@@ -164,7 +166,7 @@ class _Evaluation:
         of_rows = [each for each in query.where if not each.about.do.is_aggregate]
         of_groups = [each for each in query.where if each.about.do.is_aggregate]
         self._prepare()
-        self._find_total_row()
+        self._find_totals()
         tests = [self._test(each) for each in of_rows]
         wanted = any if query.any_of else all
         compared = Counter[str]()  # cells that could not be compared
@@ -188,11 +190,12 @@ class _Evaluation:
             rows, found, ties = top.rows, used, top.ties
         facts = Facts(
             found,
-            self._last,
+            table.row_count,
             used,
             tuple(self._left_out(compared)),
-            tuple(each.reading for each in self._cells.values() if each.reading),
-            self._total_row,
+            tuple(each.reading for each in self._read if each.reading),
+            len(self._totals),
+            self._total_name,
             like_totals,
             ties,
             self._rounded,
@@ -205,8 +208,16 @@ class _Evaluation:
     # --- how cells are read ---------------------------------------------------------------------
 
     @property
+    def _read(self) -> list[_Cells]:
+        """How the columns of the query are read."""
+        query = self._query
+        used = {each.column for each in query.show} | {each.about.column for each in query.where}
+        used |= {query.sort.column} if query.sort else set()
+        return [each for (name, _), each in self._cells.items() if name in used]
+
+    @property
     def _has_numbers(self) -> bool:
-        return any(each.kind is ColumnKind.NUMBER for each in self._cells.values())
+        return any(each.kind is ColumnKind.NUMBER for each in self._read)
 
     def _prepare(self) -> None:
         """Find how the columns of the query are read, from all their cells."""
@@ -265,35 +276,44 @@ class _Evaluation:
             yield row
 
     def _rows(self) -> Iterator[list[str]]:
-        """The rows without one of totals at the end."""
+        """The rows without those that have the totals of others."""
         for at, row in enumerate(self._paused()):
-            if at < self._last:
+            if at not in self._totals:
                 yield row
 
-    def _find_total_row(self) -> None:
-        """Leave the last row out if it has the sums of the rows above it."""
-        found = deque(self._paused(), maxlen=1)
-        last = found[0] if found else [""]
-        label = next(filter(None, last), "")
-        if self._table.row_count < 3 or (last[0] and not _is_like_total(last)):
+    def _find_totals(self) -> None:
+        """Leave the rows out that have the sums of rows above them.
+
+        They are named so, or the last one has no name; what they say is checked in all columns of
+        numbers until one agrees.
+        """
+        table = self._table
+        last = table.row_count - 1
+        named = {at for at, row in enumerate(self._paused()) if _is_like_total(row)}
+        final = deque(table.rows(), maxlen=1)
+        if final and not final[0][0]:
+            named.add(last)
+        numbers = [each for each in table.columns if each.kind is ColumnKind.NUMBER]
+        if not named or last < 2:
             return
-        for column in self._table.columns:
-            if column.kind is not ColumnKind.NUMBER:
+        readers = [self._reader(each.name) for each in numbers[:_MOST_SUMMED]]
+        sums = [Decimal(0)] * len(readers)  # of the rows so far that are no totals
+        begins = [list(sums)]  # the same where each group of rows began
+        for at, row in enumerate(self._paused()):
+            values = [reader.value(row[reader.at]) for reader in readers]
+            if at in named and any(
+                isinstance(value, Decimal) and value and sums[n] - begin[n] == value
+                for n, value in enumerate(values)
+                for begin in begins
+            ):
+                self._totals.add(at)
+                self._total_name = self._total_name or next(filter(None, row))[:_LONGEST_EXAMPLE]
+                begins = [*begins[-_MOST_LEVELS:], list(sums)]
                 continue
-            cells = self._reader(column.name)
-            wanted = cells.value(last[cells.at])
-            if not isinstance(wanted, Decimal) or not wanted:
-                continue
-            total = Decimal(0)
-            with localcontext(Context(_DIGITS)):
-                for at, row in enumerate(self._paused()):
-                    value = cells.value(row[cells.at])
-                    if at < self._table.row_count - 1 and isinstance(value, Decimal):
-                        total += value
-            if total == wanted:
-                self._total_row = label[:_LONGEST_EXAMPLE]
-                self._last -= 1
-                break
+            sums = [
+                total + value if isinstance(value, Decimal) else total
+                for total, value in zip(sums, values, strict=True)
+            ]
 
     # --- conditions -----------------------------------------------------------------------------
 
@@ -315,7 +335,7 @@ class _Evaluation:
                 return lambda row, _: wanted not in row[at].casefold()
             case _:
                 pass
-        cells = self._reader(about.column)
+        cells = self._compared_cells(condition)
         if cells.kind is ColumnKind.DATE and (until := _date_of(condition.value, cells.order)):
             target, precision = until
             return _compared(cells, compare, target[:precision], precision, wanted)
@@ -329,6 +349,17 @@ class _Evaluation:
             raise QueryError(f'"{condition.value[:40]}" is no {kind}, as "{about.column}" has.')
         text = _Cells(about.column, at, ColumnKind.TEXT)
         return _compared(text, compare, wanted, 0, wanted)
+
+    def _compared_cells(self, condition: Condition) -> _Cells:
+        """How the cells of a column are read that are compared: what is more than a number is one."""
+        cells = self._reader(condition.about.column)
+        if condition.compare in (Compare.EQUAL, Compare.OTHER):
+            return cells
+        if cells.kind is ColumnKind.TEXT and number_reading(condition.value):
+            return self._reader(condition.about.column, ColumnKind.NUMBER)
+        if cells.kind is not ColumnKind.DATE and read_date(condition.value):
+            return self._reader(condition.about.column, ColumnKind.DATE)
+        return cells
 
     def _part_test(self, condition: Condition) -> Callable[[list[str], Counter[str]], bool]:
         """The same about the year or the month of a date."""
@@ -487,6 +518,9 @@ class _Evaluation:
     def _left_out(self, compared: Counter[str]) -> Iterator[LeftOut]:
         """What could not be read in the columns of the query."""
         for cells in self._cells.values():
+            others = (kind for name, kind in self._cells if name == cells.name)
+            if cells.kind is ColumnKind.TEXT and any(kind is not cells.kind for kind in others):
+                continue  # said of these
             if cells.empty or cells.others or cells.units:
                 is_date = cells.kind is ColumnKind.DATE
                 yield LeftOut(

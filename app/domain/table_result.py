@@ -41,7 +41,8 @@ class Facts:
     used: int = 0  # of these, those that meet the conditions
     left_out: tuple[LeftOut, ...] = ()
     readings: tuple[Reading, ...] = ()
-    total_row: str = ""  # what the last row is called, which has totals and was left out
+    totals: int = 0  # rows with the totals of others, which were left out
+    total_name: str = ""  # of the first of these
     like_totals: int = 0  # rows that call themselves totals and were used
     ties: int = 0  # further rows that equal the last one
     rounded: bool = False  # a mean is not exact

@@ -157,9 +157,14 @@ def facts_words(facts: Facts, shown: int) -> list[str]:
         )
         for each in facts.readings
     ]
-    if facts.total_row:
+    if facts.totals:
         made.append(
-            tr("The last row, “{name}”, has the totals and was left out.", name=facts.total_row)
+            trn(
+                "{count} row has the totals of others and was left out: “{name}”.",
+                "{count} rows have the totals of others and were left out, such as “{name}”.",
+                facts.totals,
+                name=facts.total_name,
+            )
         )
     if facts.like_totals:
         made.append(
