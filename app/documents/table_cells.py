@@ -14,7 +14,8 @@ from decimal import Decimal, InvalidOperation
 from enum import Enum
 
 _LONGEST = 40  # characters of a number or a date: sums of so many digits are exact
-_PLAIN = re.compile(r"-?(?:0|[1-9]\d*)")
+_PLAIN = re.compile(r"-?(?:0|[1-9]\d*)", re.ASCII)
+_DECIMAL = re.compile(r"-?(?:0|[1-9]\d*)\.(\d+)", re.ASCII)
 _CURRENCY = r"[$\u20ac\u00a3\u00a5\u20b9\u20bd\u20a9\u20aa\u20ba\u0e3f\u20b4]|[A-Z]{3}|kr|z\u0142"
 _MINUS = "-\u2212\u2013"  # also the sign itself, and a dash
 _NUMBER = re.compile(
@@ -99,6 +100,8 @@ def number_reading(text: str) -> Reading | None:
     if _PLAIN.fullmatch(text):
         value = Decimal(text)
         return Reading(value, value)
+    if (found := _DECIMAL.fullmatch(text)) and len(found[1]) != 3:
+        return Reading(Decimal(text), None)
     if not text.isascii():
         text = text.translate(_DIGITS)
     found = _NUMBER.fullmatch(text.strip())

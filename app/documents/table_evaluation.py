@@ -1,25 +1,21 @@
 """Evaluation of queries over tables: exact decimals, and everything that was left out is counted.
 
 Rows are read one by one, and only groups and the rows that are shown are kept, so that a table of a
-million rows needs little memory. It runs on a thread: now and then it lets others go first.
+million rows needs little memory.
 """
 
 from __future__ import annotations
 
 import re
-import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 
+from app.documents.column_cells import ColumnCells, Value
 from app.documents.table_cells import (
-    Mark,
     Order,
-    date_order,
-    decimal_mark,
-    is_ambiguous,
     is_empty,
     number_reading,
     read_date,
@@ -35,105 +31,25 @@ from app.domain.table_query import (
     Query,
     QueryError,
 )
-from app.domain.table_result import Facts, LeftOut, Reading, TableResult
+from app.domain.table_result import Facts, LeftOut, TableResult
 
 _DIGITS = 100  # of a sum, which is exact
 _MEAN_DECIMALS = 6
 _MOST_GROUPS = 100_000
 _MOST_VALUES = 1_000_000  # different ones that are counted
-_MOST_CACHED = 20_000  # cells whose value is remembered
-_PAUSE_ROWS = 500
+_CHECK_ROWS = 500
 _MOST_SUMMED = 8  # columns by which rows of totals are found
 _MOST_LEVELS = 50  # groups of rows of which a later row may be the total
-_EXAMPLES = 3
 _LONGEST_EXAMPLE = 40
-_BEFORE = frozenset("$\u00a3\u00a5")  # currencies that stand before the number
 _TOTAL = re.compile(
     r"(?:grand |sub-?)?totals?\b|(?:.*\W)?(?:sub-?)?totals?:?$|sums?\b|summe\b|gesamt|zwischensumme"
     r"|insgesamt|totale?\b|.*\bgesamt$|\u5408\u8ba1|\u603b\u8ba1|\u5c0f\u8ba1|\u0627\u0644\u0645\u062c\u0645\u0648\u0639",
     re.IGNORECASE,
 )
 
-Value = Decimal | datetime | str
-
 
 class Stopped(Exception):
     """Raised when the evaluation is not wanted any more."""
-
-
-@dataclass(slots=True)
-class _Cells:
-    """How the cells of a column are read, and what could not be."""
-
-    name: str
-    at: int
-    kind: ColumnKind
-    mark: Mark = Mark.POINT
-    order: Order = Order.DAY
-    unit: str = ""
-    assumed: bool = False  # nothing says which of two readings is right
-    empty: int = 0
-    others: int = 0  # with a text that is no value
-    units: int = 0  # in another unit
-    examples: list[str] = field(default_factory=list[str])
-    reading: Reading | None = None  # an example of what was assumed
-    known: dict[str, Value | None] = field(default_factory=dict[str, Value | None])
-
-    def value(self, text: str) -> Value | None:
-        """The value of a cell; None: it has none, or of another kind."""
-        try:
-            return self.known[text]
-        except KeyError:
-            value = self._read(text)
-            if len(self.known) < _MOST_CACHED:
-                self.known[text] = value
-            return value
-
-    def counted(self, text: str) -> Value | None:
-        """The same; a cell without a value is counted."""
-        value = self.value(text)
-        if value is None:
-            if is_empty(text):
-                self.empty += 1
-                return None
-            found = number_reading(text) if self.kind is ColumnKind.NUMBER else None
-            if found and found.value(self.mark) is not None:
-                self.units += 1
-            else:
-                self.others += 1
-            example = text[:_LONGEST_EXAMPLE]
-            if len(self.examples) < _EXAMPLES and example not in self.examples:
-                self.examples.append(example)
-        return value
-
-    def _read(self, text: str) -> Value | None:
-        if is_empty(text):
-            return None
-        if self.kind is ColumnKind.NUMBER:
-            found = number_reading(text)
-            if found is None or (found.unit and self.unit and found.unit != self.unit):
-                return None
-            value = found.value(self.mark)
-            if self.assumed and value is not None and found.point != found.comma:
-                self.reading = self.reading or Reading(self.name, text, str(value))
-            return value
-        if self.kind is ColumnKind.DATE:
-            date = read_date(text, self.order)
-            if self.assumed and date is not None and is_ambiguous(text):
-                self.reading = self.reading or Reading(self.name, text, f"{date:%Y-%m-%d}")
-            return date
-        return " ".join(text.split()).casefold()
-
-    def shown(self, value: Decimal) -> str:
-        """A number with the unit of the column."""
-        text = f"{value:f}"
-        if self.mark is Mark.COMMA:  # as its cells are written
-            text = text.replace(".", ",")
-        if not self.unit:
-            return text
-        if self.unit == "%":
-            return f"{text}%"
-        return f"{self.unit}{text}" if self.unit in _BEFORE else f"{text} {self.unit}"
 
 
 @dataclass(slots=True)
@@ -152,10 +68,14 @@ class _Evaluation:
 
     def __init__(self, table: Table, query: Query, stopped: Callable[[], bool]) -> None:
         self._table, self._query, self._stopped = table, query, stopped
-        self._cells: dict[tuple[str, ColumnKind], _Cells] = {}
+        self._cells: dict[tuple[str, ColumnKind], ColumnCells] = {}
         self._places = {column.name: at for at, column in enumerate(table.columns)}
+        self._keys = [each for each in query.show if not each.do.is_aggregate]
+        self._aggregates = [each for each in query.show if each.do.is_aggregate]
+        self._readers: list[tuple[Expression, ColumnCells | None]] = []  # of the aggregates
         self._values = 0  # different ones that are kept
         self._rounded = False
+        self._named = set[int]()  # rows that call themselves totals
         self._totals = set[int]()  # rows that have the totals of others
         self._total_name = ""
 
@@ -167,6 +87,7 @@ class _Evaluation:
         of_groups = [each for each in query.where if each.about.do.is_aggregate]
         self._prepare()
         self._find_totals()
+        self._readers = [(each, self._reader_of(each)) for each in self._aggregates]
         tests = [self._test(each) for each in of_rows]
         wanted = any if query.any_of else all
         compared = Counter[str]()  # cells that could not be compared
@@ -174,8 +95,10 @@ class _Evaluation:
         top = _Top(query)
         sort = query.sort
         used, like_totals = 0, 0
-        for row in self._rows():
-            like_totals += _is_like_total(row)
+        for at, row in enumerate(self._all_rows()):
+            if at in self._totals:
+                continue
+            like_totals += at in self._named
             if tests and not wanted([test(row, compared) for test in tests]):
                 continue
             used += 1
@@ -208,7 +131,7 @@ class _Evaluation:
     # --- how cells are read ---------------------------------------------------------------------
 
     @property
-    def _read(self) -> list[_Cells]:
+    def _read(self) -> list[ColumnCells]:
         """How the columns of the query are read."""
         query = self._query
         used = {each.column for each in query.show} | {each.about.column for each in query.where}
@@ -227,15 +150,12 @@ class _Evaluation:
                 self._reader(each.column, ColumnKind.NUMBER)
             elif each.do in (Do.YEAR, Do.MONTH):
                 self._reader(each.column, ColumnKind.DATE)
-        for each in query.show:
-            if each.do in (Do.SUM, Do.MEAN, Do.YEAR, Do.MONTH):
-                kind = ColumnKind.DATE if each.do in (Do.YEAR, Do.MONTH) else ColumnKind.NUMBER
-                cells = self._reader(each.column, kind)
-                if not any(cells.value(row[cells.at]) is not None for row in self._table.rows()):
-                    what = "dates" if kind is ColumnKind.DATE else "numbers"
-                    raise QueryError(f'The column "{each.column}" has no {what}.')
+        for (name, kind), cells in self._cells.items():
+            if not cells.has_values:
+                what = "dates" if kind is ColumnKind.DATE else "numbers"
+                raise QueryError(f'The column "{name}" has no {what}.')
 
-    def _reader(self, column: str, kind: ColumnKind | None = None) -> _Cells:
+    def _reader(self, column: str, kind: ColumnKind | None = None) -> ColumnCells:
         """How the cells of a column are read; as what most of them are, if no kind is given."""
         at = self._places[column]
         kind = kind or self._table.columns[at].kind
@@ -243,43 +163,24 @@ class _Evaluation:
             kind = ColumnKind.TEXT
         found = self._cells.get((column, kind))
         if found is None:
-            found = self._cells[column, kind] = _Cells(column, at, kind)
-            self._judge(found)
+            found = self._cells[column, kind] = ColumnCells(column, at, kind)
+            table = self._table
+            found.judge((row[at] for row in self._all_rows()), table.mark, table.order)
         return found
 
-    def _judge(self, cells: _Cells) -> None:
-        at, table = cells.at, self._table
-        if cells.kind is ColumnKind.DATE:
-            order = date_order(row[at] for row in self._paused())
-            if order is None and table.order in (Order.DAY, Order.MONTH):
-                order = table.order
-            cells.order, cells.assumed = order or Order.DAY, order is None
-        elif cells.kind is ColumnKind.NUMBER:
-            mark = decimal_mark(row[at] for row in self._paused())
-            if mark is None and table.mark in (Mark.POINT, Mark.COMMA):
-                mark = table.mark
-            cells.mark, cells.assumed = mark or Mark.POINT, mark is None
-            units = Counter[str]()
-            for row in self._paused():
-                text = row[at]
-                if not text.isdecimal() and (found := number_reading(text)) and found.unit:
-                    units[found.unit] += 1
-            cells.unit = units.most_common(1)[0][0] if units else ""
+    def _reader_of(self, each: Expression) -> ColumnCells | None:
+        """How the cells of an aggregate are read; None: they are only counted."""
+        if each.do in (Do.COUNT, Do.DISTINCT):
+            return None
+        is_sum = each.do in (Do.SUM, Do.MEAN)
+        return self._reader(each.column, ColumnKind.NUMBER if is_sum else None)
 
-    def _paused(self) -> Iterator[list[str]]:
-        """The rows of the table, with pauses for other threads; raises Stopped."""
+    def _all_rows(self) -> Iterator[list[str]]:
+        """The rows of the table, until it is stopped, which raises Stopped."""
         for at, row in enumerate(self._table.rows()):
-            if not at % _PAUSE_ROWS:
-                time.sleep(0)
-                if self._stopped():
-                    raise Stopped
+            if not at % _CHECK_ROWS and self._stopped():
+                raise Stopped
             yield row
-
-    def _rows(self) -> Iterator[list[str]]:
-        """The rows without those that have the totals of others."""
-        for at, row in enumerate(self._paused()):
-            if at not in self._totals:
-                yield row
 
     def _find_totals(self) -> None:
         """Leave the rows out that have the sums of rows above them.
@@ -289,19 +190,20 @@ class _Evaluation:
         """
         table = self._table
         last = table.row_count - 1
-        named = {at for at, row in enumerate(self._paused()) if _is_like_total(row)}
-        final = deque(table.rows(), maxlen=1)
-        if final and not final[0][0]:
-            named.add(last)
+        named, row = self._named, [""]
+        for at, row in enumerate(self._all_rows()):
+            if _is_like_total(row):
+                named.add(at)
+        unnamed = {last} - named if not row[0] else set[int]()
         numbers = [each for each in table.columns if each.kind is ColumnKind.NUMBER]
-        if not named or last < 2:
+        if last < 2 or not (named or unnamed):
             return
         readers = [self._reader(each.name) for each in numbers[:_MOST_SUMMED]]
         sums = [Decimal(0)] * len(readers)  # of the rows so far that are no totals
         begins = [list(sums)]  # the same where each group of rows began
-        for at, row in enumerate(self._paused()):
+        for at, row in enumerate(self._all_rows()):
             values = [reader.value(row[reader.at]) for reader in readers]
-            if at in named and any(
+            if (at in named or at in unnamed) and any(
                 isinstance(value, Decimal) and value and sums[n] - begin[n] == value
                 for n, value in enumerate(values)
                 for begin in begins
@@ -347,10 +249,10 @@ class _Evaluation:
         if compare not in (Compare.EQUAL, Compare.OTHER) and cells.kind is not ColumnKind.TEXT:
             kind = "date" if cells.kind is ColumnKind.DATE else "number"
             raise QueryError(f'"{condition.value[:40]}" is no {kind}, as "{about.column}" has.')
-        text = _Cells(about.column, at, ColumnKind.TEXT)
+        text = ColumnCells(about.column, at, ColumnKind.TEXT)
         return _compared(text, compare, wanted, 0, wanted)
 
-    def _compared_cells(self, condition: Condition) -> _Cells:
+    def _compared_cells(self, condition: Condition) -> ColumnCells:
         """How the cells of a column are read that are compared: what is more than a number is one."""
         cells = self._reader(condition.about.column)
         if condition.compare in (Compare.EQUAL, Compare.OTHER):
@@ -395,15 +297,14 @@ class _Evaluation:
 
     def _add(self, groups: dict[tuple[str, ...], list[_Total]], row: list[str]) -> None:
         """Add a row to its group."""
-        show = self._query.show
-        key = tuple(self._shown(each, row) for each in show if not each.do.is_aggregate)
+        key = tuple([self._shown(each, row) for each in self._keys])
         totals = groups.get(key)
         if totals is None:
             if len(groups) >= _MOST_GROUPS:
                 raise QueryError(f"There are more than {_MOST_GROUPS:,} groups.")
-            totals = groups[key] = [_Total() for each in show if each.do.is_aggregate]
+            totals = groups[key] = [_Total() for _ in self._aggregates]
         counted: dict[int, Value | None] = {}  # by reader: of one cell only once
-        for total, each in zip(totals, self._aggregates, strict=True):
+        for total, (each, cells) in zip(totals, self._readers, strict=True):
             if not each.column:
                 total.count += 1
                 continue
@@ -414,22 +315,19 @@ class _Evaluation:
             if each.do is Do.DISTINCT:
                 self._keep(total, text)
                 continue
-            is_sum = each.do in (Do.SUM, Do.MEAN)
-            cells = self._reader(each.column, ColumnKind.NUMBER if is_sum else None)
+            if cells is None:
+                continue
             if id(cells) not in counted:
                 counted[id(cells)] = cells.counted(text)
             value = counted[id(cells)]
             if value is None:
                 continue
             total.count += 1
+            is_sum = each.do in (Do.SUM, Do.MEAN)
             if is_sum and isinstance(value, Decimal):
                 total.total += value
             elif not is_sum and _is_better(value, total.best, largest=each.do is Do.MAX):
                 total.best, total.text = value, text
-
-    @property
-    def _aggregates(self) -> list[Expression]:
-        return [each for each in self._query.show if each.do.is_aggregate]
 
     def _keep(self, total: _Total, text: str) -> None:
         """Count a value among the different ones."""
@@ -446,7 +344,7 @@ class _Evaluation:
     ) -> tuple[list[list[str]], int, int]:
         """The rows to show of the groups, how many there are, and how many equal the last one."""
         query = self._query
-        keys = [each for each in query.show if not each.do.is_aggregate]
+        keys = self._keys
         if not groups and not keys:
             groups = {(): [_Total() for _ in self._aggregates]}  # of no row: a count is 0
         top, found = _Top(query), 0
@@ -608,7 +506,7 @@ def _date_of(text: str, order: Order) -> tuple[tuple[int, ...], int] | None:
 
 
 def _compared(
-    cells: _Cells,
+    cells: ColumnCells,
     compare: Compare,
     target: Decimal | str | tuple[int, ...],
     precision: int,
@@ -634,7 +532,7 @@ def _compared(
 
 
 def _month_test(
-    cells: _Cells, compare: Compare, month: int
+    cells: ColumnCells, compare: Compare, month: int
 ) -> Callable[[list[str], Counter[str]], bool]:
     """The test of the month of a date, in any year."""
 

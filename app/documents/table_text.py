@@ -32,6 +32,7 @@ _SAMPLE = 2_000  # rows by which a column is judged
 _TITLE_ROWS = 10  # at most so many stand above the row that names the columns
 _SHARE = 0.5  # of the cells with a value: more are numbers, so the column is one of numbers
 _EXAMPLES = 3
+_OWN = (DocumentKind.TABLE.value, DocumentKind.SHEETS.value)  # with tables by our own readers
 _YEAR = re.compile(r"(?:19|20)\d\d")
 
 
@@ -83,11 +84,12 @@ class Table:
         """All its rows, also those that name its columns, but the line of dashes."""
         text, at = self.file.text, self.start
         is_second = False
+        is_own = self.file.kind in _OWN
         while at < self.end:
             end = text.find("\n", at, self.end)
             end = self.end if end < 0 else end
             if not (is_second and self.is_markdown):
-                yield _cells(text[at:end], self.is_markdown)
+                yield _cells(text[at:end], self.is_markdown, is_own)
             is_second = at == self.start
             at = end + 1
 
@@ -99,7 +101,10 @@ class Table:
         return same[0] if same else None
 
 
-def _cells(line: str, is_markdown: bool) -> list[str]:
+def _cells(line: str, is_markdown: bool, is_own: bool) -> list[str]:
+    """The cells of a line; `is_own`: the app has written it."""
+    if is_markdown and is_own and "\\" not in line:
+        return line[2:-2].split(" | ")
     if is_markdown and "\\" in line:
         line = line.strip().removeprefix("|")
         line = line[:-1] if _BAR.search(line[-2:]) and line.endswith("|") else line
@@ -135,7 +140,7 @@ def find_tables(files: Sequence[FilePart]) -> list[Table]:
 def _spans(file: FilePart, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
     """Where tables begin and end, and whether each is Markdown."""
     text = file.text
-    is_wide = file.kind in (DocumentKind.TABLE.value, DocumentKind.SHEETS.value)
+    is_wide = file.kind in _OWN
     at, before = start, start
     while at < end:
         stop = text.find("\n", at, end)
