@@ -63,6 +63,7 @@ _log = logging.getLogger(__name__)
 SHOWN_SECONDS, OTHER_SECONDS = 3, 60  # between two looks through the folders
 _SHARE = 20  # at most one part of so many of the time is spent with looking
 _MOST_INDEXING = 8  # documents that wait to be indexed, with their texts in memory
+_AT_ONCE = 1_000  # files that are taken over from a scan, so that the window stays fluent
 _MOST_WAITED_FOR = 32  # files; a question does not wait until more are read,
 _WAIT_MILLISECONDS = 20_000  # nor longer
 _SAVE_MILLISECONDS = 500
@@ -388,25 +389,32 @@ class Collections(QObject):
 
         def looked(result: tuple[Scan, Difference, float]) -> None:
             found, changes, took = result
-            self._scanning.discard(id)
             self._looked[id] = time.monotonic(), took
             now = self.state.collection(id)
-            if now is not None and now.sources != collection.sources:
-                self._scan(id)
-            elif now is not None and not self._closed:
+            if now is not None and now.sources == collection.sources:
+                self._of[id] = before | changes.paths
                 self._on_scanned(id, found, changes)
+            else:
+                self._scanning.discard(id)
+                self._scan(id)
 
         self._looker.run(look, looked)
 
     def _on_scanned(self, id: int, found: Scan, changes: Difference) -> None:
-        """Read what is new or has changed, and forget what is gone."""
-        for seen in changes.changed:
+        """Read what is new or has changed, some of it at once, and then forget what is gone."""
+        some, rest = changes.changed[:_AT_ONCE], changes.changed[_AT_ONCE:]
+        for seen in some:
             file = self._file(seen.path)
             if file is None:
                 self._put(CollectionFile(seen.path, seen.size, seen.modified))
             elif (file.size, file.modified) != (seen.size, seen.modified):
                 changed = replace(file, size=seen.size, modified=seen.modified)
                 self._put(replace(changed, state=FileState.WAITING))  # its old text is kept so far
+        if rest:
+            more = replace(changes, changed=rest)
+            QTimer.singleShot(0, self, lambda: self._on_scanned(id, found, more))
+            return
+        self._scanning.discard(id)
         for path in changes.waiting:
             if (file := self._file(path)) is not None and file.state is FileState.WAITING:
                 self._waiting[path] = None

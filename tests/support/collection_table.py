@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.chat.collections import Collections
+from app.chat.file_texts import TextExtractor
 from app.domain.parts import TextPart
 from app.domain.passages import passages_part
 from fakes import MODEL
@@ -18,13 +19,13 @@ FILTER = "Clean the zirconium filter every month."
 class Table:
     """A stage with a folder of documents and a collection of it."""
 
-    def __init__(self, tmp_path: Path) -> None:
+    def __init__(self, tmp_path: Path, extractor: TextExtractor | None = None) -> None:
         self.place = tmp_path / "app"
         self.place.mkdir()
         self.folder = tmp_path / "documents"
         self.folder.mkdir()
         self.extractor = PlainExtractor()
-        self.stage = Stage(self.place, extractor=self.extractor)
+        self.stage = Stage(self.place, extractor=extractor or self.extractor)
         self.id = 0
 
     @property

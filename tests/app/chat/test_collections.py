@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QTimer
 
+import crash_collection
 from app.chat.collection_reader import ReadFile
 from app.domain.chat_settings import ChatSettings
 from app.domain.collection import FileState
@@ -398,3 +399,9 @@ def test_a_question_about_files_that_are_new_to_the_app(tmp_path: Path, qapp: ob
     table.use()
     assert table.ask("When do I clean the filter?") == [("manual.txt", FILTER)]
     table.stage.close()
+
+
+@pytest.mark.sweep
+def test_the_index_is_that_of_the_folder_after_the_app_was_killed(tmp_path: Path) -> None:
+    kills = list(crash_collection.rounds(tmp_path, kills=4, seed=3))
+    assert [kill for kill in kills if not kill.kept] == []
