@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,12 +13,14 @@ from stat import S_ISREG
 
 from app.chat.file_texts import EXTRACTION, TextExtractor
 from app.chat.indexing import DocumentText
+from app.documents.folder_scan import changed_at
 from app.documents.source import MOST_BYTES, ExtractionError, ExtractionFault
-from app.domain.collection import CollectionFile, FileState
+from app.domain.collection import UNSURE, CollectionFile, FileState
 from app.domain.documents import DocumentWarning
 
 _log = logging.getLogger(__name__)
 _PIECE = 1 << 20  # bytes
+_STEP_NANOSECONDS = 2_000_000_000  # the widest step of the times of a file system, that of FAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,10 @@ class CollectionReader:
     ) -> ReadFile:
         path = Path(file.path)
         before = _stat(path)
-        file = replace(file, size=before.st_size, modified=before.st_mtime_ns)
+        changed = changed_at(before)
+        # Changes that follow each other at once may have one time: it is looked at again.
+        recent = 0 <= time.time_ns() - changed < _STEP_NANOSECONDS
+        file = replace(file, size=before.st_size, modified=UNSURE if recent else changed)
         if before.st_size > MOST_BYTES:
             raise ExtractionError(ExtractionFault.TOO_LARGE)
         if not before.st_size:
@@ -88,7 +94,7 @@ class CollectionReader:
             self._extractor = self._make()
         document = self._extractor.extract(path, path.name, cancelled)
         after = _stat(path)
-        if (after.st_size, after.st_mtime_ns) != (file.size, file.modified):
+        if (after.st_size, changed_at(after)) != (before.st_size, changed):
             raise ExtractionError(ExtractionFault.CHANGED)
         text = document.text
         if not text.strip():

@@ -238,12 +238,16 @@ class Collections(QObject):
         """What makes passages of what was found in these files."""
         del branch
         files = {file.sha256: file for file in self._searched(conversation)}
+        names = Counter(os.path.basename(file.path) for file in files.values())
 
         def read(found: FoundPassage) -> Passage | None:
             file = files.get(found.key)
             if file is None:
                 return None
-            made = passage_of(found, found.text, Path(file.path).name, found.page, file.unit)
+            path = Path(file.path)
+            several = names[path.name] > 1  # of the same name in other folders
+            name = f"{path.parent.name}/{path.name}" if several else path.name
+            made = passage_of(found, found.text, name, found.page, file.unit)
             return replace(made, path=file.path)
 
         return read

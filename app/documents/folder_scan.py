@@ -30,7 +30,7 @@ class SeenFile:
 
     path: str
     size: int  # bytes
-    modified: int  # nanoseconds since 1970
+    modified: int  # as `changed_at` has it
 
 
 @dataclass(slots=True)
@@ -123,6 +123,14 @@ def difference(
     kept = found.may_have(missing)
     gone = [path for path in missing if path not in kept]
     return Difference(frozenset(found.files), changed, waiting, gone, kept)
+
+
+def changed_at(facts: os.stat_result) -> int:
+    """When a file was changed, in nanoseconds since 1970.
+
+    Also when another one was put in its place, with the time that this had (not so on Windows).
+    """
+    return max(facts.st_mtime_ns, facts.st_ctime_ns)
 
 
 def is_in(path: str, folder: str) -> bool:
@@ -234,4 +242,4 @@ def _add(found: Scan, path: str, facts: os.stat_result, most_files: int) -> None
     if path not in found.files and len(found.files) >= most_files:
         found.cut = True
     else:
-        found.files[path] = SeenFile(path, facts.st_size, facts.st_mtime_ns)
+        found.files[path] = SeenFile(path, facts.st_size, changed_at(facts))

@@ -16,6 +16,9 @@ class FileState(StrEnum):
     FAILED = "failed"  # there is no text of it
 
 
+UNSURE = -1
+
+
 @dataclass(frozen=True, slots=True)
 class Collection:
     """A collection of the user."""
@@ -32,7 +35,7 @@ class CollectionFile:
 
     path: str
     size: int  # bytes
-    modified: int  # nanoseconds since 1970
+    modified: int  # nanoseconds since 1970; UNSURE: it may have changed since it was read
     sha256: str = ""  # of its bytes; "": not read yet
     state: FileState = FileState.WAITING
     version: str = ""  # of its text in the index

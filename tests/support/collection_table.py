@@ -96,5 +96,5 @@ class Table:
         self.extractor = PlainExtractor()
         self.stage = Stage(self.place, extractor=self.extractor)
         self.stage.ready(MODEL)
-        until(lambda: bool(self.collections.state.collections))
+        until(lambda: self.collections._has_read)
         until(lambda: self.collections._files is not None)

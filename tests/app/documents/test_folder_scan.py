@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.documents import folder_scan
-from app.documents.folder_scan import Difference, Scan, difference, scan
+from app.documents.folder_scan import Difference, Scan, changed_at, difference, scan
 from app.domain.collection import CollectionFile, FileState
 
 
@@ -28,7 +28,8 @@ class Watched:
         def seems(path: str, facts: os.stat_result) -> os.stat_result:
             for folder, device in self.on.items():
                 if path == str(folder) or str(folder) in map(str, Path(path).parents):
-                    return os.stat_result((*facts[:2], device, *facts[3:]), {})
+                    times = {"st_mtime_ns": facts.st_mtime_ns, "st_ctime_ns": facts.st_ctime_ns}
+                    return os.stat_result((*facts[:2], device, *facts[3:]), times)
             return facts
 
         monkeypatch.setattr(folder_scan, "_state", lambda entry: seems(entry.path, usual(entry)))
@@ -62,7 +63,7 @@ def test_files_of_folders_and_single_files(tmp_path: Path) -> None:
     found = scan([str(tmp_path / "a"), str(tmp_path / "e.txt"), str(tmp_path / "a" / "b")])
     assert sorted(found.files) == sorted(map(str, paths))
     seen = found.files[str(paths[0])]
-    assert (seen.size, seen.modified) == (4, paths[0].stat().st_mtime_ns)
+    assert (seen.size, seen.modified) == (4, changed_at(paths[0].stat()))
     assert sorted(found.folders) == [str(tmp_path / "a"), str(tmp_path / "a" / "b")]
     assert found.left_out == 1  # a/b a second time
 
