@@ -505,6 +505,7 @@ def connect_collections(window: Window, controller: Controller) -> None:
         page.sources_added.connect(choices.extend)
         page.source_removed.connect(collections.remove_source)
         page.use_switched.connect(use_from_page)
+        page.folder_requested.connect(show_in_folder)
         page.renamed.connect(collections.rename)
         page.deleted.connect(collections.delete)
         page.undone.connect(collections.restore)

@@ -59,7 +59,7 @@ class ChatPage(QWidget):
         self.fit_line = FitLine(state, attachments)
         self.changed_line = ChangedLine(attachments)
         self.composer.add_below_chips(self.fit_line)
-        self.search_model_line = SearchModelLine(state, attachments, states.encoder)
+        self.search_model_line = SearchModelLine(states)
         self.composer.add_below_chips(self.changed_line)
         self.composer.add_below_chips(self.search_model_line)
         self.destination = DestinationLine(states.connections)

@@ -24,6 +24,7 @@ from app.ui.widgets.controls import (
     TextButton,
     label,
     page_head,
+    set_property,
     with_scroll_bar_margin,
 )
 from app.ui.widgets.drop_area import DropArea
@@ -47,6 +48,7 @@ class CollectionsPage(QWidget):
     deleted = Signal(object)  # id
     undone = Signal()
     look_requested = Signal(object)  # id
+    folder_requested = Signal(object)  # Path of a folder or file, to be shown in its folder
     closed = Signal()
 
     def __init__(self, chat: State, state: CollectionsState) -> None:
@@ -80,11 +82,13 @@ class CollectionsPage(QWidget):
         self.contents_title = label(tr("Folders, files and problems"), "secondary")
         self.contents = RowList(tr("Folders, files and problems"), several=False)
         self.contents.setIconSize(QSize(_ICON, _ICON))
+        self.show_button = TextButton(tr("Show in folder"), "link")
         self.remove_button = TextButton(tr("Take out of the collection"), "link")
         self.remove_button.setToolTip(tr("Your files stay where they are"))
-        kept = self.remove_button.sizePolicy()
-        kept.setRetainSizeWhenHidden(True)
-        self.remove_button.setSizePolicy(kept)
+        for button in (self.show_button, self.remove_button):
+            kept = button.sizePolicy()
+            kept.setRetainSizeWhenHidden(True)
+            button.setSizePolicy(kept)
         self._rows: list[tuple[str, str, str, bool]] = []  # of `contents`
         self.drop_area = DropArea(self, collects=True)
         self.drops = FileDrops(self, self.drop_area, lambda: False)
@@ -117,6 +121,7 @@ class CollectionsPage(QWidget):
         head = QHBoxLayout()
         head.addWidget(self.contents_title, 1)
         head.addWidget(self.remove_button)
+        head.addWidget(self.show_button)
         column.addLayout(head)
         column.addWidget(self.contents, 2)
         column.addStretch()  # takes the room of lists that are hidden while they are empty
@@ -144,8 +149,11 @@ class CollectionsPage(QWidget):
         self.list.entered.connect(self._ask_for_name)
         self.list.currentRowChanged.connect(self._show_chosen)
         self.remove_button.clicked.connect(self._remove_source)
+        self.show_button.clicked.connect(self._show_in_folder)
+        self.contents.entered.connect(self._show_in_folder)
+        self.contents.itemDoubleClicked.connect(self._show_in_folder)
         self.contents.removed.connect(self._remove_source)
-        self.contents.currentRowChanged.connect(self._show_removable)
+        self.contents.currentRowChanged.connect(self._show_actions)
         self.drops.files_dropped.connect(self.added)
         self._chat.settings_changed.connect(self._show_use)
         self._chat.conversation_changed.connect(self._show_use)
@@ -199,6 +207,7 @@ class CollectionsPage(QWidget):
         if not shown and any(each.hasFocus() for each in (self.list, self.contents)):
             self.folder_button.setFocus()  # a hidden list would pass the focus out of the page
         self.list.setVisible(bool(shown))
+        self.list.setMaximumHeight(self.list.height_of_rows)
         deleted = self._state.deleted
         self.nothing.setVisible(not shown)
         self.undo.show_words(
@@ -230,15 +239,27 @@ class CollectionsPage(QWidget):
                 item.setToolTip(path)
             if self.contents.hasFocus():
                 self.contents.setCurrentRow(min(max(row, 0), len(rows) - 1))
-        self._show_removable()
+        self._show_actions()
         self._show_use()
 
     def _show_use(self) -> None:
-        words = tr("Stop using in this chat") if self._is_used else tr("Use in this chat")
-        self.use_button.setText(words)
+        used = self._is_used
+        self.use_button.setText(tr("Stop using in this chat") if used else tr("Use in this chat"))
+        set_property(self.use_button, "look", "outlined" if used else "primary")
 
-    def _show_removable(self, *_: object) -> None:
+    def _show_actions(self, *_: object) -> None:
         self.remove_button.setVisible(bool(self._source))
+        self.show_button.setVisible(bool(self._path))
+
+    @property
+    def _path(self) -> str:
+        """That of the chosen row of the contents; "": none."""
+        row = self.contents.currentRow()
+        return self._rows[row][2] if 0 <= row < len(self._rows) else ""
+
+    def _show_in_folder(self, *_: object) -> None:
+        if path := self._path:
+            self.folder_requested.emit(Path(path))
 
     @property
     def _is_used(self) -> bool:

@@ -7,9 +7,8 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.domain.documents import Reads
 from app.downloads.queue import Phase
-from app.state.attachments import AttachmentsState
-from app.state.chat import State
-from app.state.encoder import EncoderState, EncoderView
+from app.state.encoder import EncoderView
+from app.state.states import States
 from app.system.byte_size import size
 from app.system.translation import number, sentences, tr
 from app.ui.theme.theme import SMALL, figures, font
@@ -21,15 +20,10 @@ class SearchModelLine(QFrame):
 
     get_requested = Signal()
 
-    def __init__(
-        self,
-        chat: State,
-        attachments: AttachmentsState,
-        encoder: EncoderState,
-        parent: QWidget | None = None,
-    ) -> None:
+    def __init__(self, states: States, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._chat, self._attachments, self._encoder = chat, attachments, encoder
+        self._chat, self._attachments = states.chat, states.attachments
+        self._encoder, self._collections = states.encoder, states.collections
         self._is_dismissed = False  # in this run
         self.words = label("", "secondary", SMALL)
         self.words.setFont(figures(SMALL))
@@ -50,8 +44,10 @@ class SearchModelLine(QFrame):
         layout.addLayout(row)
         self.get_button.clicked.connect(self.get_requested)
         self.dismiss_button.clicked.connect(self._dismiss)
+        chat = states.chat
         for signal in (
-            attachments.changed, chat.conversation_changed, chat.settings_changed, encoder.changed
+            self._attachments.changed, chat.conversation_changed, chat.settings_changed,
+            self._collections.changed, self._encoder.changed,
         ):  # fmt: skip
             signal.connect(self.refresh)
         self.refresh()
@@ -61,7 +57,8 @@ class SearchModelLine(QFrame):
         view = self._encoder.view
         parts = (each.part for each in self._attachments.of(self._chat.current))
         is_read = any(part is not None and part.reads is Reads.PASSAGES for part in parts)
-        is_read = is_read or bool(self._chat.settings(self._chat.current).collections)
+        ids = self._chat.settings(self._chat.current).collections
+        is_read = is_read or bool(self._collections.shown(ids))
         is_shown = is_read and view.offer is not None and not self._is_dismissed
         if is_shown:
             self._show(view)

@@ -65,6 +65,11 @@ class RowList(QListWidget):
         self.addItem(item)
         item.setSelected(selected)
 
+    @property
+    def height_of_rows(self) -> int:
+        """Pixels that all rows need."""
+        return self.count() * _ROW_HEIGHT + 2 * self.frameWidth()
+
     def entry(self, row: int) -> Any:
         """The entry of a row."""
         return self.item(row).data(_ENTRY_ROLE)

@@ -152,7 +152,13 @@ def test_a_source_is_taken_out(
     page._add_sources([tmp_path / "two.txt"])
     read(stage)
     assert not page.remove_button.isVisible()
+    page.folder_requested.disconnect()
+    shown: list[Path] = []
+    page.folder_requested.connect(shown.append)
+    assert not page.show_button.isVisible()
     page.contents.setCurrentRow(2)  # the file without a text, which is no source
+    page.show_button.click()
+    assert shown == [tmp_path / "Letters" / "empty.txt"]
     assert not page.remove_button.isVisible()
     page.contents.setCurrentRow(0)
     assert page.remove_button.isVisible()

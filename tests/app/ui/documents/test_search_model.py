@@ -72,3 +72,15 @@ def test_it_can_be_put_away(stage: Stage, qtbot: QtBot) -> None:
     qtbot.mouseClick(line.dismiss_button, Qt.MouseButton.LeftButton)
     assert not line.isVisible()
     assert not shown(stage, EncoderView(searched=True, offer=OFFER), FILE).isVisible()
+
+
+def test_it_is_offered_where_a_collection_is_used(stage: Stage, tmp_path: Path) -> None:
+    stage.ready(MODEL)
+    (tmp_path / "a.txt").write_text("A text")
+    id = stage.controller.collections.add([tmp_path / "a.txt"])
+    stage.controller.chat_settings.use_collection(id)
+    line = shown(stage, EncoderView(searched=True, offer=OFFER))
+    assert line.isVisible()
+    stage.controller.collections.delete(id)
+    assert not line.isVisible()
+    stage.wait_until_idle()
