@@ -504,6 +504,7 @@ def connect_collections(window: Window, controller: Controller) -> None:
         page.added.connect(add)
         page.sources_added.connect(choices.extend)
         page.source_removed.connect(collections.remove_source)
+        page.let_go.connect(collections.let_go)
         page.use_switched.connect(use_from_page)
         page.folder_requested.connect(show_in_folder)
         page.renamed.connect(collections.rename)

@@ -425,10 +425,13 @@ class Collections(QObject):
         kept = self._of.get(id, frozenset()).intersection(changes.kept)
         self._of[id] = changes.paths | kept
         self._hidden[id] = Counter(changes.kept[path] for path in kept)
-        said = self._gone.setdefault(id, {})
+        said, collection = self._gone.setdefault(id, {}), self.state.collection(id)
+        sources = collection.sources if collection is not None else ()
+        said |= {path: file.sha256 for path in changes.gone if (file := self._file(path))}
+        for path in [each for each in said if not _is_in_any(each, sources)]:
+            del said[path]  # the user took it out
         for path in said.keys() & changes.paths:
             del said[path]
-        said |= {path: file.sha256 for path in changes.gone if (file := self._file(path))}
         self._keep_devices(id, found)
         self._scans[id] = found
         self._drop_unused()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from PySide6.QtCore import QSize, Qt, Signal, SignalInstance
 from PySide6.QtGui import QAccessible
@@ -37,6 +38,16 @@ _MOST_PROBLEMS = 200  # rows
 _ICON = 18  # pixels
 
 
+class _Row(NamedTuple):
+    """What is shown of a folder or file of a collection, or of a problem."""
+
+    icon: str
+    words: str
+    path: str
+    remove: str = ""  # words of the button that removes it; "": it cannot be removed
+    is_source: bool = False
+
+
 class CollectionsPage(QWidget):
     """Shows the collections of the state; emits the user's requests as signals."""
 
@@ -44,6 +55,7 @@ class CollectionsPage(QWidget):
     use_switched = Signal(object, bool)  # id, and whether the shown chat is to be answered from it
     sources_added = Signal(object, list)  # id, paths
     source_removed = Signal(object, str)  # id, path
+    let_go = Signal(object, str)  # id, path: forget what was read of a folder that is away
     renamed = Signal(object, str)  # id, name
     deleted = Signal(object)  # id
     undone = Signal()
@@ -83,13 +95,13 @@ class CollectionsPage(QWidget):
         self.contents = RowList(tr("Folders, files and problems"), several=False)
         self.contents.setIconSize(QSize(_ICON, _ICON))
         self.show_button = TextButton(tr("Show in folder"), "link")
-        self.remove_button = TextButton(tr("Take out of the collection"), "link")
+        self.remove_button = TextButton("", "link")
         self.remove_button.setToolTip(tr("Your files stay where they are"))
         for button in (self.show_button, self.remove_button):
             kept = button.sizePolicy()
             kept.setRetainSizeWhenHidden(True)
             button.setSizePolicy(kept)
-        self._rows: list[tuple[str, str, str, bool]] = []  # of `contents`
+        self._rows: list[_Row] = []  # of `contents`
         self.drop_area = DropArea(self, collects=True)
         self.drops = FileDrops(self, self.drop_area, lambda: False)
         self._lay_out()
@@ -148,11 +160,11 @@ class CollectionsPage(QWidget):
         self.list.removed.connect(partial(self._request, self.deleted))
         self.list.entered.connect(self._ask_for_name)
         self.list.currentRowChanged.connect(self._show_chosen)
-        self.remove_button.clicked.connect(self._remove_source)
+        self.remove_button.clicked.connect(self._remove)
         self.show_button.clicked.connect(self._show_in_folder)
         self.contents.entered.connect(self._show_in_folder)
         self.contents.itemDoubleClicked.connect(self._show_in_folder)
-        self.contents.removed.connect(self._remove_source)
+        self.contents.removed.connect(self._remove)
         self.contents.currentRowChanged.connect(self._show_actions)
         self.drops.files_dropped.connect(self.added)
         self._chat.settings_changed.connect(self._show_use)
@@ -229,16 +241,21 @@ class CollectionsPage(QWidget):
             part.setVisible(collection is not None)
         rows = _contents(collection, self._state.view(collection.id)) if collection else []
         if rows != self._rows:
-            row = self.contents.currentRow()
+            row, before = self.contents.currentRow(), self._chosen_row
+            bar = self.contents.verticalScrollBar()
+            place = bar.value()
             self._rows = rows
             self.contents.clear()
-            for icon, text, path, is_source in rows:
-                self.contents.add_row(text, path if is_source else "")
-                item, palette = self.contents.item(self.contents.count() - 1), self._palette
-                item.setIcon(icons.icon(icon, _color(icon, palette), _ICON))
-                item.setToolTip(path)
-            if self.contents.hasFocus():
+            for each in rows:
+                self.contents.add_row(each.words, each.path)
+                item, color = self.contents.item(self.contents.count() - 1), _color(each.icon)
+                item.setIcon(icons.icon(each.icon, getattr(self._palette, color), _ICON))
+                item.setToolTip(each.path)
+            if before in rows:
+                self.contents.setCurrentRow(rows.index(before))
+            elif self.contents.hasFocus():
                 self.contents.setCurrentRow(min(max(row, 0), len(rows) - 1))
+            bar.setValue(place)  # it is filled again and again while files are read
         self._show_actions()
         self._show_use()
 
@@ -248,17 +265,18 @@ class CollectionsPage(QWidget):
         set_property(self.use_button, "look", "outlined" if used else "primary")
 
     def _show_actions(self, *_: object) -> None:
-        self.remove_button.setVisible(bool(self._source))
-        self.show_button.setVisible(bool(self._path))
+        self.remove_button.setText(self._chosen_row.remove)
+        self.remove_button.setVisible(bool(self._chosen_row.remove))
+        self.show_button.setVisible(bool(self._chosen_row.path))
 
     @property
-    def _path(self) -> str:
-        """That of the chosen row of the contents; "": none."""
+    def _chosen_row(self) -> _Row:
+        """The chosen row of the contents."""
         row = self.contents.currentRow()
-        return self._rows[row][2] if 0 <= row < len(self._rows) else ""
+        return self._rows[row] if 0 <= row < len(self._rows) else _Row("", "", "")
 
     def _show_in_folder(self, *_: object) -> None:
-        if path := self._path:
+        if path := self._chosen_row.path:
             self.folder_requested.emit(Path(path))
 
     @property
@@ -269,17 +287,12 @@ class CollectionsPage(QWidget):
         if (id := self.chosen) is not None:
             self.use_switched.emit(id, not self._is_used)
 
-    @property
-    def _source(self) -> str:
-        """The chosen folder or file of the collection; "": none."""
-        row = self.contents.currentRow()
-        return self.contents.entry(row) if row >= 0 else ""
-
-    def _remove_source(self) -> None:
-        if (id := self.chosen) is not None and (source := self._source):
+    def _remove(self) -> None:
+        row = self._chosen_row
+        if (id := self.chosen) is not None and row.remove:
             if self.remove_button.hasFocus():
                 self.contents.setFocus()  # the button is hidden until another is chosen
-            self.source_removed.emit(id, source)
+            (self.source_removed if row.is_source else self.let_go).emit(id, row.path)
 
     def _add_sources(self, paths: list[Path]) -> None:
         if (id := self.chosen) is not None:
@@ -309,14 +322,19 @@ class CollectionsPage(QWidget):
         (choose_folder if folder else choose_files)(self, self._folder, chosen, attach=False)
 
 
-def _contents(collection: Collection, view: CollectionView) -> list[tuple[str, str, str, bool]]:
-    """Icon, words, path and whether it is a source: the sources, then what is wrong."""
-    rows = [(_icon(each), f"{Path(each).name}\n{each}", each, True) for each in collection.sources]
+def _contents(collection: Collection, view: CollectionView) -> list[_Row]:
+    """The folders and files of a collection, then what is wrong with it."""
+    take_out = tr("Take out of the collection")
+    rows = [
+        _Row(_icon(each), f"{Path(each).name}\n{each}", each, take_out, is_source=True)
+        for each in collection.sources
+    ]
     for each in view.problems[:_MOST_PROBLEMS]:
+        forget = tr("Forget its files") if each.kept else ""
         words = f"{each.sentence}\n{each.remedy or each.path}"
-        rows.append(("warning", words, each.path, False))
+        rows.append(_Row("warning", words, each.path, forget))
     if (more := len(view.problems) - _MOST_PROBLEMS) > 0:
-        rows.append(("warning", tr("And {count} more", count=number(more)), "", False))
+        rows.append(_Row("warning", tr("And {count} more", count=number(more)), ""))
     return rows
 
 
@@ -325,8 +343,9 @@ def _icon(source: str) -> str:
     return "document" if Path(source).suffix else "folder"
 
 
-def _color(icon: str, palette: Palette) -> str:
-    return palette.warning if icon == "warning" else palette.secondary
+def _color(icon: str) -> str:
+    """The name of its colour in a palette."""
+    return "warning" if icon == "warning" else "secondary"
 
 
 def _row(parent: QWidget, *buttons: QWidget) -> None:

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QApplication, QInputDialog
 from pytestqt.qtbot import QtBot
 
 from app.domain.chat_settings import ChatSettings
+from app.domain.collection import CollectionView, Problem
 from app.ui.collections.page import CollectionsPage
 from fakes import MODEL
 from stage import Stage, flush, until
@@ -163,8 +164,8 @@ def test_a_source_is_taken_out(
     page.contents.setCurrentRow(0)
     assert page.remove_button.isVisible()
     qtbot.keyClick(page.contents, Qt.Key.Key_Delete)
-    until(lambda: rows(page)[0].startswith("Letters\n1 file"))
-    assert contents(page)[0] == f"two.txt\n{tmp_path / 'two.txt'}"
+    until(lambda: rows(page) == ["Letters\n1 file"])  # and nothing is said of those taken out
+    assert contents(page) == [f"two.txt\n{tmp_path / 'two.txt'}"]
     assert (tmp_path / "Letters" / "one.txt").exists()
 
 
@@ -269,3 +270,41 @@ def test_a_page_without_collections_has_the_focus_where_one_is_made(
     stage.window.close_page()
     stage.window.collections.open()
     assert page.list.hasFocus()
+
+
+def test_what_was_read_of_a_folder_that_is_away_is_forgotten(
+    stage: Stage, page: CollectionsPage, tmp_path: Path
+) -> None:
+    page.added.emit([tmp_path / "Letters"])
+    read(stage)
+    (tmp_path / "Letters").rename(tmp_path / "away")
+    page.look_button.click()
+    until(lambda: len(contents(page)) == 3)
+    page.contents.setCurrentRow(2)  # the file without a text
+    assert not page.remove_button.isVisible()
+    page.contents.setCurrentRow(1)
+    assert contents(page)[1].startswith(f"{tmp_path / 'Letters'} cannot be reached.")
+    assert page.remove_button.text() == "Forget its files"
+    page.remove_button.click()
+    until(lambda: rows(page)[0].startswith("Letters\n0 files"))
+    assert stage.states.collections.collections[0].sources == (str(tmp_path / "Letters"),)
+
+
+def test_the_contents_stay_in_their_place_while_files_are_read(
+    stage: Stage, page: CollectionsPage, tmp_path: Path
+) -> None:
+    page.added.emit([tmp_path / "Letters"])
+    read(stage)
+    (id,) = stage.states.collections.views
+    found = [Problem(f"/{n}.pdf", f"{n}.pdf is damaged or incomplete.") for n in range(1000)]
+    stage.states.collections.set_views({id: CollectionView(1000, 990, problems=tuple(found[:990]))})
+    assert page.contents.count() == 202  # the folder, as many as are shown, and how many more
+    assert contents(page)[-1] == "And 790 more"
+    page.contents.setCurrentRow(150)
+    flush()
+    place = page.contents.verticalScrollBar().value()
+    assert place > 0
+    stage.states.collections.set_views({id: CollectionView(1000, 1000, problems=tuple(found))})
+    assert contents(page)[-1] == "And 800 more"
+    assert page.contents.currentRow() == 150
+    assert page.contents.verticalScrollBar().value() == place
