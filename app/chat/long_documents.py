@@ -343,6 +343,10 @@ class LongAnswer:
         sections = self._level(0)
         is_read = bool(self._asked.begun and sections)
         left = [] if is_read else await self._parts(sections, sizes.text)
+        if self._cancelled:  # while they were counted
+            yield self._used()
+            yield AnswerEnd(EndReason.CANCELLED)
+            return
         count = len(sections) + len(left)
         rewrites = self._asked.rewrites
         if not count:

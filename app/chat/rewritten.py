@@ -1,16 +1,29 @@
-"""Rewritten documents: what was made part by part of one, saved as a file."""
+"""Rewritten documents: what was made part by part of one, saved as a file.
+
+Of a summary it is the answer, and what was made of each part below it.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from app.domain.parts import SectionPart, rewritten_text
+from app.domain.file_words import section_words
+from app.domain.parts import Parts, rewritten_text, sections, typed_text
 from app.state.chat import Notice, State
 from app.system.json_file import replace_file
 from app.system.translation import tr
 from app.system.worker import BackgroundWorker
 
 NOTICE = "rewritten"  # kind of the notice about a document that is saved
+
+
+def saved_text(parts: Parts) -> str:
+    """The Markdown of the file; "" if there is nothing to save."""
+    answer = typed_text(parts).strip()
+    made = [part for part in sections(parts) if part.text]
+    if not (answer and made):
+        return rewritten_text(parts)
+    return "\n\n".join([answer, *(f"## {section_words(part)}\n\n{part.text}" for part in made)])
 
 
 class Rewritten:
@@ -24,8 +37,11 @@ class Rewritten:
         """The name under which a document is offered to be saved."""
         message = self._state.message(message_id)
         parts = message.parts if message else ()
-        names = [part.name for part in parts if isinstance(part, SectionPart) and part.name]
-        return f"{Path(names[0]).stem if names else tr('Document')} 2.md"
+        name = next((Path(part.name).stem for part in sections(parts)), tr("Document"))
+        if typed_text(parts).strip():
+            name = tr("{name}, summary", name=name)
+            return f"{name}.md"
+        return f"{name} 2.md"
 
     def save(self, message_id: int, path: Path) -> None:
         """Write a document in place of a file, for Word if that ends in .docx, else as Markdown.
@@ -33,7 +49,7 @@ class Rewritten:
         A notice says so, or why it cannot be.
         """
         message = self._state.message(message_id)
-        text = rewritten_text(message.parts) if message else ""
+        text = saved_text(message.parts) if message else ""
         if not text:
             return
 

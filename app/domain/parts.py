@@ -323,13 +323,17 @@ def with_section(parts: Parts, section: SectionPart | TablePart) -> Parts:
     return tuple(section if is_same(part) else part for part in parts)
 
 
+def sections(parts: Iterable[Part]) -> tuple[SectionPart, ...]:
+    """What was made of the parts of a document, without what was put together of it."""
+    return tuple(part for part in parts if isinstance(part, SectionPart) and not part.level)
+
+
 def rewritten_text(parts: Iterable[Part]) -> str:
     """The document that was made part by part; "" if an answer was written from the sections."""
     parts = tuple(parts)
     if typed_text(parts).strip():
         return ""
-    made = [part.text for part in parts if isinstance(part, SectionPart) and not part.level]
-    return "\n\n".join(filter(None, made))
+    return "\n\n".join(part.text for part in sections(parts) if part.text)
 
 
 def search_text(parts: Iterable[Part]) -> str:

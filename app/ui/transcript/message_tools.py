@@ -13,7 +13,7 @@ from PySide6.QtGui import QFontMetricsF, QGuiApplication, QPainter, QPen
 
 from app.domain.documents import TABLE_FAULTS, SearchFault
 from app.domain.message import AdapterMark, Message, MessageState, StopReason
-from app.domain.parts import clipboard_text, rewritten_text
+from app.domain.parts import clipboard_text, rewritten_text, sections
 from app.system.translation import listed, number, tr
 from app.ui.blocks.style import ReadingStyle
 from app.ui.theme.icons import pixmap
@@ -79,6 +79,7 @@ def tools_for(
         tools.append(Tool("word", word, lasting=True))
     if message.details and message.details.edited:
         tools.append(Tool("word", tr("Edited"), lasting=True))
+    made, is_rewritten = sections(message.parts), bool(rewritten_text(message.parts))
     cut = message.state is MessageState.FAILED and bool(clipboard_text(message.parts))
     fault = message.error.fault if message.error else None
     is_unsearched = isinstance(fault, SearchFault) and fault.kind not in TABLE_FAULTS
@@ -92,7 +93,10 @@ def tools_for(
         full = message.stop == StopReason.CONTEXT
         tip = tr("Continue without the oldest messages") if full else tr("Continue this answer")
         tools.append(Tool("continue", tip, tr("Continue"), lasting=True))
-    if rewritten_text(message.parts):
+    elif is_rewritten and not all(part.text for part in made) and last and not busy:
+        tip = tr("Read the parts again of which the model wrote nothing")
+        tools.append(Tool("continue", tip, tr("Continue"), lasting=True))
+    if any(part.text for part in made):
         words = tr("Save as a file…")
         tools.append(Tool("save", words, words, lasting=True))
     if clipboard_text(message.parts):
@@ -110,9 +114,9 @@ def tools_for(
         elif message.role is Role.ASSISTANT:
             tools.append(Tool("regenerate", tr("Answer again")))
             tools.append(Tool("variants", tr("Answer again: shorter, longer…")))
-            if message.state is MessageState.COMPLETE and last:
+            if message.state is MessageState.COMPLETE and last and not is_rewritten:
                 tools.append(Tool("continue", tr("Let the model go on after this answer")))
-            if clipboard_text(message.parts):
+            if clipboard_text(message.parts) and not is_rewritten:
                 tools.append(Tool("edit", tr("Edit this answer")))
             tools.append(Tool("compare", tr("Compare two answers…")))
             if message.details or message.generated_tokens:
