@@ -12,12 +12,11 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from typing import Protocol
 
+from app.chat.part_cuts import part_end, part_of, part_text
 from app.chat.part_sizes import MARKUP, USUAL_CONTEXT, PartSizes, part_sizes, rewritten_most
 from app.chat.running_answer import QueuedAnswer
 from app.domain.answer_request import AnswerRequest, PromptMessage
@@ -35,10 +34,9 @@ from app.domain.deltas import (
     WaitingDelta,
 )
 from app.domain.document_prompt import part_prompt, results_prompt
-from app.domain.documents import PageStart, Reads, page_spans
+from app.domain.documents import Reads, page_spans
 from app.domain.message import Message
 from app.domain.model_ref import Remote
-from app.domain.page_ranges import write_ranges
 from app.domain.parts import (
     ErrorPart,
     FilePart,
@@ -77,7 +75,6 @@ from engine import (
 _MEASURED = 8  # sections by whose time that of the others is estimated
 _FEWEST_CONTEXT = 512  # tokens: with less there is no sense in going on
 _BYTES = 3  # of a token, where the tokenizer is not here
-_BORDERS = ("\n\n", "\n", ". ", "\u3002", " ")  # the best first
 _OF_PART = (
     "This is done for a long document, part by part. Do it for the part below alone: leave out"
     " nothing important in it, and write nothing that is not in it, no introduction, and no remark"
@@ -402,7 +399,7 @@ class LongAnswer:
 
     def _of_part(self, part: SectionPart) -> str:
         """The prompt for a part: what all have in common comes first."""
-        text = self._asked.files[part.file].text[part.start : part.end]
+        text = part_text(self._asked.files[part.file], part.start, part.end)
         pages = f"{part.unit} {part.pages}" if part.pages else ""
         read = part_prompt(part.name, text, part.number, part.count, pages)
         task = _OF_REWRITTEN if self._asked.rewrites else _OF_PART
@@ -505,7 +502,7 @@ class LongAnswer:
             start = done[-1].end if done and at == first else 0
             cuts = await self._cut(file, start, room)
             spans = [*page_spans(file.text, file.pages)] if file.pages else []
-            found += [_part_of(file, at, begin, end, spans) for begin, end in cuts]
+            found += [part_of(file, at, begin, end, spans) for begin, end in cuts]
         return found
 
     async def _cut(self, file: FilePart, start: int, room: int) -> list[tuple[int, int]]:
@@ -518,7 +515,7 @@ class LongAnswer:
         while start < len(text) and not self._cancelled:
             size = wanted
             end = part_end(file, start, size)
-            while end - start > 1 and await self._door.count(text[start:end]) > room:
+            while end - start > 1 and await self._door.count(part_text(file, start, end)) > room:
                 size = max(min(size, end - start) * 4 // 5, 1)
                 end = part_end(file, start, size)
             if text[start:end].strip():
@@ -547,45 +544,6 @@ class LongAnswer:
             SectionPart("", level=level, number=n, count=count, start=begin, end=end)
             for n, (begin, end) in enumerate(groups, len(above) + 1)
         ]
-
-
-def part_end(file: FilePart, start: int, most: int) -> int:
-    """Where a part of at most so many characters ends: at a page, a paragraph, a line, or a word."""
-    text, last, least = file.text, start + most, start + max(most // 2, 1)
-    if last >= len(text):
-        return len(text)
-    at = bisect_right(file.pages, last, key=_start) - 1
-    if at >= 0 and file.pages[at].start >= least:
-        return file.pages[at].start
-    for border in _BORDERS:
-        at = text.rfind(border, least, last)
-        if at >= 0:
-            return at + len(border)
-    return last
-
-
-def _start(page: PageStart) -> int:
-    return page.start
-
-
-def _part_of(
-    file: FilePart, at: int, start: int, end: int, spans: Sequence[tuple[str, int, int]]
-) -> SectionPart:
-    """A part of a file whose pages are `spans`."""
-    first = max(bisect_right(spans, start, key=itemgetter(1)) - 1, 0)
-    pages = itertools.takewhile(lambda n: spans[n][1] < end, range(first, len(spans)))
-    inside = [n for n in pages if spans[n][2] > start]
-    labels = [page.label for page in file.pages]
-    return SectionPart(
-        "",
-        file.name,
-        file.unit.value,
-        write_ranges(inside, labels) if inside else "",
-        len(inside),
-        file=at,
-        start=start,
-        end=end,
-    )
 
 
 def _failure(sentence: str) -> AnswerFailed:

@@ -10,7 +10,7 @@ import pytest
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
-from app.chat.long_documents import part_end
+from app.chat.part_cuts import part_end
 from app.chat.rewritten import NOTICE as SAVED
 from app.documents.readers import docx
 from app.documents.source import Source
