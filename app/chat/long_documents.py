@@ -49,7 +49,7 @@ from app.domain.parts import (
     with_section,
     without_error,
 )
-from app.domain.remote_fault import RemoteFaultKind
+from app.domain.remote_fault import RemoteFault, RemoteFaultKind
 from app.engines.client import EngineClient
 from app.engines.local import LocalAnswer
 from app.engines.remote_client import RemoteAnswer, RemoteClient
@@ -73,6 +73,7 @@ from engine import (
 )
 
 _MEASURED = 8  # sections by whose time that of the others is estimated
+_CUT_STEP = 1024  # servers that cut a prompt without a word keep a multiple of so many tokens
 _FEWEST_CONTEXT = 512  # tokens: with less there is no sense in going on
 _BYTES = 3  # of a token, where the tokenizer is not here
 _OF_PART = (
@@ -413,6 +414,7 @@ class LongAnswer:
         """Ask for a section, which is the last delta; what comes before is the progress."""
         left = part.count - part.number + 1
         seconds = self._section_seconds * left if not part.level else 0.0
+        before = self._usage.prompt_tokens
         yield StepDelta(part.number, part.count, part.level, seconds)
         began, text, reason = time.monotonic(), "", EndReason.END
         async for delta in self._told(self._door.ask(question, most_tokens=most)):
@@ -429,6 +431,9 @@ class LongAnswer:
                 case _:
                     pass
         self._cancelled |= reason is EndReason.CANCELLED
+        read = self._usage.prompt_tokens - before
+        if read and read % _CUT_STEP == 0 and await self._door.count(question) > read:
+            raise AnswerFailed(ErrorPart(RemoteFault(RemoteFaultKind.CONTEXT, most_tokens=read)))
         if self._cancelled:
             return
         is_cut = reason in (EndReason.LENGTH, EndReason.CONTEXT, EndReason.REPETITION)

@@ -10,12 +10,13 @@ from functools import lru_cache
 from operator import itemgetter
 
 from app.domain.documents import PageStart
+from app.domain.fences import fences
 from app.domain.page_ranges import write_ranges
 from app.domain.parts import FilePart, SectionPart
 
 _BORDERS = ("\n\n", "\n", ". ", "\u3002", " ")  # the best first
 _HEAD = re.compile(r"\|[ :|-]*-[ :|-]*\n")  # the second line of a table
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,}).*\n?", re.MULTILINE)
+_fences = lru_cache(1)(fences)  # of the document that is read
 
 
 def part_end(file: FilePart, start: int, most: int) -> int:
@@ -78,19 +79,3 @@ def _opening(text: str, start: int) -> str:
     fences = _fences(text) if "```" in text or "~~~" in text else ()
     at = bisect_right(fences, start, key=itemgetter(0)) - 1
     return fences[at][1] if at >= 0 and fences[at][0] < start else ""
-
-
-@lru_cache(1)
-def _fences(text: str) -> tuple[tuple[int, str], ...]:
-    """Where fenced code begins, with its first line, and behind its end, with nothing."""
-    found: list[tuple[int, str]] = []
-    opened = ""
-    for line in _FENCE.finditer(text):
-        mark = line[1]
-        if not opened:
-            opened = mark
-            found.append((line.start(), line[0]))
-        elif mark[0] == opened[0] and len(mark) >= len(opened) and line[0].strip() == mark:
-            opened = ""
-            found.append((line.start(), ""))
-    return tuple(found)

@@ -11,7 +11,7 @@ from app.domain.file_words import section_words
 from app.domain.parts import Parts, rewritten_text, sections, typed_text
 from app.state.chat import Notice, State
 from app.system.json_file import replace_file
-from app.system.translation import tr
+from app.system.translation import tr, trn
 from app.system.worker import BackgroundWorker
 
 NOTICE = "rewritten"  # kind of the notice about a document that is saved
@@ -50,6 +50,8 @@ class Rewritten:
         """
         message = self._state.message(message_id)
         text = saved_text(message.parts) if message else ""
+        made = sections(message.parts) if message else ()
+        lacking = sum(part.cut or not part.text for part in made)
         if not text:
             return
 
@@ -65,7 +67,8 @@ class Rewritten:
             return ""
 
         def written(fault: str) -> None:
-            notice = Notice(tr("Saved as {path}.", path=str(path)))
+            lacks = trn("{count} part is not complete.", "{count} parts are not complete.", lacking)
+            notice = Notice(tr("Saved as {path}.", path=str(path)), lacks if lacking else "")
             if fault:
                 sentence = tr("{name} could not be saved: {reason}", name=path.name, reason=fault)
                 notice = Notice(sentence, tr("Choose another place."))

@@ -17,6 +17,7 @@ from typing import TypeGuard
 
 from app.domain.document_prompt import file_prompt, none_found_prompt, passages_prompt
 from app.domain.documents import PageStart, PageUnit, Passage, Reads, SearchFault, Warned
+from app.domain.fences import closed
 from app.domain.remote_fault import RemoteFault
 from engine import THOUGHT_ENDS, THOUGHT_OPENS, Fault, Role, split_answer
 
@@ -333,7 +334,7 @@ def rewritten_text(parts: Iterable[Part]) -> str:
     parts = tuple(parts)
     if typed_text(parts).strip():
         return ""
-    return "\n\n".join(part.text for part in sections(parts) if part.text)
+    return "\n\n".join(closed(part.text) for part in sections(parts) if part.text)
 
 
 def search_text(parts: Iterable[Part]) -> str:

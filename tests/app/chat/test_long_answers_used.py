@@ -242,3 +242,18 @@ def test_it_is_stopped_while_parts_are_counted(stage: Stage, tmp_path: Path) -> 
     assert last(stage).error is None
     assert not stage.engine.unfinished
     assert not stage.state.busy
+
+
+def test_what_is_not_complete_is_said_when_it_is_saved(stage: Stage, tmp_path: Path) -> None:
+    ask(stage, tmp_path, document(context(stage)), Reads.REWRITE)
+    stage.engine.write("```python\nhalf = ")
+    stage.engine.finish(FinishReason.LENGTH)
+    settle(stage)
+    while last(stage).state is MessageState.STREAMING:
+        write(stage, "# More")
+    place = tmp_path / "new.md"
+    stage.controller.rewritten.save(last(stage).id, place)
+    stage.wait_until_idle()
+    assert stage.state.notices[SAVED].remedy == "1 part is not complete."
+    text = place.read_text(encoding="utf-8")
+    assert text.startswith("```python\nhalf =\n```\n\n# More")  # the rest is no code

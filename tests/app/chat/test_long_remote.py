@@ -142,3 +142,14 @@ def test_stopping_closes_the_connection_of_the_part(window: Elsewhere, server: S
     assert found.state is MessageState.STOPPED
     assert [part.text for part in sections(found)] == ["First."]
     assert server.received[-1].gone.wait(10)
+
+
+def test_a_server_that_cuts_prompts_without_a_word(window: Elsewhere, server: Server) -> None:
+    server.chat(
+        answer("The end of it.", usage={"prompt_tokens": 2048, "completion_tokens": 4}),
+        answer("A part.", usage={"prompt_tokens": 1500, "completion_tokens": 4}),
+    )
+    found = ask(window)
+    assert found.state is MessageState.COMPLETE
+    assert {part.text for part in sections(found)} == {"A part."}
+    assert whole(found) == "".join(TEXT.split())
