@@ -22,6 +22,7 @@ from app.domain.model_ref import local_path
 from app.domain.parts import Content, Parts, without_files
 from app.library.service import Library
 from app.settings.table import thinking
+from app.state.attachments import Attachment
 from app.state.chat import ModelPhase, Notice
 from app.system.file_manager import show_in_folder
 from app.system.translation import tr
@@ -62,6 +63,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         if not controller.send(content, left):
             composer.set_text(left or content)
             refused = content
+            window.chat.flush_draft()
         elif not waits:
             composer.set_text(left)
             transcript.jump_to_end()

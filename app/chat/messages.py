@@ -67,7 +67,8 @@ class Messages:
         """Send a message with the attached files in the shown conversation; False when it cannot be
         sent now.
 
-        During an answer it waits in the outbox. `left` is unsent and stays in the field.
+        During an answer it waits in the outbox. It is saved when this returns, if the disk allows:
+        what was typed leaves the field, whose draft may be older. `left` is unsent and stays in the field.
         """
         shown = self._state.current
         typed = without_empty_ends(parts_of(Role.USER, content))
@@ -80,6 +81,7 @@ class Messages:
             self._outbox.add(shown, parts)
             self._drafts.keep(shown, left)
             self._attachments.clear(shown)
+            self._store_queue.settle()
             return True
         if self._refuses(shown, None) or self._fit.refuses(parts):
             return False
@@ -95,6 +97,7 @@ class Messages:
         self._attachments.clear(shown)
         if shown is None:
             self._state.show(conversation_id)
+        self._store_queue.settle()
         return True
 
     def regenerate(
@@ -133,6 +136,7 @@ class Messages:
             return False
         if old.role is Role.ASSISTANT:
             self._keep_edited(place, old, content)
+            self._store_queue.settle()
             return True
         parts = without_empty_ends(parts_of(Role.USER, content))
         parts = self._attachments.with_files(message_id, parts)
@@ -146,6 +150,7 @@ class Messages:
         self._attachments.cancel_edit(message_id)  # they are sent with it
         self._state.cut(old.conversation, place)
         self._ask(old.conversation, old.parent, parts, old.siblings + 1)
+        self._store_queue.settle()
         return True
 
     def _keep_edited(self, place: int, old: Message, content: Content) -> None:

@@ -225,6 +225,7 @@ class Retrieval:
         question = self._state.message(message_id)
         if question is not None and (part := passages_part(question.parts)):
             self.set_part(question, toggled(part, number))
+            self._store_queue.settle()
 
     def pin(self, number: int, pinned: bool) -> None:
         """Keep a passage of the shown branch for the next questions too, or no longer."""
@@ -236,6 +237,7 @@ class Retrieval:
                     for each in part.passages
                 )
                 self.set_part(message, replace(part, passages=made))
+        self._store_queue.settle()
 
     def set_part(self, question: Message, part: PassagesPart) -> None:
         """Put passages into a question, in the state and the store."""

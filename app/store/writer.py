@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -30,6 +31,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _RETRY_MILLISECONDS = 2000
 CLOSE_SECONDS = 20.0  # how long `close` waits for the disk
+SETTLE_SECONDS = 1.0  # how long `settle` does; it takes some milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,18 @@ class StoreQueue(QObject):
             self._worker.post(lambda: then(left))
 
         self._submit(run)
+
+    def settle(self, timeout_seconds: float = SETTLE_SECONDS) -> bool:
+        """Wait until the changes queued so far are saved; False when that exceeds the timeout.
+
+        For what the user has just finished, so that a crash from now on does not lose it. Returns
+        at once while changes cannot be saved.
+        """
+        if self._fault is not None:
+            return False
+        written = threading.Event()
+        self._submit(written.set)
+        return written.wait(timeout_seconds) and not self._writes
 
     def repair(self, then: Callable[[Path, Salvaged | None], None]) -> None:
         """Replace a damaged store by a new one with its readable rows.

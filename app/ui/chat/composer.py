@@ -47,7 +47,7 @@ from app.ui.widgets.controls import IconButton, RoundButton, set_margins, set_pr
 from app.ui.widgets.message_field import MessageField
 from engine import Role
 
-_DEBOUNCE_MILLISECONDS = 400
+_SAVE_MILLISECONDS = 400  # the most of typing that a crash loses
 _THROTTLE_MILLISECONDS = 150
 
 
@@ -158,7 +158,7 @@ class Composer(QFrame):
 
     submitted = Signal(object)  # its parts: the pasted texts, then the typed one
     stopped = Signal()
-    edited = Signal(object)  # its parts, debounced
+    edited = Signal(object)  # its parts, throttled, to be saved
     typing = Signal()  # the user changes the text now, perhaps with an input method
     typed = Signal(str)  # the text, throttled; also when it was replaced
     edit_last_requested = Signal()
@@ -181,8 +181,8 @@ class Composer(QFrame):
         self.setObjectName("composer")
         self._busy = False
         self._limit = 240  # pixels
-        self._debounce = QTimer(self, singleShot=True, interval=_DEBOUNCE_MILLISECONDS)
-        self._debounce.timeout.connect(self._emit_edited)
+        self._unsaved = QTimer(self, singleShot=True, interval=_SAVE_MILLISECONDS)
+        self._unsaved.timeout.connect(self._emit_edited)
         self._throttle = QTimer(self, singleShot=True, interval=_THROTTLE_MILLISECONDS)
         self._throttle.timeout.connect(lambda: self.typed.emit(self.text()))
         self.editor = _Editor(self)
@@ -273,7 +273,7 @@ class Composer(QFrame):
 
     def set_text(self, content: Content) -> None:
         """Replace the text and the pasted texts without emitting `edited`."""
-        self._debounce.stop()
+        self._unsaved.stop()
         self._history.clear()
         parts = parts_of(Role.USER, content)
         self._own = self._items(parts)
@@ -473,7 +473,7 @@ class Composer(QFrame):
         """Send what is in the field and attached."""
         self.end_composition()
         if self.text().strip() or self._files:
-            self._debounce.stop()
+            self._unsaved.stop()
             self.submitted.emit(self.parts())
 
     def _on_button(self) -> None:
@@ -485,8 +485,9 @@ class Composer(QFrame):
     def _on_text(self) -> None:
         self.typing.emit()
         self._show_button()
-        self._debounce.start()
-        self._start_throttle()
+        for timer in (self._unsaved, self._throttle):
+            if not timer.isActive():
+                timer.start()
 
     def _start_throttle(self) -> None:
         if not self._throttle.isActive():

@@ -156,7 +156,7 @@ class ChatPage(QWidget):
         self.transcript.set_reading(state.reading, offered=state.can_read)
 
     def flush_draft(self) -> None:
-        """Emit the unsent text now instead of after the debounce of `Composer.edited`."""
+        """Emit the unsent text now instead of with the next `Composer.edited`."""
         self.composer.end_composition()
         self.draft_flushed.emit(self._shown, self.composer.parts())
 
@@ -206,7 +206,7 @@ class ChatPage(QWidget):
         switched = state.current != self._shown
         if switched:
             self.composer.end_composition()
-        # `Composer.edited` is debounced: the text in the field may be newer than the saved draft.
+        # `Composer.edited` is throttled: the text in the field may be newer than the saved draft.
         self.draft_flushed.emit(self._shown, self.composer.parts())
         if switched:
             self._shown = state.current

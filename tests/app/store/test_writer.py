@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
 
 from app.domain.chat_settings import ChatSettings, settings_text
 from app.domain.ids import new_id
@@ -419,3 +423,43 @@ def test_deleted_conversations_are_not_counted_as_recovered(tmp_path: Path) -> N
     store.close()
     counts = Store.salvage(tmp_path / "old.sqlite", tmp_path / "new.sqlite")
     assert (counts.conversations, counts.messages) == (1, 1)
+
+
+def test_what_was_sent_is_saved_when_the_field_is_empty(stage: Stage, qtbot: QtBot) -> None:
+    stage.ready(MODEL)
+    composer = stage.window.composer
+
+    def send(text: str) -> None:
+        qtbot.keyClicks(composer.editor, text)
+        returned = threading.Event()
+        stage.store_queue.read(lambda _: returned.wait(0.2), lambda _: None)  # it has other work
+        qtbot.keyClick(composer.editor, Qt.Key.Key_Return)
+        assert composer.text() == ""
+
+    def is_saved(text: str, table: str) -> bool:
+        with closing(sqlite3.connect(stage.store_queue.path)) as database:
+            return any(text in found for (found,) in database.execute(f"SELECT text FROM {table}"))
+
+    send("the first one")
+    assert is_saved("the first one", "part")
+    stage.wait_until_idle()
+    send("one that waits")
+    assert is_saved("one that waits", "draft")
+    for _ in range(2):
+        stage.engine.write("Yes.")
+        stage.engine.finish()
+        stage.wait_until_idle()
+    assert stage.controller.edit(stage.state.messages[0].id, "an edited one")
+    assert is_saved("an edited one", "part")
+
+
+def test_a_store_that_fails_is_not_waited_for(
+    store_queue: StoreQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    with closing(Store.open(store_queue.path)):  # only one may use it
+        store_queue.write(lambda store: store.create_conversation("later"))
+        assert not store_queue.settle(20)
+        began = time.perf_counter()
+        assert not store_queue.settle(20)
+        assert time.perf_counter() - began < 10
+    until(lambda: store_queue.settle(20))

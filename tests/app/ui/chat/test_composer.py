@@ -1,4 +1,4 @@
-"""Composer: sending, Stop, growing with the text, pasting, and debounced drafts."""
+"""Composer: sending, Stop, growing with the text, pasting, and drafts that are saved."""
 
 from __future__ import annotations
 
@@ -154,10 +154,21 @@ def test_up_in_an_empty_field_requests_editing_the_last_message(
         qtbot.keyClick(composer.editor, Qt.Key.Key_Up)
 
 
-def test_edited_is_debounced(qtbot: QtBot, composer: Composer) -> None:
+def test_edited_comes_soon_after_a_change(qtbot: QtBot, composer: Composer) -> None:
     with qtbot.waitSignal(composer.edited, timeout=2000) as edited:
         qtbot.keyClicks(composer.editor, "half a thought")
     assert edited.args == [(TextPart("half a thought"),)]
+
+
+def test_edited_comes_while_the_user_types_on(qtbot: QtBot, composer: Composer) -> None:
+    seen: list[object] = []
+    composer.edited.connect(seen.append)
+
+    def typed() -> bool:
+        qtbot.keyClicks(composer.editor, "x")  # no pause is longer than the one before a save
+        return bool(seen)
+
+    qtbot.waitUntil(typed, timeout=20000)
 
 
 def test_set_text_does_not_emit_edited(qtbot: QtBot, composer: Composer) -> None:
