@@ -1,7 +1,7 @@
 """Application entry point: creates state, window and controller, and runs the qasync event loop.
 
-The window paints before torch is imported. Closing it flushes the store and stops the engine
-before the event loop ends.
+The window paints before the controller is imported, and the controller before torch. Closing the
+window flushes the store and stops the engine before the event loop ends.
 """
 
 from __future__ import annotations
@@ -38,29 +38,27 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 import qasync  # pyright: ignore[reportMissingTypeStubs]
 from PySide6.QtWidgets import QApplication
 
 from app import __version__
-from app.chat.controller import Controller
-from app.chat.engine_directory import engines_elsewhere
-from app.chat.local_server import shared_engine
-from app.chat.model_loader import first_model
-from app.chat.network import Outside
-from app.chat.opening import is_model
-from app.engines.local import local
+from app.chat.builtin_presets import show_built_in
+from app.chat.model_loader import expect_model, expected_model, first_model
+from app.first_paint import apply_settings, paint
 from app.settings.table import Settings, load
 from app.state.states import States
-from app.store.writer import CLOSE_SECONDS, StoreQueue
 from app.system import log, paths
 from app.system.instance import DesktopRequests, Instance
 from app.ui.language import set_language
 from app.ui.theme.theme import Theme
 from app.ui.window import Window
-from app.wiring import connect
 from engine import bundled_models_folder, starter_path
+
+if TYPE_CHECKING:
+    from app.chat.controller import Controller
+    from app.store.writer import StoreQueue
 
 _SWITCH_SECONDS = 0.0005  # GIL switch interval: how long the engine thread may block the window
 _QUIT_SECONDS = 30.0  # for saving after Qt has ended its event loop
@@ -167,35 +165,48 @@ async def _session(
     settings: Settings,
     smoke_test: bool,
 ) -> int:
-    theme = Theme(application, settings.theme)
-    states = States()
-    store_queue = StoreQueue(paths.database())
-    engine, serve = shared_engine(lambda: [row.path for row in states.library.folders])
-    directory, remote = engines_elsewhere(lambda: controller.settings)
-    controller = Controller(
-        states,
-        store_queue,
-        settings,
-        paths.settings_file(),
-        local(engine),
-        outside=Outside(serve, directory, remote),
-    )
-    log.set_up(paths.log_file(), controller.report_soon)
-    window = Window(states, lambda: controller.settings)
-    connect(window, controller, theme)
+    theme, states = Theme(application, settings.theme), States()
+    model = _model_of(files, smoke_test)
+    others = [path for path in files if path != model]
+    expect_model(states.chat, model or expected_model(settings.last_model))
+    show_built_in(states.presets)
+    made: list[Controller] = []
+
+    def report(error: BaseException) -> None:
+        for controller in made:
+            controller.report_soon(error)
+
+    log.set_up(paths.log_file(), report)
+    window = Window(states, lambda: made[0].settings)
+    apply_settings(window, settings, theme)
     quitting = asyncio.Event()
+    requests = DesktopRequests(instance)
+
+    # What is asked of the app while it has no controller is done once it has one.
+    def open_later(path: str) -> None:
+        others.append(Path(path))
+
+    asked = (window.closing, requests.quit)
+    for each in asked:
+        each.connect(quitting.set)
+    requests.opened.connect(open_later)
+    application.installEventFilter(requests)
+    paint(window)
+    for each in asked:
+        each.disconnect(quitting.set)
+    requests.opened.disconnect(open_later)
+
+    from app.wiring import connect
+
+    controller, store_queue = _controller(states, settings)
+    made.append(controller)
+    connect(window, controller, theme)
     window.closing.connect(controller.ask_to_quit)
     controller.may_quit.connect(quitting.set)
     application.aboutToQuit.connect(quitting.set)
     if sys.platform != "win32":  # asyncio loops on Windows have no signal handlers
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, quitting.set)
-    window.painted.connect(_enable_garbage_collection)
-    model = next((path for path in files if smoke_test or is_model(path)), None)
-    others = [path for path in files if path != model]
-    window.painted.connect(lambda: controller.start(model))
-    if others:
-        window.painted.connect(lambda: controller.opening.open(others, load=False))
 
     def activate(paths: Sequence[Path]) -> None:
         window.come_forward()
@@ -206,14 +217,14 @@ async def _session(
         activate([Path(path)])
 
     instance.called.connect(activate)
-    requests = DesktopRequests(instance)
-    application.installEventFilter(requests)
     requests.opened.connect(activate_for)
     requests.quit.connect(window.quit)
     if not smoke_test:
         instance.listen()
-    controller.expect(model)
-    window.show()
+    _enable_garbage_collection()
+    controller.start(model)
+    if others:
+        controller.opening.open(others, load=False)
     status = 0
     if smoke_test:
         from app import smoke
@@ -227,6 +238,8 @@ async def _session(
         await quitting.wait()
         window.chat.flush_draft()
         controller.change_settings(window_geometry=window.placement.text())
+    from app.store.writer import CLOSE_SECONDS
+
     instance.close()
     window.hide()
     controller.shut_down()
@@ -238,6 +251,38 @@ async def _session(
     await _run_in_thread(lambda: store_queue.join(limit))
     window.finish()
     return status
+
+
+def _model_of(files: Sequence[Path], smoke_test: bool) -> Path | None:
+    """The first model among files that the app was started with."""
+    if smoke_test or not files:
+        return next(iter(files), None)
+    from app.chat.opening import is_model
+
+    return next(filter(is_model, files), None)
+
+
+def _controller(states: States, settings: Settings) -> tuple[Controller, StoreQueue]:
+    """Import and create the controller, and the queue of the store that it uses."""
+    from app.chat.controller import Controller
+    from app.chat.engine_directory import engines_elsewhere
+    from app.chat.local_server import shared_engine
+    from app.chat.network import Outside
+    from app.engines.local import local
+    from app.store.writer import StoreQueue
+
+    store_queue = StoreQueue(paths.database())
+    engine, serve = shared_engine(lambda: [row.path for row in states.library.folders])
+    directory, remote = engines_elsewhere(lambda: controller.settings)
+    controller = Controller(
+        states,
+        store_queue,
+        settings,
+        paths.settings_file(),
+        local(engine),
+        outside=Outside(serve, directory, remote),
+    )
+    return controller, store_queue
 
 
 def _enable_garbage_collection() -> None:

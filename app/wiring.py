@@ -50,7 +50,7 @@ ZOOM_STEPS = (80, 90, 100, 110, 125, 150, 175, 200)  # percent
 
 
 def connect(window: Window, controller: Controller, theme: Theme) -> None:
-    """Connect the window to the chat controller, and apply the settings to the window."""
+    """Connect the window to the chat controller."""
     sidebar, transcript, states = window.sidebar, window.transcript, window.panel.states
     composer = window.composer
     refused: Content | None = None  # a message that could not be sent
@@ -275,10 +275,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     window.placement.changed.connect(keep_place)
     window.zoom_requested.connect(zoom)
     controller.settings_changed.connect(show_zoom)
-    show_zoom()
     window.theme_requested.connect(next_theme)
-    theme.changed.connect(window.apply_palette)
-    window.apply_palette(theme.palette)
     AnswerNotifier(
         controller.state,
         window,
@@ -286,8 +283,6 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         window.come_forward,
         ending,
     )
-    window.placement.restore(controller.settings.window_geometry)
-    window.set_sidebar(controller.settings.sidebar_open)
 
 
 def connect_files(window: Window, controller: Controller) -> None:

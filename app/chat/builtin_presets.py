@@ -9,7 +9,13 @@ from types import MappingProxyType
 
 from app.domain.chat import Preset
 from app.domain.chat_settings import ChatSettings
+from app.state.presets import PresetState
 from app.system.translation import tr
+
+
+def show_built_in(state: PresetState) -> None:
+    """Show them until the stored ones are read."""
+    state.set(built_in(), None, restorable=False)
 
 
 def built_in() -> tuple[Preset, ...]:

@@ -36,7 +36,7 @@ from app.chat.indexed_files import IndexedFiles
 from app.chat.indexing import Indexing
 from app.chat.last_chat import LastChat
 from app.chat.messages import Messages
-from app.chat.model_loader import ModelLoader, expected_model, first_model
+from app.chat.model_loader import ModelLoader, expect_model, first_model
 from app.chat.model_switch import NOTICE as SWITCH_NOTICE
 from app.chat.model_switch import ModelSwitch
 from app.chat.model_use import ModelUse
@@ -369,10 +369,6 @@ class Controller(QObject):
 
     # --- life -----------------------------------------------------------------------------------
 
-    def expect(self, model: Path | None) -> None:
-        """Show which model `start` will load, before the first paint."""
-        self.models.expect(model or expected_model(self.settings.last_model))
-
     def start(self, model: Path | None = None) -> None:
         """Start the engine, read the conversations and load a model; after the first paint."""
         self._engine.start()
@@ -397,7 +393,7 @@ class Controller(QObject):
         if chosen is not None:
             self.switch.load(Local(chosen))
         else:
-            self.models.expect(None)
+            expect_model(self.state, None)
 
     def drain(self) -> None:
         """Process the engine's queued events now, without waiting for the timer."""

@@ -87,13 +87,6 @@ class ModelLoader:
         )
         self._follow(self._load)
 
-    def expect(self, path: Path | None) -> None:
-        """Show that a model will be loaded, before the engine runs; None: there is none."""
-        if path is None:
-            self._state.set_model(ModelStatus())
-        else:
-            self._state.set_model(ModelStatus(ModelPhase.LOADING, Local(path), model_name(path)))
-
     def cancel(self) -> None:
         """Cancel the load in progress; the engine's last event says which model is loaded then."""
         if self._load is not None:
@@ -241,6 +234,14 @@ def _from_disk(loaded: ModelLoaded) -> Notice:
                   name=loaded.name, time=tr("{count} s", count=number(float(f"{seconds:.2g}"))))  # fmt: skip
     remedy = tr("Close other programs and load it again, or choose a smaller model.")
     return Notice(text, remedy, tr("Choose a model"))
+
+
+def expect_model(state: State, path: Path | None) -> None:
+    """Show that a model will be loaded, before the engine runs; None: there is none."""
+    if path is None:
+        state.set_model(ModelStatus())
+    else:
+        state.set_model(ModelStatus(ModelPhase.LOADING, Local(path), model_name(path)))
 
 
 def expected_model(last: str) -> Path | None:

@@ -230,42 +230,112 @@ def test_with_everything_off_no_socket_leaves_this_computer_or_listens(tmp_path:
 
 
 NOT_BEFORE_THE_FIRST_PAINT = (  # each is imported when it is first opened or needed
-    "app.chat.transfer.markdown_export",
-    "app.chat.transfer.native_json",
-    "app.chat.transfer.sources",
+    "app.chat.controller",
+    "app.documents",
+    "app.engines.local",
+    "app.engines.remote",
+    "app.library",
+    "app.processes",
     "app.smoke",
-    "app.store.salvage",
+    "app.store",
     "app.ui.chat.archive",
     "app.ui.chat.trash",
+    "app.ui.collections.page",
     "app.ui.comparison.card",
     "app.ui.connections.page",
     "app.ui.documents.card",
-    "app.ui.export.html",
-    "app.ui.export.pdf",
+    "app.ui.export",
     "app.ui.library.page",
     "app.ui.panel.content",
     "app.ui.performance.page",
     "app.ui.presets.page",
     "app.ui.settings.page",
+    "app.wiring",
+)
+NOT_WITH_THE_CONTROLLER = (  # which is imported next
+    "app.chat.transfer.markdown_export",
+    "app.chat.transfer.native_json",
+    "app.chat.transfer.sources",
+    "app.documents.index",
+    "app.documents.readers",
+    "app.markdown.word",
+    "app.store.salvage",
+)
+OF_OTHERS = ("chardet", "httpx", "numpy", "pypdfium2", "starlette", "torch", "uvicorn")
+AT_FIRST_PAINT = (
+    "from app.ui.window import Window as C; old = C.__init__\n"
+    "def init(self, *rest): old(self, *rest); self.painted.connect(lambda: done(self))\n"
+    "C.__init__ = init\n"
+)
+WITH_THE_CONTROLLER = (
+    "from app.chat.controller import Controller as C\n"
+    "from PySide6.QtWidgets import QApplication as A\n"
+    "C.start = lambda *_: done(next(w for w in A.topLevelWidgets() if hasattr(w, 'chat')))\n"
 )
 
 
-def test_the_first_paint_waits_for_no_page_that_is_not_shown(tmp_path: Path) -> None:
+def modules_at(moment: str, home: Path) -> set[str]:
+    """The names of what is imported at a moment of the app's start."""
     code = (
-        "import os, sys; from app import __main__ as m; from app.ui.window import Window\n"
-        "old = Window.__init__\n"
-        "def init(self, *rest):\n"
-        "    old(self, *rest); self.painted.connect(done)\n"
-        "def done(): print(*sys.modules, flush=True); os._exit(0)\n"
-        "Window.__init__ = init; m.main([])"
+        "import os, sys; from app import __main__ as m\n"
+        "def done(_): print(*sys.modules, flush=True); os._exit(0)\n"
+        f"{moment}m.main([])"
+    )
+    done = run_code(code, home)
+    names = set(done.stdout.split())
+    assert "app.ui.chat.page" in names, done.stderr
+    return names
+
+
+def within(names: set[str], rooms: tuple[str, ...]) -> set[str]:
+    """Those that are one of the rooms, or lie in one."""
+    return {name for name in names for room in rooms if f"{name}.".startswith(f"{room}.")}
+
+
+def test_the_first_paint_waits_for_no_controller_and_no_page_that_is_not_shown(
+    tmp_path: Path,
+) -> None:
+    names = modules_at(AT_FIRST_PAINT, tmp_path)
+    assert within(names, (*NOT_BEFORE_THE_FIRST_PAINT, *NOT_WITH_THE_CONTROLLER)) == set()
+    assert within(names, ("sqlite3", *OF_OTHERS)) == set()
+    assert within(names, ("app.chat",)) == {
+        "app.chat",
+        "app.chat.builtin_presets",
+        "app.chat.model_loader",
+    }
+    for name in (*NOT_BEFORE_THE_FIRST_PAINT, *NOT_WITH_THE_CONTROLLER):
+        place = ROOT / name.replace(".", "/")
+        assert place.is_dir() or place.with_suffix(".py").is_file(), name
+
+
+def test_the_controller_waits_for_nothing_that_is_needed_later(tmp_path: Path) -> None:
+    names = modules_at(WITH_THE_CONTROLLER, tmp_path)
+    assert "app.chat.controller" in names
+    assert within(names, (*NOT_WITH_THE_CONTROLLER, *OF_OTHERS)) == set()
+    needed = {"addresses", "connections", "engines", "errors", "keys", "values"}
+    assert within(names, ("app.engines.remote",)) == {
+        "app.engines.remote",
+        *(f"app.engines.remote.{name}" for name in needed),
+    }
+
+
+@pytest.mark.parametrize("last", ["", "/away/Some-Model.gguf"])
+def test_what_is_painted_first_stays_as_it_is_with_the_controller(
+    tmp_path: Path, last: str
+) -> None:
+    """Else the page would jump under the pointer."""
+    settings = tmp_path / "config" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text(f'{{"last_model": "{last}"}}', encoding="utf-8")
+    code = (
+        "import os; from app import __main__ as m\n"
+        "from PySide6.QtWidgets import QApplication as A\n"
+        "shots = []\n"
+        "def done(window):\n"
+        "    A.setCursorFlashTime(0); A.sendPostedEvents(); shots.append(window.grab().toImage())\n"
+        "    if shots[1:]: print('same' if shots[0] == shots[1] else 'other', flush=True)\n"
+        "    if shots[1:]: os._exit(0)\n"
+        f"{AT_FIRST_PAINT}{WITH_THE_CONTROLLER}m.main([])"
     )
     done = run_code(code, tmp_path)
-    imported = set(done.stdout.split())
-    assert "app.ui.chat.page" in imported, done.stderr
-    assert imported.isdisjoint(NOT_BEFORE_THE_FIRST_PAINT)
-    assert imported.isdisjoint(("httpx", "starlette", "uvicorn"))  # of connections and the server
-    elsewhere = {name for name in imported if name.startswith("app.engines.remote.")}
-    needed = {"addresses", "connections", "engines", "errors", "keys", "values"}
-    assert elsewhere == {f"app.engines.remote.{name}" for name in needed}
-    for name in NOT_BEFORE_THE_FIRST_PAINT:
-        assert (ROOT / (name.replace(".", "/") + ".py")).is_file(), name
+    assert done.stdout.split()[-1:] == ["same"], done.stderr

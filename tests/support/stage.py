@@ -15,6 +15,7 @@ from app.chat.file_texts import TextExtractor
 from app.chat.network import Outside
 from app.engines.client import Capabilities
 from app.engines.local import EngineMaker, LocalClient
+from app.first_paint import apply_settings
 from app.net.ledger import Ledger
 from app.net.offline import gate
 from app.settings.table import Settings
@@ -89,6 +90,7 @@ class Stage:
             extractor=lambda: extractor or PlainExtractor(),
         )
         self.window = Window(self.states, lambda: self.controller.settings)
+        apply_settings(self.window, self.controller.settings, self.theme)
         connect(self.window, self.controller, self.theme)
         self.window.resize(1080, 760)  # its usual size; the offscreen screen is smaller
 

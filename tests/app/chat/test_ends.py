@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.chat.model_loader import expected_model
+from app.chat.model_loader import expect_model, expected_model
 from app.domain.message import MessageState, StopReason
 from app.settings.table import Settings
 from app.state.chat import ModelPhase
@@ -194,7 +194,7 @@ def test_a_short_answer_has_no_speed() -> None:
 
 def test_the_model_is_named_before_the_engine_starts(stage: Stage, tmp_path: Path) -> None:
     stage.window.show()
-    stage.controller.expect(MODEL)
+    expect_model(stage.state, MODEL)
     assert stage.state.model.phase is ModelPhase.LOADING
     assert stage.window.chat.empty_view.name.text() == stage.state.model.name
     stage.start(MODEL)
@@ -203,7 +203,7 @@ def test_the_model_is_named_before_the_engine_starts(stage: Stage, tmp_path: Pat
 
 def test_without_any_model_the_first_page_says_so(stage: Stage, tmp_path: Path) -> None:
     stage.controller.settings = Settings(last_model=str(tmp_path / "gone.gguf"))
-    stage.controller.expect(None)
+    expect_model(stage.state, expected_model(stage.controller.settings.last_model))
     assert stage.state.model.phase is ModelPhase.LOADING
     stage.start()
     assert stage.state.model.phase is ModelPhase.NONE
