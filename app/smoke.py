@@ -1,5 +1,5 @@
 """Smoke test (`--smoke`): asks a question, and one that has two possible answers, opens every page,
-typesets a formula, extracts the text of a document, and prints the first answer.
+typesets a formula, extracts the texts of two documents, and prints the first answer.
 """
 
 from __future__ import annotations
@@ -30,12 +30,17 @@ CHOICE_QUESTION, CHOICES = "Is Paris in France?", ("yes", "no")
 SETTINGS = Settings(temperature=0.0, max_tokens=60)  # deterministic and short
 DEADLINE_SECONDS = 240
 _PDF_TEXT = "Paris is its capital."
+_JAPANESE_TEXT = "昨日の夕方、私たちは川のほとりを歩いて、太陽が森の向こうに沈むのを見ました。"
 _PDF = (
     b"%%PDF-1.4\n1 0 obj<</Pages 2 0 R>>endobj 2 0 obj<</Kids[3 0 R]/Count 1>>endobj "
     b"3 0 obj<</Parent 2 0 R/MediaBox[0 0 200 50]/Contents 4 0 R/Resources<</Font<</F<</Type/Font"
     b"/Subtype/Type1/BaseFont/Helvetica>>>>>>>>endobj 4 0 obj<</Length 48>>stream\n"
     b"BT /F 9 Tf 9 9 Td (%s) Tj ET\nendstream endobj trailer<</Root 1 0 R>>"
 ) % _PDF_TEXT.encode()
+_DOCUMENTS = {  # the one library needs its native part in the bundle, the other one its tables
+    "smoke.pdf": (_PDF, _PDF_TEXT),
+    "smoke.txt": (_JAPANESE_TEXT.encode("cp932"), _JAPANESE_TEXT),
+}
 
 
 class SmokeError(Exception):
@@ -57,7 +62,8 @@ async def run(controller: Controller, window: Window) -> str:
             _open(window.close_page, lambda: window.chat)
             typeset(Tex(r"\frac{x}{2}", display=False))
             doing = "the text of a document"
-            await _check_document(controller)
+            for name, (content, text) in _DOCUMENTS.items():
+                await _check_document(controller, name, content, text)
     except TimeoutError:
         raise SmokeError(f"There was not {doing} within {DEADLINE_SECONDS} seconds.") from None
     except Wrong as error:
@@ -116,10 +122,10 @@ async def _check_models(library: LibraryState) -> None:
         raise SmokeError(f"{starter.name} is not listed as a usable model. {why}".strip())
 
 
-async def _check_document(controller: Controller) -> None:
-    """The text of an attached PDF must be extracted, by a child process of this program."""
-    path = paths.data() / "smoke.pdf"
-    path.write_bytes(_PDF)
+async def _check_document(controller: Controller, name: str, content: bytes, text: str) -> None:
+    """The text of an attached file must be extracted, by a child process of this program."""
+    path = paths.data() / name
+    path.write_bytes(content)
     attachments = controller.attachments
     attachments.attach([path])
     while True:
@@ -127,10 +133,10 @@ async def _check_document(controller: Controller) -> None:
         if found and found[0].phase is not AttachmentPhase.READING:
             break
         await _wait_for(attachments.state.changed)
-    text = found[0].part.text if found[0].part is not None else ""
+    seen = found[0].part.text if found[0].part is not None else ""
     attachments.remove(found[0].id)
-    if text != _PDF_TEXT:
-        raise SmokeError(f"The text of a PDF was {text!r}. {found[0].fault}".strip())
+    if seen != text:
+        raise SmokeError(f"The text of {name} was {seen!r}. {found[0].fault}".strip())
 
 
 def _check_notices(state: State) -> None:

@@ -16,7 +16,14 @@ from unicodedata import category
 
 import chardet
 
-from app.documents.source import MOST_CHARACTERS, ExtractionError, ExtractionFault, Look, Source
+from app.documents.source import (
+    MOST_CHARACTERS,
+    MOST_TEXT_BYTES,
+    ExtractionError,
+    ExtractionFault,
+    Look,
+    Source,
+)
 from app.documents.wide import wide_encoding
 from app.domain.documents import DocumentWarning, Warned
 
@@ -51,6 +58,7 @@ _MARKED = re.compile(r"(?<=(.))([^\x00-\x7f])", re.DOTALL)  # and what is before
 _TYPOGRAPHIC = re.compile(
     r"[\x00-\x7f\xa0\xa3\xa7\xa9\xab\xae\xb0\xb7\xbb\u2010-\u2026\u20ac\u2122]*"
 )
+_WIDE = ((2, re.compile("[\u0100-\uffff]")), (4, re.compile("[\U00010000-\U0010ffff]")))
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
 _CODING = re.compile(rb"^[ \t\f]*#.{0,80}?coding[:=][ \t]*([-\w.]{1,40})")
 _XML = re.compile(rb"\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([-\w.:]{1,40})")
@@ -183,20 +191,27 @@ def _run(
     skip: int = 0,
     errors: str = "strict",
 ) -> tuple[str, bool]:
-    """Decode blocks up to `most` characters: the text, and whether there was more."""
+    """Decode blocks up to `most` characters: the text, and whether there was more.
+
+    All characters of a text take as many bytes of memory as its widest one. It is cut before that
+    is more than `MOST_TEXT_BYTES`.
+    """
     decoder = io.IncrementalNewlineDecoder(
         codecs.getincrementaldecoder(name)(errors), translate=True
     )
     made: list[str] = []
-    length = 0
+    length, width = 0, 1
     for block in blocks():
         part = decoder.decode(block[skip:])
         skip = 0
+        for each, pattern in _WIDE:
+            if width < each and not part.isascii() and pattern.search(part):
+                width = each
+        left = min(most, MOST_TEXT_BYTES // width) - length
+        if len(part) > left:
+            return "".join((*made, part[: max(left, 0)])), True
         made.append(part)
         length += len(part)
-        if length > most:
-            made[-1] = part[: len(part) - (length - most)]
-            return "".join(made), True
     made.append(decoder.decode(b"", final=True))
     return "".join(made), False
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -32,6 +33,7 @@ _SAYS_EMPTY = (DocumentWarning.EMPTY, DocumentWarning.SCANNED)
 _SLICE_BYTES = 1 << 20
 _KEPT_CONTROLS = b"\t\n\r"
 _CONTROLS = bytes(each for each in range(32) if each not in _KEPT_CONTROLS) + b"\x7f"
+_CONTROL = re.compile(b"[" + re.escape(_CONTROLS) + b"]")
 
 
 def pack(document: Document, most_characters: int = MOST_CHARACTERS) -> Iterator[bytes]:
@@ -136,7 +138,7 @@ def _text(piece: bytes) -> str:
 
 def _clean(text: bytes) -> bytes:
     """UTF-8 without control characters, except tabs and ends of lines."""
-    return text.translate(None, _CONTROLS)
+    return text.translate(None, _CONTROLS) if _CONTROL.search(text) else text  # without a copy
 
 
 def _line(text: str) -> str:

@@ -15,6 +15,7 @@ from stat import S_ISDIR, S_ISREG
 from typing import BinaryIO
 
 MOST_CHARACTERS = 40_000_000  # of a document's text; what is longer is cut, with a warning
+MOST_TEXT_BYTES = 64_000_000  # of a text file in memory: with copies of it, 300 MB at most
 MOST_BYTES = 2_000_000_000  # of a file
 _PIECE = 1 << 20  # bytes
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import codecs
+import subprocess
+import sys
 import unicodedata
+from pathlib import Path
 
 import pytest
 
-from app.documents.decoding import clean, declared, decode, known
+from app.documents import decoding
+from app.documents.decoding import clean, declared, decode, known, load
+from app.documents.source import Source
+
+ROOT = Path(__file__).parents[3]
 
 TEXTS = {
     "german": "Die Grüße kommen aus Köln, wo über schöne Straßen und Brücken viele Züge fahren.",
@@ -160,3 +167,58 @@ def test_control_characters_and_terminal_escapes_are_left_out() -> None:
 def test_marks_of_order_name_the_encoding() -> None:
     for mark, name in ((codecs.BOM_UTF16_BE, "utf-16-be"), (codecs.BOM_UTF32_LE, "utf-32-le")):
         assert decode(mark + "ab".encode(name)).text == "ab"
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("a" * 3_000_000, 2_000_000),
+        ("\u00e9" * 3_000_000, 2_000_000),  # one byte of memory each
+        ("\u6f22" * 3_000_000, 1_500_000),  # two
+        ("\U0001f600" + "a" * 3_000_000, 750_000),  # four, as all characters of the text
+        ("a" * (1 << 20) + "\U0001f600" * 10, 1 << 20),  # the wide ones would not fit any more
+    ],
+)
+def test_a_text_is_cut_before_it_takes_more_memory_than_it_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, kept: int
+) -> None:
+    monkeypatch.setattr(decoding, "MOST_TEXT_BYTES", 3_000_000)
+    path = tmp_path / "long.txt"
+    path.write_text(text, encoding="utf-8")
+    made = load(Source(path), most=2_000_000)
+    assert (made.text, made.cut) == (text[:kept], True)
+
+
+def test_a_text_that_just_fits_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "MOST_TEXT_BYTES", 3_000_000)
+    path = tmp_path / "long.txt"
+    path.write_text(text := "\u6f22" * 1_500_000, encoding="utf-8")
+    assert (load(Source(path)).text, load(Source(path)).cut) == (text, False)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of a child is read from /proc")
+@pytest.mark.parametrize("name", ["long.txt", "long.csv", "long.html"])
+@pytest.mark.sweep
+def test_extraction_of_the_longest_text_takes_at_most_300_mb(tmp_path: Path, name: str) -> None:
+    line = {".csv": "a,b,", ".html": "<p>"}.get(Path(name).suffix, "")
+    path = tmp_path / name
+    with path.open("w", encoding="utf-8") as file:
+        for _ in range(500_000):
+            file.write(line + "\u6f22\u5b57\u306e\u6587\u7ae0\u3067\u3059\u3002" * 10 + "\n")
+    code = (
+        "import sys; from pathlib import Path; from app.documents.extraction import extraction\n"
+        "request = {'path': sys.argv[1], 'name': sys.argv[2], 'most_characters': 40_000_000}\n"
+        "size = sum(map(len, extraction(request, lambda _: None)))\n"
+        "peak = next(l for l in open('/proc/self/status') if l.startswith('VmHWM'))\n"
+        "print(size, int(peak.split()[1]) // 1000)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, path, name],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    size, megabytes = map(int, done.stdout.split())
+    assert size > 90_000_000
+    assert megabytes <= 300
