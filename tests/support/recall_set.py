@@ -23,41 +23,11 @@ _STOP_WORDS = (
     "while who whole whom whose why will with without would yet you your make made take use"
 )
 _STOP = frozenset(_STOP_WORDS.split())
-_ENDINGS = [
-    "ational",
-    "fulness",
-    "iveness",
-    "ization",
-    "ations",
-    "ingly",
-    "ation",
-    "ments",
-    "ness",
-    "ment",
-    "ings",
-    "able",
-    "ible",
-    "ally",
-    "edly",
-    "ing",
-    "ies",
-    "ied",
-    "ers",
-    "est",
-    "ful",
-    "ity",
-    "ive",
-    "ous",
-    "ion",
-    "ed",
-    "er",
-    "es",
-    "ly",
-    "al",
-    "s",
-    "e",
-    "y",
-]
+_ENDING_WORDS = (
+    "ational fulness iveness ization ations ingly ation ments ness ment ings able ible ally edly"
+    " ing ies ied ers est ful ity ive ous ion ed er es ly al s e y"
+)
+_ENDINGS = _ENDING_WORDS.split()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,19 +14,12 @@ from app.domain.message import AnswerAgain, MessageState
 from app.settings.table import Settings
 from app.ui.panel.adapters import AdapterSection
 from app.ui.transcript.message_tools import tools_for
-from engine import Engine, Role
-from fakes import FakeEngine
+from engine import Role
+from real_stage import RealStage
 from stage import Stage, until
 
 QUESTION = "the cat sat on the mat"
 SETTINGS = Settings(temperature=0.0, max_tokens=12, context=256, threads=1)
-
-
-class RealStage(Stage):
-    """The window with the real engine."""
-
-    def _engine(self, deliver, answers) -> FakeEngine:
-        return Engine(deliver)  # type: ignore[return-value]
 
 
 @pytest.fixture(scope="module")

@@ -13,19 +13,12 @@ from app.domain.chat_settings import ChatSettings
 from app.domain.message import MessageState
 from app.settings.table import Settings
 from app.state.attachments import FitEstimate
-from engine import ContextPolicy, Engine
-from fakes import FakeEngine
+from engine import ContextPolicy
+from real_stage import Runs
 from stage import Stage, until
 
 DOCUMENT = "".join(f"line {n}: the cat sat on the mat and saw a bird. " for n in range(24))
 SETTINGS = Settings(temperature=0.0, max_tokens=8, context=2048, threads=1)
-
-
-class RealStage(Stage):
-    """The window with the real engine."""
-
-    def _engine(self, deliver, answers) -> FakeEngine:
-        return Engine(deliver)  # type: ignore[return-value]
 
 
 @pytest.fixture(scope="module")
@@ -33,31 +26,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.write(tmp_path_factory.mktemp("model") / "tiny.gguf", context=2048)
 
 
-class Runs:
-    """Runs of the app over one folder, one after the other."""
-
-    def __init__(self, folder: Path, model: Path) -> None:
-        self._folder, self._model = folder, model
-        self._running: Stage | None = None
-
-    def start(self) -> Stage:
-        self.stop()
-        self._running = stage = RealStage(self._folder, settings=SETTINGS)
-        stage.start(self._model)
-        until(lambda: stage.state.model.loaded is not None)
-        return stage
-
-    def stop(self) -> None:
-        if self._running is not None:
-            self._running.wait_until_idle()
-            self._running.close()
-            self._running = None
-
-
 @pytest.fixture
 def runs(qtbot: QtBot, tmp_path: Path, model: Path) -> Iterator[Runs]:
     (tmp_path / "report.txt").write_text(DOCUMENT)
-    made = Runs(tmp_path / "data", model)
+    made = Runs(tmp_path / "data", model, SETTINGS)
     (tmp_path / "data").mkdir()
     yield made
     made.stop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,19 +13,11 @@ from app.domain.generation_settings import GenerationSettings
 from app.domain.message import Message, MessageState
 from app.domain.model_ref import Local
 from app.settings.table import Settings
-from engine import Engine, Event
-from fakes import FakeEngine
+from real_stage import RealStage
 from stage import Stage, until
 
 QUESTION = "the quick brown fox jumps over the lazy dog"
 SETTINGS = Settings(temperature=0.0, max_tokens=24, context=512, threads=1)
-
-
-class RealStage(Stage):
-    """The window with the real engine."""
-
-    def _engine(self, deliver: Callable[[Event], None], answers: list[str] | None) -> FakeEngine:
-        return Engine(deliver)  # type: ignore[return-value]
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,19 +13,11 @@ import tiny
 from app.domain.chat_settings import NO_SETTINGS, AnswerFormat
 from app.domain.message import Message, MessageState
 from app.settings.table import Settings
-from engine import Engine, Event
-from fakes import FakeEngine
+from real_stage import RealStage
 from stage import Stage, until
 
 SETTINGS = Settings(max_tokens=40, context=512, threads=1)
 ENDED = {MessageState.COMPLETE, MessageState.STOPPED}
-
-
-class RealStage(Stage):
-    """The window with the real engine."""
-
-    def _engine(self, deliver: Callable[[Event], None], answers: list[str] | None) -> FakeEngine:
-        return Engine(deliver)  # type: ignore[return-value]
 
 
 @pytest.fixture

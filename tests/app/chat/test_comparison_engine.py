@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,21 +13,14 @@ import tiny_lora
 from app.domain.generation_settings import GenerationSettings, UsedAdapter
 from app.domain.message import Message, MessageState
 from app.settings.table import Settings
-from engine import Engine, Event, Sampling
-from fakes import FakeEngine
+from engine import Sampling
+from real_stage import RealStage
 from stage import Stage, until
 
 QUESTION = "the quick brown fox jumps over the lazy dog " * 12
 SETTINGS = Settings(temperature=0.0, max_tokens=60, context=2048, threads=1)
 ENDED = {MessageState.COMPLETE, MessageState.STOPPED}
 BASE = GenerationSettings(adapters=())
-
-
-class RealStage(Stage):
-    """The window with the real engine."""
-
-    def _engine(self, deliver: Callable[[Event], None], answers: list[str] | None) -> FakeEngine:
-        return Engine(deliver)  # type: ignore[return-value]
 
 
 @pytest.fixture

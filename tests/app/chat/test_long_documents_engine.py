@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,16 +10,8 @@ from app.domain.documents import Reads
 from app.domain.message import MessageState
 from app.domain.parts import FilePart, SectionPart, TextPart
 from app.settings.table import Settings
-from engine import Engine, Event
-from fakes import FakeEngine
-from stage import Stage, until
-
-
-class RealStage(Stage):
-    """The window with the real engine."""
-
-    def _engine(self, deliver: Callable[[Event], None], answers: list[str] | None) -> FakeEngine:
-        return Engine(deliver)  # type: ignore[return-value]
+from real_stage import RealStage
+from stage import until
 
 
 @pytest.mark.usefixtures("qtbot")

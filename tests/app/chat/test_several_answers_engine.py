@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,19 +12,11 @@ import tiny
 from app.chat.controller import Controller
 from app.domain.message import Message, MessageState
 from app.settings.table import Settings
-from engine import Engine, Event
-from fakes import FakeEngine
+from real_stage import RealStage
 from stage import Stage, until
 
 QUESTIONS = ("the quick brown fox jumps over", "hello there, how are you today?")
 SETTINGS = Settings(temperature=0.0, max_tokens=120, context=1024, threads=1)
-
-
-class RealStage(Stage):
-    """The window with the real engine."""
-
-    def _engine(self, deliver: Callable[[Event], None], answers: list[str] | None) -> FakeEngine:
-        return Engine(deliver)  # type: ignore[return-value]
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from app.domain.message import MessageState, StopReason
 from app.settings.table import Settings
 from app.state.snapshots import Resume, ResumePhase
 from app.ui.chat.resume_line import exact
-from engine import Engine, FaultKind, Role, snapshots_folder, snapshots_size
-from fakes import FakeEngine
+from engine import FaultKind, Role, snapshots_folder, snapshots_size
+from real_stage import Runs
 from stage import Stage, until
 
 QUESTION = "the cat sat on the mat and saw the bird in the tree " * 8
@@ -24,44 +24,14 @@ NOISE = 64
 SETTINGS = Settings(temperature=0.0, max_tokens=12, context=2048, threads=1)
 
 
-class RealStage(Stage):
-    """The window with the real engine."""
-
-    def _engine(self, deliver, answers) -> FakeEngine:
-        return Engine(deliver)  # type: ignore[return-value]
-
-
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.write(tmp_path_factory.mktemp("model") / "tiny.gguf", context=2048)
 
 
-class Runs:
-    """Consecutive runs of the app with the same folder."""
-
-    def __init__(self, folder: Path, model: Path) -> None:
-        self._folder, self._model = folder, model
-        self._running: Stage | None = None
-
-    def start(self) -> Stage:
-        """Quit the current run and start another."""
-        self.stop()
-        self._running = stage = RealStage(self._folder, settings=SETTINGS)
-        stage.start(self._model)
-        until(lambda: stage.state.model.loaded is not None)
-        return stage
-
-    def stop(self) -> None:
-        """Quit as the window does, after the store has saved everything."""
-        if self._running is not None:
-            self._running.wait_until_idle()
-            self._running.close()
-            self._running = None
-
-
 @pytest.fixture
 def runs(qtbot: QtBot, tmp_path: Path, model: Path) -> Iterator[Runs]:
-    made = Runs(tmp_path, model)
+    made = Runs(tmp_path, model, SETTINGS)
     yield made
     made.stop()
 

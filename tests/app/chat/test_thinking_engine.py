@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,21 +15,13 @@ from app.domain.message import Message, MessageState
 from app.domain.parts import TextPart, ThoughtPart
 from app.settings.samplers import Thinking
 from app.settings.table import Settings
-from engine import Engine, Event
-from fakes import FakeEngine
+from real_stage import RealStage
 from stage import Stage, flush, until
 from thinkers import FAMILIES, WORD
 
 ANSWER, BUDGET = 12, 40  # tokens
 SETTINGS = Settings(max_tokens=ANSWER, context=2048, threads=1)
 ENDED = {MessageState.COMPLETE, MessageState.STOPPED}
-
-
-class RealStage(Stage):
-    """The window with the real engine."""
-
-    def _engine(self, deliver: Callable[[Event], None], answers: list[str] | None) -> FakeEngine:
-        return Engine(deliver)  # type: ignore[return-value]
 
 
 @pytest.fixture(params=["gpt-oss", "Qwen3", "Mistral", "Gemma 4"])

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pytestqt.qtbot import QtBot
 
 from app.settings.table import Settings
-from engine import Engine, Event
-from fakes import FakeEngine
-from stage import Stage, until
+from real_stage import RealStage
+from stage import until
 
 QUESTION = "Which planets have rings?"
-
-
-class RealStage(Stage):
-    """The window with the real engine."""
-
-    def _engine(self, deliver: Callable[[Event], None], answers: list[str] | None) -> FakeEngine:
-        return Engine(deliver)  # type: ignore[return-value]
 
 
 def second_answer(folder: Path, model: Path, titles: str) -> tuple[str, str, int, int]:

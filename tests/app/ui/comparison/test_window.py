@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -18,20 +18,14 @@ from app.domain.message import AnswerAgain, Message
 from app.engines.client import Capabilities
 from app.settings.table import Settings
 from app.ui.comparison.card import ComparisonCard
-from engine import AdapterUse, Engine, Event, FinishReason
-from fakes import MODEL, Cancel, FakeEngine
+from engine import AdapterUse, FinishReason
+from fakes import MODEL, Cancel
+from real_stage import RealStage
 from scenes_adapters import add
 from stage import Stage, flush, until
 
 QUESTION = "why is the sky blue?"
 SETTINGS = Settings(temperature=0.0, max_tokens=600, context=2048, threads=1)
-
-
-class RealStage(Stage):
-    """The window with the real engine."""
-
-    def _engine(self, deliver: Callable[[Event], None], answers: list[str] | None) -> FakeEngine:
-        return Engine(deliver)  # type: ignore[return-value]
 
 
 @pytest.fixture(scope="module")
