@@ -31,6 +31,7 @@ FLAG = "--child"  # of the program: be a child process
 _POLL_SECONDS = 0.02  # how often a running task is looked at
 _END_SECONDS = 1.0  # for a process to end by itself after its last frame
 _CLOSE_SECONDS = 2.0
+_FRAME_BYTES = 64  # about what a piece takes beside its content
 _NEAR = 0.7  # of the memory: a crash beyond it is for want of memory
 _log = logging.getLogger(__name__)
 
@@ -238,7 +239,7 @@ class Child:
             kind, content = frame
             if kind == frames.PIECE:
                 pieces.append(content)
-                left -= len(content)
+                left -= len(content) + _FRAME_BYTES
             elif kind in (frames.DONE, frames.LAST):
                 self._answers.put(_Result(pieces, kind == frames.LAST))
                 pieces, left = [], self._limits.output_bytes

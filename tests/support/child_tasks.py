@@ -72,7 +72,7 @@ def _print(request: Mapping[str, Any], report: Report) -> Iterator[bytes]:
 
 def _flood(request: Mapping[str, Any], report: Report) -> Iterator[bytes]:
     while True:
-        yield b"x" * 1_000_000
+        yield b"x" * request.get("bytes", 1_000_000)
 
 
 def _raise(request: Mapping[str, Any], report: Report) -> Iterator[bytes]:

@@ -141,8 +141,11 @@ def test_a_child_whose_memory_has_grown_is_replaced(make: Make) -> None:
     assert process_of(pool) != before
 
 
-def test_a_result_that_is_too_long_ends_the_child(make: Make) -> None:
-    assert fault_of(make(), "flood").fault is ChildFault.OUTPUT
+@pytest.mark.parametrize("size", [1_000_000, 0])
+def test_a_result_that_is_too_long_or_of_too_many_pieces_ends_the_child(
+    make: Make, size: int
+) -> None:
+    assert fault_of(make(), "flood", {"bytes": size}).fault is ChildFault.OUTPUT
 
 
 @pytest.mark.parametrize(
