@@ -8,6 +8,7 @@ for when it is asked again.
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -42,6 +43,7 @@ _STEP = 6  # passages that "More passages" adds
 _USUAL = 6  # passages, where the room of the model is not known
 _LEAST = 0.3  # of the score of the best passage that one has which is read with it
 _SHARE = 3  # one part of so many of the free context is for passages
+_log = logging.getLogger(__name__)
 
 Ended = Callable[[SearchFault | None], None]
 
@@ -288,9 +290,14 @@ class Retrieval:
             if result.fault:
                 then(SearchFault(result.fault))
                 return
-            passages = self._passages(conversation, branch, result.found)
-            count = most(passages)
-            made = numbered(passages[:count], branch[:-1])
+            try:
+                passages = self._passages(conversation, branch, result.found)
+                count = most(passages)
+                made = numbered(passages[:count], branch[:-1])
+            except Exception as error:  # noqa: BLE001  (the answer must not wait forever)
+                _log.exception("passages cannot be made of what was found")
+                then(SearchFault(str(error) or type(error).__name__))
+                return
             shown = "" if words == typed_text(question.parts).strip() else words
             missing = result.missing + unread
             then(PassagesPart(made, shown, max(_worth(passages) - count, 0), missing))

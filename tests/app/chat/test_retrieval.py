@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from app.chat.retrieval import AttachedFiles, Read
 from app.domain.documents import Passage, SearchFault
 from app.domain.generation_settings import GenerationSettings
 from app.domain.message import Message, MessageState
@@ -55,6 +57,14 @@ def stored(stage: Stage) -> list[Message]:
     stage.store_queue.read(lambda store: store.branch(store.conversations()[0].id), made.append)
     until(lambda: bool(made))
     return made[0]
+
+
+def use(stage: Stage, index: int, key: str) -> None:
+    """Use the first control of a message whose key ends so."""
+    controls = stage.window.transcript.access.controls.of(index)
+    control = next(each for each in controls if each.key.endswith(key))
+    assert control.use is not None
+    control.use()
 
 
 def asked(stage: Stage) -> str:
@@ -167,6 +177,37 @@ def test_a_failed_search_asks_what_to_do(stage: Stage, search: FakeSearch) -> No
     search.found(page(part, 1))
     stage.wait_until_idle()
     assert stage.state.messages[-1].id == last.id
+    assert "two years" in asked(stage)
+
+
+class Broken(AttachedFiles):
+    """Documents of which no passages can be made."""
+
+    def keys(self, conversation: int, branch: Sequence[Message]) -> Iterable[str]:
+        return ("broken",)
+
+    def reader(self, conversation: int, branch: Sequence[Message]) -> Read:
+        raise ValueError("no such document")
+
+
+def test_what_cannot_be_made_of_a_result_does_not_keep_the_answer_waiting(
+    stage: Stage, search: FakeSearch, caplog: pytest.LogCaptureFixture
+) -> None:
+    part, broken = manual(), Broken()
+    stage.controller.retrieval.documents.append(broken)
+    ask(stage, "How long is the warranty of the pump?", part)
+    search.found(page(part, 1))
+    stage.wait_until_idle()
+    last = stage.state.messages[-1]
+    assert last.error is not None
+    assert last.error.fault == SearchFault("no such document")
+    assert "passages cannot be made" in caplog.text
+    caplog.clear()
+
+    stage.controller.retrieval.documents.remove(broken)
+    stage.controller.continue_answer(last.id)  # try again
+    search.found(page(part, 1))
+    stage.wait_until_idle()
     assert "two years" in asked(stage)
 
 
@@ -346,11 +387,7 @@ def test_a_passage_struck_out_is_stored_until_it_is_sent(stage: Stage, search: F
     search.found()
     assert "three years" in stage.engine.last_generate.turns[0].text
     answer(stage)
-    view = stage.window.transcript
-    again = view.access.controls.find(0, "tool again_with")
-    assert again is not None
-    assert again.use is not None
-    again.use()
+    use(stage, 0, "tool again_with")
     stage.wait_until_idle()
     now = stage.state.messages[0]
     assert [(each.struck, each.toggled) for each in found(now)] == [(False, False), (True, False)]
@@ -396,17 +433,12 @@ def test_the_window_sends_what_the_list_of_passages_asks_for(
     answer(stage)
     view = stage.window.transcript
     view.message_layout.toggle_row(0, 1)
-    pin = next(c for c in view.access.controls.of(0) if c.key.endswith(" pin"))
-    assert pin.use is not None
-    pin.use()
+    use(stage, 0, " pin")
     assert [each.pinned for each in found(stage.state.messages[0])] == [True, False]
     strikes = [c for c in view.access.controls.of(0) if c.key.endswith(" strike")]
     assert strikes[1].use is not None
     strikes[1].use()
-    again = view.access.controls.find(0, "tool again_with")
-    assert again is not None
-    assert again.use is not None
-    again.use()
+    use(stage, 0, "tool again_with")
     stage.wait_until_idle()
     assert [(each.pinned, each.struck) for each in found(stage.state.messages[0])] == [
         (True, False), (False, True)
