@@ -412,18 +412,24 @@ def test_a_question_waits_for_the_vectors_of_a_few_passages(make) -> None:
     assert next(each.key for each in results[0].found) == "lease"
 
 
-def test_a_question_does_not_wait_for_vectors_while_an_answer_runs(make) -> None:
-    encoder = FakeEncoder()
-    bench = make(encoder=encoder)
+def asked_while_held(bench: Bench, encoder: FakeEncoder, question: str) -> list[SearchResult]:
+    """Ask while the encoder has passages of a document and gives vectors of the question alone."""
     encoder.holds = True
     bench.want("fruit", FRUIT)
     until(lambda: bool(encoder.held))
     results: list[SearchResult] = []
-    bench.indexing.search("apples", None, results.append)
-    until(lambda: len(encoder.held) == 2)
-    encoder.held.pop()()
+    bench.indexing.search(question, None, results.append)
+    until(lambda: len(encoder.held) == 2)  # passages, and the question
+    encoder.held.pop()()  # of the question
     until(lambda: not bench.indexing._working)
     assert results == []
+    return results
+
+
+def test_a_question_does_not_wait_for_vectors_while_an_answer_runs(make) -> None:
+    encoder = FakeEncoder()
+    bench = make(encoder=encoder)
+    results = asked_while_held(bench, encoder, "apples")
     bench.answer(True)
     until(lambda: bool(results))
     assert [each.key for each in results[0].found] == ["fruit"]
@@ -433,13 +439,7 @@ def test_a_question_does_not_wait_for_vectors_while_an_answer_runs(make) -> None
 def test_a_question_does_not_wait_for_vectors_that_do_not_come(make) -> None:
     encoder = FakeEncoder()
     bench = make(encoder=encoder)
-    encoder.holds = True
-    bench.want("fruit", FRUIT)
-    until(lambda: bool(encoder.held))
-    results: list[SearchResult] = []
-    bench.indexing.search("apples", None, results.append)
-    until(lambda: len(encoder.held) == 2)
-    encoder.held.pop()()
+    results = asked_while_held(bench, encoder, "apples")
     encoder.held.clear()
     bench.indexing._stop_waiting()  # the time is over
     until(lambda: bool(results))

@@ -24,11 +24,7 @@ from app.domain.file_words import (
     warning_words,
 )
 from app.domain.parts import FilePart
-
-PAGES = Document(
-    DocumentKind.PDF, tuple(Page(str(n), f"Page {n}") for n in range(1, 13)), PageUnit.PAGE
-)
-REPORT = FilePart("report.pdf", PAGES.text, kind=PAGES.kind, unit=PAGES.unit, pages=PAGES.starts)
+from sample_files import REPORT
 
 
 def chosen(*pages: int) -> FilePart:

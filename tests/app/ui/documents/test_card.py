@@ -15,6 +15,7 @@ from app.domain.parts import FilePart, prompt_text
 from app.state.attachments import Attachment, AttachmentPhase, AttachmentsState
 from app.ui.documents.card import DocumentCard
 from app.ui.documents.viewer import DocumentViewer
+from sample_files import file_part
 
 PARAGRAPH = "The café 🏮 by the harbour was rebuilt in 1926.\n" * 5
 
@@ -24,12 +25,7 @@ def document(pages: int) -> Document:
     return Document(DocumentKind.PDF, tuple(made), PageUnit.PAGE)
 
 
-def part_of(found: Document, name: str = "harbour.pdf") -> FilePart:
-    starts = found.starts
-    return FilePart(name, found.text, kind=found.kind, unit=found.unit, pages=starts, path="/h.pdf")
-
-
-REPORT = part_of(document(12))
+REPORT = file_part(document(12), "harbour.pdf", path="/h.pdf")
 
 
 class Opened:
@@ -220,7 +216,7 @@ def test_the_card_closes_when_its_file_is_removed(opened: Opened) -> None:
 
 
 def test_a_thousand_pages_have_marks_of_their_visible_part_only(opened: Opened) -> None:
-    large = part_of(document(1000))
+    large = file_part(document(1000), "harbour.pdf", path="/h.pdf")
     opened.attach(replace(large, reads=Reads.PAGES, chosen=(3,)))
     opened.viewer.show_attachment(1)
     card = opened.card

@@ -12,11 +12,7 @@ from PySide6.QtWidgets import QPlainTextEdit, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.domain.documents import (
-    Document,
-    DocumentKind,
     DocumentWarning,
-    Page,
-    PageUnit,
     Reads,
     Warned,
 )
@@ -24,13 +20,8 @@ from app.domain.parts import FilePart, ImagePart
 from app.state.attachments import Attachment, AttachmentPhase
 from app.ui.documents.chip import HEIGHT
 from app.ui.documents.chips import Chips
+from sample_files import REPORT
 
-PAGES = Document(
-    DocumentKind.PDF, tuple(Page(str(n), f"Page {n}") for n in range(1, 13)), PageUnit.PAGE
-)
-REPORT = FilePart(
-    "report.pdf", PAGES.text, kind=PAGES.kind, unit=PAGES.unit, pages=PAGES.starts, path="/r.pdf"
-)
 READY = Attachment(1, "report.pdf", "/r.pdf", AttachmentPhase.READY, REPORT, 4300)
 FAILED = Attachment(
     2, "plans.pdf", "/p.pdf", AttachmentPhase.FAILED, fault="plans.pdf has a password."

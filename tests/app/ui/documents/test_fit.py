@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from app.domain.documents import Document, DocumentKind, Page, PageUnit, Reads
+from app.domain.documents import Reads
 from app.domain.model_ref import Local
 from app.domain.parts import FilePart
 from app.state.attachments import (
@@ -17,14 +17,9 @@ from app.state.attachments import (
 )
 from app.ui.documents.fit import FitLine
 from fakes import MODEL
+from sample_files import REPORT
 from stage import Stage
 
-PAGES = Document(
-    DocumentKind.PDF, tuple(Page(str(n), f"Page {n}") for n in range(1, 13)), PageUnit.PAGE
-)
-REPORT = FilePart(
-    "report.pdf", PAGES.text, kind=PAGES.kind, unit=PAGES.unit, pages=PAGES.starts, path="/r.pdf"
-)
 NOTES = FilePart("notes.md", "One line", path="/n.md")
 READY = AttachmentPhase.READY
 LARGE = Attachment(1, "report.pdf", "/r.pdf", READY, REPORT, 120_000)
