@@ -14,13 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from app.documents.source import (
-    ExtractionError,
-    ExtractionFault,
-    file_state,
-    pieces,
-    sha256_of,
-)
+from app.documents.source import ExtractionError, ExtractionFault, file_state, pieces, sha256_of
 from app.domain.documents import Document, Reads
 from app.domain.parts import FilePart
 from app.store.blobs import Blobs

@@ -84,10 +84,7 @@ class VectorTable:
             self._keep(keep)
 
     def nearest(
-        self,
-        vector: Sequence[float],
-        limit: int,
-        ranges: Iterable[tuple[int, int]] | None = None,
+        self, vector: Sequence[float], limit: int, ranges: Iterable[tuple[int, int]] | None = None
     ) -> list[tuple[int, float]]:
         """Ids and cosines (-1 to 1) of the nearest passages, also of only some ranges of ids."""
         self._merge()

@@ -257,10 +257,7 @@ class ChildPool:
     """The child processes of one use, started when they are needed; any thread may call."""
 
     def __init__(
-        self,
-        limits: ChildLimits | None = None,
-        most: int = 2,
-        command: Sequence[str] | None = None,
+        self, limits: ChildLimits | None = None, most: int = 2, command: Sequence[str] | None = None
     ) -> None:
         self._limits = limits or ChildLimits()
         self._command = command or child_command()

@@ -42,10 +42,7 @@ def fault_sentence(name: str, fault: ExtractionFault, detail: str = "") -> tuple
             tr("{file} was not found.", file=name),
             tr("It may have been moved or deleted."),
         ),
-        ExtractionFault.NOT_A_FILE: (
-            tr("{file} is not a file.", file=name),
-            tr("Attach a file."),
-        ),
+        ExtractionFault.NOT_A_FILE: (tr("{file} is not a file.", file=name), tr("Attach a file.")),
         ExtractionFault.CHANGED: (
             tr("{file} changed while it was read.", file=name),
             tr("Attach it again when it is complete."),

@@ -209,10 +209,7 @@ def _across(group: _Group, left: float, right: float, depth: int) -> list[str] |
 
 
 def _bounds(column: list[Fragment], left: float, right: float) -> Span:
-    return (
-        max(left, min(item.x0 for item in column)),
-        min(right, max(item.x1 for item in column)),
-    )
+    return (max(left, min(item.x0 for item in column)), min(right, max(item.x1 for item in column)))
 
 
 def _columns(items: Sequence[Fragment], edges: list[float]) -> list[list[Fragment]]:

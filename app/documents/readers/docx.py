@@ -31,13 +31,7 @@ _LONGEST_INSTRUCTION = 4_000  # characters of a field
 _HEADING = re.compile(r"heading (\d)")
 _TARGET = re.compile(r'HYPERLINK\s+"([^"]+)"')
 _LEFT_OUT = frozenset(("w:del", "w:moveFrom", "w:rPr", "w:pPr", "w:sdtPr", "w:instrText", "w:rt"))
-_SIGNS = {
-    "w:tab": "\t",
-    "w:ptab": "\t",
-    "w:br": "\n",
-    "w:cr": "\n",
-    "w:noBreakHyphen": "-",
-}
+_SIGNS = {"w:tab": "\t", "w:ptab": "\t", "w:br": "\n", "w:cr": "\n", "w:noBreakHyphen": "-"}
 
 
 def read(source: Source) -> Document:

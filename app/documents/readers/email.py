@@ -10,14 +10,7 @@ from app.documents.decoding import Decoded, clean, is_text
 from app.documents.html_markdown import markdown
 from app.documents.messages import Message, parse
 from app.documents.source import MOST_CHARACTERS, ExtractionError, ExtractionFault, Look, Source
-from app.domain.documents import (
-    Document,
-    DocumentKind,
-    DocumentWarning,
-    Page,
-    PageUnit,
-    Warned,
-)
+from app.domain.documents import Document, DocumentKind, DocumentWarning, Page, PageUnit, Warned
 
 _MOST_MESSAGE = 150_000_000  # bytes, attachments included; of a longer one, the beginning
 _FROM_LINE = re.compile(rb"(?:\A|\n\r?\n|\r\n\r\n)(?=From [^\r\n]{3,200}\d\d:\d\d)")

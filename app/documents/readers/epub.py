@@ -12,14 +12,7 @@ from app.documents.html_markdown import markdown
 from app.documents.html_tokens import Token, tokens
 from app.documents.readers.package import Package, resolved
 from app.documents.source import MOST_CHARACTERS, ExtractionError, ExtractionFault, Source
-from app.domain.documents import (
-    Document,
-    DocumentKind,
-    DocumentWarning,
-    Page,
-    PageUnit,
-    Warned,
-)
+from app.domain.documents import Document, DocumentKind, DocumentWarning, Page, PageUnit, Warned
 
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"

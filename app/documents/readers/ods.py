@@ -5,13 +5,7 @@ from __future__ import annotations
 from xml.etree.ElementTree import Element
 
 from app.documents.office.ooxml import number
-from app.documents.office.opendocument import (
-    MOST_REPEATED,
-    STYLES,
-    TextReader,
-    opened,
-    repeated,
-)
+from app.documents.office.opendocument import MOST_REPEATED, STYLES, TextReader, opened, repeated
 from app.documents.office.sheet import Sheet
 from app.documents.office.writing import Blocks, whole
 from app.documents.readers.xlsx import HIDDEN

@@ -91,11 +91,7 @@ def test_the_files_of_a_rar_archive_are_listed(tmp_path: Path, content: bytes) -
 
 @pytest.mark.parametrize(
     "content",
-    [
-        SEVEN_ZIP_ENCRYPTED,
-        rar_5(b"\x04\0\0\0"),
-        rar_4((0x73, 0x80, bytes(6))),
-    ],
+    [SEVEN_ZIP_ENCRYPTED, rar_5(b"\x04\0\0\0"), rar_4((0x73, 0x80, bytes(6)))],
     ids=["7z", "rar 5", "rar 4"],
 )
 def test_an_archive_whose_list_is_encrypted_is_protected(tmp_path: Path, content: bytes) -> None:

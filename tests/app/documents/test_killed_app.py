@@ -13,10 +13,7 @@ import pytest
 from app.system.paths import database
 from hostile_pdf import hostile_pdfs
 
-pytestmark = [
-    pytest.mark.sweep,
-    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
-]
+pytestmark = [pytest.mark.sweep, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 ROOT = Path(__file__).parents[3]
 START_SECONDS = 60.0
 END_SECONDS = 1.0

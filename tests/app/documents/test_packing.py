@@ -9,14 +9,7 @@ import pytest
 from app.documents import packing
 from app.documents.packing import pack, pack_fault, unpack
 from app.documents.source import ExtractionError, ExtractionFault
-from app.domain.documents import (
-    Document,
-    DocumentKind,
-    DocumentWarning,
-    Page,
-    PageUnit,
-    Warned,
-)
+from app.domain.documents import Document, DocumentKind, DocumentWarning, Page, PageUnit, Warned
 
 DOCUMENT = Document(
     DocumentKind.SHEETS,

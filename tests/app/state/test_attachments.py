@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.state.attachments import (
-    Attachment,
-    AttachmentsState,
-    Editing,
-    FitEstimate,
-)
+from app.state.attachments import Attachment, AttachmentsState, Editing, FitEstimate
 
 
 def test_places_have_their_own_files_in_order() -> None:

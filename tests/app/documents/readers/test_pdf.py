@@ -158,14 +158,8 @@ PAGES: dict[str, tuple[Callable[[], PdfPage], str]] = {
         hyphenated,
         "The continent was a well-Known place of great importance to all-in-one boats.",
     ),
-    "ligatures": (
-        lambda: PdfPage().text(72, 100, b"AB\x20CD", font="F2"),
-        "office flat",
-    ),
-    "a ruled table": (
-        lambda: PdfPage().grid(LINES_X, LINES_Y).cells(XS, YS, TABLE),
-        TABLE_TEXT,
-    ),
+    "ligatures": (lambda: PdfPage().text(72, 100, b"AB\x20CD", font="F2"), "office flat"),
+    "a ruled table": (lambda: PdfPage().grid(LINES_X, LINES_Y).cells(XS, YS, TABLE), TABLE_TEXT),
     "a ruled table in boxes": (
         lambda: [
             page := PdfPage().cells(XS, YS, TABLE),
@@ -213,10 +207,7 @@ PAGES: dict[str, tuple[Callable[[], PdfPage], str]] = {
         ),
         TABLE_TEXT + "\n| Milk | 1 | 1.10 |",
     ),
-    "a table of aligned columns": (
-        lambda: PdfPage().cells(XS, YS, TABLE),
-        TABLE_TEXT,
-    ),
+    "a table of aligned columns": (lambda: PdfPage().cells(XS, YS, TABLE), TABLE_TEXT),
     "a table of aligned columns between paragraphs": (
         lambda: columns(PdfPage(), 460, (72, 100, A), (72, 380, B)).cells(XS, YS, TABLE),
         f"{A}\n\n{TABLE_TEXT}\n\n{B}",
@@ -298,10 +289,7 @@ PAGES: dict[str, tuple[Callable[[], PdfPage], str]] = {
         lambda: columns(PdfPage(), 440, (90, 100, A)).text(40, 500, "Draft of May", turn=1),
         f"{A}\n\nDraft of May",
     ),
-    "from the right": (
-        lambda: PdfPage().text(72, 100, rtl(SHALOM), font="F2"),
-        SHALOM,
-    ),
+    "from the right": (lambda: PdfPage().text(72, 100, rtl(SHALOM), font="F2"), SHALOM),
     "words from the right, one by one": (
         lambda: (
             PdfPage()
@@ -336,10 +324,7 @@ PAGES: dict[str, tuple[Callable[[], PdfPage], str]] = {
         lambda: PdfPage().text(72, 100, "“Où est l’été?” – “Là…”"),
         "“Où est l’été?” – “Là…”",
     ),
-    "symbols of bullets": (
-        lambda: PdfPage().text(72, 100, b"E\x20D", font="F2"),
-        "• flat",
-    ),
+    "symbols of bullets": (lambda: PdfPage().text(72, 100, b"E\x20D", font="F2"), "• flat"),
 }
 LIGATURES = {0x20: " ", 0x41: "o\ufb03", 0x42: "ce", 0x43: "\ufb02", 0x44: "at", 0x45: "\uf0b7"}
 PAGES["ligatures"] = (lambda: PdfPage().text(72, 100, b"AB\x20CD", font="F2"), "office flat")

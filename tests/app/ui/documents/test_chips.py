@@ -11,11 +11,7 @@ from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import QPlainTextEdit, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.domain.documents import (
-    DocumentWarning,
-    Reads,
-    Warned,
-)
+from app.domain.documents import DocumentWarning, Reads, Warned
 from app.domain.parts import FilePart, ImagePart
 from app.state.attachments import Attachment, AttachmentPhase
 from app.ui.documents.chip import HEIGHT
