@@ -51,11 +51,14 @@ class Sheet:
     def text(self) -> str:
         """Its tables; a row that stands alone is a line."""
         made: list[list[_Row]] = []
+        before = (-1, -1)  # columns of the last one
         for block in self._blocks:
-            if made and len(made[-1]) > 1 and _extent(block) == _extent(made[-1]):
+            extent = _extent(block)
+            if made and len(made[-1]) > 1 and extent == before:
                 made[-1].extend(block)  # an empty row within a table
             else:
                 made.append(list(block))
+            before = extent
         return "\n\n".join("\n".join(_lines(block)) for block in made)
 
 
