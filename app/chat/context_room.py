@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from app.domain.message import Message
 from app.domain.model_ref import Remote
-from app.domain.parts import prompt_text
+from app.domain.passages import text_bytes
 from app.state.chat import State
 
 _BYTES = 3.0  # of a token, where no answer has shown it: texts have more, rarely less
@@ -46,8 +46,3 @@ def bytes_per_token(messages: Sequence[Message]) -> float:
             found.append(size / message.prompt_tokens)
         size += text_bytes(message)
     return min(max(min(found, default=_BYTES), _FEWEST_BYTES), _MOST_BYTES)
-
-
-def text_bytes(message: Message) -> int:
-    """Bytes of a message in a prompt."""
-    return len(prompt_text(message.parts).encode("utf-8", "replace"))

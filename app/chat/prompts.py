@@ -12,13 +12,13 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import dropwhile
 
-from app.chat.context_room import answer_room, bytes_per_token, context_of, text_bytes
+from app.chat.context_room import answer_room, bytes_per_token, context_of
 from app.domain.answer_request import AnswerRequest, PromptMessage
 from app.domain.chat_settings import ResolvedText
 from app.domain.message import AnswerAgain, Message
 from app.domain.model_ref import ModelRef, Remote
 from app.domain.parts import Part, TextPart, ToolResultPart, prompt_text, without_error
-from app.domain.passages import as_read, passages_part, without_old
+from app.domain.passages import as_read, passages_part, text_bytes, without_old
 from app.domain.variables import has_variables, resolved
 from app.settings.samplers import SAMPLERS
 from app.settings.table import Settings, sampling, thinking

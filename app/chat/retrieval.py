@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from app.chat.context_room import answer_room, bytes_per_token, context_of, text_bytes
+from app.chat.context_room import answer_room, bytes_per_token, context_of
 from app.chat.indexing import SearchResult
 from app.domain.documents import FoundPassage, PageUnit, Passage, Reads, SearchFault
 from app.domain.message import Message
@@ -26,6 +26,7 @@ from app.domain.passages import (
     passages_part,
     place,
     searched_words,
+    text_bytes,
     to_send_again,
     toggled,
     with_passages,
@@ -340,8 +341,9 @@ class Retrieval:
             return _USUAL
         size = bytes_per_token(branch)
         room = context - answer_room(context)
-        free = room - sum(map(text_bytes, branch)) / size
-        shortest, _ = without_old(branch, sum(map(text_bytes, branch)))  # old ones go for new ones
+        whole = sum(map(text_bytes, branch))
+        free = room - whole / size
+        shortest, _ = without_old(branch, whole)  # old ones go for new ones
         most = room - sum(map(text_bytes, shortest)) / size
         used, count = 0.0, 0
         for passage in passages[: min(_worth(passages), MOST)]:

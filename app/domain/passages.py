@@ -205,7 +205,7 @@ def without_old(messages: Sequence[Message], surplus: int) -> tuple[list[Message
             break
         if not (read := read_passages(made[at].parts)):
             continue
-        before = _size(made[at]) + _size(made[last])
+        before = text_bytes(made[at]) + text_bytes(made[last])
         numbers = {each.number for each in read}
         made[at] = _with(made[at], ())
         moved = (
@@ -213,7 +213,7 @@ def without_old(messages: Sequence[Message], surplus: int) -> tuple[list[Message
             for each in read_passages(made[last].parts)
         )
         made[last] = _with(made[last], tuple(moved))
-        surplus -= before - _size(made[at]) - _size(made[last])
+        surplus -= before - text_bytes(made[at]) - text_bytes(made[last])
         left_out.add(messages[at].id)
     return made, frozenset(left_out)
 
@@ -224,8 +224,8 @@ def _with(message: Message, passages: tuple[Passage, ...]) -> Message:
     return replace(message, parts=with_passages(message.parts, found))
 
 
-def _size(message: Message) -> int:
-    """Bytes in a prompt."""
+def text_bytes(message: Message) -> int:
+    """Bytes of a message in a prompt."""
     return len(prompt_text(message.parts).encode("utf-8", "replace"))
 
 
