@@ -31,7 +31,7 @@ SUGGESTIONS = (
 )
 
 # Minimum height of the view to show each, in pixels; for the chips, without them and the sentence.
-_DRAWING_FROM, _SUGGESTIONS_FROM, _CHIPS_FROM = 560, 240, 292
+_DRAWING_FROM, _SUGGESTIONS_FROM, _CHIPS_FROM, _OFFER_FROM = 560, 240, 292, 220
 _SIDES = 48  # pixels, both margins
 
 
@@ -82,7 +82,7 @@ class EmptyView(QWidget):
         super().__init__(parent)
         self._state = state
         self.chips = PresetChips(presets)
-        self._no_model = True
+        self._no_model, self._elsewhere = True, False
         self.drawing = Drawing()
         self.name = label("", "", HEADING)
         self.name.setFont(font(HEADING, QFont.Weight.Medium))
@@ -131,11 +131,14 @@ class EmptyView(QWidget):
         layout.addWidget(self.sentence)
         layout.addWidget(self.place)
         layout.addWidget(self.leave_button, 0, Qt.AlignmentFlag.AlignHCenter)
-        layout.addSpacing(24)
+        self._buttons = QWidget()  # hidden with all that is in it, and the room between
+        column = QVBoxLayout(self._buttons)
+        column.setContentsMargins(0, 24, 0, 8)
+        column.setSpacing(8)
         for button in (*self.suggestions, *self._for_no_model):
             button.setFont(font(BODY))
-            layout.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
-            layout.addSpacing(8)
+            column.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
+        layout.addWidget(self._buttons)
         for button in self.suggestions:
             button.clicked.connect(partial(self._suggest, button.text()))
         layout.addSpacing(8)
@@ -171,8 +174,7 @@ class EmptyView(QWidget):
             none = tr("No model loaded") if some else tr("No model yet")
             self.name.setText(none if no_model else model.name)
             self._show_facts(_facts(model), _sentence(model, some))
-        self._no_model = no_model
-        self.better_row.setVisible(not elsewhere)
+        self._no_model, self._elsewhere = no_model, elsewhere
         for button in self._for_no_model:
             button.setVisible(no_model)
         self._fit_height()
@@ -197,11 +199,13 @@ class EmptyView(QWidget):
         self.leave_button.setVisible(bool(name))
 
     def _fit_height(self) -> None:
-        """Hide the illustration, then the suggestions, when the view is not high enough."""
+        """Hide the illustration, the suggestions, then the offer, where there is no room for them."""
         height = self.height()
         self.drawing.setVisible(height >= _DRAWING_FROM)
         for button in self.suggestions:
             button.setVisible(not self._no_model and height >= _SUGGESTIONS_FROM)
+        self._buttons.setVisible(self._no_model or height >= _SUGGESTIONS_FROM)
+        self.better_row.setVisible(not self._elsewhere and height >= _OFFER_FROM)
         width = self.width() - _SIDES
         wrapped = self.sentence.heightForWidth(width) + self.chips.heightForWidth(width)
         self.chips.setVisible(not self._no_model and height >= _CHIPS_FROM + wrapped)
