@@ -15,12 +15,12 @@ from PySide6.QtWidgets import QWidget
 from app.domain.collection import Collection
 from app.domain.snippet import has_words
 from app.state.attachments import KnownFile
+from app.state.collection_words import sources_words
 from app.state.collections import ShownCollection
 from app.state.states import States
 from app.system.translation import tr
 from app.ui.chat.composer import Composer
 from app.ui.chat.offer_list import Offer, OfferList
-from app.ui.collections.words import sources_words
 from app.ui.theme.file_icons import file_icon
 from app.ui.widgets.controls import TextButton
 

@@ -12,9 +12,9 @@ from PySide6.QtWidgets import QHBoxLayout, QInputDialog, QVBoxLayout, QWidget
 
 from app.domain.collection import Collection, CollectionView
 from app.state.chat import State
+from app.state.collection_words import sources_words, state_words
 from app.state.collections import CollectionsState
 from app.system.translation import number, tr
-from app.ui.collections.words import sources_words, state_words
 from app.ui.file_dialogs import Chosen, choose_files, choose_folder
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette

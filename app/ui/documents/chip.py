@@ -21,9 +21,9 @@ from app.domain.file_words import (
 )
 from app.domain.parts import FilePart, ImagePart
 from app.state.attachments import Attachment, AttachmentPhase
+from app.state.collection_words import fault_words, files_words, sources_words
 from app.state.collections import ShownCollection
 from app.system.translation import listed, sentences, tr
-from app.ui.collections.words import fault_words, files_words, sources_words
 from app.ui.theme import icons
 from app.ui.theme.file_icons import file_icon
 from app.ui.theme.palette import LIGHT, Palette

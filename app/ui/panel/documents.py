@@ -8,9 +8,9 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout
 
 from app.state.chat_settings import ShownSettings
+from app.state.collection_words import state_words
 from app.state.collections import CollectionsState
 from app.system.translation import tr
-from app.ui.collections.words import state_words
 from app.ui.panel.section import Section, note
 from app.ui.theme.palette import Palette
 from app.ui.widgets.controls import TextButton, align_text_at_start
