@@ -135,7 +135,7 @@ class TableAnswer(LongAnswer):
         try:
             query = read_query(text, {name: _find(table) for name, table in by_name.items()})
             table = by_name[query.table]
-            return _part(evaluate(table, query, self._is_stopped), table)
+            return result_part(evaluate(table, query, self._is_stopped), table)
         except QueryError as error:
             return str(error)
         except Stopped:
@@ -182,15 +182,15 @@ class TableAnswer(LongAnswer):
         asked = self._table_request
         left_out = len(tables) - len(shown)
         more = f"{left_out} further tables are not shown." if left_out else ""
-        question = f"Question: {asked.question}"
+        question = f"Question: {asked.question}\nQuery:"
         pieces = (
             _TASK,
             _described(shown),
             more,
             _examples(shown),
             asked.earlier,
-            question,
             refused,
+            question,
         )
         return "\n\n".join(filter(None, pieces))
 
@@ -221,8 +221,8 @@ def _find(table: Table) -> Callable[[str], str | None]:
     return find
 
 
-def _part(result: TableResult, table: Table) -> TablePart:
-    """A result as it is stored."""
+def result_part(result: TableResult, table: Table) -> TablePart:
+    """A result as it is stored in an answer."""
     query = result.query
     empty = tr("(empty)")
     rows = [
@@ -355,5 +355,5 @@ def _full(query: Query) -> str:
     """A query with all its fields, as the schema has them."""
     usual = {"match": "all", "sort": "", "order": "largest first", "limit": 0}
     own: dict[str, object] = json.loads(query.json)
-    rest = {key: value for key, value in usual.items() if key not in own}
-    return json.dumps(own | rest, ensure_ascii=False)
+    first = {key: value for key, value in own.items() if key not in usual}
+    return json.dumps(first | usual | own, ensure_ascii=False)

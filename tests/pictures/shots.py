@@ -42,6 +42,7 @@ import scenes_performance
 import scenes_presets
 import scenes_search
 import scenes_settings
+import scenes_tables
 import scenes_transfer
 import scenes_trash
 from app.ui.language import set_language
@@ -63,6 +64,7 @@ SCENES: dict[str, Scene] = {
     **scenes_panel.SCENES,
     **scenes_parts.SCENES,
     **scenes_passages.SCENES,
+    **scenes_tables.SCENES,
     **scenes_adapters.SCENES,
     **scenes_performance.SCENES,
     **scenes_presets.SCENES,

@@ -111,7 +111,7 @@ def test_the_model_writes_a_query_and_answers_from_its_result(
     prompt = request.turns[-1].text
     assert 'Table "orders.csv", 4 rows. Columns:' in prompt
     assert '- "Amount": number, such as 10.50, 4.25, 1.25' in prompt
-    assert prompt.endswith("Question: Total of amount by region?")
+    assert prompt.endswith("Question: Total of amount by region?\nQuery:")
     assert stage.state.waiting[last(stage).id] == "Writing a query over the table…"
     write(stage, BY_REGION)
     part = result(stage)
