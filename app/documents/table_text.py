@@ -103,7 +103,7 @@ class Table:
 
 def _cells(line: str, is_markdown: bool, is_own: bool) -> list[str]:
     """The cells of a line; `is_own`: the app has written it."""
-    if is_markdown and is_own and "\\" not in line:
+    if is_markdown and is_own and "\\" not in line and "| |" not in line:
         return line[2:-2].split(" | ")
     if is_markdown and "\\" in line:
         line = line.strip().removeprefix("|")

@@ -162,33 +162,32 @@ def read_query(text: str, tables: dict[str, FindColumn]) -> Query:
     any_of = str(values.get("match", "")).casefold() == "any" and len(where) > 1
     if any_of and len({each.about.do.is_aggregate for each in where}) > 1:
         raise QueryError('With "match": "any", conditions are all about rows, or all about groups.')
-    if any(each.about.do.is_aggregate for each in where) and not any(
-        each.do.is_aggregate for each in shown
-    ):  # groups of what is shown, with what the condition is about
-        shown += tuple(dict.fromkeys(e.about for e in where if e.about.do.is_aggregate))
-    sort = values.get("sort")
+    limit = _limit(values.get("limit"))
+    sort = _sort(values["sort"], find, shown, limit) if values.get("sort") else None
+    more = [*(each.about for each in where), *filter(None, (sort,))]  # which groups have as well
+    shown = tuple(dict.fromkeys((*shown, *(each for each in more if each.do.is_aggregate))))
     return Query(
         shown,
         where,
         any_of,
-        _sort(sort, find, shown) if sort else None,
+        sort,
         str(values.get("order", "")).casefold().startswith(("largest", "desc", "down")),
-        _limit(values.get("limit")),
+        limit,
         table,
     )
 
 
-def _sort(sort: object, find: FindColumn, shown: tuple[Expression, ...]) -> Expression:
-    """What is sorted by: of groups, something that is shown."""
+def _sort(
+    sort: object, find: FindColumn, shown: tuple[Expression, ...], limit: int
+) -> Expression | None:
+    """What is sorted by: of groups, something that they have; None: nothing that matters."""
     made = _expression(sort, find)
-    if made in shown or not any(each.do.is_aggregate for each in shown):
-        if made.do.is_aggregate and made not in shown:
-            raise QueryError(f'"sort" is by "{made}", which "show" does not list.')
+    if made in shown or made.do.is_aggregate or not any(each.do.is_aggregate for each in shown):
         return made
     same = [each for each in shown if each.column == made.column and each.do.is_aggregate]
-    if not same:
+    if not same and limit:
         raise QueryError(f'"sort" is by "{made}", which "show" does not list.')
-    return same[0]
+    return same[0] if same else None
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from app.domain.table_query import Compare, Condition, Do, Expression, Query, Qu
 from app.domain.table_result import Facts, LeftOut, read_facts
 from app.system.translation import number, tr, trn
 
+_NUMBERS = (Do.COUNT, Do.SUM, Do.MEAN, Do.DISTINCT)
+
 
 def expression_words(expression: Expression) -> str:
     """A column, or what is made of it, such as "sum of Amount"."""
@@ -113,8 +115,10 @@ def result_text(part: TablePart) -> str:
     if query is None:
         return part.text
     names = [expression_words(each).replace("|", "\\|") for each in query.show]
-    _, line, rows = part.text.partition("\n")
-    return f"| {' | '.join(names)} |{line}{rows}"
+    marks = ["---:" if each.do in _NUMBERS else "---" for each in query.show]
+    _, _, *rows = part.text.split("\n")
+    lines = (f"| {' | '.join(cells)} |" for cells in (names, marks))
+    return "\n".join((*lines, *rows))
 
 
 def result_notes(part: TablePart) -> list[str]:

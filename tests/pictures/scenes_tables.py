@@ -15,6 +15,7 @@ from engine import Role
 from scenes_chat import NAME, Scene, ready
 from stage import Stage, flush
 
+_SUM = sum(n * 37 % 500 for n in range(240) if n % 9 != 7) + sum(n % 9 != 7 for n in range(240)) / 2
 _ROWS = "\n".join(
     f"| {('North', 'South', 'East')[n % 3]} | {('Ada', 'Bo', 'Cy', 'Dee')[n % 4]} |"
     f" {'open' if n % 9 == 7 else f'{n * 37 % 500},50'} | {n % 28 + 1:02}.0{n % 6 + 1}.2026 |"
@@ -23,7 +24,7 @@ _ROWS = "\n".join(
 _FILE = FilePart(
     "Orders 2026.csv",
     "| Region | Customer | Amount | Date |\n| --- | --- | --- | --- |\n"
-    f"{_ROWS}\n| Total |  | 54.131,00 | |",
+    f"{_ROWS}\n| Total |  | {_SUM:.2f} | |".replace(f"{_SUM:.2f}", f"{_SUM:.2f}".replace(".", ",")),
     "a" * 64,
     DocumentKind.TABLE,
     reads=Reads.TABLES,
@@ -90,7 +91,7 @@ def table_card(stage: Stage) -> None:
         stage.wait_until_idle()
     stage.controller.attachments.read_by_parts(Reads.TABLES)
     flush()
-    stage.window.composer.chips.chips[0].click()
+    stage.window.attaching.viewer.show_attachment(1)
     flush()
 
 

@@ -235,12 +235,21 @@ def _table_sections(part: TablePart) -> list[Section]:
     """The query over a table, as it is written below its row, and what it has found."""
     query, result = Stream(), Stream()
     query.feed(_fenced(_pretty(part.query), "json"), last=True)
+    words = table_words(part)
     result.feed(result_text(part), last=True)
     lines = result.source(0, sys.maxsize).split("\n")
     notes = "\n".join(result_notes(part))
-    blocks = [*result.blocks, Paragraph(Place(len(lines), len(lines) + 1), (Run(notes),))]
+    blocks = [
+        *result.blocks,
+        Paragraph(Place(len(lines), len(lines) + 1), (Run(notes),)),
+    ]
     return [
-        Section(Kind.QUERY, table_words(part), query.blocks, query.source),
+        Section(
+            Kind.QUERY,
+            words,
+            [Paragraph(Place(0, 0), (Run(words),)), *query.blocks],  # the row may be cut
+            query.source,
+        ),
         Section(
             Kind.RESULT,
             "",

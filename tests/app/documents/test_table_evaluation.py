@@ -168,6 +168,8 @@ def test_usual_questions(tmp_path: Path) -> None:
     assert values(found, show=["sum of Price"], where=where("Customer", "=", "nobody")) == [("",)]
     either = [*where("Customer", "=", "bo"), *where("Price", ">", "9")]
     assert values(found, show=["count"], where=either, match="any") == [("2",)]
+    many = where("count", ">", "1")  # which is then shown as well
+    assert values(found, show=["Customer", "sum of Price"], where=many) == [("Ada", "6.50", "3")]
     lost = run(found, show=["count"], where=where("Ordered", ">", "2024-01-31")).facts.left_out
     assert [(each.column, each.others, each.compared) for each in lost] == [("Ordered", 1, True)]
 
@@ -189,7 +191,7 @@ def test_usual_questions(tmp_path: Path) -> None:
         ),
         ({"show": ["count"], "where": [{"column": "Price", "is": ">"}]}, "has no value"),
         ({"show": ["count"], "where": ["Price > 3"]}, 'A condition has "column"'),
-        ({"show": ["Customer", "count"], "sort": "Price"}, "does not list"),
+        ({"show": ["Customer", "count"], "sort": "Price", "limit": 1}, "does not list"),
         ({"show": ["count"], "limit": "few"}, "no whole number"),
         ({"show": [{"sum": "Price"}]}, "is no column"),
         ({"show": ["Price"] * 9}, "more than 8"),
