@@ -147,7 +147,8 @@ def _blocks(role: Role, part: Part, known: Mapping[int, Passage]) -> Sequence[Bl
             return _quoted([_label(section_words(part)), *parse(text)])
         case TablePart():
             notes = " ".join(result_notes(part))
-            return [_label(table_words(part)), *parse(result_text(part)), _label(notes)]
+            words = [_label(each) for each in (table_words(part), notes) if one_line(each)]
+            return _quoted([*words, *parse(result_text(part))])
         case ImagePart(name):
             words = tr("Picture: {name}", name=name) if name else tr("Picture")
             return [_label(words)]

@@ -24,6 +24,7 @@ from app.domain.parts import (
     ImagePart,
     Part,
     PassagesPart,
+    TablePart,
     TextPart,
     ThoughtPart,
     ToolCallPart,
@@ -68,6 +69,14 @@ parts: st.SearchStrategy[Part] = st.one_of(
             st.builds(Passage, st.integers(1, 99), names, texts, names, st.sampled_from(PageUnit)),
             max_size=3,
         ).map(tuple),
+    ),
+    st.builds(
+        TablePart,
+        st.sampled_from(("", "|", "| a |\n| --- |\n| 1 |", "x")) | texts,
+        names,
+        st.sampled_from(('{"show": ["a", "sum of b"]}', "{", '{"show": 3}')) | texts,
+        st.sampled_from(('{"rows": 3, "left_out": [{"column": "a", "empty": 1}]}', "3")) | texts,
+        st.sampled_from(((), ("a", "b"))),
     ),
     st.builds(ErrorPart, st.builds(Fault, st.sampled_from(list(FaultKind))), names, names, names),
 )

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.documents import (
+    NO_QUERY,
     DocumentKind,
     DocumentWarning,
     PageStart,
@@ -32,6 +33,7 @@ from app.domain.parts import (
     ImagePart,
     Part,
     PassagesPart,
+    TablePart,
     TextPart,
     ThoughtPart,
     ToolCallPart,
@@ -107,6 +109,8 @@ EVERY: tuple[Part, ...] = (
     ERROR,
     ErrorPart(SearchFault("disk I/O error")),
     PassagesPart(skipped=True),
+    TablePart("| a |\n| --- |\n| 1 |", "t.csv", '{"show": ["a"]}', '{"rows": 1}', ("a", "b")),
+    ErrorPart(SearchFault('There is no column "b".', NO_QUERY)),
 )
 
 
