@@ -13,6 +13,7 @@ from app.chat.adapters import Adapters
 from app.chat.chat_models import NOTICE as MODEL_NOTICE
 from app.chat.chat_settings import NOTICE as OPTIONS_NOTICE
 from app.chat.controller import Controller
+from app.chat.rewritten import SAVED_NOTICE
 from app.chat.served_answers import NOTICE as SERVED_NOTICE
 from app.chat.transfer.controller import EXPORTED_NOTICE
 from app.domain.documents import Reads
@@ -102,6 +103,8 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
             window.open_picker()
         elif kind == EXPORTED_NOTICE:
             show_in_folder(controller.transfer.exported)
+        elif kind == SAVED_NOTICE:
+            show_in_folder(controller.rewritten.saved)
         elif kind == OPTIONS_NOTICE:
             window.open_panel("format")
         elif kind == SERVED_NOTICE:

@@ -14,7 +14,8 @@ from app.system.json_file import replace_file
 from app.system.translation import tr, trn
 from app.system.worker import BackgroundWorker
 
-NOTICE = "rewritten"  # kind of the notice about a document that is saved
+NOTICE = "rewritten"  # kind of the notice that a document could not be saved
+SAVED_NOTICE = "saved"  # of the one about `Rewritten.saved`
 
 
 def saved_text(parts: Parts) -> str:
@@ -32,6 +33,7 @@ class Rewritten:
     def __init__(self, state: State, user_files: BackgroundWorker) -> None:
         """`user_files` is the worker that writes files of the user."""
         self._state, self._user_files = state, user_files
+        self.saved = Path()  # the file that was written last
 
     def name(self, message_id: int) -> str:
         """The name under which a document is offered to be saved."""
@@ -68,10 +70,12 @@ class Rewritten:
 
         def written(fault: str) -> None:
             lacks = trn("{count} part is not complete.", "{count} parts are not complete.", lacking)
-            notice = Notice(tr("Saved as {path}.", path=str(path)), lacks if lacking else "")
-            if fault:
-                sentence = tr("{name} could not be saved: {reason}", name=path.name, reason=fault)
-                notice = Notice(sentence, tr("Choose another place."))
-            self._state.set_notice(NOTICE, notice)
+            sentence = tr("{name} could not be saved: {reason}", name=path.name, reason=fault)
+            failed = Notice(sentence, tr("Choose another place.")) if fault else None
+            self._state.set_notice(NOTICE, failed)
+            if not fault:
+                self.saved, sentence = path, tr("Saved as {path}.", path=str(path))
+                notice = Notice(sentence, lacks if lacking else "", tr("Show in folder"))
+                self._state.set_notice(SAVED_NOTICE, notice)
 
         self._user_files.run(write, written)

@@ -27,8 +27,9 @@ from app.state.attachments import (
     LongerContext,
     OtherModel,
 )
+from app.state.chat import Notice
 from app.store.store import Store
-from engine import Role
+from engine import FinishReason, Role
 from scenes_chat import NAME, Scene, ready
 from stage import Stage, flush, until
 
@@ -215,6 +216,36 @@ def long_document(stage: Stage) -> None:
     flush()
 
 
+def long_document_asked(stage: Stage) -> None:
+    """A long document before it is sent: its parts, and the time they take."""
+
+    long = replace(_part("catalogue.pdf", _document(120)), reads=Reads.SUMMARY)
+    fit = FitEstimate(43, 8192, 1024, parts=14, part_tokens=81_400, part_seconds=312)
+    _attach(stage, _ready(1, long, 81_400), fit=fit)
+    stage.window.composer.insert("Summarise this document. Keep names and numbers.")
+    flush()
+
+
+def long_document_saved(stage: Stage) -> None:
+    """A document that was rewritten part by part and saved, though not all parts are complete."""
+    ready(stage)
+    text = "\n\n".join(f"{_TEXT} {n}" for n in range(60))
+    asked = FilePart("catalogue.pdf", text, kind="pdf", reads=Reads.REWRITE)
+    stage.controller.send((asked, TextPart("Rewrite this document in plain language.")))
+    stage.drain()
+    while stage.state.busy:
+        until(lambda: bool(stage.engine.unfinished) or not stage.state.busy)
+        for each in stage.engine.unfinished:
+            stage.engine.write("Who pays, pays.", request=each.request)
+            stage.engine.finish(FinishReason.LENGTH, request=each.request)
+            stage.drain()
+    notice = Notice(
+        "Saved as /home/ada/catalogue 2.docx.", "1 part is not complete.", "Show in folder"
+    )
+    stage.state.set_notice("saved", notice)
+    flush()
+
+
 def files_edited(stage: Stage) -> None:
     """The editor of that question, with its files as chips."""
     files_sent(stage)
@@ -257,6 +288,8 @@ SCENES: dict[str, Scene] = {
             file_passage,
             files_sent,
             long_document,
+            long_document_asked,
+            long_document_saved,
             files_edited,
             files_found,
             file_names,

@@ -16,6 +16,7 @@ _NEWS = {
     "switch": "model",
     "imported": "check",
     "exported": "check",
+    "saved": "check",
 }  # icons of the notices that are about no problem, by kind
 
 

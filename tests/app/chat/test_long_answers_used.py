@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.chat.rewritten import NOTICE as SAVED
-from app.chat.rewritten import saved_text
+from app.chat.rewritten import SAVED_NOTICE, saved_text
 from app.documents.readers import docx
 from app.documents.source import Source
 from app.domain.documents import Reads
@@ -63,7 +62,7 @@ def test_a_summary_is_saved_with_its_parts(stage: Stage, tmp_path: Path) -> None
     place = tmp_path / "summary.docx"
     stage.controller.rewritten.save(answer.id, place)
     stage.wait_until_idle()
-    assert str(place) in stage.state.notices[SAVED].sentence
+    assert str(place) in stage.state.notices[SAVED_NOTICE].sentence
     found = docx.read(Source(place)).text
     assert found.startswith("The whole.")
     assert "## report.txt, part 2 of 3" in found
@@ -254,6 +253,6 @@ def test_what_is_not_complete_is_said_when_it_is_saved(stage: Stage, tmp_path: P
     place = tmp_path / "new.md"
     stage.controller.rewritten.save(last(stage).id, place)
     stage.wait_until_idle()
-    assert stage.state.notices[SAVED].remedy == "1 part is not complete."
+    assert stage.state.notices[SAVED_NOTICE].remedy == "1 part is not complete."
     text = place.read_text(encoding="utf-8")
     assert text.startswith("```python\nhalf =\n```\n\n# More")  # the rest is no code

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
 from app.chat.part_cuts import part_end
-from app.chat.rewritten import NOTICE as SAVED
+from app.chat.rewritten import NOTICE, SAVED_NOTICE
 from app.documents.readers import docx
 from app.documents.source import Source
 from app.domain.documents import PageStart, PageUnit, Reads
@@ -310,13 +310,14 @@ def test_a_document_is_rewritten_part_by_part_and_saved(
     stage.wait_until_idle()
     expected = "\n\n".join(f"Part *{n}*, rewritten." for n in range(1, len(read) + 1))
     assert place.read_text(encoding="utf-8") == f"{expected}\n"
-    assert str(place) in stage.state.notices[SAVED].sentence
+    assert str(place) in stage.state.notices[SAVED_NOTICE].sentence
+    assert stage.controller.rewritten.saved == place
     stage.controller.rewritten.save(last(stage).id, tmp_path / "new.docx")
     stage.wait_until_idle()
     assert docx.read(Source(tmp_path / "new.docx")).text.startswith("Part 1, rewritten.")
     stage.controller.rewritten.save(last(stage).id, tmp_path / "no" / "new.md")
     stage.wait_until_idle()
-    assert "new.md could not be saved" in stage.state.notices[SAVED].sentence
+    assert "new.md could not be saved" in stage.state.notices[NOTICE].sentence
 
 
 def test_the_answer_from_a_summary_is_no_document_to_save() -> None:
