@@ -19,6 +19,7 @@ from PySide6.QtCore import QObject, QTimer
 from app.chat.context_room import answer_room, bytes_per_token
 from app.chat.measured_speed import ANSWERS, Speed, speed_of
 from app.chat.model_use import ModelUse
+from app.chat.part_cuts import about_parts
 from app.chat.part_sizes import TASK, USUAL_CONTEXT, long_cost, part_sizes
 from app.chat.prompts import PromptBuilder, memory_start
 from app.domain.answer_details import AnswerRecord
@@ -425,14 +426,15 @@ class Fit:
         self, estimate: FitEstimate, asked: _Asked, cut: Sequence[Attachment]
     ) -> FitEstimate:
         """The estimate with what the files cost that are read part by part."""
-        tokens = [each.tokens or 0 for each in cut]
-        estimate = replace(estimate, part_tokens=sum(tokens))
+        tokens = sum(each.tokens or 0 for each in cut)
+        estimate = replace(estimate, part_tokens=tokens)
         reads = next(each.part.reads for each in cut if each.part)
         fixed = self._about(self._prompts.instructions(asked.chat) + self._typed) + TASK
         sizes = part_sizes(asked.context or USUAL_CONTEXT, fixed, reads)
         if sizes is None:
             return estimate
-        cost = long_cost(tokens, sizes, fixed, reads)
+        counts = [about_parts(e.part, e.tokens or 0, sizes.text) for e in cut if e.part]
+        cost = long_cost(tokens, sum(counts), sizes, fixed, reads)
         seconds = self._speed().seconds(cost.read, cost.written)
         return replace(estimate, parts=cost.parts, part_seconds=seconds)
 

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from app.chat.part_cuts import part_end, part_of, part_text
+from app.chat.part_cuts import part_end, part_length, part_of, part_text
 from app.chat.part_sizes import MARKUP, USUAL_CONTEXT, PartSizes, part_sizes, rewritten_most
 from app.chat.running_answer import QueuedAnswer
 from app.domain.answer_request import AnswerRequest, PromptMessage
@@ -514,8 +514,7 @@ class LongAnswer:
         """Where the parts of a file begin and end, about equally long; empty ones are left out."""
         text = file.text
         tokens = await self._door.count(text[start:])
-        per_token = max((len(text) - start) / max(tokens, 1), 0.1)
-        wanted = math.ceil(tokens / max(math.ceil(tokens / room), 1) * per_token * 1.1) + 1
+        wanted = part_length(len(text) - start, tokens, room)
         found: list[tuple[int, int]] = []
         while start < len(text) and not self._cancelled:
             size = wanted

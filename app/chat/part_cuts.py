@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -17,6 +18,24 @@ from app.domain.parts import FilePart, SectionPart
 _BORDERS = ("\n\n", "\n", ". ", "\u3002", " ")  # the best first
 _HEAD = re.compile(r"\|[ :|-]*-[ :|-]*\n")  # the second line of a table
 _fences = lru_cache(1)(fences)  # of the document that is read
+
+
+def part_length(length: int, tokens: int, most: int) -> int:
+    """About how many characters the parts of a text have that has so many characters and tokens,
+    if a part has at most so many tokens.
+    """
+    per_token = max(length / max(tokens, 1), 0.1)
+    return math.ceil(tokens / max(math.ceil(tokens / most), 1) * per_token * 1.1) + 1
+
+
+@lru_cache(8)
+def about_parts(file: FilePart, tokens: int, most: int) -> int:
+    """About how many parts a file of so many tokens has."""
+    length, count, at = part_length(len(file.text), tokens, most), 0, 0
+    while at < len(file.text):
+        at = part_end(file, at, length)
+        count += 1
+    return count
 
 
 def part_end(file: FilePart, start: int, most: int) -> int:

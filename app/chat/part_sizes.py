@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.domain.documents import Reads
@@ -57,10 +56,10 @@ class LongCost:
     written: int = 0  # tokens, at most
 
 
-def long_cost(files: Sequence[int], sizes: PartSizes, fixed: int, reads: Reads) -> LongCost:
-    """The cost of files of so many tokens, if as many as `fixed` are the same in all requests."""
-    tokens = sum(files)
-    parts = sum(math.ceil(each / sizes.text) for each in files)
+def long_cost(tokens: int, parts: int, sizes: PartSizes, fixed: int, reads: Reads) -> LongCost:
+    """The cost of files of so many tokens in so many parts, if as many tokens as `fixed` are the
+    same in all requests.
+    """
     read = tokens + parts * (fixed + MARKUP)
     if reads is Reads.REWRITE:
         return LongCost(parts, read, tokens)

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from app.chat.long_documents import LongAnswer, LongRequest
-from app.chat.part_cuts import part_text
+from app.chat.part_cuts import about_parts, part_text
+from app.chat.part_sizes import part_sizes
 from app.domain.deltas import Delta, SectionDelta
 from app.domain.documents import PageStart, PageUnit, Reads
 from app.domain.parts import FilePart, SectionPart
@@ -99,3 +100,17 @@ def test_a_document_of_one_page_is_one_request() -> None:
     door = ScriptedDoor(lambda _: "Short.")
     [part] = read(FilePart("a.txt", "One page.", reads=Reads.REWRITE), door)
     assert (part.text, part.count) == ("Short.", 1)
+
+
+@pytest.mark.parametrize("reads", [Reads.SUMMARY, Reads.REWRITE])
+@pytest.mark.parametrize("words", [90, 700])
+def test_the_parts_are_about_as_many_as_was_said(reads: Reads, words: int) -> None:
+    page = " ".join(f"word{n}" for n in range(words)) + "\n\n"
+    starts = tuple(PageStart(str(n), n * len(page)) for n in range(40))
+    file = FilePart("a.pdf", page * 40, unit=PageUnit.PAGE, pages=starts, reads=reads)
+    door = ScriptedDoor(lambda _: "x", 4096)
+    parts = read(file, door)
+    sizes = part_sizes(4096, 20, reads)
+    assert sizes is not None
+    about = about_parts(file, 40 * words, sizes.text)
+    assert 0.75 * len(parts) <= about <= 1.25 * len(parts)

@@ -29,22 +29,20 @@ def test_three_thousand_pages_are_a_few_hundred_requests() -> None:
     sizes = part_sizes(8192, 100, Reads.SUMMARY)
     assert sizes is not None
     tokens = 3_000 * 600
-    cost = long_cost([tokens], sizes, 100, Reads.SUMMARY)
-    assert cost.parts == 293
+    cost = long_cost(tokens, 293, sizes, 100, Reads.SUMMARY)
+    assert sizes.text == 6144
     assert tokens < cost.read < 1.5 * tokens
     assert cost.parts * sizes.result < cost.written < 1.3 * cost.parts * sizes.result
     rewritten = part_sizes(8192, 100, Reads.REWRITE)
     assert rewritten is not None
-    assert long_cost([tokens], rewritten, 100, Reads.REWRITE).parts == 1758
-    assert long_cost([tokens], rewritten, 100, Reads.REWRITE).written == tokens
+    assert long_cost(tokens, 1758, rewritten, 100, Reads.REWRITE).written == tokens
 
 
 def test_one_part_is_one_request() -> None:
     sizes = part_sizes(8192, 100, Reads.SUMMARY)
     assert sizes is not None
-    cost = long_cost([500], sizes, 100, Reads.SUMMARY)
+    cost = long_cost(500, 1, sizes, 100, Reads.SUMMARY)
     assert (cost.parts, cost.written) == (1, sizes.result)
-    assert long_cost([], sizes, 100, Reads.SUMMARY).parts == 0
 
 
 def test_the_speed_is_that_of_the_model_in_its_last_answers() -> None:
