@@ -57,7 +57,7 @@ class PassageDocuments(QObject):
             self._worker.run(lambda: self._look(passage, indexed), show)
 
         def show(found: OpenedDocument | None) -> None:
-            if found is not None:
+            if found is not None and passage is self._newest:
                 self.opened.emit(passage, found.part, found.place, found.note)
 
         self._indexing.read_text(passage.sha256, look)

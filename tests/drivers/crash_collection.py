@@ -8,6 +8,7 @@ Exits 1 when a file is not found after a restart, one that is gone is, or a file
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import hashlib
 import json
 import os
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ import crash_index
 
 ROOT = Path(__file__).parents[2]
 FILES = 400  # at the beginning
+MOST_SECONDS = 300  # until all is read and indexed after a restart
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,7 @@ def run(home: Path, folder: Path, side: Path) -> None:
 
 def check(home: Path, folder: Path) -> None:
     """In the child: the app after a restart; prints what is found, and what is not."""
+    faulthandler.dump_traceback_later(MOST_SECONDS, exit=True)
     stage, own = _staged(home, folder)
     id = own.state.collections[0].id
     _settle(stage, own, id)
@@ -159,7 +162,7 @@ def kill_once(home: Path, folder: Folder, side: Path, chance: random.Random) -> 
         folder.change()
     seen = subprocess.run(
         _command("check", home, folder.path, side),
-        cwd=ROOT, env=_environment(), check=True, capture_output=True, text=True,
+        cwd=ROOT, env=_environment(), check=True, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     files, lost, stray = json.loads(seen.stdout.splitlines()[-1])
     return Kill(phase, files, lost, stray, crash_index.integrity(home / "documents.sqlite"))
@@ -192,10 +195,11 @@ def _application():
     return QApplication.instance() or QApplication([])
 
 
-def _until(condition) -> None:
-    from stage import until
+def _until(condition: Callable[[], bool]) -> None:
+    from PySide6.QtCore import QCoreApplication, QEventLoop
 
-    until(condition)
+    while not condition():
+        QCoreApplication.processEvents(QEventLoop.ProcessEventsFlag.WaitForMoreEvents, 20)
 
 
 def _staged(home: Path, folder: Path):
@@ -205,7 +209,8 @@ def _staged(home: Path, folder: Path):
 
     _application()
     stage = Stage(home, extractor=default_extractor())
-    stage.start()
+    stage.window.show()
+    stage.controller.start(None)
     own = stage.controller.collections
     _until(lambda: own._has_read)
     if not own.state.collections:
@@ -215,20 +220,17 @@ def _staged(home: Path, folder: Path):
 
 def _settle(stage, own, id: int) -> None:
     """Wait until all is read and indexed, and what is not used any more is forgotten."""
-    from PySide6.QtCore import QCoreApplication, QEventLoop
-
     indexing = stage.controller.indexing
-    limit = time.monotonic() + 240
-    while (
-        id not in own._scans
-        or own._scanning or own._waiting or own._reading or own._untidy
-        or indexing._working or indexing._jobs or indexing._tasks or indexing._unchecked
-    ):  # fmt: skip
-        assert time.monotonic() < limit, "it is never done"
-        QCoreApplication.processEvents(QEventLoop.ProcessEventsFlag.WaitForMoreEvents, 20)
-    stage.wait_until_idle()
-    while indexing._working or indexing._jobs:
-        QCoreApplication.processEvents(QEventLoop.ProcessEventsFlag.WaitForMoreEvents, 20)
+    _until(
+        lambda: (
+            id in own._scans
+            and not (own._scanning or own._waiting or own._reading or own._untidy)
+            and not (indexing._working or indexing._jobs or indexing._tasks or indexing._unchecked)
+        )
+    )
+    done: list[int] = []
+    stage.store_queue.flush(done.append)  # it is asked what is named
+    _until(lambda: bool(done) and not (indexing._working or indexing._jobs))
 
 
 def main() -> int:

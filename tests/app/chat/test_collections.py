@@ -503,7 +503,12 @@ def index_bytes(table: Table) -> int:
     def tidy() -> int:
         while index._index().tidy():
             pass
-        return index._index().size().file_bytes
+        database = index._index()._database
+        assert database is not None
+        pages, size = (
+            database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size")
+        )
+        return pages * size
 
     index._worker.run(tidy, found.append)
     until(lambda: bool(found))
