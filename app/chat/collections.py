@@ -93,8 +93,8 @@ class Collections(QObject):
         self._state, self.state, self._store_queue = state, shown, store_queue
         self._indexing, self._path, self._forget = indexing, path, index.forget_unnamed
         self._worker = BackgroundWorker("collections", self)
-        # A drive that does not respond must not keep the files of others from being read.
-        self._looker = BackgroundWorker("folders", self)
+        # One for each collection: a drive that does not respond must keep no other from being read.
+        self._lookers: dict[int, BackgroundWorker] = {}
         self._reader = CollectionReader(extractor)
         self._known: KnownFiles | None = None  # on the worker
         self._closed = self._has_read = False
@@ -161,7 +161,8 @@ class Collections(QObject):
             if self._known is not None:
                 self._known.close()
 
-        self._looker.end()
+        for each in self._lookers.values():
+            each.end()
         self._worker.close(last)
 
     # --- intents --------------------------------------------------------------------------------
@@ -402,7 +403,9 @@ class Collections(QObject):
                 self._scanning.discard(id)
                 self._scan(id)
 
-        self._looker.run(look, looked)
+        if id not in self._lookers:
+            self._lookers[id] = BackgroundWorker("folders", self)
+        self._lookers[id].run(look, looked)
 
     def _on_scanned(self, id: int, found: Scan, changes: Difference) -> None:
         """Read what is new or has changed, some of it at once, and then forget what is gone."""
@@ -458,6 +461,8 @@ class Collections(QObject):
         ids = {each.id for each in (*self.state.collections, self.state.deleted) if each}
         for id in self._of.keys() - ids:
             del self._of[id]
+        for id in self._lookers.keys() - ids - self._scanning:
+            self._lookers.pop(id).end()
         used = frozenset[str]().union(*self._of.values())
         for path in self._files.keys() - used:
             del self._files[path]

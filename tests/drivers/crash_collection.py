@@ -146,7 +146,9 @@ def check(home: Path, folder: Path) -> None:
 
 def kill_once(home: Path, folder: Folder, side: Path, chance: random.Random) -> Kill:
     """Start the app, change files, kill it at a random moment, and start it again to look."""
-    child = subprocess.Popen(_command("run", home, folder.path, side), cwd=ROOT, env=_environment())
+    child = subprocess.Popen(
+        _command("run", home, folder.path, side), cwd=ROOT, env=_environment(home)
+    )
     while not side.exists():
         assert child.poll() is None, "the app exited before the kill"
         time.sleep(0.02)
@@ -162,7 +164,7 @@ def kill_once(home: Path, folder: Folder, side: Path, chance: random.Random) -> 
         folder.change()
     seen = subprocess.run(
         _command("check", home, folder.path, side),
-        cwd=ROOT, env=_environment(), check=True, stdout=subprocess.PIPE, text=True,
+        cwd=ROOT, env=_environment(home), check=True, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     files, lost, stray = json.loads(seen.stdout.splitlines()[-1])
     return Kill(phase, files, lost, stray, crash_index.integrity(home / "documents.sqlite"))
@@ -183,10 +185,11 @@ def _command(mode: str, *paths: Path) -> list[str]:
     return [sys.executable, "-m", module, "--child", mode, *map(str, paths)]
 
 
-def _environment() -> dict[str, str]:
+def _environment(home: Path) -> dict[str, str]:
     places = [ROOT, ROOT / "tests/support", ROOT / "tests/drivers"]
     path = os.pathsep.join(map(str, places))
-    return {**os.environ, "QT_QPA_PLATFORM": "offscreen", "PYTHONPATH": path}
+    own = {"TOKONOMA_HOME": str(home), "QT_QPA_PLATFORM": "offscreen", "PYTHONPATH": path}
+    return {**os.environ, **own}
 
 
 def _application():

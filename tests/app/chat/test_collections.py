@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PySide6.QtCore import QTimer
 
 import crash_collection
-from app.chat import collection_reader
+from app.chat import collection_reader, collections
 from app.chat.collection_reader import ReadFile
 from app.documents import folder_scan
 from app.documents.folder_scan import changed_at
@@ -23,7 +26,7 @@ from app.store.store import Store
 from collection_table import FILTER, Table
 from fakes import MODEL
 from plain_extractor import PlainExtractor
-from stage import Stage, flush, until
+from stage import TIMEOUT_SECONDS, Stage, flush, until
 
 
 @pytest.fixture
@@ -513,3 +516,27 @@ def index_bytes(table: Table) -> int:
     index._worker.run(tidy, found.append)
     until(lambda: bool(found))
     return found[0]
+
+
+def test_a_drive_that_does_not_respond_keeps_no_other_from_being_read(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    responds, usual = threading.Event(), collections.scan
+
+    def waits(sources: Iterable[str], *rest: Any) -> folder_scan.Scan:
+        if str(table.folder) in sources:
+            responds.wait(TIMEOUT_SECONDS)
+        return usual(sources, *rest)
+
+    monkeypatch.setattr(collections, "scan", waits)
+    own = table.collections
+    own._scan(table.id)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "new.txt").write_text("The turbine is made of titanium.", encoding="utf-8")
+    id = own.add([other])
+    until(lambda: "new.txt" in table.extractor.names)
+    assert table.id in own._scanning
+    assert id in own._scans
+    responds.set()
+    table.settle()
