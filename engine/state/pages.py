@@ -98,18 +98,19 @@ class PagePool:
         Zeros, because the rows of a page that are not in use yet are saved with it. A page of
         states of fixed size is undefined: a pass writes all of it.
         """
-        page = self._take(group)
+        page = self.take_undefined(group)
         if self.layout.windows[group] != AT_END:
             page.data.zero_()
         return page
 
     def copy(self, page: Page) -> Page:
         """A new page with the same contents."""
-        made = self._take(page.group)
+        made = self.take_undefined(page.group)
         made.data.copy_(page.data)
         return made
 
-    def _take(self, group: int) -> Page:
+    def take_undefined(self, group: int) -> Page:
+        """A page with undefined contents, all of which the caller writes; raises as `take` does."""
         size = self.layout.page_bytes[group]
         with self._lock:
             if not self.has_room(size):

@@ -259,7 +259,7 @@ class DiskTier:
                 return 0, None
             for index, groups in enumerate(missing):
                 for group in groups:
-                    held[index][group] = pool.take(group)
+                    held[index][group] = pool.take_undefined(group)
                 if groups:
                     reads.add(index, match.saved.pages[index], held[index], groups)
             good, error = yield from _on_thread(

@@ -56,6 +56,20 @@ def test_a_freed_page_is_used_again_before_memory_is_allocated() -> None:
     assert sizes == [LAYOUT.page_bytes[group] for group in (0, 1, 0)]
 
 
+def test_a_page_that_its_taker_fills_is_not_zeroed_first() -> None:
+    """Zeroing is a quarter of the time in which a saved session is read."""
+    pool = PagePool(LAYOUT, poisoned)
+    page = pool.take(0)
+    assert not page.data.any()
+    page.data.fill_(7)
+    pool.release(page)
+    again = pool.take_undefined(0)
+    assert bool((again.data == 7).all())
+    assert pool.used_bytes == LAYOUT.page_bytes[0]
+    pool.release(again)
+    assert not pool.take(0).data.any()
+
+
 def test_spare_pages_of_another_group_are_freed_before_memory_exceeds_the_budget() -> None:
     one, other = LAYOUT.page_bytes
     pool = PagePool(LAYOUT, budget_bytes=6 * max(one, other))
