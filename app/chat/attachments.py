@@ -41,6 +41,7 @@ from app.system.worker import BackgroundWorker
 NOTICE = "attachments"  # kind of the notice about files that cannot be attached
 MOST_RECENT = 50  # files of other chats that are offered by name
 MOST_FILES = 25  # of folders, in one message
+MOST_AT_ONCE = 100  # files and folders
 _MOST_COUNTED = 10_000  # files of a folder
 _log = logging.getLogger(__name__)
 
@@ -117,6 +118,10 @@ class Attachments:
             if (known := there.get(path)) and known.phase is not AttachmentPhase.READING:
                 self._read_if_changed(known)
         paths = [Path(path) for path in dict.fromkeys(map(str, paths)) if path not in there]
+        if len(paths) > MOST_AT_ONCE:
+            self._large |= dict.fromkeys(paths, 1)
+            self._state.set_notice(NOTICE, _many_notice(len(paths)))
+            return
         made = [self._new(FilePart(path.name or str(path), path=str(path))) for path in paths]
         self._add(place, made)
         for each, path in zip(made, paths, strict=True):
@@ -498,6 +503,16 @@ def _walk(folder: Path) -> Iterator[Path]:
             path = Path(root, name)
             if not name.startswith(".") and path.is_file():
                 yield path
+
+
+def _many_notice(count: int) -> Notice:
+    """Why none of so many files is attached."""
+    sentence = tr("{count} files are too many to attach at once.", count=number(count))
+    remedy = tr(
+        "Up to {most} files can be attached at once. A collection takes all of them.",
+        most=number(MOST_AT_ONCE),
+    )
+    return Notice(sentence, remedy, tr("Make a collection"))
 
 
 def _folder_notice(name: str, large: Mapping[Path, int]) -> Notice:

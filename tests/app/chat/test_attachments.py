@@ -12,7 +12,7 @@ from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.chat.attachments import MOST_FILES, NOTICE
+from app.chat.attachments import MOST_AT_ONCE, MOST_FILES, NOTICE
 from app.documents.extract import Extractor
 from app.domain.documents import Reads
 from app.domain.parts import FilePart, TextPart, files, prompt_text
@@ -364,6 +364,19 @@ def test_a_large_folder_is_not_attached_but_counted(stage: Stage, tmp_path: Path
     (tmp_path / "empty").mkdir()
     _attach(stage, tmp_path / "empty")
     assert "no files" in stage.state.notices[NOTICE].sentence
+
+
+def test_too_many_files_are_not_attached_but_offered_as_a_collection(
+    stage: Stage, tmp_path: Path
+) -> None:
+    paths = [tmp_path / f"{number}.txt" for number in range(MOST_AT_ONCE + 1)]
+    _attach(stage, *paths)
+    assert _of(stage) == ()
+    notice = stage.state.notices[NOTICE]
+    assert notice.sentence == "101 files are too many to attach at once."
+    assert notice.action == "Make a collection"
+    assert stage.controller.attachments.take_large_folders() == paths
+    assert NOTICE not in stage.state.notices
 
 
 def test_a_file_changed_on_disk_is_offered_again(stage: Stage, tmp_path: Path) -> None:
