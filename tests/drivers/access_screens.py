@@ -32,6 +32,7 @@ def walk_screens(w: Walker, folder: Path) -> None:
         _presets,
         _prompts,
         _files,
+        _collections,
         _archive,
         _language,
         _import,
@@ -330,6 +331,38 @@ def _files(w: Walker, folder: Path) -> None:
     if w.seek("notes.md", "shift+Tab", 12):
         w.key("Delete", slow=0.4)
         w.expect_focus(MESSAGE, "Delete on the only chip")
+
+
+def _collections(w: Walker, folder: Path) -> None:
+    """Make a collection of a file, use it in the chat, open it from its chip, and delete it."""
+    _start(w)
+    w.key("ctrl+shift+b", slow=PAGE_SECONDS)
+    w.expect_focus("New from a folder", "Ctrl+Shift+B without a collection")
+    w.check_page("no collections")
+    if w.seek("New from files"):
+        w.key("space", slow=PAGE_SECONDS)
+        w.check_page("dialog for files of a collection")
+        w.type(str(folder / "notes.md"))
+        w.key("Return", slow=PAGE_SECONDS)
+        w.come_back()
+    _wait(w, lambda: any("1 file" in item.get_name() for item, _ in w.items()))
+    w.check_page("collections")
+    w.check_tabs("collections", "Collections", is_modal=False)
+    if w.seek("Folders, files and problems"):
+        w.hear("what is in a collection")
+    if w.seek("Use in this chat"):
+        w.key("space", slow=PAGE_SECONDS)
+    _start(w)
+    if w.seek("notes.md", "shift+Tab", 12):
+        w.hear("the chip of a collection")
+        if "collection, 1 file" not in w.focus.get_name():
+            w.problem(f"the chip does not say what it is: {w.focus.get_name()!r}")
+        w.key("Return", slow=PAGE_SECONDS)
+        w.expect_focus("Collections", "Enter on the chip of a collection")
+        w.key("Delete", slow=0.4)
+        w.expect_focus("New from a folder", "Delete on the only collection")
+    w.key("Escape", slow=PAGE_SECONDS)
+    w.expect_focus(MESSAGE, "Escape in the collections")
 
 
 # --- pages --------------------------------------------------------------------------------------

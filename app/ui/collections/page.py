@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -136,6 +137,8 @@ class CollectionsPage(QWidget):
         head.addWidget(self.show_button)
         column.addLayout(head)
         column.addWidget(self.contents, 2)
+        for first, second in pairwise((self.contents, self.remove_button, self.show_button)):
+            QWidget.setTabOrder(first, second)  # they are there once a row is chosen
         column.addStretch()  # takes the room of lists that are hidden while they are empty
         page = QVBoxLayout(self)
         page.setContentsMargins(0, 0, 0, 0)
