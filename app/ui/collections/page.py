@@ -93,6 +93,7 @@ class CollectionsPage(QWidget):
         )
         self.nothing.setWordWrap(True)
         self.contents_title = label(tr("Folders, files and problems"), "secondary")
+        self.contents_title.setWordWrap(True)
         self.contents = RowList(tr("Folders, files and problems"), several=False)
         self.contents.setIconSize(QSize(_ICON, _ICON))
         self.show_button = TextButton(tr("Show in folder"), "link")
