@@ -7,8 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from PySide6.QtCore import QSize, Qt, Signal, SignalInstance
-from PySide6.QtGui import QAccessible
+from PySide6.QtCore import QEvent, QSize, Qt, Signal, SignalInstance
+from PySide6.QtGui import QAccessible, QKeyEvent, QKeySequence
 from PySide6.QtWidgets import QHBoxLayout, QInputDialog, QVBoxLayout, QWidget
 
 from app.domain.collection import Collection, CollectionView
@@ -175,6 +175,19 @@ class CollectionsPage(QWidget):
         self._chat.conversation_changed.connect(self._show_use)
         self._state.changed.connect(self.refresh)
         self._state.views_changed.connect(self.refresh)
+
+    # --- Qt -------------------------------------------------------------------------------------
+
+    def event(self, event: QEvent) -> bool:
+        kind, kinds = event.type(), QEvent.Type
+        is_undo = isinstance(event, QKeyEvent) and event.matches(QKeySequence.StandardKey.Undo)
+        if not is_undo or self._state.deleted is None:
+            return super().event(event)
+        if kind is kinds.KeyPress:
+            self.undone.emit()
+        elif kind is kinds.ShortcutOverride:
+            event.accept()  # else the window would undo the deletion of a chat
+        return True
 
     # --- called by the window -------------------------------------------------------------------
 

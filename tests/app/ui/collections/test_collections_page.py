@@ -15,6 +15,7 @@ from pytestqt.qtbot import QtBot
 from app.domain.chat_settings import ChatSettings
 from app.domain.collection import CollectionView, Problem
 from app.ui.collections.page import CollectionsPage
+from engine import Chat
 from fakes import MODEL
 from stage import Stage, flush, until
 
@@ -308,3 +309,26 @@ def test_the_contents_stay_in_their_place_while_files_are_read(
     assert contents(page)[-1] == "And 800 more"
     assert page.contents.currentRow() == 150
     assert page.contents.verticalScrollBar().value() == place
+
+
+def test_undo_restores_the_collection_and_not_a_chat(
+    stage: Stage, page: CollectionsPage, tmp_path: Path, qtbot: QtBot
+) -> None:
+    stage.controller.send("Hello")
+    until(lambda: stage.engine.count(Chat) == 1)
+    stage.engine.finish()
+    stage.wait_until_idle()
+    stage.controller.deletions.delete([stage.state.conversations[0].id])
+    stage.wait_until_idle()
+    stage.window.collections.open()
+    page.added.emit([tmp_path / "Letters"])
+    stage.window.activateWindow()
+    page.list.setFocus()
+    qtbot.keyClick(page.list, Qt.Key.Key_Delete)
+    assert rows(page) == []
+    control = Qt.KeyboardModifier.ControlModifier
+    qtbot.keyClick(page.folder_button, Qt.Key.Key_Z, control)
+    assert len(rows(page)) == 1
+    assert stage.state.conversations == ()
+    qtbot.keyClick(page.list, Qt.Key.Key_Z, control)
+    until(lambda: len(stage.state.conversations) == 1)
