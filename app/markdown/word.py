@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import zipfile
 from io import BytesIO
+from unicodedata import bidirectional
 from xml.sax.saxutils import escape, quoteattr
 
 from app.markdown.blocks import Block, Code, Formula, Heading, Paragraph, Rule, Run, Runs, Table
@@ -17,6 +18,7 @@ _OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 _TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml"
 _PARTS = ("document", "styles", "numbering")
 _NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # as XML 1.0 has it
+_LETTERS = ("L", "R", "AL")  # of which the direction is known
 _INDENT = 360  # twentieths of a point, of a level of a list or quote
 _LEVELS = 9  # of a list, as many as Word has
 _DATE = 1980, 1, 1, 0, 0, 0  # so that the same text gives the same bytes
@@ -93,7 +95,7 @@ class _Writer:
         lists = [level for level in block.place.path if not level.quote]
         inside = lists[-1] if lists else None
         depth = min(len(lists), _LEVELS) - 1
-        shape = f"<w:pStyle w:val={quoteattr(style)}/>" if style else ""
+        shape, indent = f"<w:pStyle w:val={quoteattr(style)}/>" if style else "", ""
         if inside and inside.begins and inside.marker:
             number = re.match(r"\d+", inside.marker)
             if number is None:
@@ -107,7 +109,8 @@ class _Writer:
                 list_id = self._numbered[depth]
             shape += f'<w:numPr><w:ilvl w:val="{depth}"/><w:numId w:val="{list_id}"/></w:numPr>'
         elif lists:
-            shape += f'<w:ind w:left="{_INDENT * (depth + 2)}"/>'
+            indent = f'<w:ind w:left="{_INDENT * (depth + 2)}"/>'
+        shape += _direction(runs) + indent
         shape = f"<w:pPr>{shape}</w:pPr>" if shape else ""
         self._body.append(f"<w:p>{shape}{''.join(map(_run, runs))}</w:p>")
 
@@ -147,13 +150,23 @@ def _levels(kind: str) -> str:
     return made
 
 
+def _is_rtl(text: str) -> bool:
+    """Whether a text is written from right to left, by its first letter."""
+    return next(
+        (kind in ("R", "AL") for kind in map(bidirectional, text) if kind in _LETTERS), False
+    )
+
+
+def _direction(runs: Runs) -> str:
+    """The property of a paragraph that is written from right to left."""
+    return "<w:bidi/>" if _is_rtl("".join(run.text for run in runs)) else ""
+
+
 def _run(run: Run) -> str:
     shape = '<w:rFonts w:ascii="Courier New" w:hAnsi="Courier New"/>' if run.code else ""
-    shape += "".join(
-        f"<w:{name}/>"
-        for name, wanted in (("b", run.bold), ("i", run.italic), ("strike", run.strike))
-        if wanted
-    )
+    looks = (("b", run.bold), ("bCs", run.bold), ("i", run.italic), ("iCs", run.italic))
+    more = (("strike", run.strike), ("rtl", _is_rtl(run.text)))
+    shape += "".join(f"<w:{name}/>" for name, wanted in (*looks, *more) if wanted)
     shape = f"<w:rPr>{shape}</w:rPr>" if shape else ""
     text = _NO_XML.sub("\ufffd", run.text)
     if run.link and run.link != run.text and ":" in run.link:
@@ -167,19 +180,21 @@ def _table(table: Table) -> str:
         f'<w:{side} w:val="single" w:sz="4" w:space="0" w:color="auto"/>'
         for side in ("top", "left", "bottom", "right", "insideH", "insideV")
     )
+    first = "".join(run.text for cell in table.header for run in cell)
+    visual = "<w:bidiVisual/>" if _is_rtl(first) else ""
     grid = "<w:gridCol/>" * len(table.header)
     rows = "".join(
         f"<w:tr>{''.join(map(_cell, cells, table.alignments))}</w:tr>"
         for cells in (table.header, *table.rows)
     )
     return (
-        f"<w:tbl><w:tblPr><w:tblBorders>{borders}</w:tblBorders></w:tblPr>"
+        f"<w:tbl><w:tblPr>{visual}<w:tblBorders>{borders}</w:tblBorders></w:tblPr>"
         f"<w:tblGrid>{grid}</w:tblGrid>{rows}</w:tbl><w:p/>"
     )
 
 
 def _cell(runs: Runs, alignment: str) -> str:
-    shape = f'<w:pPr><w:jc w:val="{alignment}"/></w:pPr>'
+    shape = f'<w:pPr>{_direction(runs)}<w:jc w:val="{alignment}"/></w:pPr>'
     return f"<w:tc><w:p>{shape}{''.join(map(_run, runs))}</w:p></w:tc>"
 
 

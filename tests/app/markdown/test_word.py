@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+import zipfile
 from io import BytesIO
 from pathlib import Path
 
@@ -71,6 +73,22 @@ def test_any_characters_can_be_written_and_read(tmp_path: Path) -> None:
         path = tmp_path / f"{at}.docx"
         path.write_bytes(word_document("x" + "".join(chance.choices(letters, k=80))))
         assert read(path).startswith("x")
+
+
+def test_what_is_written_from_right_to_left_says_so() -> None:
+    arabic = "\u0645\u0631\u062d\u0628\u0627"
+    text = f"# {arabic}\n\n**{arabic}** and\n\nEnglish {arabic}\n\n- {arabic}\n\n"
+    text += f"| {arabic} | a |\n|---|---|\n| {arabic} | 1 |\n"
+    with zipfile.ZipFile(BytesIO(word_document(text))) as package:
+        found = package.read("word/document.xml").decode()
+    paragraphs = re.findall("<w:p>.*?</w:p>", found)
+    rtl = ["<w:bidi/>" in each for each in paragraphs if each != "<w:p/>"]
+    assert rtl == [True, True, False, True, True, False, True, False]
+    assert "<w:tblPr><w:bidiVisual/>" in found
+    assert "<w:b/><w:bCs/><w:rtl/>" in found
+    assert found.index("<w:numPr>") < found.index("<w:bidi/>", found.index("<w:numPr>"))
+    with zipfile.ZipFile(BytesIO(word_document(TEXT))) as package:
+        assert b"bidi" not in package.read("word/document.xml")
 
 
 @pytest.mark.slow
