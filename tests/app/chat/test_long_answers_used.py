@@ -1,4 +1,4 @@
-"""What else is done with an answer that was made part by part: again, edited, copied, deleted…"""
+"""What else is done with an answer that was made part by part: again, edited, copied, deleted."""
 
 from __future__ import annotations
 

@@ -33,6 +33,7 @@ from app.domain.parts import (
     ImagePart,
     Part,
     PassagesPart,
+    SectionPart,
     TablePart,
     TextPart,
     ThoughtPart,
@@ -371,3 +372,23 @@ def test_searching_finds_attachments_and_results(store: Store) -> None:
         assert len(store.conversations(word)) == 1
         assert store.hits(word, [store.conversations()[0].id])
     assert store.conversations("</think>") == []
+
+
+def test_a_part_is_added_to_an_answer_that_had_failed(tmp_path):
+    path = tmp_path / "conversations.sqlite"
+    store = Store.open(path)
+    chat = store.create_conversation("A")
+    question = store.add_message(chat.id, None, Role.USER, "Why?").id
+    answer = store.add_message(chat.id, question, Role.ASSISTANT, (SectionPart("One"),)).id
+    store.finish(answer, MessageState.FAILED, error=ErrorPart(message="broken"))
+    store.add_part(answer, SectionPart("zeppelin", start=1, end=2))
+    files = {end: path.with_name(path.name + end).read_bytes() for end in ("", "-wal")}
+    store.close()
+    for end, content in files.items():  # as after a kill
+        path.with_name(path.name + end).write_bytes(content)
+    store = Store.open(path)
+    found = store.branch(chat.id)[-1]
+    assert found.state is MessageState.INTERRUPTED
+    assert found.parts == (SectionPart("One"), SectionPart("zeppelin", start=1, end=2))
+    assert [each.id for each in store.conversations("zeppelin")] == [chat.id]
+    store.close()
