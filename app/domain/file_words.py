@@ -109,7 +109,7 @@ def reads_words(part: FilePart) -> str:
         case Reads.SUMMARY | Reads.REWRITE:
             return tr("all of it, part by part")
         case Reads.TABLES:
-            return tr("its tables, by a query for each question")
+            return tr("its tables, by query")
         case Reads.PAGES:
             return chosen_words(part.unit, part.chosen, [page.label for page in part.pages])
 

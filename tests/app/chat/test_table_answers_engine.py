@@ -64,13 +64,13 @@ def orders(folder: Path) -> FilePart:
     return FilePart("orders.csv", read.text, kind=read.kind.value, reads=Reads.TABLES)
 
 
-def wait(stage: Stage) -> None:
-    """Until the answer has ended, on a busy machine too."""
+def wait(condition: Callable[[], bool]) -> None:
+    """Until a condition is true, on a busy machine too."""
     for _ in range(10):
         with suppress(AssertionError):
-            until(lambda: not stage.state.busy)
+            until(condition)
             return
-    pytest.fail("the answer has not ended")
+    pytest.fail("the condition was never true")
 
 
 def answers(tmp_path: Path, model: Path, count: int) -> int:
@@ -82,12 +82,12 @@ def answers(tmp_path: Path, model: Path, count: int) -> int:
     stage, sensible = RealStage(tmp_path, settings=settings), 0
     try:
         stage.start(model)
-        until(lambda: stage.state.model.loaded is not None)
+        wait(lambda: stage.state.model.loaded is not None)
         file = orders(tmp_path)
         for question, show, where in QUESTIONS[:count]:
             stage.controller.new_conversation()
             assert stage.controller.send((file, TextPart(question)))
-            wait(stage)
+            wait(lambda: not stage.state.busy)
             answer = stage.state.messages[-1]
             assert answer.state is not MessageState.STREAMING
             found = [part for part in answer.parts if isinstance(part, TablePart)]

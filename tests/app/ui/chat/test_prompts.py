@@ -392,6 +392,6 @@ def test_the_prompt_for_tables_needs_a_table(
     choose(tmp_path / "orders.md")
     reads = [each.part.reads for each in stage.states.attachments.of(None) if each.part]
     assert reads == [Reads.WHOLE, Reads.TABLES]
-    assert "by a query for each question" in composer.chips.chips[1].accessibleName()
+    assert "its tables, by query" in composer.chips.chips[1].accessibleName()
     type_in(qtbot, composer, "What is the sum?")  # in place of the example
     assert composer.editor.text() == "What is the sum?"
