@@ -12,7 +12,7 @@ from app.domain.message import MessageState
 from app.store.store import Store
 from engine import Role
 
-DETAILS = AnswerDetails("Model", "Q4_1", 1.5, 2, 0.25, 3.5, 0.7, 40, 0.95, 0.05, 1.1, 12)
+DETAILS = AnswerDetails("Model", "Q4_1", 1.5, 2, 0.25, 0.2, 3.5, 0.7, 40, 0.95, 0.05, 1.1, 12)
 
 
 def test_details_survive_the_column() -> None:
