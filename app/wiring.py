@@ -55,6 +55,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     sidebar, transcript, states = window.sidebar, window.transcript, window.panel.states
     composer = window.composer
     refused: Content | None = None  # a message that could not be sent
+    refused_edit: tuple[int, Parts] | None = None
 
     def send(content: Content, left: Parts = ()) -> None:
         nonlocal refused
@@ -71,7 +72,12 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
 
     def send_counted() -> None:
         """Send a message again whose length was not known, unless it is another one now."""
-        if composer.parts() == refused:
+        editing = transcript.editing
+        if editing.editor is not None and (
+            refused_edit == (editing.message_id, editing.editor.parts())
+        ):
+            editing.editor.submit()
+        elif composer.parts() == refused:
             composer.submit()
 
     def suggest(text: str) -> None:
@@ -80,7 +86,10 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         send(text, composer.parts())
 
     def edit(message_id: int, parts: Parts) -> None:
+        nonlocal refused_edit
+        refused_edit = None
         if not controller.edit(message_id, parts):
+            refused_edit = message_id, parts
             transcript.editing.keep(message_id, parts)
             transcript.edit_message(message_id)
 
@@ -328,7 +337,8 @@ def connect_files(window: Window, controller: Controller) -> None:
     editing.files_pasted.connect(attach_in_editor)
     editing.file_restored.connect(restore_in_editor)
     editing.began.connect(files.begin_edit)
-    editing.cancelled.connect(files.cancel_edit)
+    for cancel in (files.cancel_edit, controller.fit.cancel_edit):
+        editing.cancelled.connect(cancel)
     attaching.attached.connect(files.attach)
     attaching.folder_requested.connect(show_in_folder)
     attaching.document_requested.connect(controller.passage_documents.open)

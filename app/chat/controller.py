@@ -207,7 +207,9 @@ class Controller(QObject):
         )
         self.drafts = UnsentText(state, states.attachments, store_queue, self.attachments.restore)
         self.outbox = Outbox(
-            state, self.drafts, lambda chat, parts: self.messages.send_in(chat, parts)
+            state,
+            self.drafts,
+            lambda chat, parts, again: self.messages.send_in(chat, parts, again),
         )
         self.models = ModelLoader(
             state,

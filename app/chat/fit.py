@@ -34,6 +34,7 @@ from app.settings.model_settings import ModelDefaults
 from app.state.attachments import (
     Attachment,
     AttachmentsState,
+    Editing,
     FitEstimate,
     LongerContext,
     OtherModel,
@@ -41,7 +42,7 @@ from app.state.attachments import (
 )
 from app.state.chat import ModelPhase, Notice, State
 from app.store.writer import StoreQueue
-from app.system.translation import number, tr, trn
+from app.system.translation import number, tr
 from app.system.worker import BackgroundWorker
 from engine import (
     DEFAULT_CACHE,
@@ -70,8 +71,9 @@ _FileKey = tuple[object, str, str, Reads, tuple[int, ...]]
 class _Asked:
     """What a prompt depends on, beside the text that is typed."""
 
+    place: Place  # where it is written
     chat: int | None
-    branch: tuple[int, ...]
+    branch: tuple[int, ...]  # the messages before it
     files: tuple[FilePart, ...]
     model: object  # the load, or the model of an engine elsewhere
     settings: object
@@ -115,7 +117,10 @@ class Fit:
         self._speeds: dict[str, Speed | None] = {}  # by the name of a model; None: is being read
         self._report = report
         self._typed = ""
-        self._to_send: tuple[_Asked, str] | None = None  # sent before it was counted
+        self._edited: tuple[Editing, Parts] | None = None  # a refused edit, shown until it is sent
+        # The user has sent it before it was counted.
+        self._to_send: tuple[_Asked, str] | None = None
+        self._waiting: _Counted | None = None  # the last one that was sent from the outbox
         self._wanted = False  # the user wants to send: it is counted during answers too
         self._counting = self._answering = False
         self._counted: _Counted | None = None
@@ -145,15 +150,23 @@ class Fit:
         self._typed = text
         self._later()
 
-    def refuses(self, parts: Parts) -> bool:
+    def refuses(self, parts: Parts, edited: Editing | None = None) -> bool:
         """Whether a message of the shown chat does not fit; the state, or a notice, says so.
 
-        `parts` are its files and what was typed.
+        `parts` are its files and what was typed; `edited` is the editor it was typed in.
         """
         self._state.set_notice(NOTICE, None)
         self._to_send = None
-        self._typed = typed = prompt_text(without_files(parts))
-        asked = self._asked()
+        if edited is None:
+            self._typed = prompt_text(without_files(parts))
+        self._edited = (edited, parts) if edited else None
+        if self._refuses():
+            return True
+        self._edited = None
+        return False
+
+    def _refuses(self) -> bool:
+        asked, typed = self._asked()
         if asked is None or not asked.context:
             return False
         most = self._most_tokens(asked, typed)
@@ -176,26 +189,49 @@ class Fit:
         self._state.set_notice(NOTICE, Notice(sentence, tr("It is sent as soon as that is done.")))
         return True
 
-    def refuses_files(self, place: Place) -> bool:
-        """Whether the files of a place alone are longer than the context; a notice says so.
+    def refuses_waiting(self, chat: int, parts: Parts, again: Callable[[], object]) -> bool:
+        """Whether a message that has waited for an answer does not fit; a notice says so.
 
-        That is all that is known of an edited message, and of one that waits for an answer.
+        `again` is called to send it once it is counted. It is counted again, because the answer is
+        a part of the prompt now.
         """
-        self._state.set_notice(NOTICE, None)
-        exact, _, context = self._reader()
-        counted = [each for each in self._shown.of(place) if not (each.approximate or _cut(each))]
-        tokens = sum(each.tokens or 0 for each in counted)
-        if not exact or tokens + answer_room(context) <= context:
+        typed = prompt_text(without_files(parts))
+        before = self._state.branches.get(chat, ())
+        asked = self._asked_at(chat, chat, before, files(parts), typed)
+        if asked is None or not asked.context:
             return False
-        sentence = trn(
-            "This file has {tokens} tokens, and {name} can read {context} at once.",
-            "These files have {tokens} tokens, and {name} can read {context} at once.",
-            len(counted),
-            tokens=number(tokens), name=self._state.model.name, context=number(context),
-        )  # fmt: skip
-        remedy = tr("Choose pages or passages, or load the model with a longer context.")
-        self._state.set_notice(NOTICE, Notice(sentence, remedy))
+        if self._most_tokens(asked, typed) + answer_room(asked.context) <= asked.context:
+            return False
+        counted = self._waiting
+        if not asked.exact:
+            counted = self._estimated(asked, typed)
+        if counted is None or (counted.asked, counted.typed) != (asked, typed):
+            start(self._count_waiting(asked, typed, again), self._on_fault)
+            return True
+        if counted.failed or counted.tokens + answer_room(asked.context) <= asked.context:
+            return False
+        if chat == self._state.current:
+            model = self._state.settings(chat).model
+            sentence = tr(
+                "The waiting message has {tokens} tokens with the chat before it, and {name} can"
+                " read {context} at once.",
+                tokens=number(counted.tokens),
+                name=self._state.model_name(model) if model else self._state.model.name,
+                context=number(asked.context),
+            )
+            remedy = tr("Edit it to choose pages or passages, a longer context or another model.")
+            self._state.set_notice(NOTICE, Notice(sentence, remedy))
         return True
+
+    async def _count_waiting(self, asked: _Asked, typed: str, again: Callable[[], object]) -> None:
+        self._waiting = await self._counted_now(asked, typed)
+        again()
+
+    def cancel_edit(self, message: int) -> None:
+        """An edited message is not to be sent."""
+        if self._edited is not None and self._edited[0].message == message:
+            self._edited = self._to_send = None
+            self._later()
 
     def close(self) -> None:
         """Show the four ways no longer."""
@@ -220,9 +256,9 @@ class Fit:
     # --- counting -------------------------------------------------------------------------------
 
     def _later(self) -> None:
-        counted, here = self._counted, self._state.current
+        counted, here = self._counted, self._edited[0] if self._edited else self._state.current
         is_sent = counted is not None and counted.asked.files and not self._shown.of(here)
-        if counted is None or counted.asked.chat != here or is_sent:
+        if counted is None or counted.asked.place != here or is_sent:
             self._shown.set_fit(None)  # what is shown is of another message
         if not self._timer.isActive():
             self._timer.start()
@@ -237,27 +273,43 @@ class Fit:
     def _update(self) -> None:
         """Show what is known of the prompt, and count it again if it has changed."""
         self._count_files()
-        asked = self._asked()
+        asked, typed = self._asked()
         if asked is None:
             self._counted, self._wanted = None, False
             self._shown.set_fit(None)
             return
         if not asked.exact:
-            tokens = sum(self._about(turn.text) for turn in self._turns(asked, self._typed))
-            self._counted = _Counted(asked, self._typed, tokens)
+            self._counted = self._estimated(asked, typed)
         counted = self._counted
         if counted is not None and counted.asked == asked:
             self._show()
-            near = self._most_tokens(asked, self._typed) + answer_room(asked.context)
-            if counted.typed == self._typed or near <= asked.context:
+            near = self._most_tokens(asked, typed) + answer_room(asked.context)
+            if counted.typed == typed or near <= asked.context:
                 return
         if not self._counting and (self._wanted or not self._state.generations):
             self._counting, self._wanted = True, False
-            start(self._count(asked, self._typed), self._on_fault)
+            start(self._count(asked, typed), self._on_fault)
+
+    def _estimated(self, asked: _Asked, typed: str) -> _Counted:
+        """The prompt as it is estimated for an engine elsewhere."""
+        tokens = sum(self._about(turn.text) for turn in self._turns(asked, typed))
+        return _Counted(asked, typed, tokens)
 
     async def _count(self, asked: _Asked, typed: str) -> None:
-        """Count the prompt with this text."""
-        state, messages = self._state, self._messages(asked, typed)
+        """Count the prompt with this text, and show it."""
+        counted = await self._counted_now(asked, typed)
+        self._counting, self._counted = False, counted
+        sent = self._to_send
+        if sent is not None and (sent == (asked, typed) or sent != self._asked()):
+            self._to_send = None
+            self._state.set_notice(NOTICE, None)
+        self._update()
+        if sent == (asked, typed) == self._asked():
+            self._shown.counted.emit()
+
+    async def _counted_now(self, asked: _Asked, typed: str) -> _Counted:
+        """The prompt as the engine counts it."""
+        messages = self._messages(asked, typed)
         request = self._prompts.template(asked.chat, messages)
         counted = _Counted(asked, typed, failed=True)
         try:
@@ -276,17 +328,12 @@ class Fit:
                 applied.prefill_seconds,
                 _forgotten(messages, first),
             )
-        self._counting, self._counted = False, counted
-        if state.notices.get(NOTICE):
-            state.set_notice(NOTICE, None)
-        self._update()
-        if self._to_send == (asked, typed) == (self._asked(), self._typed):
-            self._shown.counted.emit()
+        return counted
 
     def _count_files(self) -> None:
         """Count the tokens of the next file that is not sent, by the tokenizer that reads it."""
         state = self._state
-        exact, model, _ = self._reader()
+        exact, model, _ = self._reader(state.current)
         unsent = [each for place in self._shown.places() for each in self._shown.of(place)]
         if not unsent:
             self._file_tokens.clear()
@@ -333,10 +380,10 @@ class Fit:
 
     # --- what is asked --------------------------------------------------------------------------
 
-    def _reader(self) -> tuple[bool, object, int]:
-        """Of the model of the shown chat: whether its tokenizer is here, its load, its context."""
+    def _reader(self, chat: int | None) -> tuple[bool, object, int]:
+        """Of the model of a chat: whether its tokenizer is here, its load, its context."""
         state = self._state
-        model = state.settings(state.current).model
+        model = state.settings(chat).model
         if isinstance(model, Remote):
             served = (each.context for each in state.served if each.model == model)
             return False, model, next(served, 0)
@@ -346,30 +393,55 @@ class Fit:
             return True, (loaded.path, loaded.seconds), loaded.context
         return False, model, 0  # it is not loaded: its context is not known
 
-    def _asked(self) -> _Asked | None:
-        """What the next prompt depends on; None: it need not be counted."""
-        state, place = self._state, self._state.current
-        exact, model, context = self._reader()
+    def _asked(self) -> tuple[_Asked | None, str]:
+        """What the next prompt of the shown chat depends on, and the text that is typed.
+
+        None: it need not be counted.
+        """
+        state, place, typed = self._state, self._state.current, self._typed
+        before = state.messages
+        if self._edited is not None:
+            editor, parts = self._edited
+            at = next((n for n, m in enumerate(before) if m.id == editor.message), None)
+            if at is not None:
+                own = tuple(each.part for each in self._shown.of(editor) if each.part)
+                typed, before = prompt_text(without_files(parts)), before[:at]
+                asked = self._asked_at(editor, place, before, own or files(parts), typed)
+                return asked, typed
+            self._edited = None  # it is not shown any more
         unsent = tuple(each.part for each in self._shown.of(place) if each.part)
-        settings = state.settings(place)
-        is_long = 0 < context // 2 < _size(self._typed)
+        return self._asked_at(place, place, before, unsent, typed), typed
+
+    def _asked_at(
+        self,
+        place: Place,
+        chat: int | None,
+        before: Sequence[Message],
+        attached: tuple[FilePart, ...],
+        typed: str,
+    ) -> _Asked | None:
+        """What the prompt of a message depends on that is written at a place."""
+        exact, model, context = self._reader(chat)
+        settings = self._state.settings(chat)
+        is_long = 0 < context // 2 < _size(typed)
         may_forget = settings.policy is ContextPolicy.DROP_OLDEST and any(
-            files(message.parts) for message in state.messages
+            files(message.parts) for message in before
         )
-        if not (unsent or is_long or may_forget):
+        if not (attached or is_long or may_forget):
             return None
-        branch = tuple(message.id for message in state.messages)
-        instructions = self._prompts.instructions(place)
-        key = (settings.policy, settings.thinking, instructions)
-        return _Asked(place, branch, unsent, model, key, context, exact)
+        branch = tuple(message.id for message in before)
+        key = (settings.policy, settings.thinking, self._prompts.instructions(chat))
+        return _Asked(place, chat, branch, attached, model, key, context, exact)
 
     def _messages(self, asked: _Asked, typed: str) -> list[Message]:
-        """The branch with the message that is being written."""
+        """The branch before the message that is being written, and that message."""
+        shown = () if asked.chat is None else self._state.branches.get(asked.chat, ())
+        before = shown[: len(asked.branch)]
         parts = (*asked.files, *((TextPart(typed),) if typed else ()))
         own = Message(
             0, asked.chat or 0, None, Role.USER, parts, MessageState.COMPLETE, 0.0, "", "", 0, 0, 0.0, 1, 1,
         )  # fmt: skip
-        return [*self._state.messages, own] if parts else [*self._state.messages]
+        return [*before, own] if parts else [*before]
 
     def _turns(self, asked: _Asked, typed: str) -> Sequence[Turn]:
         return self._prompts.turns(asked.chat, self._messages(asked, typed))
@@ -398,12 +470,12 @@ class Fit:
             self._shown.set_fit(None)
             return
         asked = counted.asked
-        more = self._about(self._typed) - self._about(counted.typed)
+        more = self._about(self._asked()[1]) - self._about(counted.typed)
         tokens = max(0, counted.tokens + more)
         free = max(0, asked.context - answer_room(asked.context) - tokens)
         if any(part.reads is Reads.PASSAGES for part in asked.files):
             tokens += min(free // _PASSAGES_SHARE, _PASSAGES_TOKENS)  # about; they always fit
-        unsent = self._shown.of(asked.chat)
+        unsent = self._shown.of(asked.place)
         estimate = FitEstimate(
             tokens,
             asked.context,
@@ -413,6 +485,7 @@ class Fit:
             counted.seconds,
             not asked.exact or more != 0,
             counted.forgotten,
+            editing=asked.place if isinstance(asked.place, Editing) else None,
         )
         if cut := [each for each in unsent if _cut(each)]:
             estimate = self._with_parts(estimate, asked, cut)

@@ -27,6 +27,7 @@ from app.domain.parts import (
     typed_text,
     without_empty_ends,
 )
+from app.domain.passages import passages_part
 from app.domain.word_count import word_count
 from app.state.attachments import Editing
 from app.state.chat import State
@@ -76,7 +77,7 @@ class Messages:
         if not parts or self._attachments.refuses(shown):
             return False
         if shown is not None and self._state.busy:
-            if self._fit.refuses_files(shown):
+            if self._fit.refuses(parts):
                 return False
             self._outbox.add(shown, parts)
             self._drafts.keep(shown, left)
@@ -143,10 +144,10 @@ class Messages:
         if old.role is not Role.USER or not parts:
             return True
         editor = Editing(message_id)
-        if self._attachments.refuses(editor) or self._fit.refuses_files(editor):
+        if self._attachments.refuses(editor) or self._refuses(old.conversation, None):
             return False
-        if self._refuses(old.conversation, None):
-            return False
+        if passages_part(parts) is None and self._fit.refuses(parts, editor):
+            return False  # one with passages was sent before
         self._attachments.cancel_edit(message_id)  # they are sent with it
         self._state.cut(old.conversation, place)
         self._ask(old.conversation, old.parent, parts, old.siblings + 1)
@@ -180,10 +181,17 @@ class Messages:
             shown = next((mine for mine, other in compared if other.id == message), message)
             self.regenerate(shown)
 
-    def send_in(self, conversation_id: int, parts: Parts) -> bool:
-        """Send a message at the end of a conversation that was opened; False when it cannot be."""
+    def send_in(
+        self, conversation_id: int, parts: Parts, again: Callable[[], object] = lambda: None
+    ) -> bool:
+        """Send a message at the end of a conversation that was opened; False when it cannot be.
+
+        `again` is called to send it when it has been counted, if it had to be.
+        """
         branch = self._state.branches.get(conversation_id)
         if not branch or self._refuses(conversation_id, None):
+            return False
+        if self._fit.refuses_waiting(conversation_id, parts, again):
             return False
         self._ask(conversation_id, branch[-1].id, parts)
         return True

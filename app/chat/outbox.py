@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from app.chat.drafts import UnsentText
 from app.domain.message import MessageState
@@ -20,9 +21,14 @@ class Outbox:
     """Keeps the waiting messages of every conversation in the state and in the store."""
 
     def __init__(
-        self, state: State, drafts: UnsentText, send: Callable[[int, Parts], bool]
+        self,
+        state: State,
+        drafts: UnsentText,
+        send: Callable[[int, Parts, Callable[[], object]], bool],
     ) -> None:
-        """`send` sends a message in a conversation now; False when it cannot."""
+        """`send` sends a message in a conversation now; False when it cannot. If its length must be
+        counted first, what it was given is called then, to send it again.
+        """
         self._state = state
         self._drafts = drafts
         self._send = send
@@ -81,7 +87,7 @@ class Outbox:
     # --- steps ----------------------------------------------------------------------------------
 
     def _send_one(self, conversation_id: int, message: WaitingMessage) -> None:
-        if self._send(conversation_id, message.parts):
+        if self._send(conversation_id, message.parts, partial(self.send_now, message.number)):
             self.remove(message.number)  # after it is stored as a message: a crash loses neither
         else:
             self._hold(conversation_id)

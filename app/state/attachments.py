@@ -110,6 +110,7 @@ class FitEstimate:
     part_seconds: float = 0.0  # until all is done, about; 0: not known
     longer_context: LongerContext | None = None
     models: tuple[OtherModel, ...] = ()
+    editing: Editing | None = None  # it is of an edited message; None: of the next one
 
     @property
     def fits(self) -> bool:

@@ -89,7 +89,7 @@ class FitLine(QFrame):
         """Show the estimate of the shown chat, while files are attached, sending was refused, or
         earlier files are no longer read.
         """
-        fit, files = self._state.fit, self._state.of(self._chat.current)
+        fit, files = self._state.fit, self._files
         is_shown = fit is not None and bool(files or self._state.refused or fit.forgotten)
         if fit is not None and is_shown:
             self._show(fit, files)
@@ -102,6 +102,12 @@ class FitLine(QFrame):
         self._sign.setPixmap(icons.pixmap("warning", palette.warning, 16, ratio))
 
     # --- content --------------------------------------------------------------------------------
+
+    @property
+    def _files(self) -> tuple[Attachment, ...]:
+        """The files of the message that it is about."""
+        fit = self._state.fit
+        return self._state.of((fit and fit.editing) or self._chat.current)
 
     @property
     def _model(self) -> str:
@@ -189,7 +195,7 @@ class FitLine(QFrame):
             reasons.append(why_not)
 
     def _choose_pages(self) -> None:
-        files = self._state.of(self._chat.current)
+        files = self._files
         paged = [each for each in files if each.part and len(each.part.pages) > 1]
         if paged:
             self.pages_requested.emit(max(paged, key=lambda each: each.tokens or 0).id)
@@ -215,7 +221,7 @@ class FitLine(QFrame):
             self.model_requested.emit()
 
     def _choose_passages(self) -> None:
-        files = self._state.of(self._chat.current)
+        files = self._files
         self.passages_requested.emit([each.id for each in files if each.part and each.name])
 
 

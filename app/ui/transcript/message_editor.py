@@ -116,9 +116,9 @@ class MessageEditor(QFrame):
         layout.addWidget(self.chips)
         layout.addWidget(self._field, 1)
         layout.addLayout(buttons)
-        self._field.submitted.connect(self._submit)
+        self._field.submitted.connect(self.submit)
         self._field.files_pasted.connect(self.files_pasted)
-        self._send.clicked.connect(self._submit)
+        self._send.clicked.connect(self.submit)
         self._field.cancelled.connect(self.cancelled)
         self._cancel.clicked.connect(self.cancelled)
         self._field.textChanged.connect(self._changed)
@@ -217,7 +217,8 @@ class MessageEditor(QFrame):
         self._own.insert(place, item)
         self._show_chips()
 
-    def _submit(self) -> None:
+    def submit(self) -> None:
+        """Send what is in the field and attached."""
         self._field.end_composition()
         if (parts := self.parts()) or self._files:
             self.submitted.emit(parts)

@@ -13,7 +13,7 @@ from app.chat.fit import NOTICE
 from app.domain.chat_settings import ChatSettings
 from app.domain.documents import Reads
 from app.domain.model_ref import Local, Remote
-from app.state.attachments import Attachment, FitEstimate
+from app.state.attachments import Attachment, Editing, FitEstimate
 from app.state.chat import ModelFile, ServedModel
 from engine import (
     ApplyTemplate,
@@ -295,7 +295,8 @@ def test_a_file_that_falls_out_of_the_context_is_named(stage: Stage, write: Writ
     stage.controller.send("First")
     stage.engine.write("Answer")
     stage.engine.finish()
-    stage.controller.fit.type("Second")
+    stage.window.composer.set_text("Second")
+    until(lambda: stage.controller.fit._typed == "Second")
     settled(stage)
     stage.engine.counts = False
     before = stage.engine.count(ApplyTemplate)
@@ -325,26 +326,105 @@ def test_what_is_cached_is_shown(stage: Stage, write: Write) -> None:
     assert (estimate.cached_tokens, estimate.seconds) == (120, 0.5)
 
 
-def test_files_too_long_for_an_edit_or_a_waiting_message_are_refused(
-    stage: Stage, write: Write
-) -> None:
-    stage.controller.send("Why?")
-    message = stage.state.messages[0].id
-    stage.engine.write("Because")
+def send_counted(stage: Stage, text: str) -> None:
+    stage.window.composer.set_text(text)
+    stage.window.composer.submit()
+    until(lambda: not stage.window.composer.text())  # it is sent once it is counted
+    stage.drain()
+
+
+def finish(stage: Stage, text: str) -> None:
+    stage.engine.write(text)
     stage.engine.finish()
-    stage.wait_until_idle()
-    stage.controller.attachments.begin_edit(message)
+    settled(stage)
+
+
+def test_an_edited_message_that_does_not_fit_has_the_four_ways(stage: Stage, write: Write) -> None:
+    send_counted(stage, "word " * 4000)
+    finish(stage, "Because.")
+    send_counted(stage, "Why?")
+    finish(stage, "Because.")
+    message = stage.state.messages[2].id
+    transcript, line = stage.window.transcript, stage.window.chat.fit_line
+    transcript.edit_message(message)
+    assert transcript.editing.editor is not None
+    stage.controller.attachments.attach([write("long.txt", "word " * 3600)], editing=message)
+    settled(stage)
+    transcript.editing.editor.submit()
+    assert stage.state.notices[NOTICE].sentence.startswith("The length of this message is still")
+    settled(stage)
+    estimate = stage.states.attachments.fit
+    assert estimate is not None
+    assert (estimate.fits, estimate.editing) == (False, Editing(message))
+    assert line.isVisible()
+    assert line.words.text().startswith("All of it has 7,6")
+    assert not stage.state.busy
+    assert transcript.editing.message_id == message  # what was typed is there
+
+    line.passages_button.click()
+    settled(stage)
+    [file] = stage.states.attachments.of(Editing(message))
+    assert file.part is not None
+    assert file.part.reads is Reads.PASSAGES
+    assert transcript.editing.editor is not None
+    transcript.editing.editor.submit()
+    settled(stage)
+    assert stage.state.messages[2].siblings == 2
+    assert stage.state.busy
+    assert line.isHidden()
+
+
+def test_a_given_up_edit_shows_no_ways_any_more(stage: Stage, write: Write) -> None:
+    send_counted(stage, "Why?")
+    finish(stage, "Because.")
+    message = stage.state.messages[0].id
+    stage.window.transcript.edit_message(message)
+    editor = stage.window.transcript.editing.editor
+    assert editor is not None
     stage.controller.attachments.attach([write("long.txt", "word " * 9000)], editing=message)
     settled(stage)
-    assert not stage.controller.edit(message, "Why so?")
-    assert stage.state.notices[NOTICE].sentence.startswith("This file has 9,003 tokens, and Small")
-    stage.controller.attachments.cancel_edit(message)
-    attach(stage, write("other.txt", "word " * 9000))
-    stage.controller.regenerate(stage.state.messages[1].id)
+    editor.submit()
+    settled(stage)
+    assert stage.window.chat.fit_line.isVisible()
+    assert stage.window.chat.fit_line.words.text().startswith("long.txt has 9,003 tokens; Small")
+    editor = stage.window.transcript.editing.editor
+    assert editor is not None
+    editor.cancelled.emit()
+    settled(stage)
+    assert stage.window.chat.fit_line.isHidden()
+
+
+def test_a_message_that_waits_is_counted_as_a_new_one_is(stage: Stage, write: Write) -> None:
+    send_counted(stage, "word " * 4000)
+    attach(stage, write("other.txt", "word " * 3600))
     assert stage.state.busy
-    assert not stage.controller.send("And?")
-    assert NOTICE in stage.state.notices
+    stage.window.composer.set_text("And?")
+    stage.window.composer.submit()  # its length is not known
+    until(stage.window.chat.fit_line.isVisible)
+    settled(stage)
+    assert stage.window.composer.text() == "And?"
     assert not stage.state.outbox.get(stage.state.current)
+
+
+def test_a_message_that_waited_is_counted_again_with_the_answer(stage: Stage, write: Write) -> None:
+    send_counted(stage, "word " * 4000)
+    long = "word " * 2900
+    send_counted(stage, long)
+    chat = stage.state.current
+    assert [each.held for each in stage.state.outbox[chat]] == [False]
+    finish(stage, "word " * 500)
+    until(lambda: NOTICE in stage.state.notices)
+    assert [each.held for each in stage.state.outbox[chat]] == [True]
+    assert stage.state.notices[NOTICE].sentence.startswith("The waiting message has 7,4")
+    assert not stage.state.busy
+
+    stage.controller.navigation.new()
+    other = "word " * 1500
+    send_counted(stage, "word " * 4000)
+    send_counted(stage, other)
+    finish(stage, "Because.")
+    until(lambda: not stage.state.outbox.get(stage.state.current))
+    assert len(stage.state.messages) == 4  # it was counted, and sent then
 
 
 def test_nothing_is_counted_during_an_answer(stage: Stage, write: Write) -> None:
