@@ -28,6 +28,7 @@ from app.ui.chat.status_line import StatusLine
 from app.ui.chat.waiting_messages import WaitingMessages
 from app.ui.documents.changed_line import ChangedLine
 from app.ui.documents.fit import FitLine
+from app.ui.documents.indexing_line import IndexingLine
 from app.ui.documents.search_model import SearchModelLine
 from app.ui.theme.palette import Palette
 from app.ui.transcript.instructions import instructions_message
@@ -62,6 +63,8 @@ class ChatPage(QWidget):
         self.search_model_line = SearchModelLine(states)
         self.composer.add_below_chips(self.changed_line)
         self.composer.add_below_chips(self.search_model_line)
+        self.indexing_line = IndexingLine(states)
+        self.composer.add_below_chips(self.indexing_line)
         self.destination = DestinationLine(states.connections)
         self.status_line = StatusLine(state)
         self.resume_line = ResumeLine(states.sessions)
