@@ -18,7 +18,7 @@ from torch import Tensor
 
 from engine.adapters.stack import NO_ADAPTERS, Stack
 from engine.core.metrics import Metrics
-from engine.core.runner import Rows, Runner
+from engine.core.runner import MOST_TEXTS, Rows, Runner
 from engine.errors import ModelFileError, OutOfMemory, RequestError
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.messages import Pooling
@@ -29,7 +29,6 @@ from kernels.kv_pages import PAGE_TOKENS
 
 _SHARED_SECONDS = 0.12  # of a pass while answers are being generated
 _UNKNOWN_SECONDS = 1e-3  # per token, before the first pass was measured
-_MOST_TOGETHER = 16  # texts in one pass: each has pages of its own
 _BLOCK = 16  # tokens that are summed together; passes are multiples of it
 _STARVED_SECONDS, _POLL_SECONDS = 30.0, 0.005  # pages that are being saved are waited for
 
@@ -167,7 +166,7 @@ class Embedder:
         count = 1
         if self._has_equal_bits(stack):
             paged = not self._runner.model.is_encoder
-            count = min(self._context // PAGE_TOKENS if paged else _MOST_TOGETHER, _MOST_TOGETHER)
+            count = min(self._context // PAGE_TOKENS if paged else MOST_TEXTS, MOST_TEXTS)
         group: list[Tokens[int]] = []
         for text in texts:
             most = self._tokens_at_once(stack)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from engine.adapters.stack import EMBEDDING, HEAD
-from engine.core.runner import chunk_size
+from engine.core.runner import MOST_TEXTS, chunk_size
 from engine.errors import RequestError
 from engine.gguf.reader import GGUFFile
 from engine.loading.memory import (
@@ -358,7 +358,6 @@ def _needs(
         states[device] += STATE_PAGES * layout.state_bytes
         ops = (refused or {}).get(backend.name, ())
         recorded = backend.records_programs() and backend.name not in failed
-        recorded = recorded and not model.is_encoder
         fixed = DECODING_BYTES if backend.name in decoding else 0
         page = layout.kv_bytes_per_page
         scratch[device].append(_scratch(model, backend, cache, tokens, ops, recorded, page, fixed))
@@ -401,6 +400,9 @@ def _scratch(
             default=0,
         )
         longest = min(tokens, context or 1) if model.is_encoder else tokens
+        if model.is_encoder:  # the keys and values of a layer, in pages while they are read
+            floats = max(K * (C + -(-C // 16) * 16) for _, K, C in model.attentions)
+            attention += 4 * PAGE_TOKENS * floats * (longest // PAGE_TOKENS + MOST_TEXTS)
         return fixed + scratch_bytes(model, longest, attention, page_bytes, recorded=recorded)
 
     return scratch

@@ -119,6 +119,16 @@ def attention(
     return y
 
 
+def full_attention(q: Tensor, k: Tensor, v: Tensor, scale: float, window: int) -> Tensor:
+    """Attention in both directions; bits depend on a query and on the keys and values alone."""
+    tokens, heads, width = q.shape
+    q, k, v, y = q.contiguous(), k.contiguous(), v.contiguous(), torch.empty(tokens, heads * width)
+    if y.numel():
+        sizes = tokens, heads, k.shape[1], width
+        call("full_attention", *map(pointer, (q, k, v)), *sizes, scale, window, pointer(y))
+    return y
+
+
 def attention_bytes(T: int, S: int, H: int, K: int, C: int, cache_dtype: torch.dtype) -> int:
     """Bytes of the result and of native scratch: a tile per thread; few tokens also results of pages."""
     # The number of threads may be set later: assume the larger one.
@@ -228,7 +238,7 @@ KERNELS: dict[tuple[str, str], reference.Kernel] = {
         )
         for format in FORMATS
     },
-    **{(op.__name__, "F32"): op for op in (rms_norm, layer_norm, rope, attention)},
+    **{(op.__name__, "F32"): op for op in (rms_norm, layer_norm, rope, attention, full_attention)},
     **{(op.__name__, "F32"): op for op in (gated, route, softcap, macs_per_100_ms, read_bandwidth)},
     **{(op.__name__, "F32"): op for op in (short_conv, recurrence, xielu)},
     **{(op.__name__, "F32"): op for op in (mix_streams, add_to_streams, match_magnitude)},

@@ -60,7 +60,8 @@ def _is_native(one: Instruction, kv: KVLayout, widths: Mapping[str, int]) -> boo
         case HeadLinear():
             return not one.changes and _have_one_group(one.weights)
         case Attend():
-            return one.causal and not one.chunk
+            plain = not one.cap and one.sinks is None and bool(one.k and one.v)
+            return not one.chunk and (one.causal or plain)
         case Gate() | HeadGate():
             return _is_known(one.activation)
         case Experts():
@@ -93,12 +94,12 @@ def _has_state(kv: KVLayout, layer: int) -> bool:
 
 
 def _is_native_embed(one: Embed) -> bool:
-    if one.types is not None or not _is_plain_rotation(one.rotation):
+    if not _is_plain_rotation(one.rotation):
         return False
-    if one.rotation is not None and one.positions is not None:
+    if one.rotation is not None and (one.positions is not None or one.types is not None):
         return False
     change = () if one.change is None else (one.change.down, one.change.up)
-    return all(map(weights.is_packed, filter(None, (one.table, one.positions, *change))))
+    return all(map(weights.is_packed, filter(None, (one.table, one.positions, one.types, *change))))
 
 
 def _is_plain_rotation(one: Rotation | None) -> bool:

@@ -145,9 +145,10 @@ class Lowering(Operations):
             scale=one.scale,
             width=one.table.columns,
         )
-        for table in filter(None, (one.table, one.positions)):
-            self._set_weight(op, op.count, table)
-            op.count += 1
+        for at, table in enumerate((one.table, one.positions, one.types)):
+            if table is not None:
+                self._set_weight(op, at, table)
+        op.types, op.separator = one.types is not None, one.separator
         self.invalidate(one.out)
 
     def _embed_lora(self, width: int, change: LoraDelta) -> int:
@@ -156,7 +157,7 @@ class Lowering(Operations):
         middle, added = f"rank {rank}", "embed change"
         self.number(middle, rank)
         self.number(added, width)
-        op = self.add(OpKind.EMBED, out=self.number(middle), scale=1.0, width=rank, count=1)
+        op = self.add(OpKind.EMBED, out=self.number(middle), scale=1.0, width=rank)
         self._set_weight(op, 0, change.down)
         scales = self.pointer(change.scales)
         self.add(OpKind.SCALE_COLUMNS, x=self.number(middle), width=rank, weight=scales)
@@ -204,8 +205,7 @@ class Lowering(Operations):
                 self._linear(part, None, plain_x)
             return 1
         self._quantize(one)
-        plain = not any(one.changes) and all(bias is None for bias in one.biases)
-        plain = plain and not one.scales
+        plain = not any(one.changes) and not one.scales  # else the biases come after these
         alone = len(one.weights) == 1
         if plain and isinstance(then, Gate) and _can_fuse_gate(one, then):
             self._products(one, activation=NativeActivation[then.activation.name])
@@ -215,7 +215,9 @@ class Lowering(Operations):
             self._products(one, add_to=self.number(then.x))
             self.invalidate(then.x)
             return 2
-        self._products(one)
+        self._products(one if plain else replace(one, biases=()))
+        if plain:
+            return 1
         for out, scale in zip(one.outs, one.scales, strict=False):
             width = self.widths[out]
             weight = self.pointer(torch.full((width,), scale))
@@ -282,6 +284,8 @@ class Lowering(Operations):
                 self._set_weight(op, at, weight)
                 op.outs[at] = self.number(out)
                 self.invalidate(out)
+            for at, bias in enumerate(one.biases[start : start + MAX_WEIGHTS]):
+                op.biases[at] = self.pointer(bias)
 
     def _add_lora(self, x: str, out: str, change: LoraDelta) -> None:
         """Add the LoRA term (x down^T * scales) up^T to a product that was computed before."""
@@ -295,13 +299,18 @@ class Lowering(Operations):
         self._products(Linear(middle, (change.up,), (added,)), add_to=self.number(out))
 
     def _attend(self, one: Attend) -> None:
-        keys = self.layers[one.layer].shape
-        assert isinstance(keys, LayerShape), f"layer {one.layer} has another state"
+        if one.causal:
+            keys = self.layers[one.layer].shape
+            assert isinstance(keys, LayerShape), f"layer {one.layer} has another state"
+            kv_heads = keys.kv_heads
+        else:
+            kv_heads = self.widths[one.k] // one.head_width
         shape = {
             "layer": one.layer,
             "head_width": one.head_width,
             "heads": self.widths[one.q] // one.head_width,
-            "kv_heads": keys.kv_heads,
+            "kv_heads": kv_heads,
+            "full": not one.causal,
         }
         angles = self.angles[_rope_key(one)]
         self.add(
@@ -487,7 +496,8 @@ def _reads_only_codes(one: Linear) -> bool:
 
 def _can_fuse_gate(one: Linear, gate: Gate) -> bool:
     rows = {weight.shape[0] for weight in one.weights}
-    return one.outs == (gate.gate, gate.up) and gate.out == gate.gate and len(rows) == 1
+    outs = (gate.gate, gate.up) if gate.up else (gate.gate,)
+    return one.outs == outs and gate.out == gate.gate and len(rows) == 1
 
 
 def _rope_key(one: Attend) -> tuple[float, ...]:

@@ -96,6 +96,8 @@ class Recorded:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Run the head: hidden states [T, D] f32 → logits [T, V] f32."""
+        if self._logits == self._hidden:  # a model of embeddings without a last norm
+            return hidden
         hidden = hidden.contiguous()
         tokens = hidden.shape[0]
         self._reserve(tokens)
@@ -109,6 +111,8 @@ class Recorded:
 
     def step(self, batch: Sequence[Segment], given: Tensor | None = None) -> Tensor:
         """Body and head for all tokens, bit-identical to the two calls → logits [T, V] f32."""
+        if self._logits == self._hidden:
+            return self.hidden(batch, given=given)
         ids, native = self._batch(batch)
         self._begin(ids, given)
         logits = torch.empty(len(ids), self._widths[self._logits])
@@ -186,7 +190,7 @@ class Recorded:
             return
         self._buffers.clear()
         for name in self._names:
-            if name != self._logits:
+            if name != self._logits or name == self._hidden:
                 self._buffers[name] = torch.empty(tokens * self._widths[name])
                 self._set_buffer(name, self._buffers[name])
         self._tokens = tokens

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 HEADER = Path(__file__).resolve().parent / "native" / "api" / "nk.h"
-ABI = 8  # increment on every incompatible change of this table
+ABI = 9  # increment on every incompatible change of this table
 
 
 class _Numbered(IntEnum):
@@ -62,6 +62,7 @@ class NativeActivation(_Numbered):
     SOFTPLUS = 5
     GPT_OSS = 6, "x * sigmoid(1.702 x), times up + 1 in place of up"
     SILU_CUT = 7, "SILU, of which a limit cuts the result, not x"
+    GELU = 8, "x * normal distribution function"
 
 
 class NativeGating(_Numbered):
@@ -78,14 +79,14 @@ class OpKind(_Numbered):
 
     EMBED = (
         0,
-        "out = (rows `ids` of weights[0] + x) * scale; count 2: + weights[1]",
+        "out = (rows `ids` of weights[0] + x) * scale + weights[1] by position, or null; `types`",
     )
     NORM = 1, "out = norm of x; with `quantize`, out must not be x, and out is quantized"
     QUANTIZE = 2, "quantizes x for products; `chosen`: a row for each pair y of the groups z"
-    LINEAR = 3, "outs[i] = x * weights[i]; `activation`: only outs[0], gated; `add_to`"
+    LINEAR = 3, "outs[i] = x * weights[i] + biases[i]; `activation`: outs[0] alone, gated; `add_to`"
     ANGLES = 4, "out [T, 2 * pairs] = cosines and sines of position * weight, times scale"
-    ROPE = 5, "x, y, z are q, k, v: per-head norms, rotation by angles `out`, page write"
-    ATTEND = 6, "out = attention of x over the pages; must follow the ROPE of its x"
+    ROPE = 5, "x, y, z are q, k, v: per-head norms, rotation by angles `out`, page write; `full`"
+    ATTEND = 6, "out = attention of x over the pages; must follow the ROPE of its x; `full`"
     GATE = 7, "out = activation(x) * y; y -1: without the factor; `limit`"
     ADD = 8, "x += y * scale; y is scaled in place"
     SOFTCAP = 9, "x = cap * tanh(x / cap)"
@@ -216,10 +217,13 @@ nk_op
     float factors[4]  // XIELU: positive, negative, beta, epsilon
     int32_t centred  // NORM, HEAD_NORM: layer norm instead of RMS norm
     int32_t norms_rotated  // ROPE: the norms follow the rotation
+    int32_t full  // ROPE, ATTEND: segments are whole texts, read in both directions; uncached
+    int32_t types, separator  // EMBED: + row 1 of weights[2] behind a separator, else row 0
     int32_t taps, decays, corrected, tiled  // SHORT_CONV; RECURRENCE: as there
     const float *weight, *bias, *query_norm, *key_norm, *sinks
     const float *rate, *decay_bias, *skip  // RECURRENCE
     struct nk_weight weights[MAX_WEIGHTS]
+    const float *biases[MAX_WEIGHTS]  // LINEAR: [rows] each, or null
     const struct nk_weight *expert_weights  // EXPERT_LINEAR: [count, experts]
     const float *expert_biases[2], *expert_scales[2]  // of weights: [experts, rows]; [experts]
     struct nk_routing routing  // ROUTE
@@ -304,6 +308,10 @@ serial int softcap(const float *x, float cap, int64_t count, float *y)
 // → y [tokens, heads * width]. window 0: unlimited; cap 0: no softcap; sinks [heads] or null.
 serial int attention(const float *q, HEADS, BATCH, int type, const struct nk_kv_layer *layer,
     float scale, int64_t window, float cap, const float *sinks, float *y)
+// Attention in both directions of one text: q [tokens, heads, width], k and v [tokens, kv_heads,
+// width] → y [tokens, heads * width]. window: to positions at most its half away; 0: to all.
+serial int full_attention(const float *q, const float *k, const float *v, int64_t tokens, HEADS,
+    float scale, int64_t window, float *y)
 // Upper bound of the scratch bytes of nk_attention for one segment, with or without a window.
 int64_t attention_bytes(int threads, int64_t tokens, HEADS, int64_t position, int type)
 // best memory read bandwidth of all threads over `bytes` of fresh memory, in bytes/s

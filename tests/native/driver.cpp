@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kMaxParameters = 16, kMaxOperands = 14, kMaxBlocks = 64, kMaxPages = 16;
 constexpr uint8_t kPoison = 0xFF;
-enum Op { LINEAR, ROWS_OF, RMS_NORM, ROPE, GATED, SOFTCAP, ATTENTION, RUN };
+enum Op { LINEAR, ROWS_OF, RMS_NORM, ROPE, GATED, SOFTCAP, ATTENTION, RUN, FULL_ATTENTION };
 
 [[noreturn]] void fail(const char *what) {
     fprintf(stderr, "driver: %s\n", what);
@@ -193,6 +193,14 @@ int attention(const Case &c, Result &y) {
     const float *sinks = c.bytes[2] ? (const float *)c.operand[2] : nullptr;
     return nk_attention((const float *)c.operand[0], heads, c.p[2], width, &segment, 1, (int)c.p[5],
                         &layer, float_of(c.p[7]), c.p[6], float_of(c.p[8]), sinks, (float *)y.data);
+}
+
+// tokens, heads, kv_heads, width, window, scale; q, k, v
+int full_attention(const Case &c, Result &y) {
+    y = floats(c.p[0] * c.p[1] * c.p[3]);
+    const float *q = (const float *)c.operand[0], *k = (const float *)c.operand[1];
+    return nk_full_attention(q, k, (const float *)c.operand[2], c.p[0], c.p[1], c.p[2], c.p[3],
+                             float_of(c.p[5]), c.p[4], (float *)y.data);
 }
 
 // --- a recorded program: one layer of a model and its output head
@@ -382,6 +390,7 @@ int run(const Case &c, Result &y) {
     case GATED: return gated(c, y);
     case SOFTCAP: return softcap(c, y);
     case ATTENTION: return attention(c, y);
+    case FULL_ATTENTION: return full_attention(c, y);
     case RUN: return run_program(c, y);
     }
     fail("no such op");

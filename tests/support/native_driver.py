@@ -51,7 +51,7 @@ INTEGER = 1e-6  # attention over 8-bit codes: queries and weights are quantized 
 class Op(IntEnum):
     """enum Op of driver.cpp."""
 
-    LINEAR, ROWS_OF, RMS_NORM, ROPE, GATED, SOFTCAP, ATTENTION, RUN = range(8)
+    LINEAR, ROWS_OF, RMS_NORM, ROPE, GATED, SOFTCAP, ATTENTION, RUN, FULL_ATTENTION = range(9)
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,8 @@ class CaseGenerator:
 
     def some(self, each: int) -> list[Case]:
         """`each` cases of every format and of every other op."""
-        ops = (self.rms_norm, self.rope, self.gated, self.softcap, self.attention)
+        ops = (self.rms_norm, self.rope, self.gated, self.softcap)
+        ops += (self.attention, self.full_attention)
         made = [self.linear(format) for format in blocks.PACKED.values() for _ in range(each)]
         made += [
             one(format) for one in (self.rows_of, self.run) for format in blocks.PACKED.values()
@@ -238,6 +239,17 @@ class CaseGenerator:
             expected,
             INTEGER if type == 2 else EXACT,
         )
+
+    def full_attention(self) -> Case:
+        tokens, window = self._pick.choice((1, 2, 5, 40, 300)), self._pick.choice((0, 1, 17))
+        kv_heads, group = self._pick.choice((1, 2)), self._pick.choice((1, 3))
+        width = self._pick.choice((16, 20, 64))
+        q = self._normal(tokens, kv_heads * group, width)
+        k, v = self._normal(tokens, kv_heads, width), self._normal(tokens, kv_heads, width)
+        sizes = tokens, kv_heads * group, kv_heads, width, window, 0.2
+        expected = reference.full_attention(q.double(), k.double(), v.double(), 0.2, window)
+        name = f"full attention {sizes}"
+        return Case(Op.FULL_ATTENTION, name, sizes, (q, k, v), expected, EXACT)
 
     def run(self, format: Format) -> Case:
         """One layer and the head as a recorded program: a prefill, then a decode step."""

@@ -16,7 +16,7 @@
 #endif
 #define NK_CHECKED __attribute__((warn_unused_result))
 
-#define NK_ABI 8
+#define NK_ABI 9
 #define NK_MAX_WEIGHTS 3
 #define NK_MAX_EXPERTS 1024
 #define NK_MAX_TAPS 16
@@ -55,6 +55,7 @@ enum nk_activation {
     NK_SOFTPLUS = 5,
     NK_GPT_OSS = 6,  // x * sigmoid(1.702 x), times up + 1 in place of up
     NK_SILU_CUT = 7,  // SILU, of which a limit cuts the result, not x
+    NK_GELU = 8,  // x * normal distribution function
 };
 
 // How scores of experts become shares; members as in kernels.program.Gating.
@@ -67,13 +68,13 @@ enum nk_gating {
 
 // Kinds of operations in a recorded program: what each computes from which nk_op fields.
 enum nk_kind {
-    NK_EMBED = 0,  // out = (rows `ids` of weights[0] + x) * scale; count 2: + weights[1]
+    NK_EMBED = 0,  // out = (rows `ids` of weights[0] + x) * scale + weights[1] by position, or null; `types`
     NK_NORM = 1,  // out = norm of x; with `quantize`, out must not be x, and out is quantized
     NK_QUANTIZE = 2,  // quantizes x for products; `chosen`: a row for each pair y of the groups z
-    NK_LINEAR = 3,  // outs[i] = x * weights[i]; `activation`: only outs[0], gated; `add_to`
+    NK_LINEAR = 3,  // outs[i] = x * weights[i] + biases[i]; `activation`: outs[0] alone, gated; `add_to`
     NK_ANGLES = 4,  // out [T, 2 * pairs] = cosines and sines of position * weight, times scale
-    NK_ROPE = 5,  // x, y, z are q, k, v: per-head norms, rotation by angles `out`, page write
-    NK_ATTEND = 6,  // out = attention of x over the pages; must follow the ROPE of its x
+    NK_ROPE = 5,  // x, y, z are q, k, v: per-head norms, rotation by angles `out`, page write; `full`
+    NK_ATTEND = 6,  // out = attention of x over the pages; must follow the ROPE of its x; `full`
     NK_GATE = 7,  // out = activation(x) * y; y -1: without the factor; `limit`
     NK_ADD = 8,  // x += y * scale; y is scaled in place
     NK_SOFTCAP = 9,  // x = cap * tanh(x / cap)
@@ -171,10 +172,13 @@ struct nk_op {
     float factors[4];  // XIELU: positive, negative, beta, epsilon
     int32_t centred;  // NORM, HEAD_NORM: layer norm instead of RMS norm
     int32_t norms_rotated;  // ROPE: the norms follow the rotation
+    int32_t full;  // ROPE, ATTEND: segments are whole texts, read in both directions; uncached
+    int32_t types, separator;  // EMBED: + row 1 of weights[2] behind a separator, else row 0
     int32_t taps, decays, corrected, tiled;  // SHORT_CONV; RECURRENCE: as there
     const float *weight, *bias, *query_norm, *key_norm, *sinks;
     const float *rate, *decay_bias, *skip;  // RECURRENCE
     struct nk_weight weights[3];
+    const float *biases[3];  // LINEAR: [rows] each, or null
     const struct nk_weight *expert_weights;  // EXPERT_LINEAR: [count, experts]
     const float *expert_biases[2], *expert_scales[2];  // of weights: [experts, rows]; [experts]
     struct nk_routing routing;  // ROUTE
@@ -246,6 +250,10 @@ NK_API NK_CHECKED int nk_softcap(const float *x, float cap, int64_t count, float
 NK_API NK_CHECKED int nk_attention(const float *q, int64_t heads, int64_t kv_heads, int64_t width,
     const struct nk_segment *segments, int64_t count, int type, const struct nk_kv_layer *layer,
     float scale, int64_t window, float cap, const float *sinks, float *y);
+// Attention in both directions of one text: q [tokens, heads, width], k and v [tokens, kv_heads,
+// width] → y [tokens, heads * width]. window: to positions at most its half away; 0: to all.
+NK_API NK_CHECKED int nk_full_attention(const float *q, const float *k, const float *v, int64_t
+    tokens, int64_t heads, int64_t kv_heads, int64_t width, float scale, int64_t window, float *y);
 // Upper bound of the scratch bytes of nk_attention for one segment, with or without a window.
 NK_API int64_t nk_attention_bytes(int threads, int64_t tokens, int64_t heads, int64_t kv_heads,
     int64_t width, int64_t position, int type);

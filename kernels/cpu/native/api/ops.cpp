@@ -244,6 +244,31 @@ void attention_job(void *context, int thread, int threads) {
     }
 }
 
+struct FullAttention {
+    Attention attention;
+    const float *k, *v;
+    int64_t tokens, kv_heads, width;
+};
+
+void full_attention_job(void *context, int thread, int threads) {
+    FullAttention &op = *(FullAttention *)context;
+    const nk_attend &a = op.attention.attend;
+    const nk_table *table = op.attention.table;
+    int64_t first, end;
+    nk_split_range(op.tokens, NK_PAGE_TILE, thread, threads, &first, &end);
+    for (int64_t t = first; t < end; ++t) {
+        uint8_t *page = a.segments->tables[0][t / NK_PAGE_TOKENS];
+        for (int64_t head = 0; head < op.kv_heads; ++head) {
+            const nk_head_page to = nk_head_of_page(page, a.layer, a.type, op.width, head);
+            const int64_t at = (t * op.kv_heads + head) * op.width, row = t % NK_PAGE_TOKENS;
+            table->page_row(op.k + at, op.width, a.type, row, false, to.keys, nullptr);
+            table->page_row(op.v + at, op.width, a.type, row, true, to.values, nullptr);
+        }
+    }
+    threads = nk_pool_barrier(thread);
+    if (thread < threads) attention_job(&op.attention, thread, threads);
+}
+
 bool valid_segments(const nk_segment *segments, int64_t count, int64_t group) {
     if (count < 1 || count >= kMaxSize) return false;
     for (int64_t i = 0; i < count; ++i) {
@@ -328,7 +353,7 @@ int nk_rope(const float *x, const int64_t *positions, const float *frequencies, 
 int nk_gated(const float *gate, const float *up, int64_t count, int activation, float limit,
              float *y) {
     if (count == 0) return NK_OK;
-    if (!valid_sizes(count) || activation < NK_SILU || activation > NK_SILU_CUT)
+    if (!valid_sizes(count) || activation < NK_SILU || activation > NK_GELU)
         return NK_BAD_SHAPE;
     Elements op = {nk_current(), gate, up, count, activation, limit, 0, y, nullptr};
     run(elements_job, &op, 16 * count);
@@ -401,7 +426,7 @@ int nk_attention(const float *q, int64_t heads, int64_t kv_heads, int64_t width,
     const nk_table *table = nk_current();
     const int64_t threads = nk_pool_size();
     const nk_attend attend = {q,    y,      heads, kv_heads, width,  segments, count,
-                              type, *layer, scale, cap,      window, sinks};
+                              type, *layer, scale, cap,      window, sinks,    false};
     const AttentionPlan plan(table, attend, threads);
     const int64_t partials = rounded(plan.partial_bytes());
     const int64_t thread_scratch = rounded(table->attention_scratch(&attend, plan.rows()));
@@ -416,6 +441,35 @@ int nk_attention(const float *q, int64_t heads, int64_t kv_heads, int64_t width,
         work += segments[i].tokens * heads * (window && window < end ? window : end) * width;
     }
     run(attention_job, &op, work);
+    return NK_OK;
+}
+
+int nk_full_attention(const float *q, const float *k, const float *v, int64_t tokens, int64_t heads,
+                      int64_t kv_heads, int64_t width, float scale, int64_t window, float *y) {
+    if (tokens == 0) return NK_OK;
+    if (!valid_sizes(tokens, heads, width) || kv_heads < 1 || heads % kv_heads != 0 || window < 0)
+        return NK_BAD_SHAPE;
+    const nk_table *table = nk_current();
+    const int64_t threads = nk_pool_size(), page_bytes = nk_text_page_bytes(kv_heads, width);
+    nk_segment text = {tokens, 0, nullptr};
+    nk_attend attend = {};
+    attend.q = q, attend.y = y;
+    attend.heads = heads, attend.kv_heads = kv_heads, attend.width = width;
+    attend.segments = &text, attend.count = 1;
+    attend.type = NK_CACHE_F32, attend.layer = nk_text_layer(kv_heads, width);
+    attend.scale = scale, attend.window = window, attend.full = true;
+    const AttentionPlan plan(table, attend, threads);
+    const int64_t partials = rounded(plan.partial_bytes());
+    const int64_t thread_scratch = rounded(table->attention_scratch(&attend, plan.rows()));
+    const int64_t pages = rounded(nk_text_bytes(tokens, page_bytes));
+    uint8_t *memory = scratch.take(pages + partials + threads * thread_scratch + kLine);
+    if (!memory) return NK_NO_MEMORY;
+    text = nk_text_at(memory, tokens, page_bytes);
+    memory += pages;
+    FullAttention op = {{plan, table, attend, plan.items(), plan.merges(), 0, memory,
+                         memory + partials, thread_scratch},
+                        k, v, tokens, kv_heads, width};
+    run(full_attention_job, &op, tokens * heads * tokens * width);
     return NK_OK;
 }
 

@@ -45,3 +45,28 @@ static inline nk_head_page nk_head_of_page(uint8_t *page, const nk_kv_layer &lay
             (uint16_t *)(page + layer.key_scales + scales),
             (uint16_t *)(page + layer.value_scales + scales)};
 }
+
+// A text that is read in both directions has pages too, of one layer in f32, only while it is read:
+// a segment, its page table, and the pages are in memory of the caller.
+static inline nk_kv_layer nk_text_layer(int64_t kv_heads, int64_t width) {
+    const int64_t keys = nk_key_width(NK_CACHE_F32, width);
+    return {0, 0, 0, 4 * kv_heads * NK_PAGE_TOKENS * keys, 0};
+}
+static inline int64_t nk_text_page_bytes(int64_t kv_heads, int64_t width) {
+    const int64_t values = 4 * kv_heads * NK_PAGE_TOKENS * nk_value_width(NK_CACHE_F32, width);
+    return (nk_text_layer(kv_heads, width).values + values + 63) / 64 * 64;
+}
+static inline int64_t nk_text_table_bytes(int64_t tokens) {
+    const int64_t pages = (tokens + NK_PAGE_TOKENS - 1) / NK_PAGE_TOKENS;
+    return ((pages + 1) * (int64_t)sizeof(uint8_t *) + 63) / 64 * 64;
+}
+static inline int64_t nk_text_bytes(int64_t tokens, int64_t page_bytes) {
+    const int64_t pages = (tokens + NK_PAGE_TOKENS - 1) / NK_PAGE_TOKENS;
+    return nk_text_table_bytes(tokens) + pages * page_bytes;
+}
+static inline nk_segment nk_text_at(uint8_t *memory, int64_t tokens, int64_t page_bytes) {
+    uint8_t **table = (uint8_t **)memory + 1, *page = memory + nk_text_table_bytes(tokens);
+    *(uint8_t ***)memory = table;  // of the only group
+    for (int64_t at = 0; at < tokens; at += NK_PAGE_TOKENS, page += page_bytes) *table++ = page;
+    return {tokens, 0, (uint8_t ***)memory};
+}

@@ -21,7 +21,8 @@ struct nk_act {
 
 enum { NK_TILE_ROWS = 64 };  // most query rows of an attention item
 
-// Arguments of an attention over KV pages, as in nk_attention.
+// Arguments of an attention over KV pages, as in nk_attention. Causal, or `full`: a query sees all
+// positions of its segment, or those at most window / 2 away.
 struct nk_attend {
     const float *q;
     float *y;
@@ -33,6 +34,7 @@ struct nk_attend {
     float scale, cap;
     int64_t window;
     const float *sinks;
+    bool full;
 };
 
 // Part of an attention: query rows of one segment and key/value head against a range of pages, cut

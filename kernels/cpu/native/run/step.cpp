@@ -54,6 +54,7 @@ struct Run {
     const nk_segment *segments;
     int64_t count, threads;  // segments; threads that attention is planned for
     Row *rows;               // [tokens]
+    const nk_segment *texts;  // [count] the segments with pages of this run, for `full` operations
     const int64_t *ids;
     uint8_t *quantized, *partials, *thread_scratch;
     int64_t quantized_bytes, thread_scratch_bytes;
@@ -86,6 +87,14 @@ QuantizedTokens quantized_of(const Run &run, int thread, int64_t padded) {
                         run.tokens, padded);
 }
 
+nk_kv_layer layer_of(const Run &run, const nk_op &op) {
+    return op.full ? nk_text_layer(op.kv_heads, op.head_width) : run.program->layers[op.layer];
+}
+
+int type_of(const Run &run, const nk_op &op) {
+    return op.full ? (int)NK_CACHE_F32 : (int)run.program->cache_type;
+}
+
 nk_attend attention_of(const Run &run, const nk_op &op) {
     nk_attend a = {};
     a.q = run.buffer(op.x);
@@ -93,14 +102,15 @@ nk_attend attention_of(const Run &run, const nk_op &op) {
     a.heads = op.heads;
     a.kv_heads = op.kv_heads;
     a.width = op.head_width;
-    a.segments = run.segments;
+    a.segments = op.full ? run.texts : run.segments;
     a.count = run.count;
-    a.type = (int)run.program->cache_type;
-    a.layer = run.program->layers[op.layer];
+    a.type = type_of(run, op);
+    a.layer = layer_of(run, op);
     a.scale = op.scale;
     a.cap = op.cap;
     a.window = op.window;
     a.sinks = op.sinks;
+    a.full = op.full;
     return a;
 }
 
@@ -160,7 +170,7 @@ struct Piece {
 // Key of the activation sums cached in a thread's scratch: format and tokens.
 struct Prepared { int64_t format = -1, token = -1, tokens = 0; };
 
-// Computes a piece of every product, then applies the gate or adds the residual.
+// Computes a piece of every product, then adds biases, and applies the gate or adds the residual.
 void linear_piece(Run &run, const nk_op &op, int thread, const Piece &piece, Prepared &prepared) {
     const int64_t width = padded(op.width), token = piece.token, tokens = piece.tokens;
     const QuantizedTokens copy = quantized_of(run, thread, width);
@@ -185,10 +195,13 @@ void linear_piece(Run &run, const nk_op &op, int thread, const Piece &piece, Pre
     }
     const int64_t rows = op.weights[0].rows, count = smaller(piece.end, rows) - piece.first;
     for (int64_t t = token; t < token + tokens && count > 0; t++) {
+        for (int i = 0; i < op.count; i++) {
+            float *y = run.buffer(op.outs[i]) + t * rows + piece.first;
+            if (op.biases[i]) run.table->add(y, op.biases[i] + piece.first, count, y);
+        }
         float *y = run.buffer(op.outs[0]) + t * rows + piece.first;
-        if (op.activation >= 0)
-            run.table->gated(y, run.buffer(op.outs[1]) + t * rows + piece.first, count,
-                             op.activation, op.limit, y);
+        const float *up = op.count > 1 ? run.buffer(op.outs[1]) + t * rows + piece.first : nullptr;
+        if (op.activation >= 0) run.table->gated(y, up, count, op.activation, op.limit, y);
         if (op.add_to >= 0) {
             float *x = run.buffer(op.add_to) + t * rows + piece.first;
             run.table->add(x, y, count, x);
@@ -210,6 +223,7 @@ Partition partition_of(const Run &run, const nk_op &op, int first, int count, in
     for (int i = 0; i < count; i++) {
         const nk_weight &w = s.op.weights[i] = op.weights[first + i];
         s.op.outs[i] = op.outs[first + i];
+        s.op.biases[i] = op.biases[first + i];
         s.step = larger(s.step, nk_group_rows(w.format));
         bytes += nk_packed_bytes(w.format, w.rows, w.columns);
         int64_t piece_rows, piece_tokens;
@@ -281,11 +295,12 @@ void angles(Run &run, const nk_op &op, int thread, int threads) {
 
 // Stores a key or value of row t in its page; a key where values are if these are the keys.
 void store(Run &run, const nk_op &op, bool value, int64_t head, int64_t t, const float *x) {
-    const nk_kv_layer &layer = run.program->layers[op.layer];
+    const nk_kv_layer layer = layer_of(run, op);
     value |= !nk_has_keys(layer);
-    const int type = (int)run.program->cache_type;
+    const int type = type_of(run, op);
     const Row &row = run.rows[t];
-    uint8_t *page = row.segment->tables[layer.group][row.position / NK_PAGE_TOKENS];
+    const nk_segment &segment = op.full ? run.texts[row.segment - run.segments] : *row.segment;
+    uint8_t *page = segment.tables[layer.group][row.position / NK_PAGE_TOKENS];
     const nk_head_page to = nk_head_of_page(page, layer, type, op.head_width, head);
     run.table->page_row(x, op.head_width, type, row.position % NK_PAGE_TOKENS, value,
                         value ? to.values : to.keys, value ? to.value_scales : to.key_scales);
@@ -306,7 +321,8 @@ void rope_unit(Run &run, const nk_op &op, int64_t t, int64_t u) {
     const float *weight = query ? op.query_norm : op.key_norm;
     if (weight && !op.norms_rotated) run.table->rms_norm(x, weight, op.epsilon, width, x);
     const float *cosine = run.buffer(op.out) + t * 2 * op.pairs;
-    run.table->rope(x, cosine, cosine + op.pairs, 1, width, op.pairs, op.interleaved, x);
+    if (op.pairs)
+        run.table->rope(x, cosine, cosine + op.pairs, 1, width, op.pairs, op.interleaved, x);
     if (weight && op.norms_rotated) run.table->rms_norm(x, weight, op.epsilon, width, x);
     if (!query) store(run, op, false, head, t, x);
 }
@@ -461,8 +477,27 @@ int64_t thread_scratch_bytes(const Run &run, const nk_op &op) {
     return bytes;
 }
 
+// Bytes of `run.texts` with their tables and pages, of `page_bytes` each; 0: there are none.
+int64_t texts_bytes(const Run &run, int64_t page_bytes) {
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < run.count; i++)
+        bytes += nk_text_bytes(run.segments[i].tokens, page_bytes);
+    return page_bytes ? rounded(run.count * (int64_t)sizeof(nk_segment)) + bytes : 0;
+}
+
+void set_texts(Run &run, uint8_t *memory, int64_t page_bytes) {
+    nk_segment *texts = (nk_segment *)memory;
+    memory += rounded(run.count * (int64_t)sizeof(nk_segment));
+    for (int64_t i = 0; i < run.count; i++) {
+        texts[i] = nk_text_at(memory, run.segments[i].tokens, page_bytes);
+        memory += nk_text_bytes(run.segments[i].tokens, page_bytes);
+    }
+    run.texts = texts;
+}
+
 int reserve(Run &run, Scratch &scratch, int threads) {
-    int64_t width = 0, partials = 0, thread_bytes = 0, pairs = 0;  // pairs: bytes
+    int64_t width = 0, partials = 0, thread_bytes = 0, pairs = 0, text_page = 0;  // bytes
+    run.texts = run.segments;  // only their sizes count until there is memory
     for (int64_t i = run.first; i < run.end; i++) {
         const nk_op &op = run.program->ops[i];
         if (op.kind == NK_QUANTIZE && op.chosen)
@@ -472,6 +507,10 @@ int reserve(Run &run, Scratch &scratch, int threads) {
         if (op.kind == NK_EMBED && !has_rows(run, op)) return NK_BAD_ID;
         thread_bytes = larger(thread_bytes, thread_scratch_bytes(run, op));
         if (op.kind == NK_ATTEND) partials = larger(partials, plan_of(run, op).partial_bytes());
+        if (!op.full) continue;
+        text_page = larger(text_page, nk_text_page_bytes(op.kv_heads, op.head_width));
+        for (int64_t k = 0; k < run.count; k++)
+            if (run.segments[k].position) return NK_BAD_SHAPE;  // a text is read as a whole
     }
     run.quantized_bytes = quantized_bytes(run.tokens, width);
     run.thread_scratch_bytes = rounded(thread_bytes) + 64;
@@ -479,7 +518,7 @@ int reserve(Run &run, Scratch &scratch, int threads) {
     const int64_t rows = rounded(run.tokens * (int64_t)sizeof(Row));
     const int64_t claims = rounded((run.end - run.first) * (int64_t)sizeof(int64_t));
     const int64_t needed = claims + rows + quantized + rounded(partials) +
-                           threads * run.thread_scratch_bytes;
+                           threads * run.thread_scratch_bytes + texts_bytes(run, text_page);
     if (needed > scratch.bytes) {
         scratch.free();
         const int64_t bytes = needed + needed / 4;  // headroom: the context grows with each token
@@ -492,6 +531,8 @@ int reserve(Run &run, Scratch &scratch, int threads) {
     run.quantized = scratch.memory + claims + rows;
     run.partials = run.quantized + quantized;
     run.thread_scratch = run.partials + rounded(partials);
+    uint8_t *texts = run.thread_scratch + threads * run.thread_scratch_bytes;
+    if (text_page) set_texts(run, texts, text_page);
     return NK_OK;
 }
 
