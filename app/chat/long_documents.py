@@ -357,6 +357,8 @@ class LongAnswer:
             return
         numbered = [replace(part, number=at) for at, part in enumerate(left, len(sections) + 1)]
         again = [] if self._asked.begun else [each for each in sections if not each.text]
+        if rewrites and not left:  # all have been read
+            again = [each for each in sections if each.cut or not each.text]
         for part in (*again, *numbered):
             part = replace(part, count=count, cut=False)
             question, most = self._of_part(part), sizes.result

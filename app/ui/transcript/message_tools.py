@@ -93,8 +93,8 @@ def tools_for(
         full = message.stop == StopReason.CONTEXT
         tip = tr("Continue without the oldest messages") if full else tr("Continue this answer")
         tools.append(Tool("continue", tip, tr("Continue"), lasting=True))
-    elif is_rewritten and not all(part.text for part in made) and last and not busy:
-        tip = tr("Read the parts again of which the model wrote nothing")
+    elif is_rewritten and any(part.cut or not part.text for part in made) and last and not busy:
+        tip = tr("Read the parts again that are not complete")
         tools.append(Tool("continue", tip, tr("Continue"), lasting=True))
     if any(part.text for part in made):
         words = tr("Save as a file…")

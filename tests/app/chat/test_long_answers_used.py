@@ -78,7 +78,7 @@ def test_the_tools_fit_what_there_is(stage: Stage, tmp_path: Path) -> None:
     while last(stage).state is MessageState.STREAMING:
         write(stage, "More.")
     found = {tool.name: tool for tool in tools_for(last(stage), busy=False)}
-    assert found["continue"].text == "Read the parts again of which the model wrote nothing"
+    assert found["continue"].text == "Read the parts again that are not complete"
     assert "edit" not in found  # there is no text to change
     stage.controller.continue_answer(last(stage).id)
     settle(stage)
@@ -256,3 +256,30 @@ def test_what_is_not_complete_is_said_when_it_is_saved(stage: Stage, tmp_path: P
     assert stage.state.notices[SAVED_NOTICE].remedy == "1 part is not complete."
     text = place.read_text(encoding="utf-8")
     assert text.startswith("```python\nhalf =\n```\n\n# More")  # the rest is no code
+
+
+def test_parts_that_are_not_complete_are_read_again_once_all_are(
+    stage: Stage, tmp_path: Path
+) -> None:
+    ask(stage, tmp_path, document(context(stage)), Reads.REWRITE)
+    stage.engine.write("Half of")
+    stage.engine.finish(FinishReason.LENGTH)
+    settle(stage)
+    write(stage, "Two.")
+    stage.controller.stop()
+    stage.engine.finish(FinishReason.CANCELLED)
+    stage.drain()
+    stage.controller.continue_answer(last(stage).id)
+    settle(stage)
+    assert 'number="3"' in asked(stage).turns[-1].text  # what was not read comes first
+    while last(stage).state is MessageState.STREAMING:
+        write(stage, "More.")
+    assert "continue" in names(last(stage))
+    stage.controller.continue_answer(last(stage).id)
+    settle(stage)
+    assert 'number="1"' in asked(stage).turns[-1].text
+    write(stage, "One.")
+    assert last(stage).state is MessageState.COMPLETE
+    assert [part.text for part in sections(stage)][:3] == ["One.", "Two.", "More."]
+    assert not any(part.cut for part in sections(stage))
+    assert "continue" not in names(last(stage))
