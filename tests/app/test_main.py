@@ -217,7 +217,7 @@ def test_with_everything_off_no_socket_leaves_this_computer_or_listens(tmp_path:
         "def pages():\n"
         "    w = next(each for each in QApplication.topLevelWidgets() if hasattr(each, 'chat'))\n"
         "    w.open_library(); w.open_settings(); w.connections.toggle(); w.open_picker()\n"
-        "    assert w.connections.isVisible(); print('opened', flush=True)\n"
+        "    assert w.connections.page.isVisible(); print('opened', flush=True)\n"
         "    QTimer.singleShot(1500, w.quit)\n"
         "def begin(self, model=None):\n"
         "    start(self, model); QTimer.singleShot(300, pages)\n"
