@@ -485,7 +485,6 @@ def test_the_parts_of_a_long_document_and_their_time_are_known_before_it_is_sent
     assert estimate.file_tokens == 0
     assert estimate.part_seconds == 0  # no answer has shown the speed
     [attached] = stage.states.attachments.of(state.current)
-    assert not controller.fit.refuses_files(state.current)
     controller.attachments.remove(attached.id)
     assert controller.send("Hello")
     stage.engine.write("Hello.")
