@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from app.chat.long_documents import Door, LongAnswer
+from app.chat.part_sizes import PartSizes
 from app.chat.table_request import TableRequest
 from app.documents.table_evaluation import Stopped, evaluate
 from app.documents.table_text import Column, ColumnKind, Table, find_tables
@@ -33,6 +35,7 @@ from app.domain.deltas import (
 from app.domain.document_prompt import table_prompt
 from app.domain.documents import NO_QUERY, NO_TABLE, SearchFault
 from app.domain.parts import ErrorPart, TablePart
+from app.domain.remote_fault import RemoteFaultKind
 from app.domain.table_query import (
     MOST_ROWS,
     Compare,
@@ -53,7 +56,7 @@ _MOST_QUERY = 400  # tokens
 _MOST_COLUMNS = 60  # that a model is shown
 _MOST_TABLES = 12
 _SHOWN_CELL = 32  # characters of a value that a model is shown
-_SHARE = 2  # one part of so many of the context is the tables, or the result
+_SHARE = 2  # one part of so many of the room is the tables, or the result
 _TRIES = 2
 _TASK = (
     "Write a query over a table as JSON, which a program will run to answer the question. Do not"
@@ -78,55 +81,62 @@ class TableAnswer(LongAnswer):
 
     def __init__(self, asked: TableRequest, door: Door) -> None:
         super().__init__(asked, door)
-        self._table_request = asked
+        self._table_request, self._found = asked, asked.found
 
-    async def deltas(self) -> AsyncIterator[Delta]:
-        """The result, then the text; raises AnswerFailed."""
+    async def _steps(self, sizes: PartSizes) -> AsyncIterator[Delta]:
+        """The result of a query, then the text."""
         asked = self._table_request
-        part = asked.found
-        if part is None:
+        if self._found is None:
             yield StepDelta(1, 2, query=True)
             tables = await self._work(lambda: find_tables(asked.files))
             if not tables:
                 raise _failed(NO_TABLE)
-            refused, found = "", None
-            for _ in range(_TRIES):
+            refused, found, tries, is_held = "", None, 0, True
+            while tries < _TRIES:
                 yield StepDelta(1, 2, query=True)
-                shown = await self._shown_tables(tables)
+                shown = await self._shown_tables(tables, sizes.text)
                 prompt = await self._query_prompt(tables, shown, refused)
                 text = ""
-                async for delta in self._told(
-                    self._door.ask(prompt, most_tokens=_MOST_QUERY, schema=_schema(shown))
-                ):
-                    match delta:
-                        case TextDelta():
-                            text += delta.text
-                            yield TextDelta("", delta.generated_tokens)
-                        case ThoughtDelta():
-                            yield TextDelta("", delta.generated_tokens)
-                        case AnswerEnd():
-                            if delta.reason is EndReason.CANCELLED:
-                                self._cancelled = True
-                        case PromptProgressDelta() | WaitingDelta():
-                            yield delta
-                        case _:
-                            pass
+                schema = _schema(shown) if is_held else ""
+                try:
+                    async for delta in self._told(
+                        self._door.ask(prompt, most_tokens=_MOST_QUERY, schema=schema)
+                    ):
+                        match delta:
+                            case TextDelta():
+                                text += delta.text
+                                yield replace(delta, text="", context_used=self._chat_tokens)
+                            case ThoughtDelta():
+                                yield TextDelta("", delta.generated_tokens, self._chat_tokens)
+                            case AnswerEnd():
+                                if delta.reason is EndReason.CANCELLED:
+                                    self._cancelled = True
+                            case PromptProgressDelta() | WaitingDelta():
+                                yield delta
+                            case _:
+                                pass
+                except AnswerFailed as failed:
+                    if not is_held or failed.error.fault.kind is not RemoteFaultKind.REFUSED:
+                        raise
+                    is_held = False  # a server that knows no schemas is asked without one
+                    continue
+                tries += 1
                 if not self._cancelled:
                     yield StepDelta(2, 2, query=True)
                     found = await self._work(partial(self._evaluated, text, tables))
                 if self._cancelled:
-                    yield self._usage
+                    yield self._used()
                     yield AnswerEnd(EndReason.CANCELLED)
                     return
                 if isinstance(found, TablePart):
-                    part = found
+                    self._found = found
                     break
                 refused = _AGAIN.format(query=" ".join(text.split())[:1000], error=found)
-            if part is None:
+            if self._found is None:
                 raise _failed(NO_QUERY, str(found))
-            yield SectionDelta(part)
+            yield SectionDelta(self._found)
         yield StepDelta(0, 0, query=True)
-        async for delta in self._written(await self._of_result(part)):
+        async for delta in self._written(await self._of_result(self._found, sizes.text)):
             yield delta
 
     def _evaluated(self, text: str, tables: Sequence[Table]) -> TablePart | str:
@@ -165,9 +175,11 @@ class TableAnswer(LongAnswer):
 
     # --- prompts --------------------------------------------------------------------------------
 
-    async def _shown_tables(self, tables: Sequence[Table]) -> list[tuple[Table, list[Column]]]:
+    async def _shown_tables(
+        self, tables: Sequence[Table], room: int
+    ) -> list[tuple[Table, list[Column]]]:
         """The tables with the columns that the model is shown: as many as there is room for."""
-        room = self._door.context // _SHARE - await self._door.count(_TASK + self._asked.wish)
+        room = room // _SHARE - await self._door.count(_TASK)
         most = _MOST_COLUMNS
         while True:
             question = self._table_request.question
@@ -194,14 +206,13 @@ class TableAnswer(LongAnswer):
         )
         return "\n\n".join(filter(None, pieces))
 
-    async def _of_result(self, part: TablePart) -> str:
+    async def _of_result(self, part: TablePart, room: int) -> str:
         """The prompt for the answer, with as many rows of the result as there is room for."""
         head, line, *rows = part.text.split("\n")
-        room = self._door.context // _SHARE
         most = len(rows)
         while True:
             text = "\n".join((head, line, *rows[:most]))
-            if most <= 1 or await self._door.count(text) <= room:
+            if most <= 1 or await self._door.count(text) <= room // _SHARE:
                 break
             most //= 2
         notes = facts_words(read_facts(part.facts), most)

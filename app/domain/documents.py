@@ -68,8 +68,8 @@ class Reads(StrEnum):
 
     @property
     def by_parts(self) -> bool:
-        """Whether an answer is made of what several requests read, and no prompt has all of it."""
-        return self in (Reads.SUMMARY, Reads.REWRITE, Reads.TABLES)
+        """Whether one answer reads it part by part, and no later prompt has it."""
+        return self is Reads.SUMMARY or self is Reads.REWRITE
 
     @property
     def has_sections(self) -> bool:
@@ -78,7 +78,7 @@ class Reads(StrEnum):
 
     @property
     def is_counted(self) -> bool:
-        """Whether it is known before sending how much of it a prompt has."""
+        """Whether prompts have its text, or that of some pages: how much is known before sending."""
         return self is Reads.WHOLE or self is Reads.PAGES
 
 

@@ -190,7 +190,7 @@ def prompt_text(parts: Iterable[Part]) -> str:
                 pages, chosen = part.pages, part.chosen if part.reads is Reads.PAGES else None
                 if part.reads is Reads.PASSAGES:
                     searched.append(part.name)
-                if part.reads is Reads.PASSAGES or part.reads.by_parts:
+                if not part.reads.is_counted:
                     continue
                 piece = file_prompt(part.name, part.text, part.unit, pages, chosen)
             case PassagesPart():

@@ -231,7 +231,8 @@ class DocumentCard(QWidget):
         shown = Reads.SUMMARY if part.reads is Reads.REWRITE else part.reads
         self.choices[shown].setChecked(True)
         self.pages.show_chosen(read)
-        is_whole = part.reads is Reads.WHOLE or part.reads.by_parts or len(read) == len(every) > 0
+        is_whole = part.reads is not Reads.PAGES and part.reads is not Reads.PASSAGES
+        is_whole = is_whole or len(read) == len(every) > 0
         unread = frozenset(every) - frozenset(read)
         self.text.set_unread(frozenset() if part.reads is Reads.PASSAGES else unread)
         labels = [page.label for page in part.pages]
@@ -240,7 +241,7 @@ class DocumentCard(QWidget):
             about.append(size(part.size_bytes))
         if part.reads is Reads.PASSAGES:
             about.append(tr("read: passages that fit the question"))
-        elif part.reads.by_parts:
+        elif part.reads.by_parts or part.reads is Reads.TABLES:
             about.append(tr("read: {what}", what=reads_words(part)))
         elif not is_whole:
             what = chosen_words(part.unit, part.chosen, labels)
