@@ -42,7 +42,7 @@ from app.domain.documents import FoundPassage, Passage
 from app.domain.ids import new_id
 from app.domain.message import Message
 from app.state.chat import State
-from app.state.collection_words import (
+from app.state.collection_faults import (
     emptied_problem,
     gone_problem,
     more_gone_problem,

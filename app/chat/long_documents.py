@@ -33,7 +33,13 @@ from app.domain.deltas import (
     ThoughtDelta,
     WaitingDelta,
 )
-from app.domain.document_prompt import part_prompt, results_prompt
+from app.domain.document_prompt import (
+    OF_PART,
+    OF_RESULTS,
+    OF_REWRITTEN,
+    part_prompt,
+    results_prompt,
+)
 from app.domain.documents import Reads, page_spans
 from app.domain.message import Message
 from app.domain.model_ref import Remote
@@ -76,21 +82,6 @@ _MEASURED = 8  # sections by whose time that of the others is estimated
 _CUT_STEP = 1024  # servers that cut a prompt without a word keep a multiple of so many tokens
 _FEWEST_CONTEXT = 512  # tokens: with less there is no sense in going on
 _BYTES = 3  # of a token, where the tokenizer is not here
-_OF_PART = (
-    "This is done for a long document, part by part. Do it for the part below alone: leave out"
-    " nothing important in it, and write nothing that is not in it, no introduction, and no remark"
-    " about the task."
-)
-_OF_REWRITTEN = (
-    "This is done for a long document, part by part. Do it for all of the part below: leave out"
-    " nothing, add nothing, keep its headings, lists and tables as Markdown, and write no"
-    " introduction and no remark about the task."
-)
-_OF_RESULTS = (
-    "This was done for a long document, part by part. Below is what was made of its parts, in"
-    " order. Make one of them, as if from the whole document: keep what is important, name no part,"
-    " and write nothing that is not in them."
-)
 _ids = itertools.count(-(2**62), -1)  # of runs, which no engine gives
 
 
@@ -405,12 +396,12 @@ class LongAnswer:
         text = part_text(self._asked.files[part.file], part.start, part.end)
         pages = f"{part.unit} {part.pages}" if part.pages else ""
         read = part_prompt(part.name, text, part.number, part.count, pages)
-        task = _OF_REWRITTEN if self._asked.rewrites else _OF_PART
+        task = OF_REWRITTEN if self._asked.rewrites else OF_PART
         return f"{self._asked.wish}\n\n{task}\n\n{read}".lstrip()
 
     def _of_results(self, sections: Sequence[SectionPart], first: int) -> str:
         read = results_prompt([each.text for each in sections if each.text], first)
-        return f"{self._asked.wish}\n\n{_OF_RESULTS}\n\n{read}".lstrip()
+        return f"{self._asked.wish}\n\n{OF_RESULTS}\n\n{read}".lstrip()
 
     async def _section(self, part: SectionPart, question: str, most: int) -> AsyncIterator[Delta]:
         """Ask for a section, which is the last delta; what comes before is the progress."""
@@ -492,7 +483,7 @@ class LongAnswer:
 
     async def _sizes(self, context: int) -> PartSizes:
         """How long parts are that fit in such a context."""
-        fixed = f"{self._door.instructions}\n{self._asked.wish}\n{_OF_RESULTS}"
+        fixed = f"{self._door.instructions}\n{self._asked.wish}\n{OF_RESULTS}"
         reads = self._asked.files[0].reads
         sizes = part_sizes(context, await self._door.count(fixed), reads)
         if sizes is None:

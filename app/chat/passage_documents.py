@@ -20,7 +20,7 @@ from app.documents.source import ExtractionFault
 from app.domain.collection import CollectionFile, FileState
 from app.domain.documents import PageUnit, Passage
 from app.domain.parts import FilePart
-from app.state.collection_words import problem_of
+from app.state.collection_faults import problem_of
 from app.system.translation import tr
 from app.system.worker import BackgroundWorker
 

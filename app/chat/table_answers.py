@@ -7,8 +7,6 @@ the answer before its text, so that an answer that was stopped goes on from it.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,9 +14,20 @@ from typing import TypeVar
 
 from app.chat.long_documents import Door, LongAnswer
 from app.chat.part_sizes import PartSizes
+from app.chat.table_prompts import (
+    AGAIN,
+    MOST_COLUMNS,
+    MOST_TABLES,
+    OF_RESULT,
+    TASK,
+    query_prompt,
+    query_schema,
+    shown_columns,
+    tables_prompt,
+)
 from app.chat.table_request import TableRequest
 from app.documents.table_evaluation import Stopped, evaluate
-from app.documents.table_text import Column, ColumnKind, Table, find_tables
+from app.documents.table_text import Column, Table, find_tables
 from app.documents.tables import table_lines
 from app.domain.deltas import (
     AnswerEnd,
@@ -37,12 +46,6 @@ from app.domain.documents import NO_QUERY, NO_TABLE, SearchFault
 from app.domain.parts import ErrorPart, TablePart
 from app.domain.remote_fault import RemoteFaultKind
 from app.domain.table_query import (
-    MOST_ROWS,
-    Compare,
-    Condition,
-    Do,
-    Expression,
-    Query,
     QueryError,
     read_query,
 )
@@ -53,26 +56,8 @@ from app.system.translation import tr
 from app.system.worker import BackgroundWorker
 
 _MOST_QUERY = 400  # tokens
-_MOST_COLUMNS = 60  # that a model is shown
-_MOST_TABLES = 12
-_SHOWN_CELL = 32  # characters of a value that a model is shown
 _SHARE = 2  # one part of so many of the room is the tables, or the result
 _TRIES = 2
-_TASK = (
-    "Write a query over a table as JSON, which a program will run to answer the question. Do not"
-    " answer the question, and do not calculate anything yourself.\n"
-    '"show" lists what the result has: columns, or "count" (of rows), "sum of", "mean of", "min of",'
-    ' "max of" or "distinct of" a column; the columns beside these are what is grouped by. "year of"'
-    ' and "month of" a date can be grouped by. "where" lists the conditions of the rows, and of'
-    ' groups if their column is such as "count". "match" is "all" or "any" of these. "sort" is one'
-    ' of what is shown, or "". "limit" is how many rows are wanted, or 0 for all.'
-)
-_AGAIN = "Your last query was {query}\nIt does not fit: {error} Write another one."
-_OF_RESULT = (
-    "A program has looked this up in the table with the query below. The result is complete and"
-    " exact, as far as the notes do not say otherwise. Answer the question from it: use its numbers"
-    " as they are, and calculate nothing. Say which cells or rows were left out, if any were."
-)
 T = TypeVar("T")
 
 
@@ -95,9 +80,9 @@ class TableAnswer(LongAnswer):
             while tries < _TRIES:
                 yield StepDelta(1, 2, query=True)
                 shown = await self._shown_tables(tables, sizes.text)
-                prompt = await self._query_prompt(tables, shown, refused)
+                prompt = query_prompt(shown, len(tables), asked.question, asked.earlier, refused)
                 text = ""
-                schema = _schema(shown) if is_held else ""
+                schema = query_schema(shown) if is_held else ""
                 try:
                     async for delta in self._told(
                         self._door.ask(prompt, most_tokens=_MOST_QUERY, schema=schema)
@@ -131,7 +116,7 @@ class TableAnswer(LongAnswer):
                 if isinstance(found, TablePart):
                     self._found = found
                     break
-                refused = _AGAIN.format(query=" ".join(text.split())[:1000], error=found)
+                refused = AGAIN.format(query=" ".join(text.split())[:1000], error=found)
             if self._found is None:
                 raise _failed(NO_QUERY, str(found))
             yield SectionDelta(self._found)
@@ -179,32 +164,14 @@ class TableAnswer(LongAnswer):
         self, tables: Sequence[Table], room: int
     ) -> list[tuple[Table, list[Column]]]:
         """The tables with the columns that the model is shown: as many as there is room for."""
-        room = room // _SHARE - await self._door.count(_TASK)
-        most = _MOST_COLUMNS
+        room = room // _SHARE - await self._door.count(TASK)
+        most = MOST_COLUMNS
         while True:
             question = self._table_request.question
-            shown = [(each, _columns(each, question, most)) for each in tables[:_MOST_TABLES]]
-            if most <= 2 or await self._door.count(_described(shown)) <= room:
+            shown = [(each, shown_columns(each, question, most)) for each in tables[:MOST_TABLES]]
+            if most <= 2 or await self._door.count(tables_prompt(shown)) <= room:
                 return shown
             most = most * 2 // 3
-
-    async def _query_prompt(
-        self, tables: Sequence[Table], shown: Sequence[tuple[Table, list[Column]]], refused: str
-    ) -> str:
-        asked = self._table_request
-        left_out = len(tables) - len(shown)
-        more = f"{left_out} further tables are not shown." if left_out else ""
-        question = f"Question: {asked.question}\nQuery:"
-        pieces = (
-            _TASK,
-            _described(shown),
-            more,
-            _examples(shown),
-            asked.earlier,
-            refused,
-            question,
-        )
-        return "\n\n".join(filter(None, pieces))
 
     async def _of_result(self, part: TablePart, room: int) -> str:
         """The prompt for the answer, with as many rows of the result as there is room for."""
@@ -217,7 +184,7 @@ class TableAnswer(LongAnswer):
             most //= 2
         notes = facts_words(read_facts(part.facts), most)
         read = table_prompt(part.name, part.query, text, notes)
-        return f"{self._asked.wish}\n\n{_OF_RESULT}\n\n{read}".lstrip()
+        return f"{self._asked.wish}\n\n{OF_RESULT}\n\n{read}".lstrip()
 
 
 def _failed(kind: str, about: str = "") -> AnswerFailed:
@@ -248,123 +215,3 @@ def result_part(result: TableResult, table: Table) -> TablePart:
     used |= {query.sort.column} if query.sort else set()
     names = tuple(each.name for each in table.columns if each.name in used)
     return TablePart("\n".join(lines), query.table, query.json, result.facts.json, names)
-
-
-# --- what a model is shown ------------------------------------------------------------------------
-
-
-def _columns(table: Table, question: str, most: int) -> list[Column]:
-    """The columns that a model is shown: those that the question names, then the first ones."""
-    if len(table.columns) <= most:
-        return list(table.columns)
-    words = {word for word in re.findall(r"\w+", question.casefold()) if len(word) > 2}
-
-    def named(column: Column) -> bool:
-        return not words.isdisjoint(re.findall(r"\w+", column.name.casefold()))
-
-    ranked = sorted(table.columns, key=lambda each: not named(each))[:most]
-    return [each for each in table.columns if each in ranked]
-
-
-def _described(shown: Sequence[tuple[Table, list[Column]]]) -> str:
-    """Tables with their columns, as a model reads them."""
-    return "\n\n".join(_description(table, columns) for table, columns in shown)
-
-
-def _description(table: Table, columns: Sequence[Column]) -> str:
-    lines = [
-        f"Table {json.dumps(table.name, ensure_ascii=False)}, {table.row_count} rows. Columns:"
-    ]
-    for each in columns:
-        examples = ", ".join(_short(value) for value in each.examples)
-        kind = f"{each.kind.value}, such as {examples}" if examples else each.kind.value
-        lines.append(f"- {json.dumps(each.name, ensure_ascii=False)}: {kind}")
-    if (more := len(table.columns) - len(columns)) > 0:
-        lines.append(f"and {more} further columns")
-    return "\n".join(lines)
-
-
-def _short(value: str) -> str:
-    text = " ".join(value.replace("<br>", " ").split())
-    return text if len(text) <= _SHOWN_CELL else f"{text[:_SHOWN_CELL]}…"
-
-
-def _expressions(columns: Sequence[Column]) -> list[str]:
-    """All that a query can show of columns."""
-    made: list[Expression] = []
-    for each in columns:
-        made.append(Expression(each.name))
-        kinds = {
-            ColumnKind.NUMBER: (Do.SUM, Do.MEAN, Do.MIN, Do.MAX),
-            ColumnKind.DATE: (Do.YEAR, Do.MONTH, Do.MIN, Do.MAX),
-        }.get(each.kind, ())
-        made += [Expression(each.name, do) for do in (*kinds, Do.DISTINCT)]
-    return [Do.COUNT.value, *map(str, made)]
-
-
-def _schema(shown: Sequence[tuple[Table, list[Column]]]) -> str:
-    """The JSON schema of a query over the shown tables."""
-    columns = {each.name: each for _, several in shown for each in several}
-    expressions = list(dict.fromkeys(_expressions(list(columns.values()))))
-    condition: dict[str, object] = {
-        "column": {"$ref": "#/$defs/expression"},
-        "is": {"enum": [each.value for each in Compare]},
-        "value": {"type": "string", "maxLength": 60},
-    }
-    properties: dict[str, object] = {}
-    if len(shown) > 1:
-        properties["table"] = {"enum": [table.name for table, _ in shown]}
-    properties |= {
-        "show": {
-            "type": "array", "minItems": 1, "maxItems": 5, "items": {"$ref": "#/$defs/expression"},
-        },
-        "where": {"type": "array", "maxItems": 3, "items": _object(condition)},
-        "match": {"enum": ["all", "any"]},
-        "sort": {"enum": ["", *expressions]},
-        "order": {"enum": ["largest first", "smallest first"]},
-        "limit": {"type": "integer", "minimum": 0, "maximum": MOST_ROWS},
-    }  # fmt: skip
-    schema = _object(properties) | {"$defs": {"expression": {"enum": expressions}}}
-    return json.dumps(schema, ensure_ascii=False)
-
-
-def _object(properties: dict[str, object]) -> dict[str, object]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
-def _examples(shown: Sequence[tuple[Table, list[Column]]]) -> str:
-    """Questions with their queries, about columns of the first table."""
-    table, columns = shown[0]
-    name = table.name if len(shown) > 1 else ""
-    texts = [each for each in columns if each.kind is ColumnKind.TEXT and each.examples]
-    numbers = [each for each in columns if each.kind is ColumnKind.NUMBER]
-    count = Expression("", Do.COUNT)
-    made = [("How many rows are there?", Query((count,), table=name))]
-    if texts:
-        text, value = Expression(texts[0].name), _short(texts[0].examples[0])
-        where = (Condition(text, Compare.EQUAL, value),)
-        made.append((f"How many have the {text} {value}?", Query((count,), where, table=name)))
-    if texts and numbers:
-        text, number = Expression(texts[0].name), Expression(numbers[0].name)
-        total = Expression(number.column, Do.SUM)
-        made += [
-            (f"The total {number} of each {text}?",
-             Query((text, total), sort=total, largest_first=True, table=name)),
-            (f"Which row has the largest {number}?",
-             Query((text, number), sort=number, largest_first=True, limit=1, table=name)),
-        ]  # fmt: skip
-    lines = (f"Question: {question}\nQuery: {_full(query)}" for question, query in made)
-    return "Examples:\n" + "\n".join(lines)
-
-
-def _full(query: Query) -> str:
-    """A query with all its fields, as the schema has them."""
-    usual = {"match": "all", "sort": "", "order": "largest first", "limit": 0}
-    own: dict[str, object] = json.loads(query.json)
-    first = {key: value for key, value in own.items() if key not in usual}
-    return json.dumps(first | usual | own, ensure_ascii=False)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.chat.long_documents import LongRequest
+from app.domain.document_prompt import earlier_prompt
 from app.domain.documents import Reads
 from app.domain.message import Message
 from app.domain.parts import Parts, TablePart, files, prompt_text, typed_text
@@ -39,9 +40,7 @@ def table_request(messages: Sequence[Message], so_far: Parts) -> TableRequest | 
     if last is not question:
         queries = [p for m in messages for p in m.parts if isinstance(p, TablePart)]
         words = typed_text(asked[-2].parts).strip()
-        earlier = f"The question before: {words}\n" + (
-            f"Its query: {queries[-1].query}" if queries else ""
-        )
+        earlier = earlier_prompt(words, queries[-1].query if queries else "")
     return TableRequest(
         found, prompt_text(question.parts), (), typed_text(so_far),
         typed_text(question.parts).strip(), done, earlier,

@@ -13,6 +13,21 @@ from itertools import chain, count
 
 from app.domain.documents import PageStart, PageUnit, Passage, page_spans
 
+OF_PART = (
+    "This is done for a long document, part by part. Do it for the part below alone: leave out"
+    " nothing important in it, and write nothing that is not in it, no introduction, and no remark"
+    " about the task."
+)
+OF_REWRITTEN = (
+    "This is done for a long document, part by part. Do it for all of the part below: leave out"
+    " nothing, add nothing, keep its headings, lists and tables as Markdown, and write no"
+    " introduction and no remark about the task."
+)
+OF_RESULTS = (
+    "This was done for a long document, part by part. Below is what was made of its parts, in"
+    " order. Make one of them, as if from the whole document: keep what is important, name no part,"
+    " and write nothing that is not in them."
+)
 _REFER = (
     "Answer from these passages as far as they help, and refer to those you use by their numbers,"
     " such as [{number}]."
@@ -115,6 +130,11 @@ def passages_prompt(passages: Sequence[Passage]) -> str:
     if above:
         made.append(_ABOVE.format(numbers=", ".join(above)))
     return "\n".join((*made, _REFER.format(number=read[0].number)))
+
+
+def earlier_prompt(question: str, query: str) -> str:
+    """The question before with its query over a table, which may be "", for one that follows it."""
+    return f"The question before: {question}" + (f"\nIts query: {query}" if query else "")
 
 
 def none_found_prompt(names: Sequence[str]) -> str:

@@ -21,8 +21,11 @@ NO_TEXTS = {
     "app/chat/chat_models.py": {"chat model"},  # a kind of notice
     "app/chat/controller.py": {"user files", "own files"},  # names of threads
     "app/chat/indexing.py": {"document index"},  # name of a thread
+    "app/chat/long_documents.py": {"no room for a part of the document"},  # technical
+    "app/chat/passage_documents.py": {"passage documents"},  # name of a thread
     "app/chat/prompts.py": {"You began this conversation with these words:"},  # for the model
     "app/chat/retrieval.py": {"no index"},  # technical
+    "app/chat/rewritten.py": {"{…} 2.md"},  # file name
     "app/chat/titles.py": {  # for the model, and of its answers
         "Write a title for this conversation: two to six words that name its topic, in the language "
         "of my first message. Reply with the title only.",
@@ -67,7 +70,7 @@ NO_TEXTS = {
         "tool {…}",
     },  # keys
     "app/ui/transcript/message_paint.py": {"tool {…}"},
-    "app/ui/file_dialogs.py": {"{…} (*.gguf *.GGUF)"},
+    "app/ui/file_dialogs.py": {"{…} (*.gguf *.GGUF)", "Markdown (*.md)", "Word (*.docx)"},
     "app/ui/window.py": {"{…} — Tokonoma", "Tokonoma"},
 }
 # Modules whose other strings are HTML or SQL.
@@ -75,6 +78,7 @@ OTHER_LANGUAGES = {
     "app/chat/transfer/ollama.py",
     "app/ui/export/html.py",
     "app/chat/embedding_prompts.py",  # for models
+    "app/chat/table_prompts.py",  # for models
 }
 # Modules that pass texts of a table to tr: no literals can stand there.
 FROM_TABLES = {

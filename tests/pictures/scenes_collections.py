@@ -9,7 +9,7 @@ from PySide6.QtTest import QTest
 import scenes_passages
 from app.domain.collection import Collection, CollectionView, Problem
 from app.domain.parts import PassagesPart
-from app.state.collection_words import gone_problem, source_problem
+from app.state.collection_faults import gone_problem, source_problem
 from app.ui.collections.page import CollectionsPage
 from scenes_chat import Scene, ready
 from stage import Stage, flush, until
