@@ -502,7 +502,7 @@ class Fit:
         tokens = sum(each.tokens or 0 for each in cut)
         estimate = replace(estimate, part_tokens=tokens)
         reads = next(each.part.reads for each in cut if each.part)
-        fixed = self._about(self._prompts.instructions(asked.chat) + self._typed) + TASK
+        fixed = self._about(self._prompts.instructions(asked.chat) + self._asked()[1]) + TASK
         sizes = part_sizes(asked.context or USUAL_CONTEXT, fixed, reads)
         if sizes is None:
             return estimate
