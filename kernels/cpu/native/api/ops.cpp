@@ -353,8 +353,7 @@ int nk_rope(const float *x, const int64_t *positions, const float *frequencies, 
 int nk_gated(const float *gate, const float *up, int64_t count, int activation, float limit,
              float *y) {
     if (count == 0) return NK_OK;
-    if (!valid_sizes(count) || activation < NK_SILU || activation > NK_GELU)
-        return NK_BAD_SHAPE;
+    if (!valid_sizes(count) || activation < NK_SILU || activation > NK_GELU) return NK_BAD_SHAPE;
     Elements op = {nk_current(), gate, up, count, activation, limit, 0, y, nullptr};
     run(elements_job, &op, 16 * count);
     return NK_OK;
@@ -468,7 +467,11 @@ int nk_full_attention(const float *q, const float *k, const float *v, int64_t to
     memory += pages;
     FullAttention op = {{plan, table, attend, plan.items(), plan.merges(), 0, memory,
                          memory + partials, thread_scratch},
-                        k, v, tokens, kv_heads, width};
+                        k,
+                        v,
+                        tokens,
+                        kv_heads,
+                        width};
     run(full_attention_job, &op, tokens * heads * tokens * width);
     return NK_OK;
 }
