@@ -22,6 +22,9 @@ namespace {
 // Minimum bytes of weights in a piece: smaller pieces cost more by claiming them and by
 // interrupting sequential reads than they save at the barrier.
 constexpr int64_t kPieceBytes = 128 << 10;
+// Products with fewer bytes of weights are split by tokens: a core reads them from its own cache,
+// and tokens stay on the core that computed them. At least so many tokens are in a piece.
+constexpr int64_t kCachedBytes = 1 << 20, kPieceTokens = 32;
 
 int64_t rounded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -52,8 +55,8 @@ struct Run {
     const nk_table *table;
     int64_t first, end, tokens;  // tokens of all segments
     const nk_segment *segments;
-    int64_t count, threads;  // segments; threads that attention is planned for
-    Row *rows;               // [tokens]
+    int64_t count, threads;   // segments; threads that attention is planned for
+    Row *rows;                // [tokens]
     const nk_segment *texts;  // [count] the segments with pages of this run, for `full` operations
     const int64_t *ids;
     uint8_t *quantized, *partials, *thread_scratch;
@@ -214,10 +217,11 @@ void linear_piece(Run &run, const nk_op &op, int thread, const Piece &piece, Pre
 struct Partition {
     nk_op op;
     int64_t static_rows, step, rows, tokens, pieces;  // rows, tokens: size of a piece
+    bool by_tokens;                                   // a piece is all rows of some tokens
 };
 
 Partition partition_of(const Run &run, const nk_op &op, int first, int count, int threads) {
-    Partition s = {op, 0, 16, INT64_MAX, run.tokens, 0};
+    Partition s = {op, 0, 16, INT64_MAX, run.tokens, 0, false};
     s.op.count = count;
     int64_t bytes = 0;
     for (int i = 0; i < count; i++) {
@@ -231,6 +235,12 @@ Partition partition_of(const Run &run, const nk_op &op, int first, int count, in
         s.rows = smaller(s.rows, piece_rows), s.tokens = smaller(s.tokens, piece_tokens);
     }
     const int64_t rows = s.op.weights[0].rows, claims = 2 * threads;
+    const bool any_tokens = s.tokens >= run.tokens;  // a piece can have
+    if (any_tokens && run.tokens >= 2 * kPieceTokens && threads > 1 && bytes <= kCachedBytes) {
+        s.by_tokens = true, s.rows = rows;
+        s.pieces = smaller(claims, run.tokens / kPieceTokens);
+        return s;
+    }
     if (run.tokens > NK_FEW_TOKENS) {
         const int64_t each = rows * ((run.tokens + s.tokens - 1) / s.tokens) / (2 * claims);
         s.rows = larger(larger(smaller(s.rows, each), 128) / s.step * s.step, s.step);
@@ -248,11 +258,25 @@ Partition partition_of(const Run &run, const nk_op &op, int first, int count, in
 
 // Piece number `index`; pieces of the same rows are consecutive.
 Piece piece_of(const Run &run, const Partition &s, int64_t index) {
+    if (s.by_tokens) {
+        int64_t token, end;
+        nk_split_range(run.tokens, 16, (int)index, (int)s.pieces, &token, &end);
+        return {0, s.rows, token, end - token};
+    }
     const int64_t across = (run.tokens + s.tokens - 1) / s.tokens;
     const int64_t first = s.static_rows + index / across * s.rows,
                   token = index % across * s.tokens;
     return {first, smaller(first + s.rows, s.op.weights[0].rows), token,
             smaller(s.tokens, run.tokens - token)};
+}
+
+// Claims the next of `items`, or returns -1. The first half of the threads claims from the front,
+// the others from the back, so most heads and tokens stay on the core that computed them.
+int64_t claim(int64_t *claimed, int64_t items, bool back) {
+    constexpr int64_t kFromBack = int64_t(1) << 32;
+    const int64_t before = __atomic_fetch_add(claimed, back ? kFromBack : 1, __ATOMIC_RELAXED);
+    const int64_t first = before % kFromBack, last = items - 1 - before / kFromBack;
+    return first > last ? -1 : back ? last : first;
 }
 
 void linear(Run &run, const nk_op &op, int64_t *claimed, int thread, int threads) {
@@ -262,6 +286,7 @@ void linear(Run &run, const nk_op &op, int64_t *claimed, int thread, int threads
     Partition partitions[NK_MAX_WEIGHTS];
     const int count = same_rows ? 1 : op.count;
     int64_t pieces = 0;
+    bool by_tokens = true;
     Prepared prepared;
     for (int i = 0; i < count; i++) {
         const Partition &s = partitions[i] = partition_of(run, op, i, same_rows ? op.count : 1,
@@ -270,10 +295,11 @@ void linear(Run &run, const nk_op &op, int64_t *claimed, int thread, int threads
         nk_split_range(s.static_rows, s.step, thread, threads, &assigned.first, &assigned.end);
         if (assigned.first < assigned.end) linear_piece(run, s.op, thread, assigned, prepared);
         pieces += s.pieces;
+        by_tokens = by_tokens && s.by_tokens;
     }
     while (pieces) {
-        int64_t piece = __atomic_fetch_add(claimed, 1, __ATOMIC_RELAXED);
-        if (piece >= pieces) return;
+        int64_t piece = claim(claimed, pieces, by_tokens && 2 * thread >= threads);
+        if (piece < 0) return;
         const Partition *s = partitions;
         for (; piece >= s->pieces; s++) piece -= s->pieces;
         linear_piece(run, s->op, thread, piece_of(run, *s, piece), prepared);
@@ -348,15 +374,6 @@ void rope(Run &run, const nk_op &op, int thread, int threads) {
     int64_t first, end;
     nk_split_range(run.tokens * units, run.tokens == 1 ? 1 : units, thread, threads, &first, &end);
     for (int64_t i = first; i < end; i++) rope_unit(run, op, i / units, i % units);
-}
-
-// Claims the next of `items`, or returns -1. The first half of the threads claims from the front,
-// the others from the back, so most heads stay on the core that computed them.
-int64_t claim(int64_t *claimed, int64_t items, bool back) {
-    constexpr int64_t kFromBack = int64_t(1) << 32;
-    const int64_t before = __atomic_fetch_add(claimed, back ? kFromBack : 1, __ATOMIC_RELAXED);
-    const int64_t first = before % kFromBack, last = items - 1 - before / kFromBack;
-    return first > last ? -1 : back ? last : first;
 }
 
 // `fused_rope`: also executes the preceding ROPE operation.
