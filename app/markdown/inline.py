@@ -36,7 +36,10 @@ _LAST_ENTITY = re.compile(r"&[A-Za-z0-9]+;[.,;:!?*_~]*\Z")
 _BIDI_OVERRIDES = re.compile("[\u202d\u202e]")
 _BIDI_CONTROLS = re.compile("[\u202a-\u202e\u2066-\u2069]")
 
-_CITATION = re.compile("\\[[0-9]{1,4}(?:[ \u00a0]?[,;\u2013-][ \u00a0]?[0-9]{1,4})*\\]")
+_NUMBERS = "[0-9]{1,4}(?:[ \u00a0]?[,;\u2013-][ \u00a0]?[0-9]{1,4})*"
+_CITATION = re.compile(
+    f"\\[{_NUMBERS}\\]|\u3010{_NUMBERS}(?:\u2020[^\u3010\u3011\n]{{0,80}})?\u3011"
+)
 _NUMBER = re.compile("[0-9]+")
 
 
@@ -224,7 +227,8 @@ def _bare_address(state: StateInline, silent: bool) -> bool:
 def _citation(state: StateInline, silent: bool) -> bool:
     """Inline rule: `[1]`, `[2, 3]` and `[1-3]` refer to passages that the text may cite.
 
-    It comes after the rule of links, so that a number with an address or a definition is a link.
+    So do `【1】` and `【1†source】`, which some models write whatever they are asked for. The rule
+    comes after that of links, so that a number with an address or a definition is a link.
     """
     known: frozenset[int] = state.env["references"].passages
     if silent or state.linkLevel or not known:
@@ -232,13 +236,14 @@ def _citation(state: StateInline, silent: bool) -> bool:
     match = _CITATION.match(state.src, state.pos, state.posMax)
     if match is None:
         return False
-    numbers = [found for found in _NUMBER.finditer(match[0]) if int(found[0]) in known]
+    last = len(match[0].partition("\u2020")[0].rstrip("]\u3011"))  # where the numbers end
+    numbers = [found for found in _NUMBER.finditer(match[0][:last]) if int(found[0]) in known]
     if not numbers:
         return False
     at = 0
     for found in numbers:  # a bracket belongs to the number beside it
         start = 0 if found.start() == 1 else found.start()
-        end = len(match[0]) if found.end() == len(match[0]) - 1 else found.end()
+        end = len(match[0]) if found.end() == last else found.end()
         state.pending += match[0][at:start]
         state.push("link_open", "a", 1).attrs = {"href": passage_link(int(found[0]))}
         state.push("text", "", 0).content = match[0][start:end]
@@ -275,6 +280,7 @@ def _make_parser() -> MarkdownIt:
     inline.ruler.before("newline", "bare_address", _bare_address)
     inline.ruler.at("strikethrough", _strikethrough)
     inline.ruler.after("link", "citation", _citation)
+    inline.add_terminator_char("\u3010")  # a citation may begin with it
     parser.inline = inline
     return parser
 

@@ -16,7 +16,10 @@ _MARKER = re.compile(
 )
 _DELIMITER_ROW = re.compile(r"\s*\|?[\s:|-]*$")
 _OPEN_LINK = re.compile(r"!?\[([^\[\]]*)(?:\]\([^()\s]*|\])?$")
-_OPEN_CITATION = re.compile("(?<!!)\\[[0-9 \u00a0,;\u2013-]*(\\]?)$")
+_OPEN_CITATION = re.compile(
+    "(?:(?<!!)\\[[0-9 \u00a0,;\u2013-]*"
+    "|\u3010[0-9 \u00a0,;\u2013-]*(?:\u2020[^\u3010\u3011]{0,80})?)([]\u3011]?)$"
+)
 _FORMULA_OR_CODE = re.compile(r"\\.|\$\$?|`+", re.DOTALL)
 _RUN = re.compile(r"\\.|\$\$?|`+|\*{1,3}|_{1,3}|~~", re.DOTALL)
 

@@ -50,6 +50,18 @@ def cites(*pairs: tuple[str, int]) -> list[tuple[str, str]]:
         ("[1] manual.pdf, page 3", cites(("[1]", 1))),
         ("Siehe [1](unten im Text)", cites(("[1]", 1))),
         ("年保修[1]。", cites(("[1]", 1))),
+        (
+            "*two [1]* ~~three [2]~~ ***four [3] and* five [12]**",
+            cites(("[1]", 1), ("[2]", 2), ("[3]", 3), ("[12]", 12)),
+        ),
+        (
+            "Two years\u30101\u3011\u30102\u2020source\u3011.",
+            cites(("\u30101\u3011", 1), ("\u30102\u2020source\u3011", 2)),
+        ),
+        (
+            "\u30109, 2\u2020L1-L3\u3011 \u30109\u2020x\u3011 \u30104:0\u2020x\u3011 \u30101",
+            cites(("2\u2020L1-L3\u3011", 2)),
+        ),
     ],
 )
 def test_numbers_of_passages_are_links(text: str, found: list[tuple[str, str]]) -> None:
@@ -76,6 +88,7 @@ def test_numbers_of_passages_are_links(text: str, found: list[tuple[str, str]]) 
         ("[x](passage:1) <passage:2>", []),
         ("[x](PASSAGE:1)", []),
         ("- [ ] open", []),
+        ("`\u30101\u3011` \u3010\u6ce8\u3011 \u3010\u3011", []),
     ],
 )
 def test_other_brackets_are_what_they_were(text: str, found: list[tuple[str, str]]) -> None:
@@ -85,7 +98,8 @@ def test_other_brackets_are_what_they_were(text: str, found: list[tuple[str, str
 PIECES = st.lists(
     st.sampled_from(
         ("[1]", "[2, 3]", "[1-3]", "[9]", "[", "]", "1", ", ", "-", "(", ")", " words", "`", "**",
-         "\n", "\n\n", "[1]: http://a.b", "[1](http://a.b)", "![1]", "| ")
+         "\n", "\n\n", "[1]: http://a.b", "[1](http://a.b)", "![1]", "| ",
+         "\u3010", "\u3011", "\u30101\u2020x\u3011")
     ),
     max_size=14,
 ).map("".join)  # fmt: skip
@@ -116,7 +130,7 @@ def test_copies_have_the_same_references(text: str) -> None:
 
 
 def test_a_reference_does_not_flicker_while_it_arrives() -> None:
-    text = "It is **two years** [1], or three [2, 12]. Clean it [3]"
+    text = "It is **two years** [1], or three [2, 12]. Clean it [3] or \u30102\u2020line 4\u3011 \u30101\u3011"
     whole = shown(parse(text, KNOWN))
     stream = Stream(passages=KNOWN)
     for at, letter in enumerate(text):
@@ -124,7 +138,8 @@ def test_a_reference_does_not_flicker_while_it_arrives() -> None:
         now = shown(stream.blocks)
         assert whole.startswith(now.rstrip("*")), text[: at + 1]
         runs = [run for block in stream.blocks for run in runs_of(block)]
-        assert text[: at + 1].count("]") == sum(run.text.endswith("]") for run in runs if run.link)
+        ends = sum(text[: at + 1].count(end) for end in "]\u3011")
+        assert ends == sum(run.text.endswith(("]", "\u3011")) for run in runs if run.link)
 
 
 def test_thoughts_and_text_of_an_answer_cite() -> None:
