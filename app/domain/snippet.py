@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 
 
@@ -16,8 +17,13 @@ class Snippet:
 
 
 def has_words(text: str, query: str) -> bool:
-    """Whether a text has every word of a query, in any case."""
-    return all(word in text.casefold() for word in query.casefold().split())
+    """Whether a text has every word of a query, in any case; names of macOS are decomposed."""
+    folded = _folded(text)
+    return all(word in folded for word in _folded(query).split())
+
+
+def _folded(text: str) -> str:
+    return text.casefold() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
 
 
 def matching(snippets: tuple[Snippet, ...], query: str) -> list[Snippet]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QInputMethodEvent
@@ -48,6 +50,18 @@ def test_at_opens_the_list_at_the_beginning_of_a_word(
     assert stage.state.messages == ()
     editor.undo()
     assert editor.text() == "ada@example.org and @TAX fi"
+
+
+def test_a_decomposed_name_as_macos_has_it_is_found(
+    stage: Stage, list_: FileList, qtbot: QtBot
+) -> None:
+    name = unicodedata.normalize("NFD", "Gr\u00f6\u00dfen \ud559\uc810.md")
+    list_.wanted.disconnect()
+    list_.wanted.connect(lambda: list_.show_files([KnownFile(name, "d" * 64), *HERE]))
+    editor = stage.window.composer.editor
+    qtbot.keyClicks(editor, "@")
+    editor.insert_text("GR\u00d6SS \ud559")  # no keys of a test have these letters
+    assert rows(list_) == [name]
 
 
 def test_a_file_of_another_chat_is_attached(stage: Stage, list_: FileList, qtbot: QtBot) -> None:
