@@ -16,7 +16,10 @@ from enum import Enum
 _LONGEST = 40  # characters of a number or a date: sums of so many digits are exact
 _PLAIN = re.compile(r"-?(?:0|[1-9]\d*)", re.ASCII)
 _DECIMAL = re.compile(r"-?(?:0|[1-9]\d*)\.(\d+)", re.ASCII)
-_CURRENCY = r"[$\u20ac\u00a3\u00a5\u20b9\u20bd\u20a9\u20aa\u20ba\u0e3f\u20b4]|[A-Z]{3}|kr|z\u0142"
+_CURRENCY = (
+    r"[$\u20ac\u00a3\u00a5\u20b9\u20bd\u20a9\u20aa\u20ba\u0e3f\u20b4]|[A-Z]{1,3}\$|[A-Z]{3}|kr|z\u0142|K\u010d"
+    r"|Rs\.?|Ft|\u5143|\u5186|\uc6d0"
+)
 _MINUS = "-\u2212\u2013"  # also the sign itself, and a dash
 _NUMBER = re.compile(
     rf"(?P<open>\()?\s*(?P<sign>[{_MINUS}+])?\s*(?P<before>{_CURRENCY})?\s*(?P<inner>[{_MINUS}+])?\s*"
