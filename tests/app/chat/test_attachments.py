@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import zipfile
 from collections.abc import Callable, Iterator
@@ -159,6 +160,19 @@ def test_a_file_is_not_attached_twice_but_read_again(stage: Stage, tmp_path: Pat
     assert [each.name for each in _of(stage)] == ["a.txt", "bad.txt"]
     _attach(stage, _file(tmp_path, "a.txt", "Newer"), _file(tmp_path, "bad.txt", "Mended"))
     assert [each.part.text for each in _of(stage) if each.part] == ["Newer", "Mended"]
+
+
+def test_a_removed_file_that_was_replaced_is_attached_as_it_is_now(
+    stage: Stage, tmp_path: Path
+) -> None:
+    path = _file(tmp_path, "sample.txt", "The first text.")
+    _attach(stage, path)
+    facts = path.stat()
+    stage.controller.attachments.remove(_of(stage)[0].id)
+    _file(tmp_path, "sample.txt", "Another text ..")
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    _attach(stage, path)
+    assert [each.part.text for each in _of(stage) if each.part] == ["Another text .."]
 
 
 def test_removing_a_file_stops_reading_it(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -79,6 +80,64 @@ def test_a_renamed_file_is_not_read_again(table: Table) -> None:
     assert table.problems() == []
     table.use()
     assert table.ask("When do I clean the filter?") == [("handbook.txt", FILTER)]
+
+
+def test_a_renamed_file_is_cited_by_its_new_name(table: Table) -> None:
+    table.use()
+    assert table.ask("When do I clean the filter?") == [("manual.txt", FILTER)]
+    (table.folder / "manual.txt").rename(table.folder / "handbook.txt")
+    table.settle()
+    assert table.ask("When do I clean the zirconium filter?") == [("handbook.txt", FILTER)]
+    part = passages_part(table.stage.state.messages[-2].parts)
+    assert [each.path for each in part.passages] == [str(table.folder / "handbook.txt")]  # type: ignore[union-attr]
+
+
+def test_a_collection_is_made_again_after_it_was_deleted(table: Table) -> None:
+    table.collections.delete(table.id)
+    table.stage.wait_until_idle()
+    table.add()
+    table.use()
+    assert table.ask("When do I clean the filter?") == [("manual.txt", FILTER)]
+    assert table.problems() == []
+
+
+def test_decomposed_letters_are_found_by_composed_ones(table: Table) -> None:
+    text = "\ud559\uc810\uc778\uc815: die Pr\u00fcfungsgr\u00f6\u00dfe ist zw\u00f6lf."
+    name = unicodedata.normalize("NFD", "Gr\u00f6\u00dfen.txt")
+    table.write(name, unicodedata.normalize("NFD", text))
+    table.settle()
+    table.use()
+    for question in (
+        "Pr\u00fcfungsgr\u00f6\u00dfe?",
+        "\ud559\uc810\uc778\uc815 \uaddc\uce59\uc740?",
+    ):
+        assert [found for found, _ in table.ask(question)] == [name]
+
+
+def test_a_fork_is_answered_from_its_files_when_the_first_chat_is_gone(table: Table) -> None:
+    stage = table.stage
+    table.use()
+    stage.controller.attachments.attach([table.write("data.txt", "The code is 4711.")])
+    for _ in range(3):
+        stage.wait_until_idle()
+    table.ask("When do I clean the filter?")
+    first = stage.state.current
+    stage.controller.copies.fork(stage.state.messages[-1].id)
+    stage.wait_until_idle()
+    fork = stage.state.current
+    assert first is not None
+    assert fork not in (None, first)
+    stage.controller.deletions.delete([first])
+    stage.controller.deletions.remove([first])
+    stage.wait_until_idle()
+    table.restart()
+    table.stage.controller.open_conversation(fork)
+    table.stage.wait_until_idle()
+    (table.folder / "data.txt").unlink()
+    assert "one.txt" in [name for name, _ in table.ask("Was the harvest of Ada good?")]
+    question = table.stage.engine.last_generate.turns[0].text
+    assert "The code is 4711." in question
+    assert FILTER in question
 
 
 def test_a_file_that_disappears_is_said(table: Table) -> None:
