@@ -64,8 +64,8 @@ class Rewritten:
                 is_word = path.suffix.casefold() == ".docx"
                 plain = (text + "\n").encode("utf-8", "replace")
                 replace_file(path, word_document(text) if is_word else plain)
-            except OSError as error:
-                return error.strerror or str(error)
+            except (OSError, ValueError) as error:  # also a path that no system has
+                return getattr(error, "strerror", None) or str(error)
             return ""
 
         def written(fault: str) -> None:
