@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from stat import S_ISREG
 
 from app.chat.file_texts import EXTRACTION, TextExtractor
 from app.chat.indexing import DocumentText
 from app.documents.folder_scan import changed_at
-from app.documents.source import MOST_BYTES, ExtractionError, ExtractionFault
+from app.documents.source import ExtractionError, ExtractionFault, file_state, sha256_of
 from app.domain.collection import UNSURE, CollectionFile, FileState
 from app.domain.documents import DocumentWarning
 
 _log = logging.getLogger(__name__)
-_PIECE = 1 << 20  # bytes
 _STEP_NANOSECONDS = 2_000_000_000  # the widest step of the times of a file system, that of FAT
 
 
@@ -75,25 +71,23 @@ class CollectionReader:
         cancelled: Callable[[], bool],
     ) -> ReadFile:
         path = Path(file.path)
-        before = _stat(path)
+        before = file_state(path)
         changed = changed_at(before)
         # Changes that follow each other at once may have one time: it is looked at again.
         recent = 0 <= time.time_ns() - changed < _STEP_NANOSECONDS
         file = replace(file, size=before.st_size, modified=UNSURE if recent else changed)
-        if before.st_size > MOST_BYTES:
-            raise ExtractionError(ExtractionFault.TOO_LARGE)
         if not before.st_size:
             return ReadFile(
                 replace(file, state=FileState.FAILED, version="", fault=DocumentWarning.EMPTY)
             )
-        file = replace(file, sha256=_hash(path, cancelled))
+        file = replace(file, sha256=sha256_of(path, cancelled))
         if (same := known.get(file.sha256)) is not None:
             ready = replace(file, state=FileState.READY, version=same.version, unit=same.unit)
             return ReadFile(replace(ready, fault="", detail=""))
         if self._extractor is None:
             self._extractor = self._make()
         document = self._extractor.extract(path, path.name, cancelled)
-        after = _stat(path)
+        after = file_state(path)
         if (after.st_size, changed_at(after)) != (before.st_size, changed):
             raise ExtractionError(ExtractionFault.CHANGED)
         text = document.text
@@ -116,35 +110,3 @@ class CollectionReader:
 
 
 READER = EXTRACTION  # version of what reads the texts
-
-
-def _stat(path: Path) -> os.stat_result:
-    try:
-        found = path.stat()
-    except FileNotFoundError as error:
-        raise ExtractionError(ExtractionFault.MISSING) from error
-    except (OSError, ValueError) as error:
-        raise _unreadable(error) from error
-    if not S_ISREG(found.st_mode):
-        raise ExtractionError(ExtractionFault.NOT_A_FILE)
-    return found
-
-
-def _hash(path: Path, cancelled: Callable[[], bool]) -> str:
-    made = hashlib.sha256()
-    try:
-        with path.open("rb") as file:
-            while piece := file.read(_PIECE):
-                if cancelled():
-                    raise ExtractionError(ExtractionFault.CANCELLED)
-                made.update(piece)
-    except FileNotFoundError as error:
-        raise ExtractionError(ExtractionFault.MISSING) from error
-    except OSError as error:
-        raise _unreadable(error) from error
-    return made.hexdigest()
-
-
-def _unreadable(error: Exception) -> ExtractionError:
-    reason = getattr(error, "strerror", None) or str(error)
-    return ExtractionError(ExtractionFault.UNREADABLE, reason)
