@@ -26,19 +26,18 @@ from app.domain.file_words import is_long
 from app.domain.parts import (
     Content,
     FilePart,
-    ImagePart,
     Parts,
     TextPart,
     parts_of,
     prompt_text,
     typed_text,
 )
-from app.state.attachments import Attachment, AttachmentPhase
+from app.state.attachments import Attachment
 from app.state.collections import ShownCollection
 from app.system.translation import tr
 from app.ui.blocks.text import units
 from app.ui.chat.format_chip import FormatChip
-from app.ui.documents.chip import FileItem, Item
+from app.ui.documents.chip import FileItem, Item, items_of, part_of
 from app.ui.documents.chips import Chips
 from app.ui.documents.history import ChipHistory
 from app.ui.theme.palette import Palette
@@ -242,7 +241,7 @@ class Composer(QFrame):
     def parts(self) -> Parts:
         """The pasted texts, then the typed text: all but the files of the state."""
         text = self.editor.text()
-        attached = tuple(map(_part, self._own))
+        attached = tuple(filter(None, map(part_of, self._own)))
         return (*attached, TextPart(text)) if text else attached
 
     def add_below_chips(self, widget: QWidget) -> None:
@@ -276,14 +275,14 @@ class Composer(QFrame):
         self._unsaved.stop()
         self._history.clear()
         parts = parts_of(Role.USER, content)
-        self._own = self._items(parts)
+        self._own = items_of(parts, self._number)
         self._show_chips()
         self._set_typed(typed_text(parts))
         self._start_throttle()
 
     def put_before(self, parts: Parts) -> None:
         """Put unsent parts before what was typed meanwhile, which goes on undisturbed."""
-        self._own = [*self._items(parts), *self._own]
+        self._own = [*items_of(parts, self._number), *self._own]
         self._show_chips()
         if text := typed_text(parts):
             blank = self.editor.document().isEmpty() and not self.editor.composing
@@ -386,7 +385,7 @@ class Composer(QFrame):
 
     def insert_pasted(self, part: FilePart) -> None:
         """Put a pasted text into the field, above the typed one, in place of its chip."""
-        place = next((n for n, item in enumerate(self._own) if _part(item) is part), None)
+        place = next((n for n, item in enumerate(self._own) if part_of(item) is part), None)
         if place is None:
             return
         before, item = self.editor.text(), self._own.pop(place)
@@ -400,18 +399,6 @@ class Composer(QFrame):
         self._history.add(fold_again)
         self.editor.setFocus()
 
-    def _items(self, parts: Parts) -> list[FileItem]:
-        """The attachments among the parts of a draft."""
-        return [
-            each if isinstance(each, ImagePart) else self._item(each)
-            for each in parts
-            if isinstance(each, FilePart | ImagePart)
-        ]
-
-    def _item(self, part: FilePart) -> Attachment:
-        phase = AttachmentPhase.READY
-        return Attachment(self._number(), part.name, part.path, phase, part)
-
     def _show_chips(self) -> None:
         if self.chips.show_items((*self._collections, *self._files, *self._own)):
             self._order_tabs()
@@ -422,7 +409,7 @@ class Composer(QFrame):
         self._on_text()
 
     def _on_long_pasted(self, text: str) -> None:
-        item = self._item(FilePart("", text))
+        item, *_ = items_of((FilePart("", text),), self._number)
         self._put(item, len(self._own))
 
         def take_back() -> None:
@@ -524,11 +511,3 @@ class Composer(QFrame):
         self.editor.setVerticalScrollBarPolicy(
             policy.ScrollBarAsNeeded if scrolls else policy.ScrollBarAlwaysOff
         )
-
-
-def _part(item: FileItem) -> FilePart | ImagePart:
-    """The part of a message that a chip of the composer's own stands for."""
-    if isinstance(item, ImagePart):
-        return item
-    assert item.part is not None
-    return item.part

@@ -5,6 +5,7 @@ It says what that is, how much of it the model reads, and what is wrong with it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QEvent, QSize, Qt, Signal
@@ -19,7 +20,7 @@ from app.domain.file_words import (
     tokens_words,
     warning_words,
 )
-from app.domain.parts import FilePart, ImagePart
+from app.domain.parts import FilePart, ImagePart, Parts
 from app.state.attachments import Attachment, AttachmentPhase
 from app.state.collection_words import fault_words, files_words, sources_words
 from app.state.collections import ShownCollection
@@ -47,6 +48,23 @@ _ICON = 20  # pixels
 
 FileItem = Attachment | ImagePart
 Item = FileItem | ShownCollection
+
+
+def items_of(parts: Parts, number: Callable[[], int]) -> list[FileItem]:
+    """The files and pictures among parts, as chips show them; `number` gives the ids of files."""
+    ready = AttachmentPhase.READY
+    return [
+        each
+        if isinstance(each, ImagePart)
+        else Attachment(number(), each.name, each.path, ready, each)
+        for each in parts
+        if isinstance(each, FilePart | ImagePart)
+    ]
+
+
+def part_of(item: FileItem) -> FilePart | ImagePart | None:
+    """The part of a message that an item stands for; None while its file is not read."""
+    return item if isinstance(item, ImagePart) else item.part
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
-from app.domain.parts import FilePart, ImagePart, Parts, TextPart, attachments, typed_text
-from app.state.attachments import Attachment, AttachmentPhase
+from app.domain.parts import ImagePart, Parts, TextPart, attachments, typed_text
+from app.state.attachments import Attachment
 from app.system.translation import tr
 from app.ui.blocks.style import ReadingStyle
-from app.ui.documents.chip import FileItem
+from app.ui.documents.chip import FileItem, items_of, part_of
 from app.ui.documents.chips import Chips
 from app.ui.documents.history import ChipHistory
 from app.ui.theme.theme import RADIUS_CARD
@@ -100,15 +100,8 @@ class MessageEditor(QFrame):
         set_margins(layout, 12, 8, 8, 8)  # plus the field's document margin of 4 pixels
         layout.setSpacing(4)
         self.chips = Chips(self)
-        number = count(-1, -1).__next__  # ids that the state has not
-        ready = AttachmentPhase.READY
-        self._own: list[FileItem] = [
-            Attachment(number(), each.name, each.path, ready, each)
-            if isinstance(each, FilePart)
-            else each
-            for each in attachments(parts)
-            if isinstance(each, FilePart | ImagePart)
-        ]
+        # Their ids are those that the state has not.
+        self._own = items_of(parts, count(-1, -1).__next__)
         self._files: Sequence[Attachment] = ()  # of the state
         self._history = ChipHistory(self._field, self.chips)
         self.chips.removed.connect(self._remove)
@@ -194,9 +187,8 @@ class MessageEditor(QFrame):
 
     def parts(self) -> Parts:
         """The attachments that were not removed, then the text."""
-        items = (*self._files, *self._own)
-        kept = (each if isinstance(each, ImagePart) else each.part for each in items)
-        return (*filter(None, kept), *self._typed())
+        kept = filter(None, map(part_of, (*self._files, *self._own)))
+        return (*kept, *self._typed())
 
     def _typed(self) -> Parts:
         text = self.text()
