@@ -13,6 +13,7 @@ may leave either behind. They are compared at the start, and when all is read.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections import Counter
@@ -53,6 +54,7 @@ from app.state.collection_faults import (
 from app.state.collections import CollectionsState
 from app.store.store import Store, StoreError
 from app.store.writer import StoreQueue
+from app.system import paths
 from app.system.translation import tr
 from app.system.worker import BackgroundWorker
 
@@ -66,6 +68,7 @@ _MOST_INDEXING = 8  # documents that wait to be indexed, with their texts in mem
 _AT_ONCE = 1_000  # files that are taken over from a scan, so that the window stays fluent
 _MOST_WAITED_FOR = 32  # files; a question does not wait until more are read,
 _WAIT_MILLISECONDS = 20_000  # nor longer
+_RESPONSE_SECONDS = 2.0  # a question does not wait for a drive that takes longer
 _SAVE_MILLISECONDS = 500
 _SHOW_MILLISECONDS = 200
 _MOST_SAID = 100  # problems of a kind that are said one by one
@@ -92,6 +95,7 @@ class Collections(QObject):
         super().__init__(parent)
         self._state, self.state, self._store_queue = state, shown, store_queue
         self._indexing, self._path, self._forget = indexing, path, index.forget_unnamed
+        self._own = path.parent, paths.config(), paths.state(), paths.cache()  # the app's folders
         self._worker = BackgroundWorker("collections", self)
         # One for each collection: a drive that does not respond must keep no other from being read.
         self._lookers: dict[int, BackgroundWorker] = {}
@@ -115,6 +119,7 @@ class Collections(QObject):
         self._reading = ""  # path of the file that is read
         self._untidy = False  # texts may have become unused, or the index may lack some
         self._scanning = set[int]()
+        self._seen_alive: dict[int, float] = {}  # when the drive of a collection last responded
         self._looked: dict[int, tuple[float, float]] = {}  # when, and seconds it took
         self._unsaved: dict[str, CollectionFile | None] = {}  # None: it is to be forgotten
         self._save = QTimer(self, singleShot=True, interval=_SAVE_MILLISECONDS)
@@ -123,6 +128,7 @@ class Collections(QObject):
         self._show_later.timeout.connect(self._show)
         self._look_again = QTimer(self, interval=1_000)
         self._look_again.timeout.connect(self._look)
+        self._look_again.timeout.connect(self._look_at_waits)
         index.others = self.named
         retrieval.documents.append(self)
         state.generations_changed.connect(self._advance)
@@ -255,11 +261,13 @@ class Collections(QObject):
 
     def unread(self, conversation: int) -> int:
         """How many files that a chat is to be answered from are not read yet; 1: not known."""
-        ids = self._used(conversation)
+        return self._unread(self._used(conversation))
+
+    def _unread(self, ids: Sequence[int]) -> int:
         if any(self._is_unknown(id) for id in ids):
             return 1
-        paths = frozenset[str]().union(*(self._of.get(id, frozenset()) for id in ids))
-        waiting = (self._file(path) for path in (*self._waiting, self._reading) if path in paths)
+        files = frozenset[str]().union(*(self._of.get(id, frozenset()) for id in ids))
+        waiting = (self._file(path) for path in (*self._waiting, self._reading) if path in files)
         return sum(file is not None and not file.version for file in waiting)
 
     def when_read(self, conversation: int, then: Callable[[], None]) -> None:
@@ -274,14 +282,20 @@ class Collections(QObject):
                 then()
 
         def look() -> None:
-            few = self.unread(conversation) <= _MOST_WAITED_FOR
-            if not few or not self.unread(conversation):
+            ids = [id for id in self._used(conversation) if not self._hangs(id)]
+            unread = self._unread(ids)
+            if not unread or unread > _MOST_WAITED_FOR:
                 go_on()
 
         self._waits.append(look)
         look()
         if not done:
+            QTimer.singleShot(round(_RESPONSE_SECONDS * 1000) + 1, self, look)
             QTimer.singleShot(_WAIT_MILLISECONDS, self, go_on)
+
+    def _look_at_waits(self) -> None:
+        for look in list(self._waits):
+            look()
 
     def named(self) -> set[str] | None:
         """The keys of the files of all collections; None: they are not known yet."""
@@ -305,6 +319,12 @@ class Collections(QObject):
         """Whether it is not known yet which files a collection has."""
         looked = id in self._scans or bool(self._of.get(id))
         return not self._has_read or self._files is None or not looked
+
+    def _hangs(self, id: int) -> bool:
+        """Whether the drive of a collection of which no file is known does not respond."""
+        last = self._seen_alive.get(id, math.inf)
+        is_late = id in self._scanning and time.monotonic() - last >= _RESPONSE_SECONDS
+        return is_late and self._is_unknown(id)
 
     # --- looking --------------------------------------------------------------------------------
 
@@ -379,13 +399,18 @@ class Collections(QObject):
         if collection is None or self._files is None or id in self._scanning or self._closed:
             return
         self._scanning.add(id)
+        self._seen_alive[id] = time.monotonic()
         known, before = dict(self._files), self._of.get(id, frozenset())
         folders = {e: d for e, d in self._devices.items() if _is_in_any(e, collection.sources)}
+
+        def is_closed() -> bool:
+            self._seen_alive[id] = time.monotonic()
+            return self._closed
 
         def look() -> tuple[Scan, Difference, float]:
             begun = time.monotonic()
             try:
-                found = scan(collection.sources, lambda: self._closed)
+                found = scan(collection.sources, is_closed, without=self._own)
             except Exception:  # noqa: BLE001  (as if nothing could be reached)
                 _log.exception("the folders of a collection cannot be looked through")
                 found = Scan(missing=list(collection.sources))
@@ -497,8 +522,7 @@ class Collections(QObject):
         """Read the next file, unless too many wait to be indexed, or an answer is written and no
         question waits.
         """
-        for look in list(self._waits):
-            look()
+        self._look_at_waits()
         if self._reading or self._closed or self._files is None:
             return
         if self._state.generations and not self._waits:

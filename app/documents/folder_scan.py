@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
@@ -74,10 +75,14 @@ def scan(
     sources: Iterable[str],
     cancelled: Callable[[], bool] = lambda: False,
     most_files: int = MOST_FILES,
+    without: Iterable[Path] = (),
 ) -> Scan:
-    """The files of folders and single files, which are absolute paths; blocks."""
+    """The files of folders and single files, which are absolute paths; blocks.
+
+    `cancelled` is asked before each folder, and the folders of `without` are left out.
+    """
     found = Scan()
-    seen = set[tuple[int, int]]()  # device and number of folders
+    seen = set(_identities(without))  # of folders
     folders: dict[str, os.stat_result] = {}
     for source in sources:
         try:
@@ -220,6 +225,14 @@ def _scan_folders(
             elif S_ISREG(state.st_mode):
                 _add(found, entry.path, state, most_files)
         waiting += reversed(below)
+
+
+def _identities(folders: Iterable[Path]) -> Iterator[tuple[int, int]]:
+    """Device and number of those that are there."""
+    for folder in folders:
+        with suppress(OSError, ValueError):
+            facts = os.stat(folder)
+            yield facts.st_dev, facts.st_ino
 
 
 def _source_state(path: str) -> os.stat_result:

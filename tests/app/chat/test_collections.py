@@ -582,10 +582,10 @@ def test_a_drive_that_does_not_respond_keeps_no_other_from_being_read(
 ) -> None:
     responds, usual = threading.Event(), collections.scan
 
-    def waits(sources: Iterable[str], *rest: Any) -> folder_scan.Scan:
+    def waits(sources: Iterable[str], *rest: Any, **more: Any) -> folder_scan.Scan:
         if str(table.folder) in sources:
             responds.wait(TIMEOUT_SECONDS)
-        return usual(sources, *rest)
+        return usual(sources, *rest, **more)
 
     monkeypatch.setattr(collections, "scan", waits)
     own = table.collections
@@ -599,3 +599,39 @@ def test_a_drive_that_does_not_respond_keeps_no_other_from_being_read(
     assert id in own._scans
     responds.set()
     table.settle()
+
+
+def test_a_question_does_not_wait_for_a_drive_that_does_not_respond(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    responds, usual = threading.Event(), collections.scan
+    monkeypatch.setattr(collections, "_WAIT_MILLISECONDS", 1_000_000)
+    monkeypatch.setattr(collections, "_RESPONSE_SECONDS", 0.1)
+
+    def waits(sources: Iterable[str], *rest: Any, **more: Any) -> folder_scan.Scan:
+        if str(tmp_path / "far") in sources:
+            responds.wait(TIMEOUT_SECONDS)
+        return usual(sources, *rest, **more)
+
+    monkeypatch.setattr(collections, "scan", waits)
+    current, own = table.stage.state.current, table.collections
+    far = own.add([tmp_path / "far"])
+    settings = replace(table.stage.state.settings(current), collections=(table.id, far))
+    table.stage.controller.chat_settings.change(current, settings)
+    stage = table.stage
+    assert stage.controller.send((TextPart("When do I clean the filter?"),))
+    until(lambda: passages_part(stage.state.messages[-2].parts) is not None)
+    part = passages_part(stage.state.messages[-2].parts)
+    assert [each.text for each in part.passages] == [FILTER]  # type: ignore[union-attr]
+    assert far in own._scanning
+    assert own.unread(stage.state.current) == 1  # type: ignore[arg-type]
+    responds.set()
+    until(lambda: far in own._scans)
+
+
+def test_the_files_of_the_app_are_in_no_collection(table: Table) -> None:
+    (table.place / "leaked.txt").write_text("The zirconium filter of the app.", encoding="utf-8")
+    table.collections.add_sources(table.id, [table.folder.parent])
+    table.settle()
+    assert "leaked.txt" not in table.extractor.names
+    assert table.collections.state.view(table.id).files == 2

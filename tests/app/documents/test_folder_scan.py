@@ -260,3 +260,15 @@ def test_a_source_that_goes_while_it_is_read_is_missing(
     assert str(tmp_path / "net") in found.missing
     assert changes.gone == []
     assert len(watched.known) == 3
+
+
+def test_folders_to_be_left_out_are_found_by_what_they_are(tmp_path: Path) -> None:
+    own = tmp_path / "home" / "data"
+    (own / "inside").mkdir(parents=True)
+    (own / "inside" / "a.txt").write_text("a")
+    (tmp_path / "b.txt").write_text("b")
+    link = tmp_path / "link"
+    link.symlink_to(own, target_is_directory=True)
+    found = scan([str(tmp_path)], without=[own, tmp_path / "not there"])
+    assert list(found.files) == [str(tmp_path / "b.txt")]
+    assert found.left_out == 2
