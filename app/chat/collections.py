@@ -19,13 +19,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from errno import ETIMEDOUT
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer
 
-from app.chat.collection_reader import READER, CollectionReader, ReadFile
+from app.chat.collection_reader import READER, ReadFile
+from app.chat.collection_reading import CollectionReading
 from app.chat.file_texts import TextExtractor
 from app.chat.indexed_files import IndexedFiles
 from app.chat.indexing import Indexing
@@ -99,7 +101,7 @@ class Collections(QObject):
         self._worker = BackgroundWorker("collections", self)
         # One for each collection: a drive that does not respond must keep no other from being read.
         self._lookers: dict[int, BackgroundWorker] = {}
-        self._reader = CollectionReader(extractor)
+        self._reads = CollectionReading(extractor, self._on_hung, self)
         self._known: KnownFiles | None = None  # on the worker
         self._closed = self._has_read = False
         self._files: dict[str, CollectionFile] | None = None  # by path; None: not known yet
@@ -116,7 +118,6 @@ class Collections(QObject):
         self._missed = set[str]()  # hashes of texts that were once not in the index
         self._texts: dict[str, CollectionFile] = {}  # those that are read, by hash
         self._waiting: dict[str, None] = {}  # paths of files to read, in order
-        self._reading = ""  # path of the file that is read
         self._untidy = False  # texts may have become unused, or the index may lack some
         self._scanning = set[int]()
         self._seen_alive: dict[int, float] = {}  # when the drive of a collection last responded
@@ -160,15 +161,14 @@ class Collections(QObject):
         self._closed = True
         self._write_known()
         self._look_again.stop()
-        reader = self._reader
 
         def last() -> None:
-            reader.close()
             if self._known is not None:
                 self._known.close()
 
         for each in self._lookers.values():
             each.end()
+        self._reads.close()
         self._worker.close(last)
 
     # --- intents --------------------------------------------------------------------------------
@@ -267,8 +267,12 @@ class Collections(QObject):
         if any(self._is_unknown(id) for id in ids):
             return 1
         files = frozenset[str]().union(*(self._of.get(id, frozenset()) for id in ids))
-        waiting = (self._file(path) for path in (*self._waiting, self._reading) if path in files)
+        waiting = map(self._file, self._unread_of(files))
         return sum(file is not None and not file.version for file in waiting)
+
+    def _unread_of(self, files: frozenset[str]) -> frozenset[str]:
+        """The paths of those that are not read yet."""
+        return files.intersection((*self._waiting, self._reads.path, *self._reads.stuck))
 
     def when_read(self, conversation: int, then: Callable[[], None]) -> None:
         """Call `then` when they are read, or at once if there are many; later if it takes long."""
@@ -321,7 +325,9 @@ class Collections(QObject):
         return not self._has_read or self._files is None or not looked
 
     def _hangs(self, id: int) -> bool:
-        """Whether the drive of a collection of which no file is known does not respond."""
+        """Whether the drive of a collection does not respond."""
+        if not self._reads.stuck.isdisjoint(self._of.get(id, ())):
+            return True
         last = self._seen_alive.get(id, math.inf)
         is_late = id in self._scanning and time.monotonic() - last >= _RESPONSE_SECONDS
         return is_late and self._is_unknown(id)
@@ -523,7 +529,7 @@ class Collections(QObject):
         question waits.
         """
         self._look_at_waits()
-        if self._reading or self._closed or self._files is None:
+        if self._reads.path or self._closed or self._files is None:
             return
         if self._state.generations and not self._waits:
             return
@@ -536,14 +542,13 @@ class Collections(QObject):
             return
         if view.documents - view.documents_done >= _MOST_INDEXING:
             return
-        path = next(iter(self._waiting))
-        del self._waiting[path]
-        file, self._reading = self._files[path], path
-        texts = self._texts
-        self._worker.run(
-            lambda: self._reader.read(file, texts, lambda: self._closed),
-            lambda read: self._on_read(file, read),
-        )
+        stuck, sources = self._reads.stuck, [s for e in self.state.collections for s in e.sources]
+        hung = [each for each in sources if any(is_in(path, each) for path in stuck)]
+        path = next((each for each in self._waiting if not _is_in_any(each, hung)), None)
+        if path is not None:
+            del self._waiting[path]
+            file = self._files[path]
+            self._reads.read(file, self._texts, partial(self._on_read, file))
 
     def _tidy(self, files: Iterable[CollectionFile]) -> None:
         """Let the index forget what is not used any more, and read again what it lacks."""
@@ -570,7 +575,6 @@ class Collections(QObject):
             self._put(replace(file, state=FileState.WAITING, version=""))
 
     def _on_read(self, wanted: CollectionFile, read: ReadFile) -> None:
-        self._reading = ""
         now = self._file(wanted.path)
         if now is not None and not read.cancelled:
             self._untidy = True
@@ -583,6 +587,11 @@ class Collections(QObject):
                 self._indexing.want(read.file.sha256, read.text, read.file.version)
         if not self._show_later.isActive():
             self._show_later.start()
+        self._advance()
+
+    def _on_hung(self) -> None:
+        """Go on with files of other drives."""
+        self._show()
         self._advance()
 
     def _read_all_again(self) -> None:
@@ -626,10 +635,12 @@ class Collections(QObject):
     def _view(self, collection: Collection) -> CollectionView:
         id = collection.id
         found, files = self._scans.get(id), self._of.get(id, frozenset())
-        waiting = sum(path in files for path in self._waiting) + (self._reading in files)
+        waiting = len(self._unread_of(files))
         failed = [each for path in self._failed if path in files and (each := self._file(path))]
         said = [problem for each in failed if (problem := problem_of(each)) is not None]
         problems = self._scan_problems(id, found) if found is not None else []
+        late = os.strerror(ETIMEDOUT)
+        problems += [source_problem(path, late) for path in files & self._reads.stuck]
         problems += said[:_MOST_SAID]
         if len(said) > _MOST_SAID:
             problems.append(more_problem(said[-1].path, len(said) - _MOST_SAID))

@@ -119,7 +119,7 @@ def main() -> None:
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
 
         def idle() -> bool:
-            busy = own._waiting or own._reading or own._scanning or own._untidy
+            busy = own._waiting or own._reads.path or own._scanning or own._untidy
             return not busy and not indexing.view.is_working and table.id in own._scans
 
         def again() -> Callable[[], bool]:

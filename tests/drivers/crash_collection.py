@@ -103,7 +103,7 @@ def run(home: Path, folder: Path, side: Path) -> None:
             own._scan(each.id)
         doing = {
             "scanning": own._scanning,
-            "reading": own._reading,
+            "reading": own._reads.path,
             "indexing": indexing.view.is_working,
             "erasing": own._untidy or stage.controller.indexing._untidy,
         }
@@ -227,7 +227,7 @@ def _settle(stage, own, id: int) -> None:
     _until(
         lambda: (
             id in own._scans
-            and not (own._scanning or own._waiting or own._reading or own._untidy)
+            and not (own._scanning or own._waiting or own._reads.path or own._untidy)
             and not (indexing._working or indexing._jobs or indexing._tasks or indexing._unchecked)
         )
     )

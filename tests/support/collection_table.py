@@ -48,7 +48,7 @@ class Table:
         own._looked.clear()
         own._look()
         until(lambda: self.id in own._scans and not own._scanning)
-        until(lambda: not (own._waiting or own._reading or indexing.view.is_working))
+        until(lambda: not (own._waiting or own._reads.path or indexing.view.is_working))
         own._show()
         self.stage.wait_until_idle()
 

@@ -6,8 +6,9 @@ import os
 import shutil
 import threading
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from errno import ETIMEDOUT
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from PySide6.QtCore import QTimer
 
 import crash_collection
-from app.chat import collection_reader, collections
+from app.chat import collection_reader, collection_reading, collections
 from app.chat.collection_reader import ReadFile
 from app.documents import folder_scan
 from app.documents.folder_scan import changed_at
@@ -291,7 +292,7 @@ def test_thousands_of_files_renamed_deleted_and_changed(table: Table) -> None:
     table.collections._scan(table.id)
     view = table.collections.state.view
     own, indexing = table.collections, table.stage.states.indexing
-    while own._waiting or own._reading or indexing.view.is_working:
+    while own._waiting or own._reads.path or indexing.view.is_working:
         flush()  # `until` allows less time
     table.settle()
     assert view(table.id).files == view(table.id).done == 9_802
@@ -330,7 +331,7 @@ def test_a_text_known_by_its_hash_is_read_again_when_the_index_was_lost_meanwhil
     wanted = replace(file, state=FileState.WAITING)
     table.stage.controller.indexing.lost.emit()
     own._on_read(wanted, read)
-    assert file.path in own._waiting or own._reading
+    assert file.path in own._waiting or own._reads.path
     table.settle()
     assert own._files[file.path].state is FileState.READY  # type: ignore[index]
     assert "manual.txt" in table.extractor.names[2:]
@@ -434,7 +435,7 @@ def test_a_question_does_not_wait_for_many_files_and_says_how_many(table: Table)
     for number in range(50):
         table.write(f"new {number}.txt", f"The turbine {number} is made of titanium.")
     table.collections._scan(table.id)
-    until(lambda: len(table.collections._waiting) >= 49 and bool(table.collections._reading))
+    until(lambda: len(table.collections._waiting) >= 49 and bool(table.collections._reads.path))
     assert table.stage.controller.send((TextPart("When do I clean the filter?"),))
     until(lambda: missing(table) is not None)
     assert missing(table) == 50
@@ -635,3 +636,39 @@ def test_the_files_of_the_app_are_in_no_collection(table: Table) -> None:
     table.settle()
     assert "leaked.txt" not in table.extractor.names
     assert table.collections.state.view(table.id).files == 2
+
+
+def test_a_drive_that_hangs_while_a_file_is_read_keeps_no_other_from_being_read(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    responds, usual = threading.Event(), collection_reader.sha256_of
+    monkeypatch.setattr(collection_reading, "HANG_SECONDS", 0.05)
+    monkeypatch.setattr(collection_reading, "_CHECK_MILLISECONDS", 10)
+
+    def hangs(path: Path, cancelled: Callable[[], bool]) -> str:
+        if path.parent.name == "far":
+            responds.wait(TIMEOUT_SECONDS)
+        return usual(path, cancelled)
+
+    monkeypatch.setattr(collection_reader, "sha256_of", hangs)
+    own, names = table.collections, table.extractor.names
+    table.write("../far/a.txt", "The turbine is made of titanium.")
+    table.write("../far/b.txt", "The pipe is made of copper.")
+    far = own.add([tmp_path / "far"])
+    until(lambda: bool(own._reads.stuck))
+    table.write("new.txt", "The wheel is made of wood.")
+    own._scan(table.id)
+    until(lambda: "new.txt" in names)
+    assert not {"a.txt", "b.txt"} & {*names}
+    view = own.state.view(far)
+    assert (view.files, view.done) == (2, 0)
+    (problem,) = view.problems
+    path = tmp_path / "far" / "a.txt"
+    assert problem.sentence == f"{path} cannot be read: {os.strerror(ETIMEDOUT)}."
+    assert own._hangs(far)
+    responds.set()
+    until(lambda: {"a.txt", "b.txt"} <= {*names})
+    table.settle()
+    view = own.state.view(far)
+    assert (view.files, view.done, view.problems) == (2, 2, ())
+    assert not own._reads.stuck
