@@ -23,6 +23,7 @@ SAID_BY_SCENES = {  # as a store, the engine or the name of a folder does
     "library_end": {"Models"},
     "library_embedders": {"Models"},
     "import_preview": {"The file is damaged or not complete"},
+    "long_document_saved": {"Show in folder", "Rewrite this document in plain language"},
 }
 PLACED_BY_SCENES = ("reduced_speed",)  # a tooltip
 BREAKS = re.compile(r" · |\n|: |, |\. ")

@@ -19,6 +19,7 @@ from app.domain.documents import (
 from app.domain.message import MessageState
 from app.domain.model_ref import Local
 from app.domain.parts import FilePart, Part, TextPart
+from app.downloads import catalog
 from app.state.attachments import (
     Attachment,
     AttachmentPhase,
@@ -28,6 +29,9 @@ from app.state.attachments import (
     OtherModel,
 )
 from app.state.chat import Notice
+from app.state.encoder import EncoderView
+from app.state.indexing import IndexingView
+from app.state.library import Offer
 from app.store.store import Store
 from engine import FinishReason, Role
 from scenes_chat import NAME, Scene, ready
@@ -146,6 +150,49 @@ def files_too_long(stage: Stage) -> None:
     """The card with four ways, of which one is not there."""
     _attach(stage, _ready(1, MINUTES, 120_000), _ready(2, SHEETS, 310), fit=TOO_LONG)
     stage.window.composer.insert("What did the harbour cost?")
+    flush()
+
+
+INDEXED = _ready(1, replace(MINUTES, reads=Reads.PASSAGES), 120_000)
+INDEXING = IndexingView(documents=40, documents_done=14, fraction=0.5, passages=900)
+
+
+def _index(stage: Stage, view: IndexingView) -> None:
+    _attach(stage, INDEXED, _ready(2, SHEETS, 310))
+    stage.window.composer.insert("What did the harbour cost?")
+
+    def is_shown() -> bool:
+        stage.states.indexing.set_view(view)  # the real index is done with it at once
+        return stage.window.chat.indexing_line.isVisible()
+
+    until(is_shown)
+    flush()
+
+
+def files_indexing(stage: Stage) -> None:
+    """Documents are being indexed, in a chat that reads passages."""
+    _index(stage, INDEXING)
+
+
+def files_indexing_paused(stage: Stage) -> None:
+    """Indexing waits for an answer."""
+    _index(stage, replace(INDEXING, paused=True))
+
+
+def files_search_model(stage: Stage) -> None:
+    """The offer of a model that finds passages by their meaning."""
+    _attach(stage, INDEXED, _ready(2, SHEETS, 310))
+    stage.window.composer.insert("What did the harbour cost?")
+    first = catalog.load_embedders()[0]
+    stage.states.encoder.set_view(EncoderView(searched=True, offer=Offer(first.source, first.name)))
+    flush()
+
+
+def files_changed(stage: Stage) -> None:
+    """Sent files have changed on disk since; the offer to attach them again."""
+    files_sent(stage)
+    names = ("harbour report.pdf", "fish tax.xlsx")
+    stage.states.attachments.set_outdated(tuple(KnownFile(each, path=f"/{each}") for each in names))
     flush()
 
 
@@ -283,6 +330,7 @@ SCENES: dict[str, Scene] = {
     scene.__name__: scene
     for scene in (
         *(files, files_many, files_narrow, files_fit, files_too_long, files_forgotten),
+        *(files_indexing, files_indexing_paused, files_search_model, files_changed),
         *(
             file_card,
             file_passage,

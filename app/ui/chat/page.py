@@ -59,12 +59,12 @@ class ChatPage(QWidget):
         self.composer = Composer()
         self.fit_line = FitLine(state, attachments)
         self.changed_line = ChangedLine(attachments)
-        self.composer.add_below_chips(self.fit_line)
-        self.search_model_line = SearchModelLine(states)
-        self.composer.add_below_chips(self.changed_line)
-        self.composer.add_below_chips(self.search_model_line)
         self.indexing_line = IndexingLine(states)
-        self.composer.add_below_chips(self.indexing_line)
+        self.search_model_line = SearchModelLine(states)
+        for line in (
+            self.fit_line, self.indexing_line, self.changed_line, self.search_model_line
+        ):  # fmt: skip
+            self.composer.add_below_chips(line)
         self.destination = DestinationLine(states.connections)
         self.status_line = StatusLine(state)
         self.resume_line = ResumeLine(states.sessions)

@@ -9,6 +9,7 @@ from app.state.attachments import AttachmentsState, KnownFile
 from app.system.translation import listed, tr, trn
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import SMALL
+from app.ui.widgets import accessibility
 from app.ui.widgets.controls import IconButton, TextButton, label, set_margins
 
 
@@ -40,15 +41,17 @@ class ChangedLine(QWidget):
         """Show which sent files have changed."""
         files = self._state.outdated
         names = listed(each.name for each in files)
-        self.words.setText(
-            trn(
-                "{names} has changed since it was sent.",
-                "{names} have changed since they were sent.",
-                len(files),
-                names=names,
-            )
+        words = trn(
+            "{names} has changed since it was sent.",
+            "{names} have changed since they were sent.",
+            len(files),
+            names=names,
         )
-        self.setVisible(bool(files) and files != self._put_away)
+        is_shown = bool(files) and files != self._put_away
+        if is_shown and (words != self.words.text() or self.isHidden()):
+            accessibility.announce(self, words)
+        self.words.setText(words)
+        self.setVisible(is_shown)
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""

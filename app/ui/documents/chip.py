@@ -143,8 +143,12 @@ class AttachmentChip(QFrame):
         row.addWidget(self.again_button)
         row.addWidget(self.remove_button)
 
-    def show_item(self, item: Item) -> None:
-        """Show a later state of the item."""
+    def show_item(self, item: Item) -> bool:
+        """Show a later state of the item; returns whether it is to be announced.
+
+        That is when a file was read, and when something is wrong with the item since now.
+        """
+        was_reading, warning = self.is_reading, self._face.warning
         self.item, self._face = item, _face(item)
         face = self._face
         self.name.show_words(face.name)
@@ -162,6 +166,17 @@ class AttachmentChip(QFrame):
         self._show_icons()
         self._wanted_width = None
         self.updateGeometry()
+        return not self.is_reading and (was_reading or face.warning not in ("", warning))
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether it shows a file that is being read."""
+        return isinstance(self.item, Attachment) and self.item.phase is AttachmentPhase.READING
+
+    @property
+    def warns(self) -> bool:
+        """Whether something is wrong with the item."""
+        return bool(self._face.warning)
 
     def _show_accessible(self) -> None:
         face = self._face

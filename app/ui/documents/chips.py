@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QWidget
 
 from app.state.attachments import Attachment
 from app.state.collections import ShownCollection
-from app.system.translation import tr
+from app.system.translation import tr, trn
 from app.ui.documents.chip import HEIGHT, AttachmentChip, Item
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.widgets import accessibility
@@ -38,6 +38,7 @@ class Chips(QScrollArea):
         self.chips: list[AttachmentChip] = []
         self._palette = LIGHT
         self._stop = 0  # index of the chip at which Tab stops
+        self._news: list[AttachmentChip] = []  # to be announced once all files are read
         self._inside = QWidget()
         self._wrap = WrapLayout(self._inside, _GAP, centred=False)
         self.setWidget(self._inside)
@@ -81,8 +82,8 @@ class Chips(QScrollArea):
         while is_changed and self._wrap.takeAt(0) is not None:
             pass
         for chip, item in zip(self.chips, items, strict=True):
-            if chip.item != item:
-                chip.show_item(item)
+            if chip.item != item and chip.show_item(item):
+                self._news.append(chip)
             if is_changed:
                 self._wrap.addWidget(chip)
                 chip.show()
@@ -92,7 +93,22 @@ class Chips(QScrollArea):
         self.updateGeometry()
         if focused is not None and focused[1] not in self.chips:
             self._focus(min(focused[0], len(items) - 1))
+        self._announce()
         return is_changed
+
+    def _announce(self) -> None:
+        """Say which files were read, and what is wrong; of many that are right, how many."""
+        if any(chip.is_reading for chip in self.chips):
+            return
+        news = [chip for chip in self.chips if chip in self._news]
+        self._news = []
+        right = [chip for chip in news if not chip.warns]
+        is_many = len(right) > 1
+        words = [chip.accessibleName() for chip in news if chip.warns or not is_many]
+        if is_many:
+            words.append(trn("{count} file", "{count} files", len(right)))
+        if words:
+            accessibility.announce(self, "\n".join(words))
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""

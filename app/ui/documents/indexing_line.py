@@ -11,6 +11,7 @@ from app.state.indexing import IndexingView
 from app.state.states import States
 from app.system.translation import number, tr
 from app.ui.theme.theme import SMALL, figures
+from app.ui.widgets import accessibility
 from app.ui.widgets.controls import set_property
 
 _LATER_MILLISECONDS = 800  # most documents are indexed sooner: nothing is to flicker
@@ -49,6 +50,8 @@ class IndexingLine(QLabel):
         is_shown = self._is_late and self._reads_passages()
         if is_shown:
             self.setText(indexing_words(view))
+            if self.isHidden():
+                accessibility.announce(self, self.text())
         self.setVisible(is_shown)
 
     def _show_late(self) -> None:

@@ -12,6 +12,7 @@ from app.state.states import States
 from app.system.byte_size import size
 from app.system.translation import number, sentences, tr
 from app.ui.theme.theme import SMALL, figures, font
+from app.ui.widgets import accessibility
 from app.ui.widgets.controls import TextButton, align_text_at_start, label, set_margins
 
 
@@ -82,6 +83,9 @@ class SearchModelLine(QFrame):
         else:
             share = number(round(100 * view.progress))
             words = tr("{name} is downloading: {percent} %.", name=offer.name, percent=share)
+        is_failed = download is not None and download.phase is Phase.FAILED
+        if self.isHidden() or (is_failed and words != self.words.text()):
+            accessibility.announce(self, words)
         self.words.setText(words)
         self.get_button.setText(button)
         self.get_button.setVisible(bool(button))

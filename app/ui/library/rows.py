@@ -24,7 +24,7 @@ from app.state.library import (
 )
 from app.system.byte_size import size
 from app.system.durations import time_left
-from app.system.translation import listed, number, sentences, tr, trn
+from app.system.translation import isolated, listed, number, sentences, tr, trn
 from app.ui.library.installed_rows import GET, on_this_machine
 from app.ui.library.row_values import Action, HeadingView, RowView, Verb, View
 from app.ui.library.words import DOTS, bits_each, exact_numbers, joined, model_count, predicted
@@ -375,7 +375,7 @@ def folders(rows: Sequence[FolderRow]) -> Iterator[View]:
             key=f"folder:{row.path}",
             name=name,
             name_tip=str(row.path),
-            detail=joined(str(row.path), model_count(row.models) if row.present else ""),
+            detail=joined(isolated(str(row.path)), model_count(row.models) if row.present else ""),
             note=_folder_note(row),
             note_tone="warning",
             menu=tuple(menu),

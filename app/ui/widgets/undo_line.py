@@ -6,6 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QWidget
 
 from app.system.translation import tr
+from app.ui.widgets import accessibility
 from app.ui.widgets.controls import TextButton, fade_in, label, set_margins
 
 
@@ -29,8 +30,9 @@ class UndoLine(QFrame):
 
     def show_words(self, words: str) -> None:
         """Show what Undo would undo; "" hides the line."""
-        if words:
+        if words and (words != self.words.text() or self.isHidden()):
             self.words.setText(words)
+            accessibility.announce(self, words)
         if bool(words) == self.isHidden():
             self.setVisible(bool(words))
             if words:

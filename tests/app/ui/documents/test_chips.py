@@ -16,6 +16,7 @@ from app.domain.parts import FilePart, ImagePart
 from app.state.attachments import Attachment, AttachmentPhase
 from app.ui.documents.chip import HEIGHT
 from app.ui.documents.chips import Chips
+from app.ui.widgets import accessibility
 from sample_files import REPORT
 
 READY = Attachment(1, "report.pdf", "/r.pdf", AttachmentPhase.READY, REPORT, 4300)
@@ -139,3 +140,24 @@ def test_a_picture_and_a_pasted_text_are_chips_too(chips: Chips) -> None:
     assert said(chips)[0] == "Pasted text, 40 lines"
     assert "640 × 480" in said(chips)[1]
     assert (chips.chips[0].can_open, chips.chips[1].can_open) == (True, False)
+
+
+def test_what_was_read_and_what_is_wrong_is_announced(
+    chips: Chips, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[str] = []
+    monkeypatch.setattr(accessibility, "announce", lambda _, words: heard.append(words))
+    chips.show_items((READY, FAILED, READING))
+    assert heard == []  # those of a chat that was opened
+    read = replace(READY, id=3)
+    chips.show_items((READY, FAILED, read))
+    assert heard == [chips.chips[2].accessibleName()]
+    chips.show_items((replace(READY, changed=True), FAILED, read))
+    assert heard[1:] == [chips.chips[0].accessibleName()]
+    assert "Changed on disk" in heard[1]
+    many = [replace(READING, id=id) for id in range(4)]
+    chips.show_items(many)
+    chips.show_items([replace(FAILED, id=0), *many[1:]])
+    assert len(heard) == 2  # the others are still being read
+    chips.show_items([replace(FAILED, id=0), *(replace(READY, id=id) for id in range(1, 4))])
+    assert heard[2:] == [f"{chips.chips[0].accessibleName()}\n3 files"]

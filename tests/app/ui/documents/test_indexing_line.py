@@ -11,13 +11,18 @@ from app.domain.parts import FilePart
 from app.state.attachments import Attachment, AttachmentPhase
 from app.state.indexing import IndexingView
 from app.ui.documents.indexing_line import indexing_words
+from app.ui.widgets import accessibility
 from fakes import MODEL
 from stage import Stage, until
 
 WORKING = IndexingView(documents=4, documents_done=1, fraction=0.5, passages=100)
 
 
-def test_it_is_shown_while_documents_are_indexed_for_long(stage: Stage) -> None:
+def test_it_is_shown_while_documents_are_indexed_for_long(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[str] = []
+    monkeypatch.setattr(accessibility, "announce", lambda _, words: heard.append(words))
     stage.ready(MODEL)
     line, states = stage.window.chat.indexing_line, stage.states
     part = FilePart("long.pdf", "text", "a", reads=Reads.PASSAGES)
@@ -31,6 +36,7 @@ def test_it_is_shown_while_documents_are_indexed_for_long(stage: Stage) -> None:
     assert line.text() == "Documents are being indexed: 37 %."
     states.indexing.set_view(replace(WORKING, paused=True))
     assert line.text() == "Indexing goes on when the answer is complete."
+    assert len([words for words in heard if "ndex" in words]) == 1  # not at each step
     states.indexing.set_view(IndexingView())
     assert line.isHidden()
     states.indexing.set_view(WORKING)

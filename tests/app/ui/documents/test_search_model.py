@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
@@ -17,6 +18,7 @@ from app.state.attachments import Attachment, AttachmentPhase
 from app.state.encoder import EncoderView
 from app.state.library import Offer
 from app.ui.documents.search_model import SearchModelLine
+from app.ui.widgets import accessibility
 from fakes import MODEL
 from stage import Stage
 
@@ -84,3 +86,19 @@ def test_it_is_offered_where_a_collection_is_used(stage: Stage, tmp_path: Path) 
     stage.controller.collections.delete(id)
     assert not line.isVisible()
     stage.wait_until_idle()
+
+
+def test_it_is_announced_when_it_comes_and_when_a_download_failed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[str] = []
+    monkeypatch.setattr(accessibility, "announce", lambda _, words: heard.append(words))
+    stage.ready(MODEL)
+    view = EncoderView(searched=True, offer=OFFER, download=COMING)
+    failed = replace(COMING, phase=Phase.FAILED, error="The server is gone.", remedy="Wait.")
+    for download in (None, COMING, replace(COMING, done_bytes=100), failed, failed):
+        shown(stage, replace(view, download=download), FILE)
+    assert heard == [
+        "Passages are found by their words. A small model finds them by meaning too.",
+        "The server is gone. Wait.",
+    ]
