@@ -210,7 +210,6 @@ class Composer(QFrame):
         self._chip_row.addWidget(self.chips)
         layout.addLayout(self._chip_row)
         layout.addLayout(field)
-        self.setFocusProxy(self.editor)
         self.editor.enter_pressed.connect(self.submit)
         self.editor.up_pressed.connect(self.edit_last_requested)
         self.editor.focused.connect(self._on_focus)
@@ -233,6 +232,10 @@ class Composer(QFrame):
         self._order_tabs()
         self._show_button()
         self._fit_height()
+
+    def setFocus(self, reason: Qt.FocusReason = Qt.FocusReason.OtherFocusReason) -> None:
+        """Focus the field; with a focus proxy, Tab would skip what is before the field."""
+        self.editor.setFocus(reason)
 
     def text(self) -> str:
         """The pasted texts, then the typed text, as they are sent to the model."""

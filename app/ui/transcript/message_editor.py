@@ -88,7 +88,6 @@ class MessageEditor(QFrame):
             parts = edited
             self._field.set_text(typed_text(parts))
         self._field.setMinimumHeight(1)  # what there is below the chips; Qt would want more
-        self.setFocusProxy(self._field)
         self._cancel = TextButton(tr("Cancel"), "quiet", parent=self)
         self._send = TextButton(self._verb(), "outlined", parent=self)
         buttons = QHBoxLayout()
@@ -117,6 +116,10 @@ class MessageEditor(QFrame):
         self._field.textChanged.connect(self._changed)
         self.apply_style(style)
         self._show_chips()
+
+    def setFocus(self, reason: Qt.FocusReason = Qt.FocusReason.OtherFocusReason) -> None:
+        """Focus the field; with a focus proxy, Tab would skip what is before the field."""
+        self._field.setFocus(reason)
 
     def show_files(self, files: Sequence[Attachment]) -> None:
         """Show the files of the message as they are now, in place of those that it was sent with."""

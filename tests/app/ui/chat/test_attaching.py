@@ -135,6 +135,23 @@ def test_tab_goes_from_the_chips_to_the_field(stage: Stage, qtbot: QtBot, tmp_pa
     assert found == [first.remove_button, composer.attach_button, composer.editor, composer.button]
 
 
+def test_tab_goes_from_the_chat_to_the_chips(stage: Stage, qtbot: QtBot, tmp_path: Path) -> None:
+    attach(stage, tmp_path, "a.txt")
+    composer = stage.window.composer
+    stops: list[QWidget | None] = []
+    composer.setFocus()
+    for _ in range(40):
+        focus = stage.window.focusWidget()
+        assert focus is not None
+        qtbot.keyClick(focus, Qt.Key.Key_Tab)
+        stops.append(stage.window.focusWidget())
+    chip = composer.chips.chips[0]
+    at = stops.index(composer.attach_button)
+    assert stops[at - 2 : at + 2] == [
+        chip, chip.remove_button, composer.attach_button, composer.editor
+    ]  # fmt: skip
+
+
 def test_undo_brings_a_removed_file_back_to_its_place(
     stage: Stage, qtbot: QtBot, tmp_path: Path
 ) -> None:
@@ -244,7 +261,7 @@ def test_files_of_an_edited_message_are_chips(stage: Stage, qtbot: QtBot, tmp_pa
     editor = transcript.editing.editor
     assert isinstance(editor, MessageEditor)
     assert [chip.name.text() for chip in editor.chips.chips] == ["a.txt", "b.txt"]
-    field = editor.focusProxy()
+    field = stage.window.focusWidget()
     assert field is not None
     qtbot.keyClicks(field, "!")
     editor.chips.chips[0].remove_button.click()

@@ -68,7 +68,7 @@ def test_another_conversation_closes_the_bar(stage: Stage, qtbot: QtBot) -> None
     qtbot.keyClicks(stage.window.chat.find_bar.field, "tea")
     stage.controller.new_conversation()
     assert stage.window.chat.find_bar.isHidden()
-    assert stage.window.composer.hasFocus()
+    assert stage.window.composer.editor.hasFocus()
     stage.window.open_find()  # nothing to find in an empty chat
     assert stage.window.chat.find_bar.isHidden()
     assert stage.window.sidebar.search.hasFocus()
