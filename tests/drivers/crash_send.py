@@ -66,7 +66,7 @@ async def use(controller: Controller, window: Window, way: str, text: str) -> st
     if way == "edited message":
         transcript.edit_message(state.messages[0].id)
         assert transcript.editing.editor is not None
-        enter(transcript.editing.editor.focusProxy(), text)
+        enter(window.focusWidget(), text)
     elif way == "passage":
         transcript.message_layout.toggle_row(0, 0)
         strikes = [c.use for c in transcript.access.controls.of(0) if c.key.endswith(" strike")]

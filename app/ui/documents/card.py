@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QFont, QKeyEvent, QKeySequence, QPixmap, QResizeEvent
-from PySide6.QtWidgets import QButtonGroup, QFrame, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.domain.document_prompt import Piece, file_pieces
 from app.domain.documents import Reads
@@ -67,7 +67,6 @@ class DocumentCard(QWidget):
         self.pages.setFixedWidth(_PAGES_WIDTH)
         self.tokens = label("", "secondary", SMALL)
         self.choices: dict[Reads, TextButton] = {}
-        self._group = QButtonGroup(self)
         self._choice = self._make_choice()
         self._lay_out()
         self.setFocusProxy(self.text)
@@ -97,7 +96,6 @@ class DocumentCard(QWidget):
             button.setCheckable(True)
             button.setAccessibleName(tr("The model reads: {what}", what=words))
             button.clicked.connect(partial(self._choose_reads, reads))
-            self._group.addButton(button)
             self.choices[reads] = button
             layout.addWidget(button)
         layout.addStretch(1)
@@ -229,7 +227,7 @@ class DocumentCard(QWidget):
         every = range(len(part.pages))
         read = {Reads.PAGES: part.chosen, Reads.PASSAGES: ()}.get(part.reads, every)
         shown = Reads.SUMMARY if part.reads is Reads.REWRITE else part.reads
-        self.choices[shown].setChecked(True)
+        self._check(shown)
         self.pages.show_chosen(read)
         is_whole = part.reads is not Reads.PAGES and part.reads is not Reads.PASSAGES
         is_whole = is_whole or len(read) == len(every) > 0
@@ -254,7 +252,13 @@ class DocumentCard(QWidget):
         else:
             self.pages_chosen.emit(self._attachment, chosen)
 
+    def _check(self, reads: Reads) -> None:
+        """Check one way. In a `QButtonGroup` an arrow key would choose each that it passes."""
+        for each, button in self.choices.items():
+            button.setChecked(each is reads)
+
     def _choose_reads(self, reads: Reads) -> None:
+        self._check(reads)
         if reads is not Reads.PAGES:
             self.reads_chosen.emit(self._attachment, reads)
             return

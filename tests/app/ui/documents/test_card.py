@@ -140,6 +140,21 @@ def test_passages_are_a_choice(opened: Opened) -> None:
     assert opened.card.about.text().endswith("read: passages that fit the question")
 
 
+def test_keys_choose_a_way_without_those_before_it(opened: Opened, qtbot: QtBot) -> None:
+    opened.attach(REPORT)
+    opened.viewer.show_attachment(1)
+    choices = opened.card.choices
+    choices[Reads.WHOLE].setFocus()
+    for _ in range(2):
+        qtbot.keyClick(opened.card.window().focusWidget() or opened.card, Qt.Key.Key_Tab)
+    assert choices[Reads.PASSAGES].hasFocus()
+    assert opened.part.reads is Reads.WHOLE  # "Chosen pages" was passed
+    for _ in range(2):  # the second changes nothing
+        qtbot.keyClick(choices[Reads.PASSAGES], Qt.Key.Key_Space)
+        assert opened.part.reads is Reads.PASSAGES
+        assert [each for each, button in choices.items() if button.isChecked()] == [Reads.PASSAGES]
+
+
 def test_a_sent_file_offers_no_choice(opened: Opened) -> None:
     opened.viewer.show_document(replace(REPORT, reads=Reads.PAGES, chosen=(0,)))
     assert not opened.card.choices[Reads.WHOLE].isVisible()
