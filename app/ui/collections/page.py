@@ -233,8 +233,9 @@ class CollectionsPage(QWidget):
                 item.setText(text)
             item.setToolTip(f"{each.name}\n{sources_words(each)}")
         self.list.blockSignals(blocked)
-        if not shown and any(each.hasFocus() for each in (self.list, self.contents)):
-            self.folder_button.setFocus()  # a hidden list would pass the focus out of the page
+        parts = (self.list, self.contents, *self._one.findChildren(TextButton))
+        if not shown and any(each.hasFocus() for each in parts):
+            self.folder_button.setFocus()  # they are hidden, which would pass it out of the page
         self.list.setVisible(bool(shown))
         self.list.setMaximumHeight(self.list.height_of_rows)
         deleted = self._state.deleted

@@ -15,6 +15,7 @@ from pytestqt.qtbot import QtBot
 from app.domain.chat_settings import ChatSettings
 from app.domain.collection import CollectionView, Problem
 from app.ui.collections.page import CollectionsPage
+from app.ui.widgets import accessibility
 from engine import Chat
 from fakes import MODEL
 from stage import Stage, flush, until
@@ -83,6 +84,23 @@ def test_a_collection_is_made_renamed_and_deleted(
     assert page.undo.words.text() == "“Old letters” was deleted."
     page.undo.button.click()
     assert rows(page) == ["Old letters\n2 files · 1 problem"]
+
+
+def test_the_focus_stays_on_the_page_when_the_last_one_is_deleted(
+    stage: Stage, page: CollectionsPage, tmp_path: Path, qtbot: QtBot,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    heard: list[str] = []
+    page.added.emit([tmp_path / "Letters"])
+    read(stage)
+    page.delete_button.setFocus()
+    monkeypatch.setattr(accessibility, "announce", lambda _, words: heard.append(words))
+    qtbot.keyClick(page.delete_button, Qt.Key.Key_Space)
+    assert stage.window.focusWidget() is page.folder_button
+    assert heard == ["“Letters” was deleted."]
+    page.undo.button.setFocus()
+    qtbot.keyClick(page.undo.button, Qt.Key.Key_Space)
+    assert stage.window.focusWidget() is page.list
 
 
 def test_more_is_added_to_the_chosen_one(
