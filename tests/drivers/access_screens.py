@@ -81,6 +81,14 @@ def _expect(w: Walker, what: str, *states: Any, level: str = "") -> None:
 # --- the sidebar --------------------------------------------------------------------------------
 
 
+def _expect_said(w: Walker, before: int, words: str, what: str) -> None:
+    """Check that the screen reader was told these words since so many events."""
+    said = [said for kind, said in w.events[before:] if kind == "said"]
+    if not any(words in each for each in said):
+        w.problem(f"{what} says {said}, not {words!r}")
+    w.found["heard"][what] = said
+
+
 def _sidebar(w: Walker, _: Path) -> None:
     w.key("ctrl+k")  # the first focus that is heard
     _list(w, "Physics")
@@ -298,6 +306,7 @@ def _files(w: Walker, folder: Path) -> None:
     _start(w)
     w.key("ctrl+shift+a", slow=PAGE_SECONDS)
     w.check_page("attach dialog")
+    before = len(w.events)
     w.type(str(folder / "notes.md"))
     w.key("Return", slow=PAGE_SECONDS)
     w.come_back()
@@ -308,6 +317,7 @@ def _files(w: Walker, folder: Path) -> None:
             "3 lines" in i.get_name() or "characters" in i.get_name() for i, _ in w.items()
         ),
     )
+    _expect_said(w, before, "notes.md, Markdown", "a file that was read")
     w.check_page("attached file")
     if w.seek("notes.md", "shift+Tab", 12):
         w.hear("the chip of an attached file")
@@ -323,10 +333,7 @@ def _files(w: Walker, folder: Path) -> None:
     before = len(w.events)
     w.key("at", slow=0.3)
     w.check_page("list of files")
-    said = [words for kind, words in w.events[before:] if kind == "said"]
-    if not any("notes.md" in words for words in said):
-        w.problem(f"a typed @ says {said}, not the attached file")
-    w.found["heard"]["an at sign in the message field"] = said
+    _expect_said(w, before, "notes.md", "an at sign in the message field")
     w.key("Escape", "BackSpace")
     if w.seek("notes.md", "shift+Tab", 12):
         w.key("Delete", slow=0.4)
@@ -359,8 +366,10 @@ def _collections(w: Walker, folder: Path) -> None:
             w.problem(f"the chip does not say what it is: {w.focus.get_name()!r}")
         w.key("Return", slow=PAGE_SECONDS)
         w.expect_focus("Collections", "Enter on the chip of a collection")
+        before = len(w.events)
         w.key("Delete", slow=0.4)
         w.expect_focus("New from a folder", "Delete on the only collection")
+        _expect_said(w, before, "was deleted", "a deleted collection")
     w.key("Escape", slow=PAGE_SECONDS)
     w.expect_focus(MESSAGE, "Escape in the collections")
 

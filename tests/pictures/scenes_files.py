@@ -23,6 +23,7 @@ from app.downloads import catalog
 from app.state.attachments import (
     Attachment,
     AttachmentPhase,
+    AttachmentsState,
     FitEstimate,
     KnownFile,
     LongerContext,
@@ -102,6 +103,7 @@ CHIPS = (
 
 def _attach(stage: Stage, *files: Attachment, fit: FitEstimate | None = None) -> None:
     ready(stage)
+    stage.controller.fit._shown = AttachmentsState()  # else the real estimate would come later
     stage.states.attachments.set(stage.state.current, files)
     stage.states.attachments.set_fit(fit)
     flush()
@@ -158,19 +160,20 @@ INDEXING = IndexingView(documents=40, documents_done=14, fraction=0.5, passages=
 
 
 def _index(stage: Stage, view: IndexingView) -> None:
-    _attach(stage, INDEXED, _ready(2, SHEETS, 310))
+    _attach(stage, INDEXED, _ready(2, SHEETS, 310), fit=FITS)
     stage.window.composer.insert("What did the harbour cost?")
+    chat = stage.window.chat
 
     def is_shown() -> bool:
         stage.states.indexing.set_view(view)  # the real index is done with it at once
-        return stage.window.chat.indexing_line.isVisible()
+        return chat.indexing_line.isVisible() and chat.search_model_line.isVisible()
 
     until(is_shown)
     flush()
 
 
 def files_indexing(stage: Stage) -> None:
-    """Documents are being indexed, in a chat that reads passages."""
+    """Documents are being indexed, in a chat that reads passages; a search model is offered."""
     _index(stage, INDEXING)
 
 
@@ -181,7 +184,7 @@ def files_indexing_paused(stage: Stage) -> None:
 
 def files_search_model(stage: Stage) -> None:
     """The offer of a model that finds passages by their meaning."""
-    _attach(stage, INDEXED, _ready(2, SHEETS, 310))
+    _attach(stage, INDEXED, _ready(2, SHEETS, 310), fit=FITS)
     stage.window.composer.insert("What did the harbour cost?")
     first = catalog.load_embedders()[0]
     stage.states.encoder.set_view(EncoderView(searched=True, offer=Offer(first.source, first.name)))
