@@ -12,7 +12,6 @@ from app.state.states import States
 from app.system.translation import number, tr
 from app.ui.theme.theme import SMALL, figures
 from app.ui.widgets import accessibility
-from app.ui.widgets.controls import set_property
 
 _LATER_MILLISECONDS = 800  # most documents are indexed sooner: nothing is to flicker
 
@@ -26,7 +25,7 @@ class IndexingLine(QLabel):
         self._is_late = False  # it has taken so long that it is shown
         self._timer = QTimer(self, singleShot=True, interval=_LATER_MILLISECONDS)
         self._timer.timeout.connect(self._show_late)
-        set_property(self, "tone", "secondary")
+        self.setProperty("tone", "secondary")
         self.setFont(figures(SMALL))
         self.setWordWrap(True)
         self.setContentsMargins(8, 0, 8, 2)
